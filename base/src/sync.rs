@@ -151,3 +151,19 @@ pub fn load_pair(words: &[AtomicU64; 2]) -> [u8; 16] {
         bytes
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_keep_address_order_and_touch_nothing_else() {
+        let words: [AtomicU64; 4] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
+        let source: [u8; 16] = core::array::from_fn(|index| index as u8);
+        let [_, pair @ .., _] = &words;
+        store_pair(pair, &source);
+        assert_eq!(load_pair(pair), source);
+        let bytes = words.each_ref().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        assert_eq!(bytes, [[0xff; 8], [0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [0xff; 8]]);
+    }
+}

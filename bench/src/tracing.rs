@@ -16,7 +16,7 @@ use tombolo_trace::layout::control_on;
 use tombolo_trace::page::{control, format};
 use tombolo_transport::trace::{Happening, Kind, Recorder};
 use tombolo_transport::wrap::traced::{End, Traced};
-use tombolo_transport::{ChannelError, MemoryChannel, Transport, shm};
+use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, shm};
 
 /// Messages of a slice: long enough for the clock, short enough that nobody interrupts most of them.
 const MESSAGES: u32 = 2_000;
@@ -33,6 +33,9 @@ pub enum Error {
     /// The channel does not work.
     #[error("the channel that is measured: {0}")]
     Channel(#[from] ChannelError),
+    /// A channel has no room, or has ended.
+    #[error(transparent)]
+    End(#[from] EndError),
 }
 
 /// What things cost, in nanoseconds: medians over all slices. A message is sent and received, which is two operations.

@@ -14,7 +14,7 @@ use tombolo_bench::ring::{End, Ends, LinkReport, Schedule, measure_ends, peer};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, socket};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, MemoryChannel, Transport, shm};
+use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, shm};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -25,8 +25,12 @@ struct Bare {
 }
 
 fn of_channel(error: ChannelError) -> Error {
+    Error::MonitorProtocol(error.to_string())
+}
+
+fn of_end(error: EndError) -> Error {
     match error {
-        ChannelError::WouldBlock => Error::WouldBlock,
+        EndError::Full => Error::WouldBlock,
         error => Error::MonitorProtocol(error.to_string()),
     }
 }
@@ -34,12 +38,12 @@ fn of_channel(error: ChannelError) -> Error {
 impl End for Bare {
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
-        self.channel.try_send(message).map_err(of_channel)
+        self.channel.try_send(message).map_err(of_end)
     }
 
     #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
-        self.channel.try_recv_into(buffer).map_err(of_channel)
+        self.channel.try_recv_into(buffer).map_err(of_end)
     }
 
     fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, socket};
-use tombolo_transport::{ChannelError, MemoryChannel, Transport};
+use tombolo_transport::{EndError, MemoryChannel, Transport, wait};
 
 /// What carries messages between root and agent.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Line {
                 }
                 Carrier::Window(channel) => match channel.try_send(message) {
                     Ok(()) => Ok(true),
-                    Err(ChannelError::WouldBlock) => Ok(false),
+                    Err(EndError::Full) => Ok(false),
                     Err(_) => Err(()),
                 },
             };
@@ -147,7 +147,7 @@ impl Line {
         let interest = self.interest();
         match &mut self.carrier {
             Carrier::Packets(_) => true,
-            Carrier::Window(channel) => channel.about_to_sleep(interest),
+            Carrier::Window(channel) => wait::about_to_sleep(&mut **channel, interest),
         }
     }
 
@@ -163,7 +163,7 @@ impl Line {
     /// Takes back the announcement and sends what can be sent.
     pub fn wake_up(&mut self) {
         if let Carrier::Window(channel) = &mut self.carrier {
-            channel.wake_up();
+            channel.woken(true);
         }
         self.flush();
     }

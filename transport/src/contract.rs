@@ -3,8 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
-pub use tombolo_link::end::{Announced, Tally};
-use tombolo_platform::barrier;
+pub use tombolo_link::end::{Announced, EndError};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
@@ -34,6 +33,8 @@ pub struct Stats {
     pub rings: u64,
     /// How often this end went to sleep.
     pub sleeps: u64,
+    /// Room to send, as far as this end knows.
+    pub room: Room,
 }
 
 /// Room to send, where sending takes slots of a ring. All zero where it does not.
@@ -43,17 +44,6 @@ pub struct Room {
     pub slots: u32,
     /// Of these, how many this end knows to be free without looking: there may be more.
     pub free_slots: u32,
-}
-
-/// What the fast path of receiving comes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Now<R> {
-    /// A message, and what was made of it.
-    Received(R),
-    /// There is none.
-    Nothing,
-    /// Whatever it is, it is for the slow path.
-    Unclear,
 }
 
 /// Something that holds one end of a channel, such as the end itself.
@@ -98,78 +88,28 @@ pub trait Transport {
     /// What has passed so far.
     fn stats(&self) -> Stats;
 
-    /// Room to send.
-    fn room(&self) -> Room {
-        Room::default()
-    }
-
-    /// What was sent so far: of [`stats`](Self::stats) what is asked for after every message.
-    #[inline]
-    fn sent(&self) -> Tally {
-        let stats = self.stats();
-        Tally { messages: stats.messages_sent, bytes: stats.bytes_sent }
-    }
-
-    /// What was received so far.
-    #[inline]
-    fn received(&self) -> Tally {
-        let stats = self.stats();
-        Tally { messages: stats.messages_received, bytes: stats.bytes_received }
-    }
-
-    /// How often the peer was rung so far.
-    #[inline]
-    fn rings(&self) -> u64 {
-        self.stats().rings
-    }
-
-    /// Sends a message if that takes nothing out of the ordinary: the fast path of [`try_send`](Self::try_send), which
-    /// does the rest. False says that nothing happened, and not why: an error, even one that never comes, would be
-    /// kept in memory on the way.
-    #[inline(always)]
-    #[must_use = "the message may not have been sent"]
-    fn send_now(&mut self, _message: &[u8]) -> bool {
-        false
-    }
-
-    /// Receives the next message, or finds that there is none, if that takes nothing out of the ordinary: the fast path
-    /// of [`try_recv_into`](Self::try_recv_into), which does the rest.
-    #[inline(always)]
-    fn recv_now(&mut self, _buffer: &mut Vec<u8>) -> Now<usize> {
-        Now::Unclear
-    }
-
-    /// As [`recv_now`](Self::recv_now), for [`try_recv_in_place`](Self::try_recv_in_place).
-    #[inline(always)]
-    fn recv_now_in_place<R>(&mut self, _read: impl FnOnce(&Message<'_>) -> R) -> Now<R>
-    where
-        Self: Sized,
-    {
-        Now::Unclear
-    }
+    /// What broke the channel, once an operation said [`EndError::Broken`].
+    fn failure(&self) -> Option<ChannelError>;
 
     /// Sends a message, whole or not at all.
     ///
     /// # Errors
-    /// [`ChannelError::WouldBlock`] when there is no room; [`ChannelError::TooLong`] concerns this message only;
+    /// [`EndError::Full`] when there is no room; [`EndError::TooLong`] concerns this message only;
     /// the others are final. A peer that closes or dies may be noticed only after another message was accepted,
     /// which shares the fate of all that were accepted and not received.
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError>;
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
     /// Receives the next message in place of what `buffer` held; `None` when there is none yet.
     ///
     /// # Errors
-    /// [`ChannelError::Closed`] and [`ChannelError::PeerDied`] only after everything sent before was received.
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError>;
+    /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received.
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError>;
 
     /// Receives the next message, if there is one, where it lies: it is consumed when `read` returns.
     ///
     /// # Errors
     /// As [`try_recv_into`](Self::try_recv_into).
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError>
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError>
     where
         Self: Sized,
     {
@@ -181,11 +121,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// As [`try_recv_into`](Self::try_recv_into), when not even one was received.
-    fn try_recv_batch(
-        &mut self,
-        max: usize,
-        mut read: impl FnMut(&Message<'_>),
-    ) -> Result<usize, ChannelError>
+    fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError>
     where
         Self: Sized,
     {
@@ -208,13 +144,13 @@ pub trait Transport {
         &mut self,
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), ChannelError>
+    ) -> Result<(), EndError>
     where
         Self: Sized,
     {
         let max_bytes = self.limits().max_message_bytes;
         if length_bytes > max_bytes {
-            return Err(ChannelError::TooLong { length_bytes, max_bytes });
+            return Err(EndError::TooLong);
         }
         let mut bytes = vec![0; length_bytes];
         write(&mut Draft::of_bytes(&mut bytes));
@@ -227,7 +163,7 @@ pub trait Transport {
     /// # Errors
     /// As [`try_send`](Self::try_send), when the channel had ended before: `fill` was not called, or
     /// nothing that it added was sent.
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError>
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError>
     where
         Self: Sized,
     {
@@ -243,14 +179,15 @@ pub trait Transport {
     fn unsent(&mut self) -> bool;
 
     /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would return
-    /// something other than [`ChannelError::WouldBlock`]: room, an end, or an error.
+    /// something other than [`EndError::Full`]: room, an end, or an error.
     fn sendable(&mut self) -> bool {
         !self.may_sleep(Interest::Write)
     }
 
-    /// Announces that this end is about to sleep until `awaited` is possible. What follows is, in this order: the
-    /// [barrier] if the answer says so, [`may_sleep`](Self::may_sleep), a sleep on [`sources`](Self::sources) if
-    /// that is true, and always [`woken`](Self::woken). One barrier does for the announcements of many channels.
+    /// Announces that this end is about to sleep until `awaited` is possible. What follows is, in this order: a barrier
+    /// [everywhere](tombolo_platform::barrier::everywhere) if the answer says so, [`may_sleep`](Self::may_sleep), a sleep on
+    /// [`sources`](Self::sources) if that is true, and always [`woken`](Self::woken). One barrier does for the announcements
+    /// of many channels.
     #[must_use = "without the barrier a wake-up can be lost"]
     fn announce_sleep(&mut self, awaited: Interest) -> Announced;
 
@@ -272,22 +209,7 @@ pub trait Transport {
     /// Takes back the announcement. `rung` says that a source was ready: then takes note of what it has to say.
     fn woken(&mut self, rung: bool);
 
-    /// For a caller with one channel and a sleep of its own: announces, and says whether it may sleep on
-    /// [`sources`](Self::sources); if not, look again. After either call [`wake_up`](Self::wake_up).
-    #[must_use = "sleeping on what is already there can last forever"]
-    fn about_to_sleep(&mut self, awaited: Interest) -> bool {
-        if self.announce_sleep(awaited) == Announced::NeedsBarrier {
-            barrier::everywhere();
-        }
-        self.may_sleep(awaited)
-    }
-
-    /// [`woken`](Self::woken) for a caller that does not know whose source was ready.
-    fn wake_up(&mut self) {
-        self.woken(true);
-    }
-
-    /// Closes this end in order: the peer receives everything sent before, then [`ChannelError::Closed`].
+    /// Closes this end in order: the peer receives everything sent before, then [`EndError::Closed`].
     fn close(&mut self);
 }
 
@@ -295,15 +217,16 @@ pub trait Transport {
 pub(crate) fn one_by_one<T: Transport>(
     transport: &mut T,
     fill: impl FnOnce(&mut Batch<'_>),
-) -> Result<u64, ChannelError> {
+) -> Result<u64, EndError> {
     let mut end = None;
+    let max_bytes = transport.limits().max_message_bytes;
     let mut send = |message: &[u8]| {
         transport.try_send(message).inspect_err(|error| match error {
-            ChannelError::WouldBlock | ChannelError::TooLong { .. } => {}
-            error => end = Some(error.clone()),
+            EndError::Full | EndError::TooLong => {}
+            error => end = Some(*error),
         })
     };
-    let mut batch = Batch::one_by_one(&mut send);
+    let mut batch = Batch::one_by_one(max_bytes, &mut send);
     fill(&mut batch);
     match (batch.commit(), end) {
         (0, Some(error)) => Err(error),

@@ -1,7 +1,10 @@
 //! What can go wrong on a channel.
 
 use tombolo_link::HandshakeError;
+use tombolo_link::end::EndError;
 use tombolo_platform::OsError;
+
+use crate::contract::Transport;
 
 /// Why an operation on a channel did not happen. Ownership of what was to be sent stays with the caller.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -40,6 +43,39 @@ pub enum ChannelError {
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+impl ChannelError {
+    /// What an operation of `transport` on a message of `length_bytes` said, with all there is to say about it.
+    #[cold]
+    pub fn of(transport: &impl Transport, error: EndError, length_bytes: usize) -> ChannelError {
+        match error {
+            EndError::Full => ChannelError::WouldBlock,
+            EndError::TooLong => {
+                ChannelError::TooLong { length_bytes, max_bytes: transport.limits().max_message_bytes }
+            }
+            EndError::Closed => ChannelError::Closed,
+            EndError::PeerDied => ChannelError::PeerDied,
+            EndError::Broken => transport
+                .failure()
+                .unwrap_or_else(|| ChannelError::Violation("the transport does not say how".into())),
+        }
+    }
+}
+
+impl From<&ChannelError> for EndError {
+    fn from(error: &ChannelError) -> Self {
+        match error {
+            ChannelError::WouldBlock | ChannelError::TimedOut(_) => EndError::Full,
+            ChannelError::TooLong { .. } => EndError::TooLong,
+            ChannelError::Closed => EndError::Closed,
+            ChannelError::PeerDied => EndError::PeerDied,
+            ChannelError::Violation(_)
+            | ChannelError::Diverged(_)
+            | ChannelError::Handshake(_)
+            | ChannelError::Os(_) => EndError::Broken,
+        }
+    }
 }
 
 impl From<HandshakeError> for ChannelError {

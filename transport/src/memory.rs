@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_base::SharedMemory;
-use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals, Tally};
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals};
 use tombolo_link::{ChannelLayout, Handshake, Hello, Side, TransportKind};
 use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
@@ -12,7 +12,7 @@ use tombolo_ring::WakeOrder;
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Limits, Now, Room, Stats, Transport};
+use crate::contract::{Limits, Room, Stats, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -97,22 +97,6 @@ impl MemoryChannel {
     pub fn into_raw_memory(self) -> RawMemory {
         RawMemory { memory: self.memory.clone(), _channel: self }
     }
-
-    /// Why a message of `length_bytes` was not sent, or nothing was received.
-    #[cold]
-    fn error(&self, error: EndError, length_bytes: usize) -> ChannelError {
-        match error {
-            EndError::Full => ChannelError::WouldBlock,
-            EndError::TooLong => {
-                ChannelError::TooLong { length_bytes, max_bytes: self.end.max_message_bytes() }
-            }
-            EndError::Closed => ChannelError::Closed,
-            EndError::PeerDied => ChannelError::PeerDied,
-            EndError::Violated => ChannelError::Violation(
-                self.end.violation().map_or_else(String::new, |violation| violation.to_string()),
-            ),
-        }
-    }
 }
 
 /// The memory cannot hold what was agreed.
@@ -125,16 +109,6 @@ fn awaited(interest: Interest) -> Awaited {
         Interest::Read => Awaited::Message,
         Interest::Write => Awaited::Room,
         Interest::ReadWrite => Awaited::Both,
-    }
-}
-
-/// What one look comes to. An error stays, and is found again by the call that has room to say so.
-#[inline(always)]
-fn now<R>(received: Result<Option<R>, EndError>) -> Now<R> {
-    match received {
-        Ok(Some(received)) => Now::Received(received),
-        Ok(None) => Now::Nothing,
-        Err(_) => Now::Unclear,
     }
 }
 
@@ -154,6 +128,8 @@ impl Transport for MemoryChannel {
         Limits { max_message_bytes: self.end.max_message_bytes() }
     }
 
+    // Callers on the fast path want two or three of these: the others are not even loaded.
+    #[inline(always)]
     fn stats(&self) -> Stats {
         let (sent, received) = (self.end.sent(), self.end.received());
         Stats {
@@ -163,53 +139,21 @@ impl Transport for MemoryChannel {
             bytes_received: received.bytes,
             rings: self.end.rings(),
             sleeps: self.end.sleeps(),
+            room: Room { slots: self.end.slots(), free_slots: self.end.known_free_slots() },
         }
     }
 
-    fn room(&self) -> Room {
-        Room { slots: self.end.slots(), free_slots: self.end.known_free_slots() }
+    fn failure(&self) -> Option<ChannelError> {
+        self.end.violation().map(|violation| ChannelError::Violation(violation.to_string()))
     }
 
     #[inline(always)]
-    fn sent(&self) -> Tally {
-        self.end.sent()
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        self.end.try_send(message)
     }
 
     #[inline(always)]
-    fn received(&self) -> Tally {
-        self.end.received()
-    }
-
-    #[inline(always)]
-    fn rings(&self) -> u64 {
-        self.end.rings()
-    }
-
-    #[inline(always)]
-    fn send_now(&mut self, message: &[u8]) -> bool {
-        self.end.try_send(message).is_ok()
-    }
-
-    #[inline(always)]
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        self.end.try_send(message).map_err(|error| self.error(error, message.len()))
-    }
-
-    #[inline(always)]
-    fn recv_now(&mut self, buffer: &mut Vec<u8>) -> Now<usize> {
-        self.recv_now_in_place(|message| {
-            message.copy_into(buffer);
-            message.len()
-        })
-    }
-
-    #[inline(always)]
-    fn recv_now_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Now<R> {
-        now(self.end.try_recv(|message| read(&Message::in_slots(message))))
-    }
-
-    #[inline(always)]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         self.try_recv_in_place(|message| {
             message.copy_into(buffer);
             message.len()
@@ -217,22 +161,13 @@ impl Transport for MemoryChannel {
     }
 
     #[inline(always)]
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
-        self.end.try_recv(|message| read(&Message::in_slots(message))).map_err(|error| self.error(error, 0))
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        self.end.try_recv(|message| read(&Message::in_slots(message)))
     }
 
     #[inline(always)]
-    fn try_recv_batch(
-        &mut self,
-        max: usize,
-        mut read: impl FnMut(&Message<'_>),
-    ) -> Result<usize, ChannelError> {
-        self.end
-            .try_recv_batch(max, |message| read(&Message::in_slots(message)))
-            .map_err(|error| self.error(error, 0))
+    fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
+        self.end.try_recv_batch(max, |message| read(&Message::in_slots(message)))
     }
 
     #[inline(always)]
@@ -240,23 +175,21 @@ impl Transport for MemoryChannel {
         &mut self,
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), ChannelError> {
-        let sent = self.end.try_send_in_place(length_bytes, |claim| {
+    ) -> Result<(), EndError> {
+        self.end.try_send_in_place(length_bytes, |claim| {
             let mut draft = Draft::in_slots(claim);
             write(&mut draft);
             draft.commit();
-        });
-        sent.map_err(|error| self.error(error, length_bytes))
+        })
     }
 
     #[inline(always)]
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
-        let sent = self.end.try_send_batch(|batch| {
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
+        self.end.try_send_batch(|batch| {
             let mut batch = Batch::in_slots(batch);
             fill(&mut batch);
             batch.commit();
-        });
-        sent.map_err(|error| self.error(error, 0))
+        })
     }
 
     #[inline]

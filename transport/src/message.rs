@@ -4,7 +4,7 @@ use tombolo_ring::{
     Batch as RingBatch, Claim, Message as RingMessage, OutOfMessage, SendError, TargetTooShort,
 };
 
-use crate::error::ChannelError;
+use crate::contract::EndError;
 
 /// A received message, read where it lies. It is consumed when the closure that it was given to returns.
 ///
@@ -231,7 +231,8 @@ enum Add<'a> {
     Slots(RingBatch<'a>),
     /// Sends one by one, for transports where that is no dearer.
     OneByOne {
-        send: &'a mut dyn FnMut(&[u8]) -> Result<(), ChannelError>,
+        send: &'a mut dyn FnMut(&[u8]) -> Result<(), EndError>,
+        max_message_bytes: usize,
         sent: u64,
     },
 }
@@ -242,8 +243,11 @@ impl<'a> Batch<'a> {
         Batch { add: Add::Slots(batch) }
     }
 
-    pub(crate) fn one_by_one(send: &'a mut dyn FnMut(&[u8]) -> Result<(), ChannelError>) -> Self {
-        Batch { add: Add::OneByOne { send, sent: 0 } }
+    pub(crate) fn one_by_one(
+        max_message_bytes: usize,
+        send: &'a mut dyn FnMut(&[u8]) -> Result<(), EndError>,
+    ) -> Self {
+        Batch { add: Add::OneByOne { send, max_message_bytes, sent: 0 } }
     }
 
     /// Publishes what lies in slots; returns how many messages there were.
@@ -267,13 +271,13 @@ impl<'a> Batch<'a> {
     pub fn push(&mut self, message: &[u8]) -> Result<(), NotAdded> {
         match &mut self.add {
             Add::Slots(batch) => Ok(batch.push(message)?),
-            Add::OneByOne { send, sent } => {
+            Add::OneByOne { send, max_message_bytes, sent } => {
                 send(message).map_err(|error| match error {
-                    ChannelError::WouldBlock => NotAdded::Full,
-                    ChannelError::TooLong { length_bytes, max_bytes } => {
-                        NotAdded::TooLong { length_bytes, max_bytes }
+                    EndError::Full => NotAdded::Full,
+                    EndError::TooLong => {
+                        NotAdded::TooLong { length_bytes: message.len(), max_bytes: *max_message_bytes }
                     }
-                    _ => NotAdded::Ended,
+                    EndError::Closed | EndError::PeerDied | EndError::Broken => NotAdded::Ended,
                 })?;
                 *sent += 1;
                 Ok(())
@@ -378,22 +382,19 @@ mod tests {
     #[test]
     fn a_batch_sent_one_by_one_says_why_it_ends() {
         for (error, expected) in [
-            (ChannelError::WouldBlock, NotAdded::Full),
-            (ChannelError::PeerDied, NotAdded::Ended),
-            (
-                ChannelError::TooLong { length_bytes: 9, max_bytes: 8 },
-                NotAdded::TooLong { length_bytes: 9, max_bytes: 8 },
-            ),
+            (EndError::Full, NotAdded::Full),
+            (EndError::PeerDied, NotAdded::Ended),
+            (EndError::TooLong, NotAdded::TooLong { length_bytes: 1, max_bytes: 8 }),
         ] {
             let mut sent = Vec::new();
             let mut send = |message: &[u8]| {
                 if sent.len() == 2 {
-                    return Err(error.clone());
+                    return Err(error);
                 }
                 sent.push(message.to_vec());
                 Ok(())
             };
-            let mut batch = Batch::one_by_one(&mut send);
+            let mut batch = Batch::one_by_one(8, &mut send);
             assert!(batch.is_empty());
             assert_eq!(
                 [batch.push(b"a"), batch.push(b"b"), batch.push(b"c")],

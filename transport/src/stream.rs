@@ -19,7 +19,7 @@ use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Limits, Stats, Transport};
+use crate::contract::{Announced, EndError, Limits, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::frames::{CLOSE, Frame, Incoming, is_loss};
 
@@ -39,9 +39,11 @@ pub struct StreamChannel {
     flushed: usize,
     incoming: Incoming,
     /// Nothing more is received from the kernel, and why. What was received before still is given out.
-    ended: Option<ChannelError>,
+    ended: Option<EndError>,
     /// Nothing more can be sent, and why.
-    unsendable: Option<ChannelError>,
+    unsendable: Option<EndError>,
+    /// What broke it.
+    failure: Option<ChannelError>,
     /// This end was closed.
     closed: bool,
     max_message_bytes: usize,
@@ -63,6 +65,7 @@ impl StreamChannel {
             incoming: Incoming::new(max_message_bytes),
             ended: None,
             unsendable: None,
+            failure: None,
             closed: false,
             max_message_bytes,
             stats: Stats::default(),
@@ -71,7 +74,7 @@ impl StreamChannel {
             Ok(()) => Ok(channel),
             Err(error) => {
                 // So that dropping it does not add a close that nobody can understand.
-                channel.unsendable = Some(ChannelError::Closed);
+                channel.unsendable = Some(EndError::Closed);
                 Err(error)
             }
         }
@@ -159,8 +162,8 @@ impl StreamChannel {
             if let Some(bytes) = self.incoming.take() {
                 return Ok(bytes);
             }
-            if let Some(end) = &self.ended {
-                return Err(end.clone());
+            if let Some(end) = self.ended {
+                return Err(ChannelError::of(self, end, 0));
             }
             if deadline.passed() {
                 return Err(ChannelError::TimedOut(Awaited::Handshake));
@@ -180,9 +183,9 @@ impl StreamChannel {
                 Err(Errno::AGAIN) => return,
                 Err(errno) => {
                     let error = match is_loss(errno) {
-                        true if self.peer_closed() => ChannelError::Closed,
-                        true => ChannelError::PeerDied,
-                        false => OsError::new("send on a stream", errno).into(),
+                        true if self.peer_closed() => EndError::Closed,
+                        true => EndError::PeerDied,
+                        false => self.note(OsError::new("send on a stream", errno).into()),
                     };
                     self.nothing_more_sent(error);
                 }
@@ -192,7 +195,16 @@ impl StreamChannel {
         self.flushed = 0;
     }
 
-    fn nothing_more_sent(&mut self, why: ChannelError) {
+    /// Takes note of what broke the channel, if that is what it is.
+    fn note(&mut self, error: ChannelError) -> EndError {
+        let end = EndError::from(&error);
+        if end == EndError::Broken {
+            self.failure.get_or_insert(error);
+        }
+        end
+    }
+
+    fn nothing_more_sent(&mut self, why: EndError) {
         self.unsendable.get_or_insert(why);
         self.outgoing.clear();
         self.flushed = 0;
@@ -205,9 +217,10 @@ impl StreamChannel {
         }
         match self.incoming.fill(&self.socket) {
             Ok(something) => something,
-            Err(end) => {
+            Err(error) => {
+                let end = self.note(error);
                 let closed = self.incoming.holds_close();
-                self.nothing_more_sent(if closed { ChannelError::Closed } else { end.clone() });
+                self.nothing_more_sent(if closed { EndError::Closed } else { end });
                 self.ended = Some(end);
                 false
             }
@@ -262,32 +275,35 @@ impl Transport for StreamChannel {
         self.stats
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn failure(&self) -> Option<ChannelError> {
+        self.failure.clone()
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         if message.len() > self.max_message_bytes {
-            let (length_bytes, max_bytes) = (message.len(), self.max_message_bytes);
-            return Err(ChannelError::TooLong { length_bytes, max_bytes });
+            return Err(EndError::TooLong);
         }
         self.flush();
-        if let Some(error) = &self.unsendable {
-            return Err(error.clone());
+        if let Some(error) = self.unsendable {
+            return Err(error);
         }
         if !self.outgoing.is_empty() {
-            return Err(ChannelError::WouldBlock);
+            return Err(EndError::Full);
         }
         self.outgoing.extend_from_slice(&(message.len() as u32).to_le_bytes());
         self.outgoing.extend_from_slice(message);
         self.flush();
-        if let Some(error) = &self.unsendable {
-            return Err(error.clone());
+        if let Some(error) = self.unsendable {
+            return Err(error);
         }
         self.stats.messages_sent += 1;
         self.stats.bytes_sent += message.len() as u64;
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         if self.closed {
-            return Err(ChannelError::Closed);
+            return Err(EndError::Closed);
         }
         loop {
             match self.incoming.peek() {
@@ -300,17 +316,18 @@ impl Transport for StreamChannel {
                     return Ok(Some(buffer.len()));
                 }
                 Frame::Close => {
-                    self.nothing_more_sent(ChannelError::Closed);
-                    return Err(ChannelError::Closed);
+                    self.nothing_more_sent(EndError::Closed);
+                    return Err(EndError::Closed);
                 }
                 Frame::TooLong(length_bytes) => {
-                    let error = ChannelError::Violation(format!("a frame of {length_bytes} bytes"));
-                    self.nothing_more_sent(error.clone());
+                    let error =
+                        self.note(ChannelError::Violation(format!("a frame of {length_bytes} bytes")));
+                    self.nothing_more_sent(error);
                     return Err(error);
                 }
                 Frame::Partial => {
-                    if let Some(end) = &self.ended {
-                        return Err(end.clone());
+                    if let Some(end) = self.ended {
+                        return Err(end);
                     }
                     self.flush();
                     if !self.fill() && self.ended.is_none() {
@@ -378,7 +395,7 @@ impl Transport for StreamChannel {
             self.outgoing.extend_from_slice(&CLOSE.to_le_bytes());
             self.flush();
         }
-        self.unsendable.get_or_insert(ChannelError::Closed);
+        self.unsendable.get_or_insert(EndError::Closed);
         if self.outgoing.is_empty() {
             // The peer sees the end though this end is not dropped yet.
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);

@@ -7,7 +7,7 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Now, Transport};
+use crate::contract::{Announced, EndError, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
@@ -148,6 +148,16 @@ fn until<C: Transport, T>(
     }
 }
 
+/// For a caller with one channel and a sleep of its own: announces the sleep, and says whether it may begin on the channel's
+/// [sources](Transport::sources); if not, look again. After either [`woken`](Transport::woken).
+#[must_use = "sleeping on what is already there can last forever"]
+pub fn about_to_sleep<C: Transport>(channel: &mut C, awaited: Interest) -> bool {
+    if channel.announce_sleep(awaited) == Announced::NeedsBarrier {
+        barrier::everywhere();
+    }
+    channel.may_sleep(awaited)
+}
+
 /// Sleeps until one of `channels` is rung or the deadline passes; not at all when one has what is awaited.
 fn sleep<C: Transport>(
     channels: &mut [&mut C],
@@ -195,20 +205,25 @@ fn sleep<C: Transport>(
     Ok(())
 }
 
-/// [`until`] for one channel and an attempt that says [`ChannelError::WouldBlock`].
+/// [`until`] for one channel and an attempt that says [`EndError::Full`].
 #[inline]
 fn until_possible<C: Transport, T>(
     channel: &mut C,
     spin: &mut Spin,
     timeout: Duration,
     (interest, awaited): (Interest, Awaited),
-    mut attempt: impl FnMut(&mut C) -> Result<T, ChannelError>,
+    length_bytes: usize,
+    mut attempt: impl FnMut(&mut C) -> Result<T, EndError>,
 ) -> Result<T, ChannelError> {
     let result = until(&mut [channel], spin, timeout, interest, |channels| match attempt(channels[0]) {
-        Err(ChannelError::WouldBlock) => None,
+        Err(EndError::Full) => None,
         result => Some(result),
     })?;
-    result.unwrap_or(Err(ChannelError::TimedOut(awaited)))
+    match result {
+        Some(Ok(result)) => Ok(result),
+        Some(Err(error)) => Err(ChannelError::of(channel, error, length_bytes)),
+        None => Err(ChannelError::TimedOut(awaited)),
+    }
 }
 
 /// Sends a message, waiting for room up to `timeout`. On a stream it also waits, within the same time, until the
@@ -225,12 +240,13 @@ pub fn send<C: Transport>(
     timeout: Duration,
 ) -> Result<(), ChannelError> {
     let mut accepted = false;
-    let sent = until_possible(channel, spin, timeout, (Interest::Write, Awaited::Room), |channel| {
+    let awaited = (Interest::Write, Awaited::Room);
+    let sent = until_possible(channel, spin, timeout, awaited, message.len(), |channel| {
         if !accepted {
             channel.try_send(message)?;
             accepted = true;
         }
-        if channel.unsent() { Err(ChannelError::WouldBlock) } else { Ok(()) }
+        if channel.unsent() { Err(EndError::Full) } else { Ok(()) }
     });
     match sent {
         Err(ChannelError::TimedOut(_)) if accepted => Ok(()),
@@ -249,8 +265,8 @@ pub fn recv_into<C: Transport>(
     buffer: &mut Vec<u8>,
     timeout: Duration,
 ) -> Result<usize, ChannelError> {
-    until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
-        channel.try_recv_into(buffer)?.ok_or(ChannelError::WouldBlock)
+    until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), 0, |channel| {
+        channel.try_recv_into(buffer)?.ok_or(EndError::Full)
     })
 }
 
@@ -269,18 +285,19 @@ pub fn recv_in_place<C: Transport, R>(
     let mut read = Some(read);
     // The first few looks by themselves: what `until` hands on has room for an error, and to move that through memory takes
     // longer than a message does.
-    let glimpsed =
-        spin.glance(|| match channel.recv_now_in_place(|message| read.take().map(|read| read(message))) {
-            Now::Received(received) => Some(received),
-            Now::Nothing => None,
-            Now::Unclear => Some(None),
-        });
-    if let Some(Some(received)) = glimpsed {
-        return Ok(received);
+    let mut attempt =
+        |channel: &mut C| channel.try_recv_in_place(|message| read.take().map(|read| read(message)));
+    let glimpsed = spin.glance(|| match attempt(channel) {
+        Ok(received) => received.map(Ok),
+        Err(error) => Some(Err(error)),
+    });
+    match glimpsed {
+        Some(Ok(Some(received))) => return Ok(received),
+        Some(Err(error)) => return Err(ChannelError::of(channel, error, 0)),
+        Some(Ok(None)) | None => {}
     }
-    until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
-        let received = channel.try_recv_in_place(|message| read.take().map(|read| read(message)))?;
-        received.flatten().ok_or(ChannelError::WouldBlock)
+    until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), 0, |channel| {
+        attempt(channel)?.flatten().ok_or(EndError::Full)
     })
 }
 

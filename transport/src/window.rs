@@ -109,7 +109,7 @@ mod tests {
     use tombolo_platform::socket::{self, Kind};
 
     use super::*;
-    use crate::Transport;
+    use crate::{EndError, Transport};
 
     /// What a monitor lends for both ends of a channel; the last two are its ends of the lifelines.
     fn lent(hello: &Hello) -> (Lent, Lent, OwnedFd, OwnedFd) {
@@ -143,18 +143,18 @@ mod tests {
         b.try_send(b"last").unwrap();
         drop(held_b);
         let noticed = |channel: &mut MemoryChannel| {
-            channel.wake_up();
+            channel.woken(true);
             channel.try_send(b"x")
         };
-        assert_eq!(noticed(&mut b), Err(ChannelError::PeerDied));
+        assert_eq!(noticed(&mut b), Err(EndError::PeerDied));
         drop(b);
         let mut buffer = Vec::new();
         assert_eq!(a.try_recv_into(&mut buffer), Ok(Some(4)), "what was sent is still there");
         assert_eq!(a.try_recv_into(&mut buffer), Ok(None), "nobody has said yet that it died");
         drop(held_a);
-        a.wake_up();
-        assert_eq!(a.try_recv_into(&mut buffer), Err(ChannelError::PeerDied));
-        assert_eq!(a.try_send(b"x"), Err(ChannelError::PeerDied));
+        a.woken(true);
+        assert_eq!(a.try_recv_into(&mut buffer), Err(EndError::PeerDied));
+        assert_eq!(a.try_send(b"x"), Err(EndError::PeerDied));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         drop(held_b);
         drop(b);
         drop(held_a);
-        a.wake_up();
-        assert_eq!(a.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
+        a.woken(true);
+        assert_eq!(a.try_recv_into(&mut Vec::new()), Err(EndError::PeerDied));
     }
 }

@@ -9,7 +9,7 @@ use tombolo_link::TransportKind;
 use tombolo_platform::event::{Interest, eventfd};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
 
 /// What is wrong with a [`Toy`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,7 @@ enum Wrong {
     BlocksLate,
     SaysTooLong,
     Recovers,
+    BreaksInSilence,
     TouchesTheBuffer,
     ShowsNothing,
     HidesTheEnd,
@@ -80,14 +81,18 @@ impl Transport for Toy {
         self.stats
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn failure(&self) -> Option<ChannelError> {
+        (self.wrong != Wrong::BreaksInSilence).then(|| ChannelError::Violation("once".into()))
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.calls += 1;
         if self.closed && self.wrong != Wrong::AcceptsLate {
             let blocks = self.wrong == Wrong::BlocksLate;
-            return Err(if blocks { ChannelError::WouldBlock } else { ChannelError::Closed });
+            return Err(if blocks { EndError::Full } else { EndError::Closed });
         }
         if message.len() > 100 || self.wrong == Wrong::SaysTooLong {
-            return Err(ChannelError::TooLong { length_bytes: message.len(), max_bytes: 100 });
+            return Err(EndError::TooLong);
         }
         let mut queue = self.outgoing.lock().unwrap();
         let mut sent = message.to_vec();
@@ -107,14 +112,14 @@ impl Transport for Toy {
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         self.calls += 1;
         match self.wrong {
-            _ if self.closed => return Err(ChannelError::Closed),
-            Wrong::ClosesEarly => return Err(ChannelError::Closed),
-            Wrong::DiesAlive => return Err(ChannelError::PeerDied),
-            Wrong::Recovers if self.calls == 1 => return Err(ChannelError::Violation("once".into())),
-            Wrong::WaitedForNothing => return Err(ChannelError::WouldBlock),
+            _ if self.closed => return Err(EndError::Closed),
+            Wrong::ClosesEarly => return Err(EndError::Closed),
+            Wrong::DiesAlive => return Err(EndError::PeerDied),
+            Wrong::Recovers | Wrong::BreaksInSilence if self.calls == 1 => return Err(EndError::Broken),
+            Wrong::WaitedForNothing => return Err(EndError::Full),
             _ => {}
         }
         let Some(message) = self.incoming.lock().unwrap().pop_front() else {
@@ -224,14 +229,15 @@ fn each_breach_is_found_and_named() {
         (Wrong::GrowsItsLimit, "it says something else of itself than before"),
         (Wrong::AcceptsLate, "it accepted a message after it was closed"),
         (Wrong::BlocksLate, "it has no room after it was closed, where it should say so"),
-        (Wrong::SaysTooLong, "it refused a message as too long that is not, or gave other numbers"),
+        (Wrong::SaysTooLong, "it refused a message as too long that is not"),
         (Wrong::Recovers, "receiving found no end after the end"),
+        (Wrong::BreaksInSilence, "it broke and does not say how"),
         (Wrong::TouchesTheBuffer, "it received nothing and changed the buffer"),
         (Wrong::ShowsNothing, "it said that there is something to receive, and there was nothing"),
         (Wrong::HidesTheEnd, "it shows no end after it was closed"),
         (Wrong::ClosesEarly, "it ended as closed, and the peer's end is open"),
         (Wrong::DiesAlive, "the peer's death was reported, and it lives"),
-        (Wrong::WaitedForNothing, "it answered an attempt to receive so"),
+        (Wrong::WaitedForNothing, "it answered an attempt to receive as one to send"),
         (Wrong::Unsent, "a store to memory waits to be sent"),
         (Wrong::NoSources, "it has nothing to sleep on"),
     ] {

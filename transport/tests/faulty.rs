@@ -7,7 +7,7 @@ use tombolo_platform::socket::{Kind, pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::{Checked, Ending, Faults, Faulty, Injected};
-use tombolo_transport::{ChannelError, MemoryChannel, Transport, shm};
+use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, shm};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -38,8 +38,8 @@ fn answers(seed: u64) -> (Vec<bool>, Injected) {
             answers.push(false);
         }
         assert_eq!(buffer, [number]);
-        answers.push(a.about_to_sleep(tombolo_platform::event::Interest::Read));
-        a.wake_up();
+        answers.push(wait::about_to_sleep(&mut a, tombolo_platform::event::Interest::Read));
+        a.woken(true);
         while b.try_recv_into(&mut buffer).unwrap().is_some() {}
     }
     (answers, a.injected())
@@ -101,10 +101,9 @@ fn a_storm_delays_and_loses_nothing() {
 /// One message before the last, the last, one after it.
 #[test]
 fn it_ends_after_so_many_messages() {
-    for (ending, expected) in [
-        (Ending::PeerDies { after: 4 }, ChannelError::PeerDied),
-        (Ending::Closes { after: 4 }, ChannelError::Closed),
-    ] {
+    for (ending, expected) in
+        [(Ending::PeerDies { after: 4 }, EndError::PeerDied), (Ending::Closes { after: 4 }, EndError::Closed)]
+    {
         let (mut a, mut b) = faulty(Faults { ending: Some(ending), ..Faults::default() }, 3);
         let mut buffer = Vec::new();
         b.try_send(b"1").unwrap();
@@ -114,8 +113,8 @@ fn it_ends_after_so_many_messages() {
         assert!(!a.readable());
         a.try_send(b"4").unwrap();
         for _ in 0..3 {
-            assert_eq!(a.try_send(b"5"), Err(expected.clone()));
-            assert_eq!(a.try_recv_into(&mut buffer), Err(expected.clone()));
+            assert_eq!(a.try_send(b"5"), Err(expected));
+            assert_eq!(a.try_recv_into(&mut buffer), Err(expected));
             assert!(a.readable() && a.sendable());
         }
         // Its peer gets what was sent, and then an end.

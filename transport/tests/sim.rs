@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::sim::{self, Conditions, SimChannel};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{EndError, Transport};
 
 fn channel(conditions: Conditions, seed: u64) -> (SimChannel, SimChannel) {
     let (a, b) = sim::link(conditions, seed);
@@ -64,7 +64,7 @@ fn room_is_counted_in_bytes() {
     assert!(a.sendable());
     a.try_send(&[0; 1]).unwrap();
     assert!(!a.sendable());
-    assert_eq!(a.try_send(b""), Err(ChannelError::WouldBlock));
+    assert_eq!(a.try_send(b""), Err(EndError::Full));
     while b.try_recv_into(&mut Vec::new()).unwrap().is_none() {}
     assert!(a.sendable());
 }
@@ -75,15 +75,15 @@ fn a_kill_is_no_close() {
     let (mut a, mut b) = channel(Conditions::default(), 2);
     b.try_send(b"last words").unwrap();
     b.end().killer().kill();
-    assert_eq!(b.try_send(b"more"), Err(ChannelError::PeerDied));
-    assert_eq!(b.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
+    assert_eq!(b.try_send(b"more"), Err(EndError::PeerDied));
+    assert_eq!(b.try_recv_into(&mut Vec::new()), Err(EndError::PeerDied));
     let mut buffer = Vec::new();
     while a.try_recv_into(&mut buffer).unwrap().is_none() {}
     assert_eq!(buffer, b"last words");
     // Dropping what was killed says nothing more.
     drop(b);
     for _ in 0..2 {
-        assert_eq!(a.try_recv_into(&mut buffer), Err(ChannelError::PeerDied));
-        assert_eq!(a.try_send(b"to nobody"), Err(ChannelError::PeerDied));
+        assert_eq!(a.try_recv_into(&mut buffer), Err(EndError::PeerDied));
+        assert_eq!(a.try_send(b"to nobody"), Err(EndError::PeerDied));
     }
 }

@@ -114,6 +114,6 @@ impl Receiver {
 
     pub(super) fn answer(&mut self) -> Result<(), Error> {
         let token = self.last.ok_or(Error::PeerLost)?;
-        Ok(self.set.try_send(token, &[0; 8])?)
+        Ok(self.set.try_send(token, &[0; 8]).ok_or(Error::PeerLost)??)
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tombolo_platform::socket::{self, Kind};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError};
-use tombolo_transport::ChannelError;
+use tombolo_transport::{ChannelError, EndError};
 
 use crate::cpus::{self, Pinned};
 use crate::host::Host;
@@ -122,6 +122,9 @@ pub enum Error {
     /// A channel failed.
     #[error(transparent)]
     Channel(#[from] ChannelError),
+    /// A channel has no room, or has ended.
+    #[error(transparent)]
+    End(#[from] EndError),
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),

@@ -279,7 +279,7 @@ impl Channel {
             EndError::TooLong => Error::TooLong { length_bytes, max_bytes: self.end.max_message_bytes() },
             EndError::Closed => Error::Closed { peer, node },
             EndError::PeerDied => Error::PeerDied { peer, node },
-            EndError::Violated => {
+            EndError::Broken => {
                 let what = self.end.violation().map(|violation| violation.to_string()).unwrap_or_default();
                 Error::Violation { peer, node, what }
             }

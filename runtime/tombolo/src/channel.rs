@@ -9,14 +9,14 @@ use tombolo_control::Grant;
 use tombolo_link::{Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, Errno, OsError, socket};
-use tombolo_transport::contract::{Announced, Now, Tally};
+use tombolo_transport::contract::Announced;
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    Batch, Capabilities, ChannelError, Draft, Limits, MemoryChannel, Message, Room, Stats, StreamChannel,
+    Batch, Capabilities, ChannelError, Draft, EndError, Limits, MemoryChannel, Message, Stats, StreamChannel,
     Transport, shm, window,
 };
 
@@ -83,74 +83,32 @@ impl Transport for Plain {
         on_carrier!(self, channel => channel.limits())
     }
 
+    #[inline(always)]
     fn stats(&self) -> Stats {
         on_carrier!(self, channel => channel.stats())
     }
 
-    fn room(&self) -> Room {
-        on_carrier!(self, channel => channel.room())
+    fn failure(&self) -> Option<ChannelError> {
+        on_carrier!(self, channel => channel.failure())
     }
 
     #[inline(always)]
-    fn sent(&self) -> Tally {
-        on_carrier!(self, channel => channel.sent())
-    }
-
-    #[inline(always)]
-    fn received(&self) -> Tally {
-        on_carrier!(self, channel => channel.received())
-    }
-
-    #[inline(always)]
-    fn rings(&self) -> u64 {
-        on_carrier!(self, channel => channel.rings())
-    }
-
-    // In memory, or it is no fast path.
-    #[inline(always)]
-    fn send_now(&mut self, message: &[u8]) -> bool {
-        match self {
-            Plain::Memory(channel) => channel.send_now(message),
-            Plain::Stream(_) | Plain::Captured(_) => false,
-        }
-    }
-
-    #[inline(always)]
-    fn recv_now(&mut self, buffer: &mut Vec<u8>) -> Now<usize> {
-        match self {
-            Plain::Memory(channel) => channel.recv_now(buffer),
-            Plain::Stream(_) | Plain::Captured(_) => Now::Unclear,
-        }
-    }
-
-    #[inline(always)]
-    fn recv_now_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Now<R> {
-        match self {
-            Plain::Memory(channel) => channel.recv_now_in_place(read),
-            Plain::Stream(_) | Plain::Captured(_) => Now::Unclear,
-        }
-    }
-
-    #[inline]
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         on_carrier!(self, channel => channel.try_send(message))
     }
 
-    #[inline]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    #[inline(always)]
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         on_carrier!(self, channel => channel.try_recv_into(buffer))
     }
 
     #[inline(always)]
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         on_carrier!(self, channel => channel.try_recv_in_place(read))
     }
 
     #[inline(always)]
-    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, ChannelError> {
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         on_carrier!(self, channel => channel.try_recv_batch(max, read))
     }
 
@@ -159,12 +117,12 @@ impl Transport for Plain {
         &mut self,
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), ChannelError> {
+    ) -> Result<(), EndError> {
         on_carrier!(self, channel => channel.try_send_in_place(length_bytes, write))
     }
 
     #[inline(always)]
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         on_carrier!(self, channel => channel.try_send_batch(fill))
     }
 
@@ -272,19 +230,22 @@ impl Channel {
         self.companion.take()
     }
 
-    /// Out of line, but for what is no error at all: whoever polls meets that more often than a message.
-    #[inline]
+    /// Why something was not possible within `timeout`.
+    #[cold]
     pub(crate) fn error(&self, error: ChannelError, timeout: Duration) -> Error {
-        if matches!(error, ChannelError::WouldBlock) {
-            Error::WouldBlock
-        } else {
-            self.failure(error, timeout)
-        }
+        Error::of_channel(error, self.peer, &self.peer_node, timeout)
+    }
+
+    /// Why something was not possible now. Out of line, but for what is no error at all: whoever polls meets that more often
+    /// than a message.
+    #[inline]
+    pub(crate) fn refused(&self, error: EndError, length_bytes: usize) -> Error {
+        if error == EndError::Full { Error::WouldBlock } else { self.ended(error, length_bytes) }
     }
 
     #[cold]
-    fn failure(&self, error: ChannelError, timeout: Duration) -> Error {
-        Error::of_channel(error, self.peer, &self.peer_node, timeout)
+    fn ended(&self, error: EndError, length_bytes: usize) -> Error {
+        self.error(ChannelError::of(&self.carrier, error, length_bytes), Duration::ZERO)
     }
 
     /// Sends a message if there is room, whole or not at all.
@@ -293,12 +254,10 @@ impl Channel {
     /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
-        if self.carrier.send_now(message) { Ok(()) } else { self.send_slow(message) }
-    }
-
-    #[inline(never)]
-    fn send_slow(&mut self, message: &[u8]) -> Result<(), Error> {
-        self.carrier.try_send(message).map_err(|error| self.error(error, Duration::ZERO))
+        match self.carrier.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.refused(error, message.len())),
+        }
     }
 
     /// Sends a message, whole, waiting for room up to `timeout`.
@@ -317,16 +276,10 @@ impl Channel {
     /// The end of the peer, after everything it sent has been received.
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
-        match self.carrier.recv_now(buffer) {
-            Now::Received(length) => Ok(Some(length)),
-            Now::Nothing => Ok(None),
-            Now::Unclear => self.recv_slow(buffer),
+        match self.carrier.try_recv_into(buffer) {
+            Ok(length) => Ok(length),
+            Err(error) => Err(self.ended(error, 0)),
         }
-    }
-
-    #[inline(never)]
-    fn recv_slow(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
-        self.carrier.try_recv_into(buffer).map_err(|error| self.failure(error, Duration::ZERO))
     }
 
     /// Receives the next message in place of what `buffer` held, waiting up to `timeout`. Returns its length.
@@ -353,14 +306,9 @@ impl Channel {
     /// As [`try_recv_into`](Self::try_recv_into).
     #[inline(always)]
     pub fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, Error> {
-        let mut read = Some(read);
-        let now = self.carrier.recv_now_in_place(|message| read.take().map(|read| read(message)));
-        match (now, read) {
-            (Now::Received(read), _) => Ok(read),
-            (Now::Nothing, _) | (_, None) => Ok(None),
-            (Now::Unclear, Some(read)) => {
-                self.carrier.try_recv_in_place(read).map_err(|error| self.failure(error, Duration::ZERO))
-            }
+        match self.carrier.try_recv_in_place(read) {
+            Ok(received) => Ok(received),
+            Err(error) => Err(self.ended(error, 0)),
         }
     }
 
@@ -381,21 +329,19 @@ impl Channel {
 
     /// The first looks of a wait for a message, or the only one if there is no time to wait.
     #[inline(always)]
-    pub(crate) fn glance<R>(&mut self, timeout: Duration, mut read: impl FnMut(&Message<'_>) -> R) -> Now<R> {
+    pub(crate) fn glance<R>(
+        &mut self,
+        timeout: Duration,
+        mut read: impl FnMut(&Message<'_>) -> R,
+    ) -> Result<Option<R>, EndError> {
         let Channel { carrier, spin, .. } = self;
         let mut once = Spin::new(0);
         let spin = if timeout.is_zero() { &mut once } else { spin };
-        let found = spin.glance(|| match carrier.recv_now_in_place(|message| read(message)) {
-            Now::Nothing => None,
-            now => Some(now),
+        let found = spin.glance(|| match carrier.try_recv_in_place(|message| read(message)) {
+            Ok(None) => None,
+            found => Some(found),
         });
-        found.unwrap_or(Now::Nothing)
-    }
-
-    /// Sends a message that takes one slot, unless something about it or the channel takes a closer look.
-    #[inline(always)]
-    pub(crate) fn send_now(&mut self, message: &[u8]) -> bool {
-        self.carrier.send_now(message)
+        found.unwrap_or(Ok(None))
     }
 
     /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
@@ -406,7 +352,7 @@ impl Channel {
     pub fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, Error> {
         match self.carrier.try_recv_batch(max, read) {
             Ok(received) => Ok(received),
-            Err(error) => Err(self.failure(error, Duration::ZERO)),
+            Err(error) => Err(self.ended(error, 0)),
         }
     }
 
@@ -423,7 +369,7 @@ impl Channel {
     ) -> Result<(), Error> {
         match self.carrier.try_send_in_place(length_bytes, write) {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.error(error, Duration::ZERO)),
+            Err(error) => Err(self.refused(error, length_bytes)),
         }
     }
 
@@ -448,7 +394,7 @@ impl Channel {
     pub fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, Error> {
         match self.carrier.try_send_batch(fill) {
             Ok(sent) => Ok(sent),
-            Err(error) => Err(self.failure(error, Duration::ZERO)),
+            Err(error) => Err(self.ended(error, 0)),
         }
     }
 

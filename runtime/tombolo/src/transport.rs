@@ -3,9 +3,12 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
+use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
 use tombolo_transport::contract::Announced;
-use tombolo_transport::{Batch, Capabilities, ChannelError, Draft, Limits, Message, Stats, Transport};
+use tombolo_transport::{
+    Batch, Capabilities, ChannelError, Draft, EndError, Limits, Message, Stats, Transport,
+};
 
 use crate::channel::Channel;
 
@@ -26,26 +29,27 @@ impl Transport for Channel {
         self.carrier().stats()
     }
 
+    fn failure(&self) -> Option<ChannelError> {
+        self.carrier().failure()
+    }
+
     #[inline]
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.carrier_mut().try_send(message)
     }
 
     #[inline]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         self.carrier_mut().try_recv_into(buffer)
     }
 
     #[inline]
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         self.carrier_mut().try_recv_in_place(read)
     }
 
     #[inline]
-    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, ChannelError> {
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         self.carrier_mut().try_recv_batch(max, read)
     }
 
@@ -54,12 +58,12 @@ impl Transport for Channel {
         &mut self,
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), ChannelError> {
+    ) -> Result<(), EndError> {
         self.carrier_mut().try_send_in_place(length_bytes, write)
     }
 
     #[inline]
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         self.carrier_mut().try_send_batch(fill)
     }
 
@@ -85,6 +89,10 @@ impl Transport for Channel {
 
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         self.carrier().sources(awaited, sources);
+    }
+
+    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
+        self.carrier_mut().doze(deadline)
     }
 
     fn woken(&mut self, rung: bool) {

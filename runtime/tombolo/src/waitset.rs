@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_platform::Deadline;
 use tombolo_platform::time::now_ns;
+use tombolo_platform::{Deadline, Errno, OsError};
 use tombolo_transport::contract::Endpoint;
 use tombolo_transport::wait::Spin;
-use tombolo_transport::waitset::{self, Schedule};
-use tombolo_transport::{ChannelError, waitset::Ready as Told};
+use tombolo_transport::waitset::{self, Ready as Told, Schedule};
 
 pub use tombolo_platform::epoll::Trigger;
 pub use tombolo_platform::event::{Interest, Ready as DescriptorReady};
@@ -382,11 +381,12 @@ impl WaitSet {
     /// # Errors
     /// As [`Channel::try_send`]; [`Error::Os`] with `ENOENT` when the channel is not in.
     pub fn try_send(&mut self, token: Token, message: &[u8]) -> Result<(), Error> {
-        self.set.try_send(token, message).map_err(|error| match (self.get(token), error) {
-            (Some(channel), error) => channel.error(error, Duration::ZERO),
-            (None, ChannelError::Os(error)) => Error::Os(error),
-            (None, _) => Error::WouldBlock,
-        })
+        let sent = self.set.try_send(token, message);
+        match (sent, self.get(token)) {
+            (Some(Ok(())), _) => Ok(()),
+            (Some(Err(error)), Some(channel)) => Err(channel.refused(error, message.len())),
+            _ => Err(OsError::new("send on a channel that is not in the waitset", Errno::NOENT).into()),
+        }
     }
 
     /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it was one; a bulk

@@ -30,7 +30,7 @@ fn ended(end: &ChannelEnd<Deferred>, error: EndError) -> Ended {
     match error {
         EndError::Closed => Ended::Closed,
         EndError::PeerDied => Ended::PeerDied,
-        EndError::Violated => Ended::Violation(end.violation()),
+        EndError::Broken => Ended::Violation(end.violation()),
         EndError::Full | EndError::TooLong => Ended::TooLong,
     }
 }

@@ -8,7 +8,7 @@ use tombolo_platform::memory::create_sealed;
 use tombolo_platform::socket::{self, Kind};
 use tombolo_platform::{Deadline, Errno};
 use tombolo_ring::Violation;
-use tombolo_transport::{ChannelError, StreamChannel, Transport, shm, window};
+use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, shm, window};
 
 use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, lent};
 use tombolo_conformance::messages::Random;
@@ -166,9 +166,11 @@ fn a_frame_that_is_too_long_is_a_violation_for_good() {
         assert_eq!(channel.try_recv_into(&mut buffer), Ok(Some(2)));
         for _ in 0..3 {
             let error = channel.try_recv_into(&mut buffer).unwrap_err();
-            assert!(matches!(error, ChannelError::Violation(_)), "{error}");
+            assert_eq!(error, EndError::Broken);
             assert!(channel.readable());
-            assert!(matches!(channel.try_send(b"x"), Err(ChannelError::Violation(_))));
+            assert_eq!(channel.try_send(b"x"), Err(EndError::Broken));
+            let what = format!("a frame of {length} bytes");
+            assert_eq!(channel.failure(), Some(ChannelError::Violation(what)));
         }
     }
 }
@@ -179,8 +181,8 @@ fn an_end_inside_a_frame_or_without_a_close_is_a_death() {
         let (raw, mut channel) = stream();
         socket::send(&raw, bytes, &[]).unwrap();
         drop(raw);
-        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
-        assert_eq!(channel.try_send(b"x"), Err(ChannelError::PeerDied));
+        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::PeerDied));
+        assert_eq!(channel.try_send(b"x"), Err(EndError::PeerDied));
     }
 }
 
@@ -193,14 +195,13 @@ fn a_peer_that_only_sends_cannot_fill_this_process() {
     for _ in 0..1_000 {
         sent += socket::send(&raw, &frame, &[]).unwrap_or(0);
         assert!(channel.readable());
-        channel.wake_up();
+        channel.woken(true);
     }
     assert!(sent < 4 << 20, "{sent} bytes were taken");
 }
 
 #[test]
 fn violations_name_what_was_wrong() {
-    use tombolo_transport::ChannelError::Violation as Broken;
     let config = ChannelConfig::default();
     let (mut a, b) = bare_pair::<Window>(config);
     // An acknowledgement of what was never sent, in the line of side B.
@@ -213,11 +214,9 @@ fn violations_name_what_was_wrong() {
         }
     };
     // By the time the line was looked at, a whole ring was sent; the line says less, which is fine.
-    assert_eq!(error, ChannelError::WouldBlock);
+    assert_eq!(error, EndError::Full);
     raw.memory.store_le(7 * 16, 1 << 40, tombolo_base::sync::Ordering::Relaxed);
-    let Err(Broken(what)) = (0..300).try_for_each(|_| a.try_send(&[1; 56])) else { panic!() };
-    assert_eq!(
-        what,
-        Violation::CreditBeyondSent { credit: 1 << 40, sent: u64::from(config.slots) + 5 }.to_string()
-    );
+    assert_eq!((0..300).try_for_each(|_| a.try_send(&[1; 56])), Err(EndError::Broken));
+    let what = Violation::CreditBeyondSent { credit: 1 << 40, sent: u64::from(config.slots) + 5 };
+    assert_eq!(a.failure(), Some(ChannelError::Violation(what.to_string())));
 }

@@ -9,7 +9,7 @@ use tombolo_platform::time::Deadline;
 
 use super::world::{Look, Packet, Peer, SimEnd};
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Limits, Stats, Transport};
+use crate::contract::{Announced, EndError, Limits, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
 
 /// One end of a simulated channel. It stands for one over a stream: its messages are as long as one's.
@@ -19,7 +19,7 @@ pub struct SimChannel {
     max_message_bytes: usize,
     closed: bool,
     /// How it ended, once that was received.
-    ended: Option<ChannelError>,
+    ended: Option<EndError>,
     stats: Stats,
 }
 
@@ -95,29 +95,29 @@ impl SimChannel {
     }
 
     /// What keeps this end from sending, for good.
-    fn unsendable(&self) -> Option<ChannelError> {
+    fn unsendable(&self) -> Option<EndError> {
         if self.closed {
-            return Some(ChannelError::Closed);
+            return Some(EndError::Closed);
         }
         if self.end.killed() {
-            return Some(ChannelError::PeerDied);
+            return Some(EndError::PeerDied);
         }
         match self.end.peer() {
-            Peer::There => self.ended.clone(),
-            Peer::Closed => Some(ChannelError::Closed),
-            Peer::Gone => Some(ChannelError::PeerDied),
+            Peer::There => self.ended,
+            Peer::Closed => Some(EndError::Closed),
+            Peer::Gone => Some(EndError::PeerDied),
         }
     }
 
     /// What keeps this end from receiving, for good.
-    fn unreceivable(&self) -> Option<ChannelError> {
+    fn unreceivable(&self) -> Option<EndError> {
         if self.closed {
-            return Some(ChannelError::Closed);
+            return Some(EndError::Closed);
         }
         if self.end.killed() {
-            return Some(ChannelError::PeerDied);
+            return Some(EndError::PeerDied);
         }
-        self.ended.clone()
+        self.ended
     }
 }
 
@@ -138,24 +138,28 @@ impl Transport for SimChannel {
         self.stats
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        let (length_bytes, max_bytes) = (message.len(), self.max_message_bytes);
-        if length_bytes > max_bytes {
-            return Err(ChannelError::TooLong { length_bytes, max_bytes });
+    fn failure(&self) -> Option<ChannelError> {
+        let what = "a handshake in the middle of a channel";
+        (self.ended == Some(EndError::Broken)).then(|| ChannelError::Violation(what.into()))
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        if message.len() > self.max_message_bytes {
+            return Err(EndError::TooLong);
         }
         if let Some(error) = self.unsendable() {
             return Err(error);
         }
         if !self.end.has_room() {
-            return Err(ChannelError::WouldBlock);
+            return Err(EndError::Full);
         }
         self.end.put(Packet::Message(message.to_vec()));
         self.stats.messages_sent += 1;
-        self.stats.bytes_sent += length_bytes as u64;
+        self.stats.bytes_sent += message.len() as u64;
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         if let Some(error) = self.unreceivable() {
             return Err(error);
         }
@@ -167,13 +171,11 @@ impl Transport for SimChannel {
                 self.stats.bytes_received += buffer.len() as u64;
                 return Ok(Some(buffer.len()));
             }
-            Look::Arrived(Some(Packet::Close)) => ChannelError::Closed,
-            Look::Arrived(Some(Packet::Hello(_) | Packet::Verdict(_))) => {
-                ChannelError::Violation("a handshake in the middle of a channel".into())
-            }
-            Look::Never => ChannelError::PeerDied,
+            Look::Arrived(Some(Packet::Close)) => EndError::Closed,
+            Look::Arrived(Some(Packet::Hello(_) | Packet::Verdict(_))) => EndError::Broken,
+            Look::Never => EndError::PeerDied,
         };
-        self.ended = Some(error.clone());
+        self.ended = Some(error);
         Err(error)
     }
 

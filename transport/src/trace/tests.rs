@@ -14,7 +14,7 @@ use tombolo_trace::snapshot::{self, Head, RowInfo};
 use super::*;
 use crate::contract::Transport;
 use crate::wrap::traced::{End, Traced};
-use crate::{ChannelError, MemoryChannel, shm};
+use crate::{EndError, MemoryChannel, shm, wait};
 
 const SHAPE: Shape = Shape { lanes: 3, lane_events: 1 << 14, rows: 3, text_bytes: 64 };
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
@@ -151,8 +151,8 @@ fn a_channel_writes_what_passes_it() {
     far.try_recv_in_place(|message| assert_eq!(message.read_u64_le(0), Ok(5))).unwrap().unwrap();
     assert_eq!(far.try_recv_batch(9, |_| {}).unwrap(), 2);
     near.close();
-    assert_eq!(far.try_recv_into(&mut buffer), Err(ChannelError::Closed));
-    assert_eq!(far.try_recv_into(&mut buffer), Err(ChannelError::Closed));
+    assert_eq!(far.try_recv_into(&mut buffer), Err(EndError::Closed));
+    assert_eq!(far.try_recv_into(&mut buffer), Err(EndError::Closed));
     drop((near, far));
     use Kind::{Close, Gone, Receive, Send};
     assert_eq!(
@@ -193,8 +193,10 @@ fn counters_are_there_whether_somebody_traces_or_not() {
     assert_eq!((one.channel, one.peer, one.accepting, one.state), (7, 99, false, RowState::Open));
     assert_eq!((one.messages_sent, one.bytes_sent, one.max_message_bytes), (2, 10, 3584));
     assert_eq!((other.accepting, other.messages_received, other.bytes_received), (true, 1, 5));
-    assert!(far.about_to_sleep(tombolo_platform::event::Interest::Write) || far.stats().sleeps == 0);
-    far.wake_up();
+    assert!(
+        wait::about_to_sleep(&mut far, tombolo_platform::event::Interest::Write) || far.stats().sleeps == 0
+    );
+    far.woken(true);
     drop(near);
     while far.try_recv_into(&mut buffer).is_ok() {}
     let states: Vec<RowState> = traces.rows().iter().map(|row| row.state).collect();
@@ -208,9 +210,9 @@ fn a_sleep_shows_and_whoever_ends_it() {
     let (near, far) = pair();
     let mut near = Traced::new(near, &traces.recorder, NEAR);
     let mut far = Traced::new(far, &traces.recorder, FAR);
-    assert!(far.about_to_sleep(tombolo_platform::event::Interest::Read));
+    assert!(wait::about_to_sleep(&mut far, tombolo_platform::event::Interest::Read));
     near.try_send(b"wake up").unwrap();
-    far.wake_up();
+    far.woken(true);
     use Kind::{Open, Ring, Send, Sleep, Wake};
     let kinds: Vec<Kind> = traces.brief(0).iter().map(|(kind, ..)| *kind).collect();
     assert_eq!(kinds, [Open, Open, Sleep, Send, Ring, Wake]);
@@ -257,8 +259,8 @@ fn a_message_that_finds_no_room_is_counted_once() {
     assert_eq!(room(&traces), (1, 0));
     // Tried again and slept for, it is the same message.
     near.try_send_in_place(1, |_| {}).unwrap_err();
-    assert!(near.about_to_sleep(tombolo_platform::event::Interest::Write));
-    near.wake_up();
+    assert!(wait::about_to_sleep(&mut near, tombolo_platform::event::Interest::Write));
+    near.woken(true);
     assert_eq!(room(&traces).0, 1);
     let mut buffer = Vec::new();
     while far.try_recv_into(&mut buffer).unwrap().is_some() {}
@@ -273,8 +275,8 @@ fn a_message_that_finds_no_room_is_counted_once() {
     control(&traces.memory, 0);
     while far.try_recv_into(&mut buffer).unwrap().is_some() {}
     near.try_send_batch(|batch| while batch.push(b"x").is_ok() {}).unwrap();
-    assert!(near.about_to_sleep(tombolo_platform::event::Interest::Write));
-    near.wake_up();
+    assert!(wait::about_to_sleep(&mut near, tombolo_platform::event::Interest::Write));
+    near.woken(true);
     assert_eq!(room(&traces).0, 4);
 }
 

@@ -30,8 +30,7 @@ use tombolo_platform::event::{self, Interest};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{Errno, OsError};
 
-use crate::contract::{Announced, Endpoint, Transport};
-use crate::error::ChannelError;
+use crate::contract::{Announced, EndError, Endpoint, Transport};
 use crate::wait::Spin;
 use member::{ChannelMember, Member};
 pub use slab::Token;
@@ -277,19 +276,19 @@ impl<C: Endpoint> WaitSet<C> {
     /// Sends on a channel of the set. Unlike the same through [`get_mut`](Self::get_mut) this leaves an idle channel
     /// idle: whoever tells ten thousand of them something does not have to look at all of them afterwards.
     ///
+    /// `None` when the channel is not in.
+    ///
     /// # Errors
-    /// As [`Transport::try_send`]; `ENOENT` when the channel is not in.
-    pub fn try_send(&mut self, token: Token, message: &[u8]) -> Result<(), ChannelError> {
-        let Some(Member::Channel(member)) = self.members.get_mut(token) else {
-            return Err(OsError::new("send on a channel that is not in the waitset", Errno::NOENT).into());
-        };
+    /// As [`Transport::try_send`].
+    pub fn try_send(&mut self, token: Token, message: &[u8]) -> Option<Result<(), EndError>> {
+        let Some(Member::Channel(member)) = self.members.get_mut(token) else { return None };
         let transport = member.channel.transport_mut();
         let sent = transport.try_send(message);
         // What the kernel has not taken wants to be looked after; a refusal may have listened to the bell.
         if sent.is_err() || transport.unsent() {
             self.heat(token, false);
         }
-        sent
+        Some(sent)
     }
 
     /// Waits for something else on a channel; false when it is not in.

@@ -6,8 +6,7 @@ use tombolo_platform::OsError;
 use tombolo_platform::event::{Interest, drain, eventfd, signal};
 
 use crate::capabilities::Capabilities;
-use crate::contract::Transport;
-use crate::error::ChannelError;
+use crate::contract::{EndError, Transport};
 
 /// How often what goes wrong. All zero: nothing does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -79,9 +78,9 @@ pub struct Faulty<T> {
     room_shown: bool,
     passed: u64,
     /// It ended, and how: an end that was seen is not hidden again.
-    ended: Option<ChannelError>,
+    ended: Option<EndError>,
     /// Nothing more can be sent, and why.
-    unsendable: Option<ChannelError>,
+    unsendable: Option<EndError>,
     /// Signalled while a sleep is to end for nothing.
     nudge: OwnedFd,
     injected: Injected,
@@ -168,8 +167,8 @@ impl<T: Transport> Faulty<T> {
     fn passes(&mut self) {
         self.passed += 1;
         let (after, error) = match self.faults.ending {
-            Some(Ending::PeerDies { after }) => (after, ChannelError::PeerDied),
-            Some(Ending::Closes { after }) => (after, ChannelError::Closed),
+            Some(Ending::PeerDies { after }) => (after, EndError::PeerDied),
+            Some(Ending::Closes { after }) => (after, EndError::Closed),
             None => return,
         };
         if self.passed >= after {
@@ -180,34 +179,34 @@ impl<T: Transport> Faulty<T> {
 }
 
 impl<T: Transport> Transport for Faulty<T> {
-    forward!(inner: kind limits stats unsent announce_sleep);
+    forward!(inner: kind limits stats failure unsent announce_sleep);
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities().without(Faults::LACKS)
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        if let Some(error) = self.ended.as_ref().or(self.unsendable.as_ref()) {
-            return Err(error.clone());
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        if let Some(error) = self.ended.or(self.unsendable) {
+            return Err(error);
         }
         let fits = message.len() <= self.inner.limits().max_message_bytes;
         if fits && !std::mem::take(&mut self.room_shown) && self.refuses() {
-            return Err(ChannelError::WouldBlock);
+            return Err(EndError::Full);
         }
         let sent = self.inner.try_send(message);
         match &sent {
             Ok(()) => self.passes(),
-            Err(ChannelError::WouldBlock | ChannelError::TooLong { .. }) => {}
+            Err(EndError::Full | EndError::TooLong) => {}
             // Nothing is received either from a peer that broke the protocol, and that shows at once.
-            Err(error @ ChannelError::Violation(_)) => self.ended = Some(error.clone()),
-            Err(error) => self.unsendable = Some(error.clone()),
+            Err(EndError::Broken) => self.ended = Some(EndError::Broken),
+            Err(error) => self.unsendable = Some(*error),
         }
         sent
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        if let Some(error) = &self.ended {
-            return Err(error.clone());
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+        if let Some(error) = self.ended {
+            return Err(error);
         }
         if self.inner.readable() && self.hides() {
             return Ok(None);
@@ -217,7 +216,7 @@ impl<T: Transport> Transport for Faulty<T> {
         match &received {
             Ok(Some(_)) => self.passes(),
             Ok(None) => {}
-            Err(error) => self.ended = Some(error.clone()),
+            Err(error) => self.ended = Some(*error),
         }
         received
     }
@@ -269,7 +268,7 @@ impl<T: Transport> Transport for Faulty<T> {
     }
 
     fn close(&mut self) {
-        self.ended = Some(ChannelError::Closed);
+        self.ended = Some(EndError::Closed);
         self.inner.close();
     }
 }

@@ -26,28 +26,14 @@ macro_rules! forward {
         }
     };
     (@stats $inner:ident) => {
+        #[inline]
         fn stats(&self) -> $crate::contract::Stats {
             $crate::contract::Transport::stats(&self.$inner)
         }
-
-        fn room(&self) -> $crate::contract::Room {
-            $crate::contract::Transport::room(&self.$inner)
-        }
     };
-    (@tallies $inner:ident) => {
-        #[inline]
-        fn sent(&self) -> $crate::contract::Tally {
-            $crate::contract::Transport::sent(&self.$inner)
-        }
-
-        #[inline]
-        fn received(&self) -> $crate::contract::Tally {
-            $crate::contract::Transport::received(&self.$inner)
-        }
-
-        #[inline]
-        fn rings(&self) -> u64 {
-            $crate::contract::Transport::rings(&self.$inner)
+    (@failure $inner:ident) => {
+        fn failure(&self) -> Option<$crate::error::ChannelError> {
+            $crate::contract::Transport::failure(&self.$inner)
         }
     };
     (@readable $inner:ident) => {

@@ -9,8 +9,7 @@ use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED
 use tombolo_trace::page::{Described, Row, RowState, Switch};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Now, Room, Transport, one_by_one};
-use crate::error::ChannelError;
+use crate::contract::{EndError, Room, Transport, one_by_one};
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{Happening, Kind, Recorder};
 
@@ -77,11 +76,11 @@ impl Probe {
     /// Publishes what was sent, and whether that rang the peer.
     #[inline(always)]
     fn count_sent(&mut self, inner: &impl Transport, ticks: u64) {
-        let sent = inner.sent();
-        self.row.set_sent(sent.messages, sent.bytes);
-        if inner.rings() != self.rings {
+        let stats = inner.stats();
+        self.row.set_sent(stats.messages_sent, stats.bytes_sent);
+        if stats.rings != self.rings {
             self.count_waits(inner, ticks);
-        } else if sent.messages >= self.room_due {
+        } else if stats.messages_sent >= self.room_due {
             self.say_room_now_and_then(inner);
         }
     }
@@ -89,9 +88,9 @@ impl Probe {
     /// Publishes what was received, and whether giving the room back rang the peer.
     #[inline(always)]
     fn count_received(&mut self, inner: &impl Transport) {
-        let received = inner.received();
-        self.row.set_received(received.messages, received.bytes);
-        if inner.rings() != self.rings {
+        let stats = inner.stats();
+        self.row.set_received(stats.messages_received, stats.bytes_received);
+        if stats.rings != self.rings {
             self.count_waits(inner, 0);
         }
     }
@@ -99,7 +98,7 @@ impl Probe {
     /// Counts that there was no room: once for each message that found none, however often it was tried.
     #[cold]
     fn stalled(&mut self, inner: &impl Transport) {
-        let sent = Some(inner.sent().messages);
+        let sent = Some(inner.stats().messages_sent);
         if self.stalled_at != sent {
             self.stalled_at = sent;
             self.stalls += 1;
@@ -109,13 +108,13 @@ impl Probe {
     }
 
     fn say_room(&self, inner: &impl Transport) {
-        let Room { slots, free_slots } = inner.room();
+        let Room { slots, free_slots } = inner.stats().room;
         self.row.set_room(slots, free_slots);
     }
 
     #[cold]
     fn say_room_now_and_then(&mut self, inner: &impl Transport) {
-        self.room_due = inner.sent().messages.saturating_add(ROOM_EVERY);
+        self.room_due = inner.stats().messages_sent.saturating_add(ROOM_EVERY);
         self.say_room(inner);
     }
 
@@ -136,12 +135,12 @@ impl Probe {
 
     /// Takes note of an error that is an end.
     #[cold]
-    fn failed(&mut self, error: &ChannelError) {
+    fn failed(&mut self, error: EndError) {
         let (state, how) = match error {
-            ChannelError::Closed => (RowState::PeerClosed, GONE_CLOSED),
-            ChannelError::PeerDied => (RowState::PeerDied, GONE_DIED),
-            ChannelError::Violation(_) => (RowState::Broken, GONE_BROKEN),
-            _ => return,
+            EndError::Closed => (RowState::PeerClosed, GONE_CLOSED),
+            EndError::PeerDied => (RowState::PeerDied, GONE_DIED),
+            EndError::Broken => (RowState::Broken, GONE_BROKEN),
+            EndError::Full | EndError::TooLong => return,
         };
         if !self.closed && !std::mem::replace(&mut self.gone, true) {
             self.row.set_state(state);
@@ -175,6 +174,7 @@ impl<T: Transport> Traced<T> {
     /// Counts and traces for `recorder` what passes `inner` from now on.
     #[must_use]
     pub fn new(inner: T, recorder: &Arc<Recorder>, end: End) -> Self {
+        let stats = inner.stats();
         let described = Described {
             channel: end.channel,
             peer: end.peer,
@@ -182,7 +182,7 @@ impl<T: Transport> Traced<T> {
             transport: number_of(inner.kind()),
             max_message_bytes: inner.limits().max_message_bytes as u64,
             opened_ns: now_ns(),
-            slots: inner.room().slots,
+            slots: stats.room.slots,
         };
         let (row, row_number) = recorder.take_row(&described);
         let probe = Probe {
@@ -191,8 +191,8 @@ impl<T: Transport> Traced<T> {
             row_number,
             recorder: Arc::clone(recorder),
             end,
-            rings: inner.stats().rings,
-            room_due: inner.sent().messages.saturating_add(ROOM_EVERY),
+            rings: stats.rings,
+            room_due: stats.messages_sent.saturating_add(ROOM_EVERY),
             stalls: 0,
             stalled_at: None,
             asleep: false,
@@ -215,66 +215,51 @@ impl<T: Transport> Traced<T> {
         self.inner
     }
 
-    #[inline(never)]
-    fn send_slow(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        let result = match self.probe.is_on() {
-            true => self.try_send_traced(message),
-            false => self.inner.try_send(message).inspect(|()| self.probe.count_sent(&self.inner, 0)),
-        };
-        result.inspect_err(|error| self.not_sent(error))
-    }
-
     /// Takes note of why something was not sent.
     #[cold]
-    fn not_sent(&mut self, error: &ChannelError) {
+    fn not_sent(&mut self, error: EndError) {
         match error {
-            ChannelError::WouldBlock => self.probe.stalled(&self.inner),
+            EndError::Full => self.probe.stalled(&self.inner),
             error => self.probe.failed(error),
         }
     }
 
-    #[inline(never)]
-    fn recv_slow(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        match self.inner.try_recv_into(buffer) {
-            Ok(None) => Ok(None),
-            Ok(Some(length)) => {
-                if self.probe.is_on() {
-                    self.note_receive(length);
-                } else {
-                    self.probe.count_received(&self.inner);
-                }
-                Ok(Some(length))
-            }
-            Err(error) => {
-                self.probe.failed(&error);
-                Err(error)
-            }
-        }
+    /// A stamp for what is about to be sent, before the peer can see it: that of its receive is not to be earlier. Zero while
+    /// nobody traces.
+    #[inline(always)]
+    fn stamp(&self) -> u64 {
+        if self.probe.is_on() { self.probe.recorder.ticks() } else { 0 }
     }
 
-    #[cold]
-    fn try_send_traced(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        // Before the peer can see it: the stamp of its receive is not to be earlier.
-        let ticks = self.probe.recorder.ticks();
-        let result = self.inner.try_send(message);
-        self.note_send(ticks, message.len(), &result);
+    /// After an attempt to send a message.
+    #[inline(always)]
+    fn attempted(
+        &mut self,
+        ticks: u64,
+        length_bytes: usize,
+        result: Result<(), EndError>,
+    ) -> Result<(), EndError> {
+        match result {
+            Ok(()) if ticks != 0 => self.note_send(ticks, length_bytes),
+            Ok(()) => self.probe.count_sent(&self.inner, 0),
+            Err(error) => self.not_sent(error),
+        }
         result
     }
 
-    fn note_send(&mut self, ticks: u64, length_bytes: usize, result: &Result<(), ChannelError>) {
-        if result.is_ok() {
-            let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
-            let happening = self.probe.happening(Kind::Send, size, self.inner.sent().messages);
-            self.probe.recorder.record_at(ticks, happening);
-            self.probe.count_sent(&self.inner, ticks);
-        }
+    #[cold]
+    fn note_send(&mut self, ticks: u64, length_bytes: usize) {
+        let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
+        let happening = self.probe.happening(Kind::Send, size, self.inner.stats().messages_sent);
+        self.probe.recorder.record_at(ticks, happening);
+        self.probe.count_sent(&self.inner, ticks);
     }
 
     /// After something was received that is to be traced.
     #[cold]
     fn note_receive(&mut self, length_bytes: usize) {
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
-        self.probe.record(Kind::Receive, size, self.inner.received().messages);
+        self.probe.record(Kind::Receive, size, self.inner.stats().messages_received);
         self.probe.count_received(&self.inner);
     }
 }
@@ -285,60 +270,25 @@ impl<T: Transport> Transport for Traced<T> {
         self.inner.capabilities().without(Capabilities::WHOLE_BATCHES)
     }
 
-    forward!(inner: kind limits stats tallies readable unsent sendable announce_sleep sources);
+    forward!(inner: kind limits stats failure readable unsent sendable announce_sleep sources);
 
     #[inline(always)]
-    fn send_now(&mut self, message: &[u8]) -> bool {
-        let sent = !self.probe.is_on() && self.inner.send_now(message);
-        if sent {
-            self.probe.count_sent(&self.inner, 0);
-        }
-        sent
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        let ticks = self.stamp();
+        let result = self.inner.try_send(message);
+        self.attempted(ticks, message.len(), result)
     }
 
     #[inline(always)]
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        if self.send_now(message) { Ok(()) } else { self.send_slow(message) }
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+        self.try_recv_in_place(|message| {
+            message.copy_into(buffer);
+            message.len()
+        })
     }
 
     #[inline(always)]
-    fn recv_now(&mut self, buffer: &mut Vec<u8>) -> Now<usize> {
-        if self.probe.is_on() {
-            return Now::Unclear;
-        }
-        let now = self.inner.recv_now(buffer);
-        if let Now::Received(_) = now {
-            self.probe.count_received(&self.inner);
-        }
-        now
-    }
-
-    #[inline(always)]
-    fn recv_now_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Now<R> {
-        if self.probe.is_on() {
-            return Now::Unclear;
-        }
-        let now = self.inner.recv_now_in_place(read);
-        if let Now::Received(_) = now {
-            self.probe.count_received(&self.inner);
-        }
-        now
-    }
-
-    #[inline(always)]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        match self.recv_now(buffer) {
-            Now::Received(length) => Ok(Some(length)),
-            Now::Nothing => Ok(None),
-            Now::Unclear => self.recv_slow(buffer),
-        }
-    }
-
-    #[inline(always)]
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut length = 0;
         let received = self.inner.try_recv_in_place(|message| {
             length = message.len();
@@ -355,18 +305,14 @@ impl<T: Transport> Transport for Traced<T> {
                 Ok(Some(result))
             }
             Err(error) => {
-                self.probe.failed(&error);
+                self.probe.failed(error);
                 Err(error)
             }
         }
     }
 
     #[inline(always)]
-    fn try_recv_batch(
-        &mut self,
-        max: usize,
-        mut read: impl FnMut(&Message<'_>),
-    ) -> Result<usize, ChannelError> {
+    fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         if self.probe.is_on() {
             // One by one, so that each has a stamp and a number.
             for received in 0..max {
@@ -385,7 +331,7 @@ impl<T: Transport> Transport for Traced<T> {
                 Ok(received)
             }
             Err(error) => {
-                self.probe.failed(&error);
+                self.probe.failed(error);
                 Err(error)
             }
         }
@@ -396,20 +342,14 @@ impl<T: Transport> Transport for Traced<T> {
         &mut self,
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), ChannelError> {
-        let traced = self.probe.is_on();
-        let ticks = if traced { self.probe.recorder.ticks() } else { 0 };
+    ) -> Result<(), EndError> {
+        let ticks = self.stamp();
         let result = self.inner.try_send_in_place(length_bytes, write);
-        match &result {
-            Ok(()) if traced => self.note_send(ticks, length_bytes, &result),
-            Ok(()) => self.probe.count_sent(&self.inner, 0),
-            Err(error) => self.not_sent(error),
-        }
-        result
+        self.attempted(ticks, length_bytes, result)
     }
 
     #[inline(always)]
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         if self.probe.is_on() {
             // One by one, so that each has a stamp and a number.
             return one_by_one(self, fill);
@@ -420,7 +360,7 @@ impl<T: Transport> Transport for Traced<T> {
                 Ok(sent)
             }
             Err(error) => {
-                self.probe.failed(&error);
+                self.probe.failed(error);
                 Err(error)
             }
         }

@@ -9,7 +9,7 @@ use tombolo_platform::process::Process;
 use tombolo_platform::socket::{self, Kind as SocketKind};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::waitset::{Ready, Token};
-use tombolo_transport::{ChannelError, MemoryChannel, Transport, WaitSet, shm};
+use tombolo_transport::{EndError, MemoryChannel, Transport, WaitSet, shm};
 
 use crate::pairs::{LONG, Shm, deadline, hello, next_channel, nothing, recv, set_of};
 
@@ -72,7 +72,7 @@ fn killed_peers_are_told_each_and_the_others_go_on() {
                 }
                 Ok(None) => panic!("{token:?} was told and has nothing"),
                 Err(error) => {
-                    assert_eq!(error, ChannelError::PeerDied);
+                    assert_eq!(error, EndError::PeerDied);
                     let index = doomed
                         .iter()
                         .position(|known| *known == token)
@@ -92,7 +92,7 @@ fn killed_peers_are_told_each_and_the_others_go_on() {
         while gone < EACH {
             let token = next_channel(&mut set);
             if let Err(error) = recv(&mut set, token) {
-                assert_eq!(error, ChannelError::PeerDied);
+                assert_eq!(error, EndError::PeerDied);
                 set.remove(token);
                 gone += 1;
             }

@@ -12,7 +12,7 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::Spin;
 use tombolo_transport::waitset::{Ready, Token};
 use tombolo_transport::{
-    ChannelError, Endpoint, MemoryChannel, StreamChannel, Transport, WaitSet, shm, window,
+    ChannelError, EndError, Endpoint, MemoryChannel, StreamChannel, Transport, WaitSet, shm, window,
 };
 
 /// Longer than anything here takes on a machine that does ten other things.
@@ -131,7 +131,7 @@ pub(crate) fn nothing<C: Endpoint>(set: &mut WaitSet<C>) -> bool {
     set.wait(Duration::ZERO).unwrap().is_none()
 }
 
-pub(crate) fn recv<C: Endpoint>(set: &mut WaitSet<C>, token: Token) -> Result<Option<Vec<u8>>, ChannelError> {
+pub(crate) fn recv<C: Endpoint>(set: &mut WaitSet<C>, token: Token) -> Result<Option<Vec<u8>>, EndError> {
     let mut buffer = Vec::new();
     let channel = set.get_mut(token).expect("it is in").transport_mut();
     Ok(channel.try_recv_into(&mut buffer)?.map(|_| buffer))

@@ -31,8 +31,8 @@ const POLLS_PER_CLOCK: u32 = 32;
 /// system call or two: at this distance a thousandth of a processor.
 const LOOK_EVERY_NS: u64 = 1_000_000;
 
-/// Why an operation did not happen. Without fields, so that it fits a register on the fast path: what there is to add,
-/// the end [says](ChannelEnd::violation) or the caller knows.
+/// Why an operation on an end of a channel did not happen, whatever carries the channel. One byte, so that it stays in a
+/// register on the fast path: what there is to add, the end [says](ChannelEnd::violation) or the caller knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndError {
     /// No room until the peer has received more.
@@ -47,9 +47,9 @@ pub enum EndError {
     /// The lifeline said that the peer is gone; everything sent before was received.
     #[error("the peer died")]
     PeerDied,
-    /// The peer broke the protocol, for good: see [`ChannelEnd::violation`].
-    #[error("the peer broke the protocol")]
-    Violated,
+    /// The channel is of no use any more: the peer broke the protocol, or what carries it failed. The end says which.
+    #[error("the channel broke")]
+    Broken,
 }
 
 /// What has passed one way.
@@ -281,7 +281,7 @@ impl<S: Signals> ChannelEnd<S> {
     fn violated(&mut self, violation: Violation) -> EndError {
         self.violation.get_or_insert(violation);
         self.close();
-        EndError::Violated
+        EndError::Broken
     }
 
     #[cold]
@@ -290,7 +290,7 @@ impl<S: Signals> ChannelEnd<S> {
             RecvError::Violation(violation) => self.violated(violation),
             RecvError::Closed => {
                 self.note_end();
-                if self.violation.is_some() { EndError::Violated } else { EndError::Closed }
+                if self.violation.is_some() { EndError::Broken } else { EndError::Closed }
             }
         }
     }
@@ -304,7 +304,7 @@ impl<S: Signals> ChannelEnd<S> {
             }
             SendError::TooLong { .. } => EndError::TooLong,
             SendError::Violation(violation) => self.violated(violation),
-            SendError::Closed | SendError::Abandoned if self.violation.is_some() => EndError::Violated,
+            SendError::Closed | SendError::Abandoned if self.violation.is_some() => EndError::Broken,
             SendError::Abandoned if !self.closed => EndError::PeerDied,
             SendError::Closed | SendError::Abandoned => EndError::Closed,
         }

@@ -9,7 +9,7 @@ impl<S: Signals> ChannelEnd<S> {
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received;
-    /// [`EndError::Violated`].
+    /// [`EndError::Broken`].
     #[inline(always)]
     pub fn try_recv<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         // Looked at before the ring: a peer that is gone by now has sent everything it ever will.

@@ -111,13 +111,13 @@ fn a_peer_that_breaks_the_protocol_breaks_its_channel_for_good() {
     memory.words().iter().skip(128).for_each(|word| {
         word.store(u64::MAX, tombolo_base::sync::Ordering::Relaxed);
     });
-    assert_eq!(recv(&mut a), Err(EndError::Violated));
+    assert_eq!(recv(&mut a), Err(EndError::Broken));
     let violation = a.violation();
     assert!(
         matches!(violation, Some(Violation::LapTag { .. } | Violation::ReservedBits { .. })),
         "{violation:?}"
     );
-    assert_eq!(recv(&mut a), Err(EndError::Violated));
-    assert_eq!(a.try_send(b"x"), Err(EndError::Violated));
+    assert_eq!(recv(&mut a), Err(EndError::Broken));
+    assert_eq!(a.try_send(b"x"), Err(EndError::Broken));
     assert_eq!(a.violation(), violation, "the first one stays");
 }

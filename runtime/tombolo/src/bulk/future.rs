@@ -43,7 +43,7 @@ impl<T, F: FnMut(&mut BulkChannel) -> Result<T, Error> + Unpin> Attempt<BulkChan
     type Output = Result<T, Error>;
     const AWAITED: (Interest, Awaited) = (Interest::Read, Awaited::Message);
 
-    fn attempt(&mut self, bulk: &mut BulkChannel, _: Duration) -> Option<Self::Output> {
+    fn attempt(&mut self, bulk: &mut BulkChannel) -> Option<Self::Output> {
         unless_blocked((self.0)(bulk))
     }
 
@@ -59,7 +59,7 @@ impl<F: FnMut(&mut BulkChannel) -> Result<(), Error> + Unpin> Attempt<BulkChanne
     type Output = Result<(), Error>;
     const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
 
-    fn attempt(&mut self, bulk: &mut BulkChannel, _: Duration) -> Option<Self::Output> {
+    fn attempt(&mut self, bulk: &mut BulkChannel) -> Option<Self::Output> {
         unless_blocked((self.0)(bulk))
     }
 
@@ -83,7 +83,7 @@ where
     type Output = Result<R, Box<NotSent<T>>>;
     const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
 
-    fn attempt(&mut self, bulk: &mut BulkChannel, _: Duration) -> Option<Self::Output> {
+    fn attempt(&mut self, bulk: &mut BulkChannel) -> Option<Self::Output> {
         match (self.send)(bulk, take(&mut self.kept)) {
             Err(not_sent) if matches!(not_sent.error, Error::WouldBlock) => {
                 self.kept = Some(not_sent.kept);

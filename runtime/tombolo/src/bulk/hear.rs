@@ -7,7 +7,6 @@ use std::time::Duration;
 use tombolo_bulk::wire::PIECE_WORDS;
 use tombolo_bulk::{Link, Segment, Table, Trust, Verb};
 use tombolo_platform::Deadline;
-use tombolo_transport::contract::Now;
 
 use crate::error::Error;
 
@@ -138,13 +137,10 @@ impl BulkChannel {
             }
         });
         match found {
-            Now::Nothing => Ok(Found::Nothing),
-            Now::Received(None) => Ok(Found::Message),
-            Now::Unclear => match self.channel.try_recv_into(&mut self.inbox)? {
-                Some(_) => Ok(Found::Message),
-                None => Ok(Found::Nothing),
-            },
-            Now::Received(Some(words)) => match self.session.receive_piece(words) {
+            Ok(None) => Ok(Found::Nothing),
+            Ok(Some(None)) => Ok(Found::Message),
+            Err(error) => Err(self.channel.refused(error, 0)),
+            Ok(Some(Some(words))) => match self.session.receive_piece(words) {
                 Some((verb, segment)) => Ok(Found::Piece(verb, segment)),
                 None => {
                     self.inbox.clear();

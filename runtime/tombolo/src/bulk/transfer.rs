@@ -7,6 +7,7 @@ use tombolo_bulk::wire::PIECE_WORDS;
 use tombolo_bulk::{Segment, Trust, Verb};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
+use tombolo_transport::Transport as _;
 
 use crate::error::Error;
 
@@ -190,7 +191,7 @@ impl BulkChannel {
         }
         let mut state = pool.lock();
         state.table.begin(verb, buffer, *link).map_err(BulkError::from)?;
-        if !self.channel.send_now(&message) {
+        if self.channel.carrier_mut().try_send(&message).is_err() {
             state.table.abort(buffer);
             return Ok(false);
         }

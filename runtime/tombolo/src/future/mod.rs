@@ -23,7 +23,7 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, barrier};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::error::Awaited;
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, EndError, Transport};
 
 use crate::channel::{Carrier, Channel};
 use crate::error::Error;
@@ -54,7 +54,7 @@ pub(crate) trait Attempt<C>: Unpin {
     const AWAITED: (Interest, Awaited);
 
     /// `None` when it has to wait.
-    fn attempt(&mut self, target: &mut C, timeout: Duration) -> Option<Self::Output>;
+    fn attempt(&mut self, target: &mut C) -> Option<Self::Output>;
 
     /// The deadline has passed, or waiting is impossible: `error` says which.
     fn stop(&mut self, error: Error) -> Self::Output;
@@ -62,13 +62,13 @@ pub(crate) trait Attempt<C>: Unpin {
 
 /// `None` for an operation that has to wait.
 fn unless_blocked<T>(
-    result: Result<T, ChannelError>,
+    result: Result<T, EndError>,
     channel: &Channel,
-    timeout: Duration,
+    length_bytes: usize,
 ) -> Option<Result<T, Error>> {
     match result {
-        Err(ChannelError::WouldBlock) => None,
-        result => Some(result.map_err(|error| channel.error(error, timeout))),
+        Err(EndError::Full) => None,
+        result => Some(result.map_err(|error| channel.refused(error, length_bytes))),
     }
 }
 
@@ -80,10 +80,10 @@ impl Attempt<Channel> for Receive<'_> {
     type Output = Result<usize, Error>;
     const AWAITED: (Interest, Awaited) = (Interest::Read, Awaited::Message);
 
-    fn attempt(&mut self, channel: &mut Channel, timeout: Duration) -> Option<Self::Output> {
+    fn attempt(&mut self, channel: &mut Channel) -> Option<Self::Output> {
         let received = channel.carrier_mut().try_recv_into(self.buffer);
-        let received = received.and_then(|length| length.ok_or(ChannelError::WouldBlock));
-        unless_blocked(received, channel, timeout)
+        let received = received.and_then(|length| length.ok_or(EndError::Full));
+        unless_blocked(received, channel, 0)
     }
 
     fn stop(&mut self, error: Error) -> Self::Output {
@@ -98,12 +98,12 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    fn send(&mut self, carrier: &mut Carrier) -> Result<(), ChannelError> {
+    fn send(&mut self, carrier: &mut Carrier) -> Result<(), EndError> {
         if !self.accepted {
             carrier.try_send(self.message)?;
             self.accepted = true;
         }
-        if carrier.unsent() { Err(ChannelError::WouldBlock) } else { Ok(()) }
+        if carrier.unsent() { Err(EndError::Full) } else { Ok(()) }
     }
 }
 
@@ -111,9 +111,9 @@ impl Attempt<Channel> for Sending<'_> {
     type Output = Result<(), Error>;
     const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
 
-    fn attempt(&mut self, channel: &mut Channel, timeout: Duration) -> Option<Self::Output> {
+    fn attempt(&mut self, channel: &mut Channel) -> Option<Self::Output> {
         let sent = self.send(channel.carrier_mut());
-        unless_blocked(sent, channel, timeout)
+        unless_blocked(sent, channel, self.message.len())
     }
 
     fn stop(&mut self, error: Error) -> Self::Output {
@@ -191,7 +191,7 @@ impl<C: HasChannel, A: Attempt<C>> Future for Operation<'_, C, A> {
         let this = self.get_mut();
         this.wake_up(true);
         for _ in 0..ATTEMPTS_IN_A_ROW {
-            if let Some(output) = this.attempt.attempt(this.target, this.timeout) {
+            if let Some(output) = this.attempt.attempt(this.target) {
                 return Poll::Ready(output);
             }
             match this.sleep(context) {

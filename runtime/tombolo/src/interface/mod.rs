@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use shared::SharedClient;
 pub use tombolo_interface::*;
 use tombolo_platform::time::now_ns;
-use tombolo_transport::contract::Now;
+use tombolo_transport::Transport as _;
 
 use crate::channel::Channel;
 use crate::error::Error;
@@ -99,7 +99,7 @@ impl Port for Channel {
         let mut short = [0; SHORT_BYTES];
         if let Some(bytes) = short.get_mut(..message.length_bytes()) {
             message.write(bytes);
-            if self.send_now(bytes) {
+            if self.carrier_mut().try_send(bytes).is_ok() {
                 return Ok(Sent::Accepted);
             }
         }
@@ -117,13 +117,14 @@ impl Port for Channel {
             }
         });
         match glimpsed {
-            Now::Received(Some(length_bytes)) => {
+            Ok(Some(Some(length_bytes))) => {
                 read(&&short[..length_bytes.min(SHORT_BYTES)]);
                 Ok(true)
             }
-            Now::Received(None) => Ok(true),
-            Now::Nothing if timeout.is_zero() => Ok(false),
-            Now::Nothing | Now::Unclear => recv_any(self, timeout, &mut read),
+            Ok(Some(None)) => Ok(true),
+            Ok(None) if timeout.is_zero() => Ok(false),
+            // An end stays, and is found again.
+            Ok(None) | Err(_) => recv_any(self, timeout, &mut read),
         }
     }
 }

@@ -15,7 +15,9 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_ring::Variant;
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{Batch, Capabilities, ChannelError, Draft, Limits, Message, Stats, Transport, error};
+use tombolo_transport::{
+    Batch, Capabilities, ChannelError, Draft, EndError, Limits, Message, Stats, Transport, error,
+};
 
 use crate::far::FarEnd;
 use crate::fleet::{self, Convict, Place};
@@ -55,22 +57,23 @@ impl Transport for End {
         on_end!(self, end => Transport::stats(&**end))
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn failure(&self) -> Option<ChannelError> {
+        on_end!(self, end => end.failure())
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         on_end!(self, end => Transport::try_send(&mut **end, message))
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         on_end!(self, end => Transport::try_recv_into(&mut **end, buffer))
     }
 
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         on_end!(self, end => Transport::try_recv_in_place(&mut **end, read))
     }
 
-    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, ChannelError> {
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         on_end!(self, end => Transport::try_recv_batch(&mut **end, max, read))
     }
 
@@ -78,11 +81,11 @@ impl Transport for End {
         &mut self,
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), ChannelError> {
+    ) -> Result<(), EndError> {
         on_end!(self, end => Transport::try_send_in_place(&mut **end, length_bytes, write))
     }
 
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         on_end!(self, end => Transport::try_send_batch(&mut **end, fill))
     }
 

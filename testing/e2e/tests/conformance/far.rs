@@ -10,7 +10,7 @@ use tombolo_far_end::{Answer, Awaited, Counts, Failure, MAX_CARRIED_BYTES, Openi
 use tombolo_platform::event::Interest;
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport, error};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport, error};
 
 use crate::fleet::{self, Place};
 
@@ -29,6 +29,8 @@ pub(crate) struct FarEnd {
     counts: Cell<Counts>,
     /// Its sleep has ended.
     rung: Cell<bool>,
+    /// What broke the channel.
+    failure: RefCell<Option<ChannelError>>,
     give_back: fn(Channel),
 }
 
@@ -52,6 +54,7 @@ impl FarEnd {
             max_message_bytes: 0,
             counts: Cell::default(),
             rung: Cell::new(false),
+            failure: RefCell::default(),
             give_back: fleet::give_back_control::<P>,
         };
         end.max_message_bytes = end.number(&Order::Open(opening))? as usize;
@@ -89,6 +92,14 @@ impl FarEnd {
                 Answer::Failed(failure) => Err(error_of(failure)),
             };
         }
+    }
+
+    fn noted(&self, error: ChannelError) -> EndError {
+        let end = EndError::from(&error);
+        if end == EndError::Broken {
+            self.failure.borrow_mut().get_or_insert(error);
+        }
+        end
     }
 
     fn number(&self, order: &Order<'_>) -> Result<u64, ChannelError> {
@@ -165,20 +176,32 @@ impl Transport for FarEnd {
     fn stats(&self) -> Stats {
         let [messages_sent, bytes_sent, messages_received, bytes_received, rings, sleeps] =
             self.counts.get().numbers;
-        Stats { messages_sent, bytes_sent, messages_received, bytes_received, rings, sleeps }
+        Stats {
+            messages_sent,
+            bytes_sent,
+            messages_received,
+            bytes_received,
+            rings,
+            sleeps,
+            ..Stats::default()
+        }
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn failure(&self) -> Option<ChannelError> {
+        self.failure.borrow().clone()
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         let order = if message.len() > MAX_CARRIED_BYTES {
             Order::SendZeros(message.len() as u64)
         } else {
             Order::Send(message)
         };
-        self.number(&order).map(drop)
+        self.number(&order).map(drop).map_err(|error| self.noted(error))
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        match self.obey(&Order::Recv, buffer)? {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+        match self.obey(&Order::Recv, buffer).map_err(|error| self.noted(error))? {
             Some(_) => Ok(None),
             None => Ok(Some(buffer.len())),
         }
@@ -204,7 +227,9 @@ impl Transport for FarEnd {
 
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         let may_sleep = self.is_so(&Order::MaySleep(of(awaited)));
-        may_sleep && !self.rung.get() && self.control().borrow_mut().about_to_sleep(Interest::Read)
+        may_sleep
+            && !self.rung.get()
+            && wait::about_to_sleep(&mut *self.control().borrow_mut(), Interest::Read)
     }
 
     fn sources<'a>(&'a self, _awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
@@ -212,7 +237,7 @@ impl Transport for FarEnd {
     }
 
     fn woken(&mut self, rung: bool) {
-        self.control().borrow_mut().wake_up();
+        self.control().borrow_mut().woken(true);
         // A bell that was rung before may be on its way still: what counts is what the far end said.
         let rung = self.is_rung(Duration::ZERO) || rung;
         self.is_so(&Order::Awake(rung));

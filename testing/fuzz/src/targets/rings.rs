@@ -7,7 +7,7 @@ use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, socket};
 use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
-use tombolo_transport::{ChannelError, StreamChannel, Transport};
+use tombolo_transport::{EndError, StreamChannel, Transport};
 
 use crate::read::Choices;
 
@@ -103,10 +103,7 @@ pub(super) fn stream(input: &[u8]) {
         match channel.try_recv_into(&mut buffer) {
             Ok(_) => assert!(buffer.len() <= max_bytes),
             Err(error) => {
-                let ended = matches!(
-                    error,
-                    ChannelError::Closed | ChannelError::PeerDied | ChannelError::Violation(_)
-                );
+                let ended = matches!(error, EndError::Closed | EndError::PeerDied | EndError::Broken);
                 assert!(ended, "{error:?}");
                 return;
             }

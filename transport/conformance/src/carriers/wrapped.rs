@@ -16,7 +16,7 @@ use tombolo_transport::trace::Recorder;
 use tombolo_transport::wrap::capture::{About, Capture};
 use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::wrap::{Faults, Faulty};
-use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
 
 use crate::carrier::{Carrier, Hostile, Rig};
 use crate::peer::{Doomed, Order};
@@ -159,11 +159,15 @@ impl<T: Transport> Transport for Mute<T> {
         self.0.stats()
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn failure(&self) -> Option<ChannelError> {
+        self.0.failure()
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.0.try_send(message)
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         self.0.try_recv_into(buffer)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, EndError, Transport};
 
 use crate::carrier::{Carrier, effort, watched};
 use crate::messages::{Random, check, message, recv_until_end, some_length};
@@ -45,8 +45,8 @@ pub(crate) fn of_a_sender<C: Carrier>() {
             })
         });
         assert_eq!(end, ChannelError::PeerDied, "after {number} messages");
-        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
-        assert_eq!(channel.try_send(b"to nobody"), Err(ChannelError::PeerDied));
+        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::PeerDied));
+        assert_eq!(channel.try_send(b"to nobody"), Err(EndError::PeerDied));
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn seen_by_a_poller<C: Carrier>() {
                 }
             }
         });
-        assert_eq!(end, ChannelError::PeerDied);
+        assert_eq!(end, EndError::PeerDied);
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn of_one_among_several<C: Carrier>() {
         in_time(|| wait::any(&mut [&mut channel, &mut doomed], &mut Spin::new(0), patience(), 0))
     });
     assert_eq!(index, Ok(1));
-    assert_eq!(doomed.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
+    assert_eq!(doomed.try_recv_into(&mut Vec::new()), Err(EndError::PeerDied));
     assert!(!channel.readable());
     alive.kill();
 }
@@ -115,7 +115,7 @@ pub(crate) fn of_one_that_closed_first<C: Carrier>() {
     channel.close();
     peer.kill();
     for _ in 0..3 {
-        assert_eq!(channel.try_send(b"to nobody"), Err(ChannelError::Closed));
-        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
+        assert_eq!(channel.try_send(b"to nobody"), Err(EndError::Closed));
+        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
     }
 }

@@ -50,8 +50,8 @@ pub(crate) fn its_cost_can_be_measured<C: Carrier>() {
 /// Two sides that poll ring nobody and never sleep.
 pub(crate) fn silence_while_awake<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(ChannelConfig::default());
-    a.wake_up();
-    b.wake_up();
+    a.woken(true);
+    b.woken(true);
     for number in 0..500 {
         send(&mut a, 0, &message(number, 20));
         check(&recv_awake(&mut b), number, 20);

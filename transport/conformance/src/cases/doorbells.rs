@@ -24,8 +24,8 @@ fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
 /// A channel whose bells are silent: of the last ring of the handshake one side may not have taken note yet.
 fn channel<C: Carrier>(variant: Variant) -> (Checked<C::Channel>, Checked<C::Channel>) {
     let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B64, 16, variant));
-    a.wake_up();
-    b.wake_up();
+    a.woken(true);
+    b.woken(true);
     (a, b)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_link::ChannelConfig;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, EndError, Transport};
 
 use super::transfer::fill;
 use crate::carrier::{Carrier, counts_slots, pair, shapes};
@@ -21,8 +21,8 @@ fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn
     assert_eq!((end, number), (ChannelError::Closed, count));
     for _ in 0..3 {
         assert!(channel.readable());
-        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
-        assert_eq!(channel.try_send(b"to nobody"), Err(ChannelError::Closed));
+        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
+        assert_eq!(channel.try_send(b"to nobody"), Err(EndError::Closed));
     }
 }
 
@@ -34,8 +34,8 @@ pub(crate) fn close_drains_then_says_so<C: Carrier>() {
             (0..count).for_each(|number| send(&mut a, 0, &message(number, length(number))));
             a.close();
             a.close();
-            assert_eq!(a.try_send(b"late"), Err(ChannelError::Closed));
-            assert_eq!(a.try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
+            assert_eq!(a.try_send(b"late"), Err(EndError::Closed));
+            assert_eq!(a.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
             assert!(a.readable());
             drained_and_closed(&mut b, count, length);
         }
@@ -55,8 +55,8 @@ pub(crate) fn both_close_in_either_order<C: Carrier>() {
         drained_and_closed(&mut second, 5, |_| 30);
         second.close();
         for end in [&mut first, &mut second] {
-            assert_eq!(end.try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
-            assert_eq!(end.try_send(b"late"), Err(ChannelError::Closed));
+            assert_eq!(end.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
+            assert_eq!(end.try_send(b"late"), Err(EndError::Closed));
         }
         let (first, second) = (first.stats(), second.stats());
         assert_eq!((first.messages_sent, first.messages_received), (5, 0));
@@ -159,7 +159,7 @@ pub(crate) fn a_sender_that_never_looks_notices<C: Carrier>() {
                 return;
             }
         };
-        assert_eq!(end, ChannelError::Closed);
-        assert_eq!(a.try_send(b"after"), Err(ChannelError::Closed));
+        assert_eq!(end, EndError::Closed);
+        assert_eq!(a.try_send(b"after"), Err(EndError::Closed));
     }
 }

@@ -8,7 +8,7 @@ use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, EndError, Message, Transport};
 
 use crate::carrier::{Carrier, Hostile, hello, pair, shape};
 use crate::messages::{Random, check, message, recv, send};
@@ -91,20 +91,22 @@ fn use_it<C: Carrier>(
         let length_bytes = random.below(max_bytes as u64 + 1) as usize;
         let mut spin = Spin::new(1_000 * random.below(3));
         let result = match random.below(8) {
-            0 => channel.try_send(&message(1, length_bytes)),
             1 => wait::send(channel, &mut spin, &message(1, length_bytes), timeout),
             2 => wait::recv_into(channel, &mut spin, &mut buffer, timeout).map(|_| ()),
             3 => wait::any(&mut [&mut *channel], &mut spin, timeout, 0).map(|_| ()),
-            4 => {
-                channel.try_recv_in_place(|message| assert!(message.to_vec().len() <= max_bytes)).map(|_| ())
+            number => {
+                let bounded = |message: &Message<'_>| assert!(message.to_vec().len() <= max_bytes);
+                let result = match number {
+                    0 => channel.try_send(&message(1, length_bytes)),
+                    4 => channel.try_recv_in_place(bounded).map(|_| ()),
+                    5 => channel.try_recv_batch(8, bounded).map(|_| ()),
+                    6 => channel
+                        .try_send_batch(|batch| while batch.push(&message(1, length_bytes)).is_ok() {})
+                        .map(|_| ()),
+                    _ => channel.try_recv_into(&mut buffer).map(|_| ()),
+                };
+                result.map_err(|error| ChannelError::of(channel, error, length_bytes))
             }
-            5 => {
-                channel.try_recv_batch(8, |message| assert!(message.to_vec().len() <= max_bytes)).map(|_| ())
-            }
-            6 => channel
-                .try_send_batch(|batch| while batch.push(&message(1, length_bytes)).is_ok() {})
-                .map(|_| ()),
-            _ => channel.try_recv_into(&mut buffer).map(|_| ()),
         };
         assert!(buffer.len() <= max_bytes);
         match result {
@@ -133,8 +135,9 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
             let failed = use_it::<C>(&mut channel, &mut random, 300);
             // It stays failed, and says so at once, however it is waited for.
             if let Some(error @ ChannelError::Violation(_)) = &failed {
-                assert_eq!(channel.try_recv_into(&mut Vec::new()).as_ref(), Err(error));
-                assert_eq!(channel.try_send(b"x").as_ref(), Err(error));
+                assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Broken));
+                assert_eq!(channel.try_send(b"x"), Err(EndError::Broken));
+                assert_eq!(channel.failure().as_ref(), Some(error));
                 assert!(channel.readable());
             }
             failed

@@ -3,7 +3,7 @@
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{ChannelError, Draft, Message, NotAdded, Transport};
+use tombolo_transport::{ChannelError, Draft, EndError, Message, NotAdded, Transport};
 
 use crate::carrier::{Carrier, pair, shape};
 use crate::patience::{in_time, patience};
@@ -97,20 +97,19 @@ pub(crate) fn waiting_reads_in_place<C: Carrier>() {
 
 pub(crate) fn errors_leave_the_closures_alone<C: Carrier>() {
     for (mut a, mut b) in channels::<C>() {
-        let too_long = ChannelError::TooLong { length_bytes: 8 * 56 + 1, max_bytes: 8 * 56 };
         let refused = a.try_send_in_place(8 * 56 + 1, |_| panic!("it is too long"));
-        assert_eq!(refused, Err(too_long));
+        assert_eq!(refused, Err(EndError::TooLong));
         a.try_send(b"last").unwrap();
         a.close();
         assert_eq!(received(&mut b, |message| message.to_vec()), b"last");
         let wait = wait::recv_in_place(&mut b, &mut Spin::default(), patience(), |_| panic!("no message"));
         assert_eq!(wait, Err::<(), _>(ChannelError::Closed));
-        assert_eq!(b.try_recv_batch(3, |_| panic!("no message")), Err(ChannelError::Closed));
+        assert_eq!(b.try_recv_batch(3, |_| panic!("no message")), Err(EndError::Closed));
         // A stream closes one way; the other learns of it when it looks.
         let sent = b.try_send_in_place(1, |_| ()).and_then(|()| b.try_send(b"."));
-        assert_eq!(sent, Err(ChannelError::Closed));
+        assert_eq!(sent, Err(EndError::Closed));
         let batch = b.try_send_batch(|batch| assert!(batch.push(b"to nobody").is_err()));
-        assert_eq!(batch, Err(ChannelError::Closed));
+        assert_eq!(batch, Err(EndError::Closed));
     }
 }
 
@@ -127,12 +126,12 @@ pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond<C: Carrier>() {
         assert_eq!(sent, Ok(u64::from(SLOTS)));
         assert_eq!(b.try_recv_batch(usize::MAX, |message| assert_eq!(message.len(), 1)), Ok(SLOTS as usize));
         // A sleep for room would end: what was refused has room again.
-        assert!(!a.about_to_sleep(tombolo_platform::event::Interest::Write));
-        a.wake_up();
+        assert!(!wait::about_to_sleep(&mut a, tombolo_platform::event::Interest::Write));
+        a.woken(true);
         b.close();
         assert!((0..100).any(|_| {
             let sent = a.try_send_batch(|batch| batch.push(b"x").unwrap_or_default());
-            sent == Err(ChannelError::Closed)
+            sent == Err(EndError::Closed)
         }));
     }
 }

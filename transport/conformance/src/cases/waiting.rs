@@ -7,7 +7,7 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{Capabilities, ChannelError, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Transport};
 
 use super::transfer::{drain, fill};
 use crate::carrier::{Carrier, counts_slots, effort, pair, racing_pair, shape, shapes, until_readable};
@@ -242,6 +242,6 @@ pub(crate) fn any_shows_an_end<C: Carrier>() {
             });
             assert_eq!(any(&mut near, spin_ns, 2, patience()), Ok(1));
         });
-        assert_eq!(near[1].try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
+        assert_eq!(near[1].try_recv_into(&mut Vec::new()), Err(EndError::Closed));
     }
 }

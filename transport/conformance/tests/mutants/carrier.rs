@@ -12,7 +12,7 @@ use tombolo_link::{ChannelConfig, Hello, Side, TransportKind};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::contract::Announced;
-use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
 
 /// What is wrong with it. Whatever is not written out is right.
 pub(crate) trait Mutation: Default + Send + 'static {
@@ -41,7 +41,7 @@ pub(crate) trait Mutation: Default + Send + 'static {
         inner.stats()
     }
 
-    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Result<(), ChannelError> {
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Result<(), EndError> {
         inner.try_send(message)
     }
 
@@ -49,7 +49,7 @@ pub(crate) trait Mutation: Default + Send + 'static {
         &mut self,
         inner: &mut impl Transport,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<usize>, ChannelError> {
+    ) -> Result<Option<usize>, EndError> {
         inner.try_recv_into(buffer)
     }
 
@@ -126,12 +126,16 @@ impl<M: Mutation> Transport for Mutant<M> {
         M::stats(self.inner())
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn failure(&self) -> Option<ChannelError> {
+        self.inner().failure()
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         let (mutation, inner) = self.parts();
         mutation.send(inner, message)
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         let (mutation, inner) = self.parts();
         mutation.receive(inner, buffer)
     }

@@ -10,13 +10,13 @@ use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 use tombolo_transport::contract::Announced;
-use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
 
 use crate::carrier::{Mutation, Opened};
 use crate::trial;
 
-type Sent = Result<(), ChannelError>;
-type Received = Result<Option<usize>, ChannelError>;
+type Sent = Result<(), EndError>;
+type Received = Result<Option<usize>, EndError>;
 
 /// Makes a trial of each.
 macro_rules! mutations {
@@ -136,7 +136,7 @@ impl Mutation for AcceptsWithoutEnd {
         while let Some(first) = self.0.front() {
             match inner.try_send(first) {
                 Ok(()) => self.0.pop_front(),
-                Err(ChannelError::WouldBlock) => break,
+                Err(EndError::Full) => break,
                 Err(error) => return Err(error),
             };
         }
@@ -180,10 +180,10 @@ impl Mutation for FindsNoMoreRoom {
 
     fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
         if self.0 {
-            return Err(ChannelError::WouldBlock);
+            return Err(EndError::Full);
         }
         let sent = inner.try_send(message);
-        self.0 = sent == Err(ChannelError::WouldBlock);
+        self.0 = sent == Err(EndError::Full);
         sent
     }
 }
@@ -360,7 +360,7 @@ impl Mutation for CallsDeathAClose {
 
     fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
         inner.try_recv_into(buffer).map_err(|error| match error {
-            ChannelError::PeerDied => ChannelError::Closed,
+            EndError::PeerDied => EndError::Closed,
             error => error,
         })
     }
@@ -376,7 +376,7 @@ impl Mutation for IgnoresDeath {
 
     fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
         match inner.try_recv_into(buffer) {
-            Err(ChannelError::PeerDied) => Ok(None),
+            Err(EndError::PeerDied) => Ok(None),
             received => received,
         }
     }

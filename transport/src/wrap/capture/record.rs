@@ -10,7 +10,7 @@ use tombolo_platform::time::now_ns;
 
 use super::format::{About, Event, Writer};
 use crate::capabilities::Capabilities;
-use crate::contract::Transport;
+use crate::contract::{EndError, Transport};
 use crate::error::ChannelError;
 use crate::message::Message;
 
@@ -65,7 +65,7 @@ impl<T: Transport, W: Write> Capture<T, W> {
 
     /// Why it could not be written.
     #[must_use]
-    pub fn failure(&self) -> Option<&io::Error> {
+    pub fn write_error(&self) -> Option<&io::Error> {
         self.failed.as_ref()
     }
 
@@ -81,15 +81,16 @@ impl<T: Transport, W: Write> Capture<T, W> {
         self.writer.take().map(|writer| writer.finish(time_ns)).transpose()
     }
 
-    fn note_end(&mut self, error: &ChannelError) {
+    fn note_end(&mut self, error: EndError) {
         let event = match error {
-            ChannelError::WouldBlock | ChannelError::TimedOut(_) | ChannelError::TooLong { .. } => return,
-            ChannelError::Diverged(_) => return,
-            ChannelError::Closed => Event::ClosedByPeer,
-            ChannelError::PeerDied => Event::PeerDied,
-            ChannelError::Violation(_) | ChannelError::Handshake(_) | ChannelError::Os(_) => {
-                Event::Failed(error.to_string())
-            }
+            EndError::Full | EndError::TooLong => return,
+            EndError::Closed => Event::ClosedByPeer,
+            EndError::PeerDied => Event::PeerDied,
+            EndError::Broken => match self.inner.failure() {
+                // Not of the channel's own doing, and not of the peer's.
+                Some(ChannelError::Diverged(_)) => return,
+                failure => Event::Failed(failure.map_or_else(String::new, |failure| failure.to_string())),
+            },
         };
         if !std::mem::replace(&mut self.end_noted, true) {
             let time_ns = now_ns() - self.began_ns;
@@ -123,14 +124,14 @@ fn note<W: Write>(
 }
 
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
-    forward!(inner: kind limits stats readable unsent sendable announce_sleep sources woken);
+    forward!(inner: kind limits stats failure readable unsent sendable announce_sleep sources woken);
 
     /// Writing it down may be a system call, and is done message by message.
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities().without(Capabilities::SILENT | Capabilities::WHOLE_BATCHES)
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         let time_ns = now_ns() - self.began_ns;
         let sent = self.inner.try_send(message);
         // An end is noted when everything that was sent before it has been received.
@@ -142,7 +143,7 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
         sent
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         let received = self.inner.try_recv_into(buffer);
         match &received {
             Ok(Some(_)) => {
@@ -152,16 +153,13 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
                 });
             }
             Ok(None) => {}
-            Err(error) => self.note_end(error),
+            Err(error) => self.note_end(*error),
         }
         received
     }
 
     /// From one copy, so that the capture has what the program read, whatever a peer does to the memory meanwhile.
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut copy = std::mem::take(&mut self.scratch);
         let received =
             self.try_recv_into(&mut copy).map(|length| length.map(|_| read(&Message::of_bytes(&copy))));

@@ -12,7 +12,7 @@ use tombolo_platform::time::now_ns;
 use super::format::{About, CaptureError, Event, Record};
 use super::read::read_all;
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Limits, Stats, Transport};
+use crate::contract::{Announced, EndError, Limits, Stats, Transport};
 use crate::error::ChannelError;
 
 /// When the messages of a capture come.
@@ -94,24 +94,25 @@ impl Replay {
     }
 
     /// How the channel ended then, once it is time for that.
-    fn end(&self) -> Option<ChannelError> {
-        if let Some(what) = &self.diverged {
-            return Some(ChannelError::Diverged(what.clone()));
+    fn end(&self) -> Option<EndError> {
+        if self.diverged.is_some() {
+            return Some(EndError::Broken);
         }
         if self.closed {
-            return Some(ChannelError::Closed);
+            return Some(EndError::Closed);
         }
         match &self.peers_turn()?.event {
-            Event::PeerDied => Some(ChannelError::PeerDied),
-            Event::Failed(text) => Some(ChannelError::Violation(text.clone())),
+            Event::PeerDied => Some(EndError::PeerDied),
+            Event::Failed(_) => Some(EndError::Broken),
             // Where the capture ends the channel may have gone on: nobody knows what came.
-            Event::ClosedByPeer | Event::End { .. } => Some(ChannelError::Closed),
+            Event::ClosedByPeer | Event::End { .. } => Some(EndError::Closed),
             Event::Sent(_) | Event::Received(_) | Event::ClosedHere => None,
         }
     }
 
-    fn diverge(&mut self, what: String) -> ChannelError {
-        ChannelError::Diverged(self.diverged.get_or_insert(what).clone())
+    fn diverge(&mut self, what: String) -> EndError {
+        self.diverged.get_or_insert(what);
+        EndError::Broken
     }
 }
 
@@ -144,13 +145,22 @@ impl Transport for Replay {
         self.stats
     }
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        let (length_bytes, max_bytes) = (message.len(), self.limits().max_message_bytes);
-        if length_bytes > max_bytes {
-            return Err(ChannelError::TooLong { length_bytes, max_bytes });
+    fn failure(&self) -> Option<ChannelError> {
+        if let Some(what) = &self.diverged {
+            return Some(ChannelError::Diverged(what.clone()));
+        }
+        match &self.peers_turn()?.event {
+            Event::Failed(text) => Some(ChannelError::Violation(text.clone())),
+            _ => None,
+        }
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        if message.len() > self.limits().max_message_bytes {
+            return Err(EndError::TooLong);
         }
         if self.closed || self.diverged.is_some() || self.peers_turn().is_some_and(is_end_by_peer) {
-            return self.end().map_or(Err(ChannelError::WouldBlock), Err);
+            return self.end().map_or(Err(EndError::Full), Err);
         }
         // The next one that was sent then: the program may send before it has received all that it had by then.
         let sent = |record: &Record| matches!(record.event, Event::Sent(_));
@@ -167,14 +177,14 @@ impl Transport for Replay {
                     self.diverge(format!("at byte {offset_bytes} of it, {then} were sent, now {now}"))
                 );
             }
-            _ => return Err(ChannelError::WouldBlock),
+            _ => return Err(EndError::Full),
         }
         self.stats.messages_sent += 1;
-        self.stats.bytes_sent += length_bytes as u64;
+        self.stats.bytes_sent += message.len() as u64;
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         if self.closed || self.diverged.is_some() {
             return self.end().map_or(Ok(None), Err);
         }

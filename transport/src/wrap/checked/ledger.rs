@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tombolo_link::Side;
 
-use crate::error::ChannelError;
+use crate::contract::EndError;
 
 /// A message that was accepted and not received yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,21 +106,17 @@ impl Witness {
     }
 
     /// Holds the end that the channel came to against what the peer did.
-    pub(super) fn ended(&self, error: &ChannelError) -> Result<(), String> {
+    pub(super) fn ended(&self, error: EndError) -> Result<(), String> {
         let mut accounts = self.lock();
         let account = &mut accounts[index(self.side.other())];
         let (left, closed) = (account.on_its_way.len(), account.closed);
         match error {
-            ChannelError::Closed if !closed => {
-                Err("it ended as closed, and the peer's end is open".to_owned())
-            }
-            ChannelError::Closed if left > 0 => {
+            EndError::Closed if !closed => Err("it ended as closed, and the peer's end is open".to_owned()),
+            EndError::Closed if left > 0 => {
                 Err(format!("it ended as closed before {left} messages that the peer had sent were received"))
             }
-            ChannelError::PeerDied if !closed => {
-                Err("the peer's death was reported, and it lives".to_owned())
-            }
-            ChannelError::PeerDied => Err("the peer's death was reported, and it closed in order".to_owned()),
+            EndError::PeerDied if !closed => Err("the peer's death was reported, and it lives".to_owned()),
+            EndError::PeerDied => Err("the peer's death was reported, and it closed in order".to_owned()),
             _ => Ok(()),
         }
     }

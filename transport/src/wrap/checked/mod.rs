@@ -9,8 +9,7 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Limits, Stats, Transport};
-use crate::error::ChannelError;
+use crate::contract::{Announced, EndError, Limits, Stats, Transport};
 use crate::message::{Batch, Draft, Message, NotAdded};
 use ledger::Witness;
 
@@ -32,9 +31,9 @@ pub struct Checked<T> {
     watches: bool,
     declared: (TransportKind, Capabilities, Limits),
     /// The first final answer to receiving.
-    end: Option<ChannelError>,
+    end: Option<EndError>,
     /// The first final answer to sending.
-    unsendable: Option<ChannelError>,
+    unsendable: Option<EndError>,
     closed: bool,
     /// It said that there is something to receive, which has not been looked for since.
     shown: bool,
@@ -190,7 +189,7 @@ impl<T: Transport> Checked<T> {
         );
     }
 
-    fn answered_send(&mut self, length_bytes: usize, before: Stats, answer: &Result<(), ChannelError>) {
+    fn answered_send(&mut self, length_bytes: usize, before: Stats, answer: &Result<(), EndError>) {
         let max_bytes = self.declared.2.max_message_bytes;
         let sent = if answer.is_ok() { (1, length_bytes as u64) } else { (0, 0) };
         self.unchanged_but_for(before, sent, (0, 0));
@@ -203,24 +202,26 @@ impl<T: Transport> Checked<T> {
                     "it accepted a message after it had ended",
                 );
             }
-            Err(ChannelError::TooLong { length_bytes: said, max_bytes: limit }) => {
-                let fits = length_bytes > max_bytes && (*said, *limit) == (length_bytes, max_bytes);
-                self.must(fits, "it refused a message as too long that is not, or gave other numbers");
+            Err(EndError::TooLong) => {
+                self.must(length_bytes > max_bytes, "it refused a message as too long that is not");
             }
-            Err(ChannelError::WouldBlock) => {
+            Err(EndError::Full) => {
                 self.must(!self.closed, "it has no room after it was closed, where it should say so");
                 self.must(length_bytes <= max_bytes, "it has no room for what never fits");
             }
-            Err(ChannelError::TimedOut(_) | ChannelError::Handshake(_)) => {
-                self.breach("the transport", "it answered an attempt to send as if it had waited");
-            }
             Err(error) => {
-                self.unsendable.get_or_insert_with(|| error.clone());
+                self.says_how_it_broke(*error);
+                self.unsendable.get_or_insert(*error);
             }
         }
     }
 
-    fn answered_receive(&mut self, received: (u64, u64), before: Stats, end: Option<&ChannelError>) {
+    fn says_how_it_broke(&self, error: EndError) {
+        let says = error != EndError::Broken || self.inner.failure().is_some();
+        self.must(says, "it broke and does not say how");
+    }
+
+    fn answered_receive(&mut self, received: (u64, u64), before: Stats, end: Option<EndError>) {
         self.unchanged_but_for(before, (0, 0), received);
         let shown = std::mem::replace(&mut self.shown, false);
         let Some(error) = end else {
@@ -230,25 +231,19 @@ impl<T: Transport> Checked<T> {
             self.must(!broke_its_word, "it said that there is something to receive, and there was nothing");
             return;
         };
-        match error {
-            ChannelError::WouldBlock
-            | ChannelError::TimedOut(_)
-            | ChannelError::TooLong { .. }
-            | ChannelError::Handshake(_) => {
-                self.breach("the transport", "it answered an attempt to receive so");
-            }
-            _ => {}
-        }
+        let is_end = !matches!(error, EndError::Full | EndError::TooLong);
+        self.must(is_end, "it answered an attempt to receive as one to send");
+        self.says_how_it_broke(error);
         if self.closed {
             return;
         }
-        match &self.end {
+        match self.end {
             Some(first) => self.must(first == error || !self.watches_both(), "it ended twice, in two ways"),
             None => {
                 if let Some(Err(what)) = self.witness.as_ref().map(|witness| witness.ended(error)) {
                     self.breach("the transport", &what);
                 }
-                self.end = Some(error.clone());
+                self.end = Some(error);
             }
         }
     }
@@ -264,6 +259,7 @@ impl<T: Transport> Checked<T> {
 fn watched_batch(
     witness: &Witness,
     bytes: &mut u64,
+    max_message_bytes: usize,
     inner: &mut Batch<'_>,
     fill: impl FnOnce(&mut Batch<'_>),
 ) {
@@ -271,20 +267,18 @@ fn watched_batch(
         let pushed = witness.sending(message, || inner.push(message));
         *bytes += if pushed.is_ok() { message.len() as u64 } else { 0 };
         pushed.map_err(|error| match error {
-            NotAdded::Full => ChannelError::WouldBlock,
-            NotAdded::TooLong { length_bytes, max_bytes } => {
-                ChannelError::TooLong { length_bytes, max_bytes }
-            }
-            NotAdded::Ended => ChannelError::Closed,
+            NotAdded::Full => EndError::Full,
+            NotAdded::TooLong { .. } => EndError::TooLong,
+            NotAdded::Ended => EndError::Closed,
         })
     };
-    fill(&mut Batch::one_by_one(&mut push));
+    fill(&mut Batch::one_by_one(max_message_bytes, &mut push));
 }
 
 impl<T: Transport> Transport for Checked<T> {
-    forward!(inner: kind capabilities limits stats);
+    forward!(inner: kind capabilities limits stats failure);
 
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.history.note("send", message.len());
         let before = self.inner.stats();
         let answer = match &self.witness {
@@ -295,7 +289,7 @@ impl<T: Transport> Transport for Checked<T> {
         answer
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
         self.history.note("receive", 0);
         let before = self.inner.stats();
         // A copy for each poll is too much where nobody watches both ends.
@@ -311,7 +305,7 @@ impl<T: Transport> Transport for Checked<T> {
                 self.witness_received(buffer);
             }
             Ok(None) => self.answered_receive((0, 0), before, None),
-            Err(error) => self.answered_receive((0, 0), before, Some(error)),
+            Err(error) => self.answered_receive((0, 0), before, Some(*error)),
         }
         if !matches!(answer, Ok(Some(_))) {
             let untouched = held.map_or(held_bytes == buffer.len(), |held| held == *buffer);
@@ -320,10 +314,7 @@ impl<T: Transport> Transport for Checked<T> {
         answer
     }
 
-    fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         self.history.note("receive in place", 0);
         let before = self.inner.stats();
         let (mut copy, mut length_bytes) = (None, 0);
@@ -343,17 +334,13 @@ impl<T: Transport> Transport for Checked<T> {
             Ok(None) => self.answered_receive((0, 0), before, None),
             Err(error) => {
                 let received = self.inner.stats().messages_received - before.messages_received;
-                self.answered_receive((received, received * length_bytes), before, Some(error));
+                self.answered_receive((received, received * length_bytes), before, Some(*error));
             }
         }
         answer
     }
 
-    fn try_recv_batch(
-        &mut self,
-        max: usize,
-        mut read: impl FnMut(&Message<'_>),
-    ) -> Result<usize, ChannelError> {
+    fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         self.history.note("receive a batch", max);
         let before = self.inner.stats();
         let (mut copies, mut bytes, mut count) = (Vec::new(), 0, 0);
@@ -377,7 +364,7 @@ impl<T: Transport> Transport for Checked<T> {
                 );
                 self.answered_receive((count, bytes), before, None);
             }
-            Err(error) => self.answered_receive((count, bytes), before, Some(error)),
+            Err(error) => self.answered_receive((count, bytes), before, Some(*error)),
         }
         answer
     }
@@ -386,7 +373,7 @@ impl<T: Transport> Transport for Checked<T> {
         &mut self,
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), ChannelError> {
+    ) -> Result<(), EndError> {
         self.history.note("send in place", length_bytes);
         let before = self.inner.stats();
         let answer = match &self.witness {
@@ -407,7 +394,7 @@ impl<T: Transport> Transport for Checked<T> {
         answer
     }
 
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         self.history.note("send a batch", 0);
         let before = self.inner.stats();
         let Some(witness) = &self.witness else {
@@ -418,14 +405,16 @@ impl<T: Transport> Transport for Checked<T> {
             return answer;
         };
         let mut bytes = 0;
-        let answer = self.inner.try_send_batch(|inner| watched_batch(witness, &mut bytes, inner, fill));
+        let max_bytes = self.declared.2.max_message_bytes;
+        let answer =
+            self.inner.try_send_batch(|inner| watched_batch(witness, &mut bytes, max_bytes, inner, fill));
         match &answer {
             Ok(count) => {
                 self.unchanged_but_for(before, (*count, bytes), (0, 0));
                 let late = self.closed || self.final_end() || self.unsendable.is_some();
                 self.must(*count == 0 || !late, "it accepted a batch after it had ended");
             }
-            Err(error) => self.answered_send(0, before, &Err(error.clone())),
+            Err(error) => self.answered_send(0, before, &Err(*error)),
         }
         answer
     }
