@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
-pub use tombolo_link::end::{Announced, EndError};
+pub use tombolo_link::end::{Announced, EndError, Room, Stats};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
@@ -16,34 +16,6 @@ use crate::message::{Batch, Draft, Message};
 pub struct Limits {
     /// The longest message, in bytes.
     pub max_message_bytes: usize,
-}
-
-/// What has passed through one end of a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// Messages accepted for sending.
-    pub messages_sent: u64,
-    /// Their bytes.
-    pub bytes_sent: u64,
-    /// Messages received.
-    pub messages_received: u64,
-    /// Their bytes.
-    pub bytes_received: u64,
-    /// How often this end rang a sleeping peer: each is a system call or a device access.
-    pub rings: u64,
-    /// How often this end went to sleep.
-    pub sleeps: u64,
-    /// Room to send, as far as this end knows.
-    pub room: Room,
-}
-
-/// Room to send, where sending takes slots of a ring. All zero where it does not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Room {
-    /// Slots of the ring.
-    pub slots: u32,
-    /// Of these, how many this end knows to be free without looking: there may be more.
-    pub free_slots: u32,
 }
 
 /// Something that holds one end of a channel, such as the end itself.

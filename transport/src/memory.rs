@@ -12,7 +12,7 @@ use tombolo_ring::WakeOrder;
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Limits, Room, Stats, Transport};
+use crate::contract::{Limits, Stats, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -128,19 +128,9 @@ impl Transport for MemoryChannel {
         Limits { max_message_bytes: self.end.max_message_bytes() }
     }
 
-    // Callers on the fast path want two or three of these: the others are not even loaded.
     #[inline(always)]
     fn stats(&self) -> Stats {
-        let (sent, received) = (self.end.sent(), self.end.received());
-        Stats {
-            messages_sent: sent.messages,
-            bytes_sent: sent.bytes,
-            messages_received: received.messages,
-            bytes_received: received.bytes,
-            rings: self.end.rings(),
-            sleeps: self.end.sleeps(),
-            room: Room { slots: self.end.slots(), free_slots: self.end.known_free_slots() },
-        }
+        self.end.stats()
     }
 
     fn failure(&self) -> Option<ChannelError> {

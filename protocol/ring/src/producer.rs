@@ -415,6 +415,7 @@ impl Producer {
     }
 
     /// The credit that was heard and not yet believed, if there is any and it has one meaning.
+    #[inline(always)]
     fn heard(&self) -> Option<u64> {
         let before = self.piggybacked_credit;
         let news = self.heard_credit.wrapping_sub(before as u32);
@@ -448,6 +449,7 @@ impl Producer {
 
     /// How many slots can be written as far as this end was told, without looking at memory: there may be more. None once it
     /// has ended. It is to be shown, and nothing is sent for it: what the consumer has told is checked where it is needed.
+    #[inline(always)]
     #[must_use]
     pub fn known_free_slots(&self) -> u64 {
         let known = self.limit - self.position;

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, SharedMemory};
 use tombolo_control::{Grant, WindowPlace};
+pub use tombolo_link::end::Stats;
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals, WakeOrder};
 use tombolo_link::handshake::Progress;
 use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, HandshakeError, Hello, Side, TransportKind};
@@ -43,23 +44,6 @@ impl ChannelOptions {
         self.interface_hash = hash;
         self
     }
-}
-
-/// What has passed through one end of a channel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// Messages accepted for sending.
-    pub messages_sent: u64,
-    /// Their bytes.
-    pub bytes_sent: u64,
-    /// Messages received.
-    pub messages_received: u64,
-    /// Their bytes.
-    pub bytes_received: u64,
-    /// How often this end rang a sleeping peer.
-    pub rings: u64,
-    /// How often this end went to sleep.
-    pub sleeps: u64,
 }
 
 /// One end of a channel: whole messages, in order, both ways.
@@ -371,15 +355,7 @@ impl Channel {
     /// What has passed through this end.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let (sent, received) = (self.end.sent(), self.end.received());
-        Stats {
-            messages_sent: sent.messages,
-            bytes_sent: sent.bytes,
-            messages_received: received.messages,
-            bytes_received: received.bytes,
-            rings: self.end.rings(),
-            sleeps: self.end.sleeps(),
-        }
+        self.end.stats()
     }
 
     /// The bare memory under the channel, for measuring. Both ends must do this: the rings are of no use afterwards.
