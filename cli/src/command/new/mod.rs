@@ -104,7 +104,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let (language, flavour, name) = (options.lang, options.flavour(), options.name.as_str());
     let sources = Sources::find()?;
     let crates = match (language, &sources) {
-        (Language::Rust, None) => return Err(Sources::missing()?),
+        (Language::Rust, None) => return Sources::missing(),
         (Language::Rust, Some(sources)) => Some(sources),
         (Language::C | Language::Python, _) => None,
     };
@@ -148,9 +148,10 @@ impl Sources {
         Ok(places.into_iter().find(|root| has_crate(root)).map(|root| Sources { root }))
     }
 
-    fn missing() -> Result<Failure, Failure> {
+    /// Says that a project in Rust has nothing to depend on.
+    fn missing() -> Result<(), Failure> {
         let installed = installed_folder(Self::INSTALLED)?;
-        Ok(Failure::Usage {
+        Err(Failure::Usage {
             message: format!(
                 "the crate `tombolo`, which projects in Rust depend on, is not in {}",
                 installed.display()
