@@ -169,12 +169,15 @@ impl Producer {
     /// A message of two slots, the commonest that does not fit in one: a cache line of the caller's.
     #[inline(never)]
     fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
-        let Some((first, rest)) = message.split_at_checked(self.slots.payload_bytes()) else { return false };
-        if rest.is_empty() || message.len() > self.pair_max_bytes || self.limit - self.position < 2 {
+        let payload_bytes = self.slots.payload_bytes();
+        let is_pair = message.len() > payload_bytes && message.len() <= self.pair_max_bytes;
+        if !is_pair || self.limit - self.position < 2 {
             return false;
         }
-        self.slots.fill(self.position + 1, rest, self.word(self.position + 1, rest.len(), false), Relaxed);
-        self.slots.fill(self.position, first, self.word(self.position, first.len(), true), order);
+        let rest_bytes = message.len() - payload_bytes;
+        let words =
+            [self.word(self.position, payload_bytes, true), self.word(self.position + 1, rest_bytes, false)];
+        self.slots.fill_pair(self.position, message, words, order);
         self.advance(2, message.len());
         true
     }

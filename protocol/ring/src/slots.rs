@@ -75,27 +75,53 @@ impl Slots {
     /// Fills the slot at `position` with `source` and then its control word, published by `order`.
     #[inline(always)]
     pub(crate) fn fill(&self, position: u64, source: &[u8], word: u64, order: Ordering) {
+        match self.size {
+            SlotSize::B32 => self.fill_sized::<4, 3>(position, source, word, order),
+            SlotSize::B64 => self.fill_sized::<8, 7>(position, source, word, order),
+            SlotSize::B128 => self.fill_sized::<16, 15>(position, source, word, order),
+        }
+    }
+
+    /// Fills two slots with a message that does not fit in one, the second first: `words` are their control words.
+    #[inline(always)]
+    pub(crate) fn fill_pair(&self, position: u64, message: &[u8], words: [u64; 2], order: Ordering) {
+        match self.size {
+            SlotSize::B32 => self.fill_pair_sized::<4, 3, 24>(position, message, words, order),
+            SlotSize::B64 => self.fill_pair_sized::<8, 7, 56>(position, message, words, order),
+            SlotSize::B128 => self.fill_pair_sized::<16, 15, 120>(position, message, words, order),
+        }
+    }
+
+    // A copy of a known length is compiled to neither loops nor branches.
+    #[inline(always)]
+    fn fill_pair_sized<const WORDS: usize, const PAYLOAD_WORDS: usize, const PAYLOAD_BYTES: usize>(
+        &self,
+        position: u64,
+        message: &[u8],
+        words: [u64; 2],
+        order: Ordering,
+    ) {
+        let Some((first, rest)) = message.split_first_chunk::<PAYLOAD_BYTES>() else { return };
+        self.fill_sized::<WORDS, PAYLOAD_WORDS>(position + 1, rest, words[1], Ordering::Relaxed);
+        self.fill_sized::<WORDS, PAYLOAD_WORDS>(position, first, words[0], order);
+    }
+
+    #[inline(always)]
+    fn fill_sized<const WORDS: usize, const PAYLOAD_WORDS: usize>(
+        &self,
+        position: u64,
+        source: &[u8],
+        word: u64,
+        order: Ordering,
+    ) {
         if tombolo_base::canary!("ring publishes before it writes") {
             self.store_control(position, word, order);
         }
-        let control = match self.size {
-            SlotSize::B32 => {
-                let [payload @ .., control] = self.sized::<4>(position);
-                bytes::store(payload, source);
-                control
-            }
-            SlotSize::B64 => {
-                let [payload @ .., control] = self.sized::<8>(position);
-                bytes::store(payload, source);
-                control
-            }
-            SlotSize::B128 => {
-                let [payload @ .., control] = self.sized::<16>(position);
-                bytes::store(payload, source);
-                control
-            }
-        };
-        control.store(word.to_le(), order);
+        if let Some((payload, [control])) = self.sized::<WORDS>(position).split_first_chunk::<PAYLOAD_WORDS>()
+        {
+            bytes::store(payload, source);
+            control.store(word.to_le(), order);
+        }
     }
 
     /// Loads the start of the payload of the slot at `position`.
