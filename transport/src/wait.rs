@@ -239,7 +239,24 @@ pub fn send<C: Transport>(
     message: &[u8],
     timeout: Duration,
 ) -> Result<(), ChannelError> {
-    let mut accepted = false;
+    let accepted = match channel.try_send(message) {
+        Ok(()) if channel.unsent() => true,
+        Ok(()) => return Ok(()),
+        Err(EndError::Full) => false,
+        Err(error) => return Err(ChannelError::of(channel, error, message.len())),
+    };
+    send_slow(channel, spin, message, timeout, accepted)
+}
+
+/// There was no room at first, or the kernel has not taken all of what was accepted.
+#[inline(never)]
+fn send_slow<C: Transport>(
+    channel: &mut C,
+    spin: &mut Spin,
+    message: &[u8],
+    timeout: Duration,
+    mut accepted: bool,
+) -> Result<(), ChannelError> {
     let awaited = (Interest::Write, Awaited::Room);
     let sent = until_possible(channel, spin, timeout, awaited, message.len(), |channel| {
         if !accepted {

@@ -265,9 +265,12 @@ impl Channel {
     /// # Errors
     /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or
     /// the end of the peer.
+    #[inline]
     pub fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {
-        wait::send(&mut self.carrier, &mut self.spin, message, timeout)
-            .map_err(|error| self.error(error, timeout))
+        match wait::send(&mut self.carrier, &mut self.spin, message, timeout) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.error(error, timeout)),
+        }
     }
 
     /// Receives the next message, if there is one, in place of what `buffer` held.
