@@ -141,4 +141,12 @@ mod tests {
             assert_eq!(text.parse::<DomainId>(), Err(NotADomainId), "{text}");
         }
     }
+    #[test]
+    fn ids_say_what_they_are_of() {
+        let id = DomainId::new(NodeId(3), NonZeroU16::new(2).unwrap(), 40);
+        assert_eq!((id.node(), id.generation().get(), id.index()), (NodeId(3), 2, 40));
+        assert_eq!("3.2.40".parse(), Ok(id));
+        let shown = std::format!("{id} {id:?} {} {}", id.node(), ChannelId(9));
+        assert_eq!(shown, "3.2.40 DomainId(3.2.40) node 3 channel 9");
+    }
 }

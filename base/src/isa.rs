@@ -181,4 +181,27 @@ mod tests {
         assert_eq!(Target::from_code(0x81), None);
         assert_eq!(std::format!("{:>14}", Target::bare(Isa::Aarch64)), "  aarch64-none");
     }
+    #[test]
+    fn instruction_sets_are_found_by_name_and_by_code() {
+        assert_eq!(Isa::ALL.map(Isa::name), ["x86_64", "aarch64", "riscv64", "s390x"]);
+        assert_eq!(Isa::ALL.map(Isa::code), [1, 2, 3, 4]);
+        for isa in Isa::ALL {
+            assert_eq!(Isa::from_name(isa.name()), Some(isa));
+            assert_eq!(Isa::from_code(isa.code()), Some(isa));
+            assert_eq!(Target::from(isa), Target::linux(isa));
+            assert_eq!(std::format!("{isa:>8}"), std::format!("{:>8}", isa.name()));
+        }
+        assert_eq!(Isa::from_name("x86-64"), None);
+        assert_eq!(Isa::from_code(0), None);
+        assert_eq!(Isa::from_code(5), None);
+    }
+
+    /// What the compiler's own target says, and the numbers of the ELF specification.
+    #[test]
+    fn machine_numbers_and_byte_orders_are_those_of_the_specifications() {
+        assert_eq!(Isa::ALL.map(Isa::elf_machine), [62, 183, 243, 22]);
+        assert_eq!(Isa::ALL.map(Isa::big_endian), [false, false, false, true]);
+        assert_eq!(Isa::current().name(), std::env::consts::ARCH);
+        assert_eq!(Isa::current().big_endian(), cfg!(target_endian = "big"));
+    }
 }

@@ -294,4 +294,38 @@ mod tests {
         part.clear();
         assert_eq!(part.load_le(7, Ordering::Relaxed), 0);
     }
+    #[test]
+    fn clearing_reaches_every_word_of_the_part_and_no_other() {
+        let memory = SharedMemory::zeroed(32);
+        memory.copy_in(0, &[0xee; 32]).unwrap();
+        memory.slice(8, 16).unwrap().clear();
+        let words: std::vec::Vec<u64> =
+            (0..4).map(|index| memory.load_le(index, Ordering::Relaxed)).collect();
+        assert_eq!(words, [0xeeee_eeee_eeee_eeee, 0, 0, 0xeeee_eeee_eeee_eeee]);
+    }
+
+    #[test]
+    fn zeroed_memory_is_rounded_up_to_words() {
+        for (asked, given) in [(0, 0), (1, 8), (8, 8), (9, 16)] {
+            assert_eq!(SharedMemory::zeroed(asked).len_bytes(), given);
+        }
+    }
+
+    #[test]
+    fn static_memory_is_shared_as_it_is() {
+        static WORDS: [AtomicU64; 3] = [const { AtomicU64::new(7_u64.to_le()) }; 3];
+        let memory = SharedMemory::from_static(&WORDS);
+        assert_eq!(memory.len_bytes(), 24);
+        memory.store_le(2, 9, Ordering::Relaxed);
+        assert_eq!(WORDS.each_ref().map(|word| u64::from_le(word.load(Ordering::Relaxed))), [7, 7, 9]);
+    }
+
+    #[test]
+    fn a_copy_out_beyond_the_end_is_refused_and_changes_nothing() {
+        let memory = SharedMemory::zeroed(16);
+        let mut target = [0xee; 9];
+        let refused = OutOfRange { offset_bytes: 8, length_bytes: 16, available_bytes: 16 };
+        assert_eq!(memory.copy_out(8, &mut target), Err(refused));
+        assert_eq!(target, [0xee; 9]);
+    }
 }

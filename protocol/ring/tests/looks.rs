@@ -1,0 +1,224 @@
+//! Looks at a ring, and what its two ends say of themselves.
+#![cfg(not(loom))]
+
+mod common;
+
+use common::{VARIANTS, config, pattern, receive, ring};
+use tombolo_base::sync::Ordering::Relaxed;
+use tombolo_ring::{Consumer, Glimpse, RecvError, SendError, SlotSize, Variant};
+
+/// The message that a glimpse shows, and whether anything else is to be found out.
+fn glimpse(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
+    match consumer.glimpse() {
+        Glimpse::Message(message) => (Some(message.to_vec()), false),
+        Glimpse::Nothing => (None, false),
+        Glimpse::Unclear => (None, true),
+    }
+}
+
+const NOTHING: (Option<Vec<u8>>, bool) = (None, false);
+const UNCLEAR: (Option<Vec<u8>>, bool) = (None, true);
+
+#[test]
+fn a_glimpse_shows_messages_of_all_lengths() {
+    for variant in VARIANTS {
+        for size in SlotSize::ALL {
+            let (_, mut producer, mut consumer) = ring(config(size, 4, variant));
+            assert_eq!(glimpse(&mut consumer), NOTHING);
+            for len in 0..=producer.max_message_bytes() {
+                producer.try_send(&pattern(len as u8, len)).unwrap();
+                assert_eq!(glimpse(&mut consumer), (Some(pattern(len as u8, len)), false));
+                // Room is given back, which a glimpse leaves to others.
+                assert_eq!(receive(&mut consumer), None);
+                assert_eq!(glimpse(&mut consumer), NOTHING);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_glimpse_leaves_room_that_is_to_be_given_back_to_a_poll() {
+    let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));
+    producer.try_send(&[1]).unwrap();
+    assert_eq!(glimpse(&mut consumer), (Some(vec![1]), false));
+    assert_eq!(glimpse(&mut consumer), UNCLEAR);
+    assert_eq!(memory.credit_line.load_le(0, Relaxed), 0);
+    assert!(!consumer.poll());
+    assert_eq!(memory.credit_line.load_le(0, Relaxed), 1);
+    assert_eq!(glimpse(&mut consumer), NOTHING);
+}
+
+#[test]
+fn a_glimpse_leaves_ends_and_lies_to_who_can_name_them() {
+    for variant in VARIANTS {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
+        producer.try_send(&[1]).unwrap();
+        producer.close();
+        assert_eq!(glimpse(&mut consumer), (Some(vec![1]), false));
+        assert_eq!(glimpse(&mut consumer), UNCLEAR);
+        assert_eq!(consumer.try_recv().err(), Some(RecvError::Closed));
+        assert_eq!(glimpse(&mut consumer), UNCLEAR);
+
+        // A tag of another lap, a single slot that is too full, and a message that breaks off.
+        for word in [0x8001, 0x8000 | 25 << 16, 0x8000 | 24 << 16 | 1 << 24] {
+            let (memory, _, mut consumer) = ring(config(SlotSize::B32, 4, variant));
+            memory.slots.store_le(3, word, Relaxed);
+            assert_eq!(glimpse(&mut consumer), UNCLEAR, "{word:#x}");
+            assert!(matches!(consumer.try_recv(), Err(RecvError::Violation(_))), "{word:#x}");
+            assert_eq!(glimpse(&mut consumer), UNCLEAR);
+        }
+    }
+}
+
+#[test]
+fn short_sends_take_one_slot_or_two_and_only_room_that_is_known() {
+    for variant in VARIANTS {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
+        for (len, sent) in [(24, true), (25, true), (48, false), (49, false), (24, true), (0, false)] {
+            assert_eq!(producer.try_send_short(&pattern(7, len)), sent, "{len} bytes");
+        }
+        assert_eq!(producer.counters().credit_loads, 0);
+        assert_eq!(producer.counters().refused_full, 0, "nobody was refused: nobody looked");
+        for len in [24, 25, 24] {
+            assert_eq!(receive(&mut consumer), Some(pattern(7, len)));
+        }
+        assert_eq!(receive(&mut consumer), None);
+        // There is room again, which nobody has looked for.
+        assert!(!producer.try_send_short(&[1]));
+        producer.try_send(&[1]).unwrap();
+        assert!(producer.try_send_short(&[2]));
+        assert_eq!((producer.messages(), consumer.counters().messages), (5, 3));
+    }
+    let limited = config(SlotSize::B32, 4, Variant::EpochCredit).with_max_message_bytes(30);
+    let (_, mut producer, _) = ring(limited);
+    assert!(!producer.try_send_short(&[0; 31]));
+    assert!(producer.try_send_short(&[0; 30]));
+}
+
+#[test]
+fn room_is_counted_to_the_slot() {
+    for variant in VARIANTS {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, variant));
+        assert_eq!(producer.known_free_slots(), 8);
+        for sent in 1..=8 {
+            producer.try_send(&[sent]).unwrap();
+            assert_eq!(producer.free_slots().unwrap_or(99), if sent == 8 { 0 } else { 8 - u64::from(sent) });
+            assert_eq!(producer.known_free_slots(), 8 - u64::from(sent));
+        }
+        assert_eq!(producer.try_send(&[0; 50]), Err(SendError::Full));
+        assert_eq!(producer.refused_bytes(), 50);
+        for _ in 0..2 {
+            assert!(receive(&mut consumer).is_some());
+        }
+        assert!(consumer.poll(), "six messages are left");
+        assert_eq!(producer.known_free_slots(), 0, "nobody has looked");
+        let credited = if variant == Variant::EpochCredit { 0 } else { 2 };
+        // With used flags no further than half the ring is looked, and there the consumer is not yet.
+        assert_eq!(producer.free_slots(), Ok(credited.min(1)));
+        for _ in 0..6 {
+            assert!(receive(&mut consumer).is_some());
+        }
+        assert_eq!(receive(&mut consumer), None);
+        producer.try_send(&[0; 192]).unwrap();
+        assert_eq!(producer.known_free_slots(), 0);
+    }
+}
+
+#[test]
+fn a_look_for_room_is_one_load_and_counted() {
+    let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
+    for round in 1..=3 {
+        while producer.try_send_short(&[0]) {}
+        assert_eq!(producer.try_send(&[0]), Err(SendError::Full));
+        assert_eq!(producer.counters().refused_full, round);
+        while receive(&mut consumer).is_some() {}
+        assert!(!producer.is_full().unwrap());
+        assert_eq!(producer.counters().credit_loads, 2 * round);
+    }
+}
+
+#[test]
+fn with_used_flags_one_look_is_for_half_a_ring() {
+    let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::UsedFlag));
+    for expected in [0, 2, 4] {
+        for _ in 0..8 {
+            producer.try_send(&[0]).unwrap();
+            assert!(receive(&mut consumer).is_some());
+        }
+        assert_eq!(producer.counters().credit_loads, expected);
+    }
+}
+
+#[test]
+fn what_has_no_bytes_says_so() {
+    let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
+    for len in [0, 1] {
+        let mut claim = producer.claim(1).unwrap();
+        assert!(!claim.is_empty());
+        claim.truncate(len);
+        assert_eq!((claim.len(), claim.is_empty()), (len, len == 0));
+        claim.commit();
+        let message = consumer.try_recv().unwrap().unwrap();
+        assert_eq!((message.len(), message.is_empty()), (len, len == 0));
+    }
+    let mut batch = producer.batch();
+    assert!(batch.is_empty());
+    assert_eq!(batch.len(), 0);
+    batch.push(&[]).unwrap();
+    assert!(!batch.is_empty());
+    batch.push(&[0; 30]).unwrap();
+    assert_eq!(batch.len(), 2);
+}
+
+#[test]
+fn both_ends_count_what_they_passed() {
+    for variant in VARIANTS {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, variant));
+        for len in [0, 24, 25, 90] {
+            producer.try_send(&pattern(1, len)).unwrap();
+            assert_eq!(receive(&mut consumer), Some(pattern(1, len)));
+            assert_eq!(receive(&mut consumer), None);
+        }
+        assert_eq!(
+            (producer.counters().messages, producer.messages(), producer.counters().bytes),
+            (4, 4, 139)
+        );
+        assert_eq!((consumer.counters().messages, consumer.counters().bytes), (4, 139));
+        assert_eq!(consumer.credit_to_piggyback(), 8, "slots");
+        assert_eq!(consumer.credit_stores(), 4);
+        assert_eq!(consumer.counters().credit_stores, 4);
+    }
+}
+
+#[test]
+fn an_end_shows_its_shape_and_where_it_is() {
+    let shape = config(SlotSize::B32, 4, Variant::EpochCredit).with_max_message_bytes(50);
+    let (_, mut producer, mut consumer) = ring(shape);
+    assert_eq!((producer.config(), consumer.config()), (&shape, &shape));
+    assert_eq!(producer.max_message_bytes(), 50);
+    producer.try_send(&[0; 40]).unwrap();
+    assert!(format!("{producer:?}").contains("position: 2, limit: 4"), "{producer:?}");
+    let message = consumer.try_recv().unwrap().unwrap();
+    assert_eq!(format!("{message:?}"), "Message(40 bytes in 2 slots)");
+    drop(message);
+    consumer.close();
+    assert!(
+        format!("{consumer:?}").contains("position: 2, credited: 2, ended: Some(Closed)"),
+        "{consumer:?}"
+    );
+}
+
+#[test]
+fn the_longest_message_of_a_slot_is_found_and_nothing_beyond_the_limit() {
+    for limit in [0, 10, 24] {
+        for variant in VARIANTS {
+            let shape = config(SlotSize::B32, 4, variant).with_max_message_bytes(limit);
+            let (memory, _, mut consumer) = ring(shape);
+            memory.slots.store_le(3, 0x8000 | (limit as u64 + 1) << 16, Relaxed);
+            assert!(matches!(consumer.try_recv(), Err(RecvError::Violation(_))), "limit {limit}");
+            let (memory, _, mut consumer) = ring(shape);
+            memory.slots.store_le(3, 0x8000 | (limit as u64) << 16, Relaxed);
+            assert_eq!(receive(&mut consumer).map(|message| message.len()), Some(limit));
+        }
+    }
+}
