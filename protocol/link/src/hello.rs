@@ -278,4 +278,17 @@ mod tests {
         words[6] = 7;
         assert!(hello().agree(&words).is_ok());
     }
+    #[test]
+    fn every_shape_that_is_said_is_heard() {
+        for slot in SlotSize::ALL {
+            for variant in [Variant::EpochCredit, Variant::UsedFlag] {
+                for slots in [2, 65_536] {
+                    let config = ChannelConfig::new(slot, slots, variant).unwrap();
+                    let said = Hello::new(config, 0, None);
+                    assert_eq!(Hello::proposed_config(&said.to_words()), Some(config));
+                    assert_eq!(said.agree(&said.to_words()).map(|agreed| agreed.peer), Ok(None));
+                }
+            }
+        }
+    }
 }

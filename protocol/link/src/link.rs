@@ -130,4 +130,29 @@ mod tests {
         let with_atomics = TransportKind::ALL.into_iter().filter(|kind| kind.traits().atomics);
         assert!(with_atomics.eq([TransportKind::Shm]));
     }
+    #[test]
+    fn names_are_those_of_machine_files() {
+        assert_eq!(TransportKind::ALL.map(TransportKind::name), ["shm", "window", "socket"]);
+        let coherence = [Coherence::Copy, Coherence::Flush, Coherence::Coherent];
+        assert_eq!(coherence.map(Coherence::name), ["copy", "flush", "coherent"]);
+        assert!(coherence.is_sorted());
+    }
+
+    #[test]
+    fn what_is_declared_prefers_shared_memory_to_a_window_and_that_to_a_stream() {
+        let costs = TransportKind::ALL.map(TransportKind::declared_cost);
+        for cost in costs {
+            assert_eq!((cost.origin, cost.to_peer), (CostOrigin::Declared, cost.from_peer));
+        }
+        for length_bytes in [0, 64, 4096, 1 << 20] {
+            assert!(
+                costs.is_sorted_by(|a, b| a.to_peer.time_ns(length_bytes) < b.to_peer.time_ns(length_bytes))
+            );
+        }
+        let copied = TransportKind::ALL.into_iter().filter(|kind| kind.traits().coherence == Coherence::Copy);
+        assert!(copied.eq([TransportKind::Socket]));
+        let interrupted =
+            TransportKind::ALL.into_iter().filter(|kind| kind.traits().doorbell == Doorbell::Interrupt);
+        assert!(interrupted.eq([TransportKind::Window]));
+    }
 }

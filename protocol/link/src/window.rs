@@ -329,6 +329,50 @@ mod tests {
         assert_eq!(allocator.lend_aligned(page, 16 * page).unwrap().offset_bytes, 16 * page);
     }
 
+    #[test]
+    fn ranges_that_come_back_join_their_neighbours_on_both_sides() {
+        let page = PAGE_BYTES as u64;
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut allocator = WindowAllocator::new(page, 4 * page);
+            let ranges = [(); 3].map(|()| allocator.lend(page).unwrap());
+            assert_eq!(ranges.map(|range| range.offset_bytes), [page, 2 * page, 3 * page]);
+            for (taken, index) in order.into_iter().enumerate() {
+                assert_eq!(allocator.lent_bytes(), (3 - taken as u64) * page);
+                assert!(allocator.take_back(ranges[index]));
+            }
+            assert_eq!(
+                allocator.lend(3 * page),
+                Ok(WindowRange { offset_bytes: page, length_bytes: 3 * page })
+            );
+        }
+    }
+
+    #[test]
+    fn a_range_of_another_length_was_never_lent() {
+        let page = PAGE_BYTES as u64;
+        let mut allocator = WindowAllocator::new(0, 4 * page);
+        let lent = allocator.lend(2 * page).unwrap();
+        for length_bytes in [0, page, 3 * page] {
+            assert!(!allocator.take_back(WindowRange { length_bytes, ..lent }));
+        }
+        assert_eq!(allocator.lent_bytes(), 2 * page);
+        assert!(allocator.take_back(lent));
+    }
+
+    #[test]
+    fn only_whole_pages_are_lent() {
+        let page = PAGE_BYTES as u64;
+        assert_eq!(WindowAllocator::new(1, 3 * page + 1).total_bytes(), 2 * page);
+        for (offset_bytes, length_bytes) in [(0, page - 1), (page, page), (1, 2 * page - 1), (4 * page, page)]
+        {
+            let mut allocator = WindowAllocator::new(offset_bytes, length_bytes);
+            assert_eq!(allocator.total_bytes(), 0);
+            assert!(allocator.lend(0).is_err());
+        }
+        let mut allocator = WindowAllocator::new(0, page);
+        assert_eq!(allocator.lend(0).unwrap().length_bytes, page, "one that is empty is a page");
+    }
+
     proptest! {
         // Under miri each step costs a thousand times as much.
         #![proptest_config(ProptestConfig {
