@@ -6,6 +6,7 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 
 use crate::*;
 
+mod lists;
 mod revoking;
 mod walks;
 mod ways;
