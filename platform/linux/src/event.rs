@@ -181,4 +181,53 @@ mod tests {
         let soon = Some(Deadline::after(Duration::from_secs(10)));
         assert!(poll(&[(reader.as_fd(), Interest::Read)], soon).unwrap()[0].hung_up);
     }
+    #[test]
+    fn what_is_waited_on_neither_blocks_nor_is_inherited() {
+        for descriptor in [eventfd().unwrap(), timer().unwrap()] {
+            assert!(rustix::fs::fcntl_getfl(&descriptor).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
+            assert!(rustix::io::fcntl_getfd(&descriptor).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        }
+    }
+
+    #[test]
+    fn anything_that_happened_is_something() {
+        assert!(!Ready::default().any());
+        assert!(Ready { readable: true, ..Ready::default() }.any());
+        assert!(Ready { writable: true, ..Ready::default() }.any());
+        assert!(Ready { hung_up: true, ..Ready::default() }.any());
+    }
+
+    #[test]
+    fn each_descriptor_shows_what_it_was_asked_for_in_order() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let counter = eventfd().unwrap();
+        let sources = [
+            (reader.as_fd(), Interest::Read),
+            (writer.as_fd(), Interest::Write),
+            (counter.as_fd(), Interest::ReadWrite),
+            (counter.as_fd(), Interest::Read),
+        ];
+        let writable = Ready { writable: true, ..Ready::default() };
+        let readable = Ready { readable: true, ..Ready::default() };
+        // Some are ready, so that no deadline is needed.
+        assert_eq!(poll(&sources, None).unwrap(), [Ready::default(), writable, writable, Ready::default()]);
+        signal(&counter).unwrap();
+        rustix::io::write(&writer, b"x").unwrap();
+        let both = Ready { readable: true, ..writable };
+        assert_eq!(poll(&sources, None).unwrap(), [readable, writable, both, readable]);
+    }
+
+    #[test]
+    fn a_writer_without_a_reader_is_hung_up() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        drop(reader);
+        let ready = poll(&[(writer.as_fd(), Interest::Write)], None).unwrap()[0];
+        assert!(ready.hung_up, "{ready:?}");
+    }
+
+    #[test]
+    fn a_signal_to_what_is_no_counter_is_an_error() {
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        assert_eq!(signal(&reader).unwrap_err().errno, Errno::BADF);
+    }
 }

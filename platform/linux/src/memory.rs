@@ -140,4 +140,33 @@ mod tests {
         part.store_le(0, 5, Ordering::Relaxed);
         assert_eq!(part.load_le(0, Ordering::Relaxed), 5);
     }
+    #[test]
+    fn a_mapping_goes_with_its_last_part() {
+        let mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains("tombolo-test-gone");
+        let file = create_sealed("tombolo-test-gone", 4096).unwrap();
+        let whole = map(&file, 0, 4096).unwrap();
+        let part = whole.slice(0, 8).unwrap();
+        drop(whole);
+        assert!(mapped());
+        drop(part);
+        assert!(!mapped());
+    }
+
+    #[test]
+    fn memory_files_are_not_inherited() {
+        let file = create_sealed("tombolo-test", 4096).unwrap();
+        let read = open_to_read(&file).unwrap();
+        let region = create_region("tombolo-test", 4096, Making::default()).unwrap();
+        for file in [file, read, region] {
+            assert!(rustix::io::fcntl_getfd(&file).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        }
+    }
+
+    #[test]
+    fn what_is_no_memory_file_is_refused() {
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        assert_eq!(check_sealed(&reader, 0).unwrap_err().errno, Errno::INVAL);
+        let file = create_sealed("tombolo-test", 4096).unwrap();
+        assert_eq!(map(&file, 0, 0).unwrap_err().errno, Errno::INVAL);
+    }
 }

@@ -72,3 +72,54 @@ pub fn timespec(duration: Duration) -> Timespec {
         tv_nsec: duration.subsec_nanos().into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel's clock says, as std adds it up.
+    fn clock_ns(clock: ClockId) -> u64 {
+        let now = rustix::time::clock_gettime(clock);
+        let since = Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap());
+        since.as_nanos().try_into().unwrap()
+    }
+
+    #[test]
+    fn each_clock_is_the_kernels() {
+        let clocks: [(ClockId, fn() -> u64); 3] = [
+            (ClockId::Monotonic, now_ns),
+            (ClockId::ThreadCPUTime, thread_cpu_ns),
+            (ClockId::ProcessCPUTime, process_cpu_ns),
+        ];
+        for (clock, ours) in clocks {
+            for _ in 0..100 {
+                let (before, now, after) = (clock_ns(clock), ours(), clock_ns(clock));
+                assert!((before..=after).contains(&now), "{clock:?}: {before} {now} {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_deadline_has_passed_when_nothing_remains() {
+        let hour = Duration::from_secs(3600);
+        let later = Deadline::after(hour);
+        assert!(!later.passed());
+        assert!((Duration::ZERO..=hour).contains(&later.remaining()) && later.remaining() > hour / 2);
+        let past = Deadline::at_ns(now_ns());
+        assert!(past.passed());
+        assert_eq!(past.remaining(), Duration::ZERO);
+        assert!(past < later);
+        let (before, now) = (now_ns(), Deadline::after(Duration::ZERO).as_ns());
+        assert!((before..=now_ns()).contains(&now));
+    }
+
+    #[test]
+    fn a_deadline_beyond_the_clock_is_its_end() {
+        assert_eq!(Deadline::after(Duration::MAX), Deadline::at_ns(u64::MAX));
+        assert_eq!(Deadline::after(Duration::from_nanos(u64::MAX)).as_ns(), u64::MAX);
+        assert!(!Deadline::at_ns(u64::MAX).passed());
+        let (all, cut) = (timespec(Duration::new(3, 5)), timespec(Duration::MAX));
+        assert_eq!((all.tv_sec, all.tv_nsec), (3, 5));
+        assert_eq!((cut.tv_sec, cut.tv_nsec), (i64::MAX, 999_999_999));
+    }
+}

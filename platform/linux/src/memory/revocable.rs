@@ -419,4 +419,44 @@ mod tests {
         mapped.read(8, &mut back).unwrap();
         assert_eq!(back, [0]);
     }
+    #[test]
+    fn it_says_how_it_is_mapped() {
+        let (writable, ..) = mapped(WRITABLE);
+        let (read_only, ..) = mapped(MapOptions::default());
+        assert_eq!(
+            (writable.length_bytes(), writable.is_writable(), writable.is_let_go()),
+            (8192, true, false)
+        );
+        assert_eq!((read_only.length_bytes(), read_only.is_writable()), (8192, false));
+        assert_eq!(writable.memory().map(|memory| memory.len_bytes()), Some(8192));
+        assert_eq!(writable.with_lifeline(|_| 7), Some(7));
+        writable.let_go().unwrap();
+        assert!(writable.is_let_go() && !read_only.is_let_go());
+        assert_eq!(writable.with_lifeline(|_| 7), None);
+        assert!(writable.let_go_if_told().unwrap());
+    }
+
+    #[test]
+    fn what_is_kept_goes_with_the_mapping_and_not_when_it_is_let_go() {
+        let (mapped, ..) = mapped(WRITABLE);
+        let companion = Arc::new(());
+        mapped.keep(Box::new(Arc::clone(&companion)));
+        mapped.let_go().unwrap();
+        assert_eq!(Arc::strong_count(&companion), 2);
+        let memory = mapped.memory();
+        drop(mapped);
+        assert_eq!(Arc::strong_count(&companion), 2, "a part of the memory is in use");
+        drop(memory);
+        assert_eq!(Arc::strong_count(&companion), 1);
+    }
+
+    #[test]
+    fn an_alignment_goes_without_an_address_and_an_address_without_an_alignment() {
+        let file = create_region("tombolo-test", 4096, Making::default()).unwrap();
+        let lifeline = || socket::pair(socket::Kind::Stream).unwrap().1;
+        let both = MapOptions { address: Some(1 << 30), alignment_bytes: 1 << 16, ..WRITABLE };
+        assert_eq!(Revocable::map(&file, 0, 4096, both, lifeline()).unwrap_err().errno, Errno::INVAL);
+        let beyond = MapOptions { alignment_bytes: 1 << 16, ..WRITABLE };
+        assert_eq!(Revocable::map(&file, 0, usize::MAX, beyond, lifeline()).unwrap_err().errno, Errno::NOMEM);
+    }
 }
