@@ -194,3 +194,19 @@ fn somebody_else_cannot_take_back_what_is_revoked_or_not_theirs() {
     table.forget(other, ChannelId(0), owner);
     assert!(table.capabilities.contains_key(&lent), "its revocation ends it, when it is let go");
 }
+
+/// Of the right to grant, too: without it no one is given what could grant.
+#[test]
+fn who_may_not_grant_gives_nobody_a_right_that_could() {
+    let (mut table, owner, other, third) = (table(), domain(HOST, 1), domain(ARM0, 2), domain(HOST, 3));
+    let all = create(&mut table, memory(HOST, owner, 1));
+    let lent = table.derive(owner, all.id, None, Rights::READ_WRITE, other).unwrap().id;
+    for rights in [Rights::READ, Rights::GRANT, Rights::READ | Rights::GRANT] {
+        let needed = rights | Rights::GRANT;
+        let lacks = CapabilityFault::Lacks { capability: lent, needed, given: Rights::READ_WRITE };
+        assert_eq!(table.derive(other, lent, None, rights, third), Err(lacks));
+    }
+    let lacks = CapabilityFault::Lacks { capability: lent, needed: Rights::GRANT, given: Rights::READ_WRITE };
+    assert_eq!(table.give(other, lent, third), Err(lacks));
+    assert!(table.derive(other, lent, None, Rights::READ, other).is_ok());
+}
