@@ -10,12 +10,13 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo::{Child, Exit, NodeInfo};
+use tombolo_cli_common::nodes::placement_failure;
 use tombolo_mpi::environment::{Environment, SharedMemory};
 use tombolo_mpi::job::{
     Cleaner, Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher,
 };
-use tombolo_mpi::placement::{Order, Placement, PlacementError, place};
 use tombolo_mpi::program::Program;
+use tombolo_placement::{Order, Placement, place};
 
 use crate::Arguments;
 use crate::context::{Context, print};
@@ -276,8 +277,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 /// Why a job was not started. Counts that do not fit are a usage error; errors of the machine get the command's hints.
 fn refusal(error: impl Into<JobError>) -> Failure {
     match error.into() {
-        JobError::Placement(PlacementError::Count(message)) => Failure::Usage { message, hint: None },
-        JobError::Placement(PlacementError::Machine(error)) | JobError::Machine(error) => error.into(),
+        JobError::Placement(error) => placement_failure(error),
+        JobError::Machine(error) => error.into(),
         other => other.into(),
     }
 }

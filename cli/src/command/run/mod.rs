@@ -1,7 +1,6 @@
 //! `tombolo run`
 
 mod job;
-mod placement;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 use tombolo::files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo::{CAPTURE_VARIABLE, Domain, NodeInfo, SpawnOptions, Target};
+use tombolo_cli_common::nodes::placement_failure;
 use tombolo_machine::Image;
+use tombolo_placement::{Order, Placement, place};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -18,7 +19,6 @@ use crate::output::{Printer, Show, unpoisoned};
 use crate::{input, signals};
 
 use job::{Job, Plan};
-use placement::{Placement, spread};
 
 /// Runs a job: domains of one image on the nodes of a machine
 ///
@@ -170,7 +170,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let capture = options.capture.as_deref().map(capture_folder).transpose()?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
-    let ranks = spread(&options.on, &nodes)?;
+    let alone = options.on.is_empty().then_some(1);
+    let ranks = place(alone, &options.on, Order::Block, &nodes).map_err(placement_failure)?;
+    let ranks: Vec<_> = ranks.into_iter().map(|index| &nodes[index]).collect();
     check_builds(&image, &ranks)?;
     let labelled = options.label || (ranks.len() > 1 && !options.no_label);
     let show = if labelled { Show::Labelled } else { Show::Pieces };

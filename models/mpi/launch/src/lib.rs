@@ -9,7 +9,6 @@ pub mod environment;
 mod installation;
 pub mod job;
 mod mark;
-pub mod placement;
 pub mod pmi;
 pub mod program;
 

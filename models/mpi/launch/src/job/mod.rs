@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tombolo::{Child, Domain, DomainId, Error, Exit, NodeInfo, WaitSet, Waker};
+use tombolo_placement::PlacementError;
 
 use crate::environment::{Environment, MissingMpi};
-use crate::placement::PlacementError;
 use crate::program::{Program, ProgramError};
 
 pub use cleaner::{Cleaner, clean_after};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tombolo::{Child, Domain, Error, Exit, Fault, Ready, SideStream, Token, WaitSet};
+use tombolo_placement::{Placement, PlacementError, place};
 
 use super::cleaner::Cleaner;
 use super::ending::{Cause, Ending, Order, Outcome, RankEnd};
@@ -15,7 +16,6 @@ use super::start::{check_count, check_part, mapping, start_all, starts};
 use super::{
     Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM, Watcher, how, signal_name, who,
 };
-use crate::placement::{self, Placement, PlacementError, place};
 use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand, WorldId};
 use crate::program::Program;
 
@@ -537,7 +537,7 @@ impl<'a> Running<'a> {
                 let named = hosts.split(',').map(|host| host.trim().parse());
                 let named =
                     named.collect::<Result<Vec<Placement>, String>>().map_err(PlacementError::Count)?;
-                place(Some(command.count), &named, placement::Order::RoundRobin, nodes)?
+                place(Some(command.count), &named, tombolo_placement::Order::RoundRobin, nodes)?
             }
         };
         let environment = first

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tombolo::{Child, Domain, Error, NodeInfo, SpawnOptions};
+use tombolo_placement::{MAX_RANKS, PlacementError};
 
 use super::{JobError, JobOptions, Part, RankName, Stdin, Watcher, unpoisoned};
 use crate::environment::SharedMemory;
-use crate::placement::{MAX_RANKS, PlacementError};
 use crate::pmi::process_mapping;
 
 /// The variable that tells a rank where its process manager is.

@@ -1,4 +1,5 @@
-//! Which node each rank runs on.
+//! Which node of a machine each rank of a job runs on: what `--on` of `tombolo run` and of `tombolo mpirun` means.
+#![forbid(unsafe_code)]
 
 use std::str::FromStr;
 
@@ -98,12 +99,20 @@ pub fn place(
     })
 }
 
+/// The place of the node of that name.
+///
+/// # Errors
+/// [`Fault::NoSuchNode`] with the names that there are.
+pub fn position(nodes: &[NodeInfo], name: &str) -> Result<usize, Error> {
+    nodes.iter().position(|node| node.name == name).ok_or_else(|| {
+        let available = nodes.iter().map(|node| node.name.clone()).collect();
+        Fault::NoSuchNode { name: name.to_owned(), available }.into()
+    })
+}
+
 /// A node by its name, which has to be up.
 fn find(name: &str, nodes: &[NodeInfo]) -> Result<usize, Error> {
-    let Some(index) = nodes.iter().position(|node| node.name == name) else {
-        let available = nodes.iter().map(|node| node.name.clone()).collect();
-        return Err(Fault::NoSuchNode { name: name.to_owned(), available }.into());
-    };
+    let index = position(nodes, name)?;
     let node = &nodes[index];
     if !node.up {
         return Err(Fault::NodeDown { node: node.name.clone(), cause: node.cause.clone() }.into());
@@ -190,6 +199,7 @@ mod tests {
     fn ranks_go_where_they_are_asked_to() {
         assert_eq!(block(None, ""), "hhh", "a rank for each processor of the host");
         assert_eq!(block(Some(5), ""), "hhhhh");
+        assert_eq!(block(Some(1), ""), "h");
         assert_eq!(block(None, "host,arm0"), "ha");
         assert_eq!(block(None, "arm0:2,host"), "aah");
         assert_eq!(block(Some(5), "host,arm0"), "hhhaa", "shared");
@@ -206,6 +216,7 @@ mod tests {
         assert!(error(Some(0), "").contains("at least one"));
         assert!(error(Some(7), "host:2,arm0:4").contains("7 ranks were asked for"));
         assert!(error(Some(1), "host:2,arm0").contains("take 2"));
+        assert!(error(None, "host,arm7").contains("no node 'arm7'"));
         assert_eq!(error(None, "arm7"), "this machine has no node 'arm7'; it has host, arm0 and arm1");
         assert_eq!(error(None, "arm1"), "node arm1 is down: not started");
         for on in ["host:0", "host:4097", "host:-1", "host:x", "host:", ":2"] {
@@ -213,6 +224,8 @@ mod tests {
         }
         assert_eq!(block(Some(MAX_RANKS), "").len(), MAX_RANKS);
         assert!(error(Some(MAX_RANKS + 1), "").contains("at most 4096"));
+        assert_eq!(block(None, "host:4096").len(), MAX_RANKS);
         assert!(error(None, "host:4096,arm0").contains("at most 4096"));
+        assert!(error(None, "host:4096,host").contains("at most 4096"));
     }
 }
