@@ -17,11 +17,13 @@ pub struct Queue {
     lock: Spinlock,
     /// How many its member ever queued; only that member looks at it.
     pushed: Cell<u64>,
+    /// Whether enough waited, and some still do. As above.
+    filled: Cell<bool>,
     oldest: Cell<Option<&'static Task>>,
     newest: Cell<Option<&'static Task>>,
 }
 
-// SAFETY: cells are touched only while the lock is held, but `pushed`, which only the member has whose queue it is.
+// SAFETY: cells are touched only while the lock is held, but `pushed` and `filled`, which only the member has whose queue it is.
 unsafe impl Sync for Queue {}
 
 /// A task's place in a queue.
@@ -60,6 +62,21 @@ impl Queue {
     #[inline]
     pub fn pushed(&self) -> u64 {
         self.pushed.get()
+    }
+
+    /// Whether so many wait, or did and a quarter of them still does. For the member whose queue it is.
+    ///
+    /// Without the second, a member that walks a tree of tasks, newest first, would queue one for each that it takes: of 2^n tasks as many as
+    /// there are subsets of n things with at most `enough` in them, which is most of them.
+    #[inline]
+    pub fn is_filled(&self, enough: u32) -> bool {
+        let length = self.length();
+        if length >= enough {
+            self.filled.set(true);
+        } else if length <= enough / 4 {
+            self.filled.set(false);
+        }
+        self.filled.get()
     }
 
     /// The number of the next. For the member whose queue it is.
@@ -194,5 +211,58 @@ impl Urgent {
     #[inline]
     pub fn take(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
         self.queue.take_first(may)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two tasks of a task of a tree, each of which has two and so on: queued, or run at once if enough are. How many were queued.
+    fn create(queue: &Queue, depth: u64, enough: u32) -> u32 {
+        if depth == 0 {
+            return 0;
+        }
+        let one = || {
+            if queue.is_filled(enough) {
+                return create(queue, depth - 1, enough);
+            }
+            let task: &'static Task = Box::leak(Box::new(Task::empty()));
+            task.number.set(depth - 1);
+            queue.push(task);
+            1
+        };
+        one() + one()
+    }
+
+    #[test]
+    fn of_a_tree_only_upper_branches_are_queued() {
+        let queue = Queue::default();
+        let mut queued = create(&queue, 16, 8);
+        while let Some(task) = queue.take_newest(0) {
+            queued += create(&queue, task.number.get(), 8);
+        }
+        assert!(queued < 10_000, "{queued} of {}", (1 << 17) - 2);
+    }
+
+    #[test]
+    fn a_queue_is_filled_until_a_quarter_is_left() {
+        let queue = Queue::default();
+        let fill = |count: u32| {
+            (0..count).for_each(|_| {
+                let task: &'static Task = Box::leak(Box::new(Task::empty()));
+                queue.push(task);
+            });
+        };
+        fill(7);
+        assert!(!queue.is_filled(8));
+        fill(1);
+        assert!(queue.is_filled(8));
+        (0..5).for_each(|_| drop(queue.take_oldest()));
+        assert!(queue.is_filled(8), "3 wait");
+        queue.take_oldest();
+        assert!(!queue.is_filled(8), "2 wait");
+        fill(5);
+        assert!(!queue.is_filled(8), "7 wait, of a new lot");
     }
 }

@@ -15,9 +15,10 @@ use crate::tasking::{self, help_until};
 use crate::thread::{Function, Thread};
 use crate::{sys, tally};
 
-/// Tasks that wait at a thread for each thread of the team before it runs the next at once, and as many as wait at most: of those that a region
-/// creates, and of those that tasks create. What waits of a tree of tasks is its upper branches, of which few are enough.
-const ENOUGH: [(u32, u32); 2] = [(16, 256), (4, 32)];
+/// Tasks of a region that wait at a thread for each thread of the team before it runs the next at once, and as many as wait at most.
+const ENOUGH: (u32, u32) = (16, 256);
+/// The same of tasks that tasks create, for all of the team: what waits of a tree of tasks is its upper branches, and who takes one has as many again.
+const ENOUGH_OF_TASKS: u32 = 8;
 
 /// What `omp_fulfill_event` and the end of the body have done.
 const BODY_ENDED: u32 = 1;
@@ -117,7 +118,7 @@ pub struct Create<'a> {
 }
 
 impl Task {
-    fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self {
             links: Links::default(),
             number: Cell::new(0),
@@ -346,8 +347,15 @@ fn need_not_begin(me: &'static Thread) -> bool {
 pub fn runs_at_once(me: &'static Thread) -> bool {
     let (team, task) = (me.team(), me.task());
     let size = team.size();
-    let (each, most) = ENOUGH[usize::from(task.is_explicit())];
-    size == 1 || team.member(me.id()).queue.length() >= (each * size).min(most) || task.is_final()
+    if size == 1 || task.is_final() {
+        return true;
+    }
+    let queue = &team.member(me.id()).queue;
+    if task.is_explicit() {
+        return queue.is_filled(ENOUGH_OF_TASKS);
+    }
+    let (each, most) = ENOUGH;
+    queue.length() >= (each * size).min(most)
 }
 
 /// Creates a task, and runs it if it is not deferred.
