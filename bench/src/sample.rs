@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Round trips timed as one; as many are timed singly after them.
-const BATCH: u32 = 16;
+pub(crate) const BATCH: u32 = 16;
 
 /// Round trips of a batch and of those timed singly after it.
 pub(crate) const CYCLE_ROUNDS: u64 = 2 * BATCH as u64;
@@ -52,8 +52,12 @@ impl Clock {
         for _ in 0..rounds {
             round()?;
         }
-        let elapsed = picoseconds(start.elapsed());
-        Ok(elapsed.saturating_sub(self.cost_ps) / u64::from(rounds))
+        Ok(self.each_ps(picoseconds(start.elapsed()), rounds))
+    }
+
+    /// What each of `rounds` took that were timed as one.
+    fn each_ps(self, elapsed_ps: u64, rounds: u32) -> u64 {
+        elapsed_ps.saturating_sub(self.cost_ps) / u64::from(rounds)
     }
 }
 
@@ -138,6 +142,15 @@ impl Samples {
             samples.rounds += 1;
         }
         Ok(samples)
+    }
+
+    /// A batch and the singles after it, timed elsewhere in the same way; the cost of the clock is not yet taken off.
+    pub(crate) fn add_cycle(&mut self, clock: Clock, batch_ns: u64, singles_ns: impl Iterator<Item = u64>) {
+        self.batches.saturating_record(clock.each_ps(batch_ns * 1000, BATCH));
+        for single_ns in singles_ns {
+            self.singles.saturating_record(clock.each_ps(single_ns * 1000, 1));
+        }
+        self.rounds += CYCLE_ROUNDS;
     }
 
     pub(crate) fn add(&mut self, other: &Samples) {

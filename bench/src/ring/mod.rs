@@ -33,6 +33,7 @@ pub use report::{DISTURBED_SHARE, Goal, LinkReport, Report, Settings, Unmeasured
 use crate::cpus::{self, Pinned};
 use crate::host::Host;
 use crate::sample::Clock;
+use crate::suite;
 
 /// What to measure, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +48,9 @@ pub struct Options {
     pub shape: Shape,
     /// Keep this program and a peer on the same kernel each on a processor of its own.
     pub pin: bool,
+    /// The program that serves the far side of the ring in C, which stands beside the host's own link, and its
+    /// arguments; none for no such row.
+    pub c_ring_far: Vec<String>,
 }
 
 impl Options {
@@ -59,6 +63,7 @@ impl Options {
             schedule: Schedule::default(),
             shape: Shape::default(),
             pin: true,
+            c_ring_far: Vec::new(),
         }
     }
 }
@@ -120,7 +125,31 @@ pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -
         }
     }
     drop(pinned);
+    if !options.c_ring_far.is_empty()
+        && options.pin
+        && nodes.iter().any(|node| node.name == domain.node_name())
+    {
+        report.add_c_ring(domain.node_name(), measure_c_ring(options, progress));
+    }
     Ok(report)
+}
+
+/// The ring in C and the bare lines, slice by slice as everything else that this host is compared with.
+fn measure_c_ring(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<suite::Results, suite::Error> {
+    let ring = suite::peers::c_ring::CRing::new();
+    let suite = suite::Options {
+        label: String::new(),
+        schedule: suite::Schedule {
+            slices: options.schedule.slices,
+            slice: options.schedule.slice,
+            ..suite::Schedule::default()
+        },
+        only: Vec::new(),
+        pairs: 0,
+        placement: false,
+        far: options.c_ring_far.clone(),
+    };
+    suite::run(&[&suite::peers::bare::Lines, &ring], &[], &suite, progress)
 }
 
 /// The nodes to measure, the nearest first: those that were named, or all.

@@ -1,5 +1,7 @@
 //! What was measured, for people and for programs.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 use tombolo::{Isa, NodeInfo, TransportKind};
 
@@ -7,7 +9,8 @@ use super::near::{Figures, typical};
 use super::{Error, table};
 use crate::host::Host;
 use crate::sample::{Latency, Rate};
-use crate::suite::Placed;
+use crate::suite::peers::{bare, c_ring};
+use crate::suite::{self, Absent, Metric, Placed};
 
 /// What a round trip of 48 bytes may cost on the host's own link, in round trips of the bare memory.
 const GOAL_RATIO: f64 = 1.25;
@@ -26,8 +29,12 @@ pub struct Report {
     pub settings: Settings,
     /// The links, the host's own first.
     pub links: Vec<LinkReport>,
+    /// A ring in C between two processes of this host, beside the same limit: what a message costs without a channel.
+    pub c_ring: Option<LinkReport>,
     /// What could not be measured.
     pub unmeasured: Vec<Unmeasured>,
+    /// Why there is no figure of something that this host lacks the tools for.
+    pub absent: Vec<Absent>,
     /// What was promised, and whether it held; absent when the host's own link was not measured.
     pub goal: Option<Goal>,
 }
@@ -121,7 +128,8 @@ pub struct Goal {
 impl Report {
     pub(super) fn new(machine: &str, host: Host, settings: Settings) -> Report {
         let machine = machine.to_owned();
-        Report { machine, host, settings, links: Vec::new(), unmeasured: Vec::new(), goal: None }
+        let (links, unmeasured, absent) = (Vec::new(), Vec::new(), Vec::new());
+        Report { machine, host, settings, links, c_ring: None, unmeasured, absent, goal: None }
     }
 
     pub(super) fn add(&mut self, own: &str, node: &NodeInfo, transport: TransportKind, figures: &Figures) {
@@ -135,6 +143,21 @@ impl Report {
 
     pub(super) fn fail(&mut self, node: &str, error: &Error) {
         self.unmeasured.push(Unmeasured { node: node.to_owned(), why: error.to_string() });
+    }
+
+    /// Adds the C ring, which was measured in the same run.
+    pub(super) fn add_c_ring(&mut self, own: &str, measured: Result<suite::Results, suite::Error>) {
+        let unmeasured =
+            |what: &str, why: &dyn Display| Unmeasured { node: what.into(), why: why.to_string() };
+        match measured {
+            Ok(results) => {
+                self.absent.extend(results.absent.iter().cloned());
+                self.unmeasured
+                    .extend(results.failed.iter().map(|failed| unmeasured(&failed.what, &failed.why)));
+                self.c_ring = LinkReport::of_c_ring(own, &results);
+            }
+            Err(error) => self.unmeasured.push(unmeasured(c_ring::NAME, &error)),
+        }
     }
 
     /// Whether every link was measured.
@@ -195,6 +218,36 @@ impl LinkReport {
     }
 }
 
+impl LinkReport {
+    /// The row of the C ring; `None` where it was not measured.
+    fn of_c_ring(own: &str, results: &suite::Results) -> Option<LinkReport> {
+        let row = |peer, metric| results.row(peer, metric);
+        let usual = row(c_ring::NAME, Metric::RoundTrip { bytes: 48 })?;
+        let limit = row(bare::LINES, Metric::RoundTrip { bytes: 8 });
+        let rate = row(c_ring::NAME, Metric::Rate { bytes: 48, batch: 1 });
+        Some(LinkReport {
+            link: c_ring::NAME.to_owned(),
+            nodes: [own, own].map(str::to_owned),
+            isa: [Isa::current().name(); 2].map(str::to_owned),
+            transport: "memfd".to_owned(),
+            limit_rtt_ns: limit.and_then(|row| row.latency_ns),
+            rtt_ns: usual.latency_ns,
+            rtt_8_ns: None,
+            rtt_ratio: usual.probe_ratio,
+            rtt_8_ratio: None,
+            rate_per_s: rate.and_then(|row| row.rate_per_s),
+            rate_back_per_s: None,
+            wake_rtt_ns: None,
+            wake_ring_share: None,
+            waited_share: 0.0,
+            moved_slices: usual.moved as usize,
+            placement: Vec::new(),
+            limit_slices_ns: Vec::new(),
+            ratio_slices: Vec::new(),
+        })
+    }
+}
+
 pub(super) fn thousandths(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -248,7 +301,16 @@ pub(super) mod tests {
             peer_cpu: Some(1),
         };
         let goal = Some(Goal::of("host-host", 1.2));
-        Report { machine: "default".into(), host, settings, links: vec![link], unmeasured: vec![], goal }
+        Report {
+            machine: "default".into(),
+            host,
+            settings,
+            links: vec![link],
+            c_ring: None,
+            unmeasured: vec![],
+            absent: vec![],
+            goal,
+        }
     }
 
     #[test]

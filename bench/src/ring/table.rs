@@ -6,11 +6,12 @@ use crate::table::{align, cells, none, significant};
 
 pub(super) fn render(report: &Report) -> String {
     let mut text = heading(report);
-    if !report.links.is_empty() {
+    let rows: Vec<&LinkReport> = report.links.iter().chain(&report.c_ring).collect();
+    if !rows.is_empty() {
         text += "\nRound trip, ns\n";
-        text += &align(&round_trips(&report.links));
+        text += &align(&round_trips(&rows));
         text += "\nOne way, 48 bytes a message, million messages a second; and wake-ups, µs\n";
-        text += &align(&rates_and_wakes(&report.links));
+        text += &align(&rates_and_wakes(&rows));
     }
     let placed = placements(&report.links);
     if placed.len() > 1 {
@@ -33,7 +34,8 @@ pub(super) fn render(report: &Report) -> String {
 fn failures(report: &Report) -> String {
     let lines =
         report.unmeasured.iter().map(|failed| format!("not measured: {}: {}\n", failed.node, failed.why));
-    lines.collect()
+    let absent = report.absent.iter().map(|absent| format!("not there: {}: {}\n", absent.peer, absent.why));
+    lines.chain(absent).collect()
 }
 
 fn heading(report: &Report) -> String {
@@ -44,7 +46,7 @@ fn heading(report: &Report) -> String {
     )
 }
 
-fn round_trips(links: &[LinkReport]) -> Vec<Vec<String>> {
+fn round_trips(links: &[&LinkReport]) -> Vec<Vec<String>> {
     let mut rows = vec![
         cells(&["", "", "limit", "", "", "", "8 bytes", "", "", "", "48 bytes", "", "", "", "48 bytes"]),
         cells(&[
@@ -63,7 +65,7 @@ fn round_trips(links: &[LinkReport]) -> Vec<Vec<String>> {
     rows
 }
 
-fn rates_and_wakes(links: &[LinkReport]) -> Vec<Vec<String>> {
+fn rates_and_wakes(links: &[&LinkReport]) -> Vec<Vec<String>> {
     let mut rows = vec![
         cells(&["", "", "", "out", "back", "wake-up", "", "", ""]),
         cells(&["link", "near", "far", "p50", "p50", "p50", "p99", "p99.9", "mean"]),
@@ -126,6 +128,7 @@ fn legend(report: &Report) -> String {
          p50, mean over batches of 16 round trips, p99 and p99.9 over single ones, less {} ns for the clock\n\
          one way   each message published by itself; every byte is written, and checked on arrival\n\
          wake-up   round trip of 48 bytes when both sides sleep at once, so that each message wakes its receiver\n\
+         C ring    bench/ring/ring.c between two processes of this host, after the links, beside the same limit\n\
          rings     {} slots of {} bytes, {}\n\
          places    {places}\n",
         settings.slices,
@@ -158,6 +161,21 @@ mod tests {
         report.unmeasured.push(Unmeasured { node: "arm1".into(), why: "node arm1 is down".into() });
         let expected = "machine default, on Some CPU (2 processors), Linux 6.1\n\nnot measured: arm1: node arm1 is down\n";
         assert_eq!(report.table(), expected);
+    }
+
+    #[test]
+    fn the_ring_in_c_is_a_row_beside_the_links_or_a_reason() {
+        let mut report = report();
+        let mut c_ring = report.links[0].clone();
+        (c_ring.link, c_ring.rtt_ratio, c_ring.wake_rtt_ns) = ("C ring".into(), Some(1.19), None);
+        report.c_ring = Some(c_ring);
+        let rows = |text: &str| text.lines().filter(|line| line.starts_with("  C ring")).count();
+        assert_eq!(rows(&report.table()), 2, "{}", report.table());
+        assert!(report.table().contains("1.19"));
+        report.c_ring = None;
+        report.absent.push(crate::suite::Absent { peer: "C ring".into(), why: "no compiler".into() });
+        let text = report.table();
+        assert!(rows(&text) == 0 && text.contains("not there: C ring: no compiler"), "{text}");
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub(super) fn usage(elapsed_ns: u64, calls: u64, ends: &[AnyEnd]) -> Answer {
     Answer::Done {
         elapsed_ns,
         cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
-        waited_ns: cpus::waited_ns().unwrap_or(0),
+        waited_ns: cpus::waited_ns().unwrap_or(0) + ends.iter().map(AnyEnd::waited_ns).sum::<u64>(),
         rings: ends.iter().map(|end| end.rings()).sum(),
         calls,
     }

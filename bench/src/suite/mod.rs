@@ -123,6 +123,10 @@ pub fn run(
     };
     let mut found = Vec::new();
     for peer in chosen {
+        if let Some(why) = peer.absence() {
+            results.absent.push(Absent { peer: peer.name().into(), why });
+            continue;
+        }
         results.peers.push(PeerInfo { name: peer.name().into(), about: peer.about() });
         compare(peer, options, clock, (near, far), (&mut found, &mut results.failed), progress);
     }

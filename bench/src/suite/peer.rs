@@ -74,6 +74,11 @@ pub trait Peer: Sync {
     /// What can be measured of it.
     fn metrics(&self) -> Vec<Metric>;
 
+    /// Why it cannot be measured on this host; `None` where it can.
+    fn absence(&self) -> Option<String> {
+        None
+    }
+
     /// Opens an end. Both sides do this at the same time.
     ///
     /// # Errors

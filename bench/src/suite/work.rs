@@ -115,6 +115,11 @@ impl AnyEnd {
         AnyEnd(Box::new(end))
     }
 
+    /// What measures by itself.
+    pub(super) fn of_runner(runner: impl Runner + 'static) -> Self {
+        AnyEnd(Box::new(runner))
+    }
+
     /// The near half. Streams are timed by the far half.
     pub(super) fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error> {
         self.0.lead(work, clock)
@@ -128,6 +133,11 @@ impl AnyEnd {
     /// As [`End::rings`].
     pub(super) fn rings(&self) -> u64 {
         self.0.rings()
+    }
+
+    /// How long processes of this end have been ready to run while something else ran, in nanoseconds.
+    pub(super) fn waited_ns(&self) -> u64 {
+        self.0.waited_ns()
     }
 
     /// One side of round trips of 8 bytes, the first `warm` of which do not count: the system calls of this thread in
@@ -153,12 +163,17 @@ impl std::fmt::Debug for AnyEnd {
 }
 
 /// The loops over an end, made once for each type of end, so that a message costs no call through a table.
-trait Runner {
+pub(super) trait Runner {
     fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error>;
 
     fn follow(&mut self, work: Work) -> Result<u64, Error>;
 
     fn rings(&self) -> u64;
+
+    /// As [`AnyEnd::waited_ns`].
+    fn waited_ns(&self) -> u64 {
+        0
+    }
 
     fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error>;
 }
@@ -177,6 +192,10 @@ macro_rules! with_length {
             }
             32 => {
                 const $length: usize = 32;
+                $body
+            }
+            48 => {
+                const $length: usize = 48;
                 $body
             }
             56 => {

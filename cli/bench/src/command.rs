@@ -142,7 +142,10 @@ impl WaitsetOptions {
 /// turn with them. Without a machine it measures this host alone. Absolute times differ between machines; the
 /// ratio to the limit is what counts.
 ///
-/// The JSON has, for each of `links`: limit_rtt_ns, rtt_ns, rtt_8_ns, wake_rtt_ns, rate_per_s and
+/// Beside the host's own link stands a ring in C, which the host's C compiler builds: what an ordered message costs
+/// without a channel around it.
+///
+/// The JSON has, for each of `links` and for `c_ring`: limit_rtt_ns, rtt_ns, rtt_8_ns, wake_rtt_ns, rate_per_s and
 /// rate_back_per_s, each with p50 and p99.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -217,6 +220,7 @@ impl RingOptions {
             schedule: Schedule { slices: self.slices.get(), slice: Duration::from_millis(self.slice_ms) },
             shape: Shape { slot_bytes: self.slot_bytes, slots: self.slots, used_flag: self.used_flag },
             pin: !self.no_pin,
+            c_ring_far: far_program()?,
             ..ring::Options::new(image)
         })
     }
@@ -261,6 +265,12 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
+/// What serves the far side of measurements on this host: this program.
+pub(super) fn far_program() -> Result<Vec<String>, Failure> {
+    let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    Ok([&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec())
+}
+
 fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> {
     let options = options.to_bench()?;
     let domain = context.attach()?;
@@ -296,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_measurement() {
-        let usual = ring::Options::new("x.tbi");
+        let usual = ring::Options { c_ring_far: far_program().unwrap(), ..ring::Options::new("x.tbi") };
         assert_eq!(parse("tombolo bench ring --image x.tbi").unwrap(), usual);
     }
 

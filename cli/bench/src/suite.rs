@@ -12,7 +12,7 @@ use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers}
 use tombolo_bench::{bulk, latency, omp, report, ring, rpc};
 use tombolo_machine::{Kit, Machine};
 
-use super::command::showing;
+use super::command::{far_program, showing};
 use super::omp as openmp;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
@@ -187,7 +187,7 @@ pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Fai
     let suite = options.to_suite();
     let mut results = match beside(&own) {
         Some(program) => run_program(context, &program, Measure::Everything, suite)?,
-        None => run_here(context, &own, suite)?,
+        None => run_here(context, suite)?,
     };
     if options.peers.is_empty() {
         add_distribution(context, options, &mut results);
@@ -360,9 +360,8 @@ pub(super) fn run_program(
         .map_err(|why| suite::Error::File { path: program.to_owned(), why })?)
 }
 
-fn run_here(context: &Context, own: &Path, options: suite::Options) -> Result<Results, Failure> {
-    let far = [&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec();
-    let options = suite::Options { far, ..options };
+fn run_here(context: &Context, options: suite::Options) -> Result<Results, Failure> {
+    let options = suite::Options { far: far_program()?, ..options };
     let all = all_peers();
     let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
     let absent: Vec<Absent> = peers::FOREIGN.into_iter().chain(rpc::FOREIGN).map(absent).collect();

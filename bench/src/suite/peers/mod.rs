@@ -1,6 +1,7 @@
 //! What needs nothing but this tree: Tombolo itself, what the kernel has, and what the machine can do at best.
 
 pub mod bare;
+pub mod c_ring;
 pub mod copying;
 pub mod kernel;
 pub mod lines;
@@ -17,6 +18,7 @@ pub const FOREIGN: [&str; 3] = ["iceoryx2", "ZeroMQ", "Aeron IPC"];
 pub fn all() -> Vec<Box<dyn Peer>> {
     vec![
         Box::new(bare::Lines),
+        Box::new(c_ring::CRing::default()),
         Box::new(tombolo::Facade::default()),
         Box::new(tombolo::Deep::default()),
         Box::new(tombolo::Wide::default()),

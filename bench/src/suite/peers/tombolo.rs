@@ -55,9 +55,10 @@ impl Peer for Facade {
 
     fn metrics(&self) -> Vec<Metric> {
         let mut metrics = Metric::ROUND_TRIPS.to_vec();
-        metrics.extend([Metric::RoundTrip { bytes: 56 }, Metric::WakeUp]);
-        metrics.extend([56, 64].map(|bytes| Metric::Rate { bytes, batch: 1 }));
-        metrics.extend([56, 64].map(|bytes| Metric::Rate { bytes, batch: BATCH }));
+        metrics.extend([48, 56].map(|bytes| Metric::RoundTrip { bytes }));
+        metrics.push(Metric::WakeUp);
+        metrics.extend([48, 56, 64].map(|bytes| Metric::Rate { bytes, batch: 1 }));
+        metrics.extend([48, 56, 64].map(|bytes| Metric::Rate { bytes, batch: BATCH }));
         metrics.extend(Metric::BANDWIDTHS);
         metrics.extend(Metric::STANDING);
         metrics
