@@ -1,11 +1,13 @@
 //! `cargo xtask ci`: everything that has to hold before a change goes in.
 
+use std::collections::VecDeque;
 use std::env;
 use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -39,8 +41,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let started = Instant::now();
     let logs = workspace.target.join("ci");
     std::fs::create_dir_all(&logs).map_err(Failure::file("creating", &logs))?;
-    let wanted =
-        |step: &Step| options.steps.is_empty() || options.steps.iter().any(|name| step.name.contains(name));
+    let wanted = |step: &Step| {
+        options.steps.is_empty() || options.steps.iter().any(|name| step.name.contains(name.as_str()))
+    };
     let mut steps: Vec<Step> = steps(workspace)?.into_iter().filter(wanted).collect();
     if is_new(&workspace.target) {
         for step in &mut steps {
@@ -52,23 +55,53 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     }
     let board = Board::new(&steps, &logs, options);
     // One at a time where somebody watches, or wants the first failure to be the last.
-    let (front, beside): (Vec<Step>, Vec<Step>) = if options.verbose || options.fail_fast {
-        (steps, Vec::new())
+    let mut reports = if options.verbose || options.fail_fast {
+        board.work(&Queue::new(steps))?
     } else {
-        steps.into_iter().partition(|step| step.lane == Lane::Front)
+        side_by_side(&board, steps)?
     };
-    let mut reports = thread::scope(|scope| {
-        let beside = scope.spawn(|| board.run(beside));
-        let front = board.run(front);
-        // A step that panics is a mistake of this program; it shows as what it is.
-        let beside = beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        front.and_then(|mut reports| {
-            reports.extend(beside?);
-            Ok(reports)
-        })
-    })?;
-    reports.sort_by_key(|report| board.order(report.name));
+    reports.sort_by_key(|report| board.order(&report.name));
     summarise(&reports, board.names.len(), started.elapsed(), &logs)
+}
+
+/// Runs the steps of each lane in their order, several at a time.
+///
+/// What compiles keeps both processors of a small machine busy. What brings machines up waits a lot: for kernels that boot, for
+/// processes that end, for deadlines.
+fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
+    let (beside, front): (Vec<Step>, Vec<Step>) =
+        steps.into_iter().partition(|step| step.lane == Lane::Beside);
+    let (machines, first): (Vec<Step>, Vec<Step>) =
+        front.into_iter().partition(|step| step.lane == Lane::Machines);
+    let [first, machines, beside] = [first, machines, beside].map(Queue::new);
+    let mut results = Vec::new();
+    thread::scope(|scope| {
+        let work = |queue| scope.spawn(move || board.work(queue));
+        // A step that panics is a mistake of this program; it shows as what it is.
+        let end = |worker: ScopedJoinHandle<_>| worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let one_beside = work(&beside);
+        // Whoever finds nothing left in front helps beside.
+        for queue in [&first, &machines, &beside] {
+            let workers = [work(queue), work(queue)];
+            results.extend(workers.map(end));
+        }
+        results.push(end(one_beside));
+    });
+    let reports: Result<Vec<Vec<Report>>, Failure> = results.into_iter().collect();
+    Ok(reports?.into_iter().flatten().collect())
+}
+
+/// Steps that wait for a worker.
+struct Queue(Mutex<VecDeque<Step>>);
+
+impl Queue {
+    fn new(steps: Vec<Step>) -> Self {
+        Self(Mutex::new(steps.into()))
+    }
+
+    fn take(&self) -> Option<Step> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
 }
 
 /// Whether nothing was compiled incrementally in this target folder so far, as in a fresh clone: there it would cost a quarter of the
@@ -78,9 +111,9 @@ fn is_new(target: &Path) -> bool {
     std::fs::read_dir(target.join("debug/incremental")).map_or(true, |mut crates| crates.next().is_none())
 }
 
-/// Where both lanes tell how far they are.
+/// Where all lanes tell how far they are.
 struct Board<'a> {
-    names: Vec<&'static str>,
+    names: Vec<String>,
     logs: &'a Path,
     options: &'a Options,
     done: Mutex<usize>,
@@ -88,17 +121,22 @@ struct Board<'a> {
 
 impl<'a> Board<'a> {
     fn new(steps: &[Step], logs: &'a Path, options: &'a Options) -> Self {
-        Self { names: steps.iter().map(|step| step.name).collect(), logs, options, done: Mutex::new(0) }
+        Self {
+            names: steps.iter().map(|step| step.name.clone()).collect(),
+            logs,
+            options,
+            done: Mutex::new(0),
+        }
     }
 
     fn order(&self, name: &str) -> usize {
         self.names.iter().position(|known| *known == name).unwrap_or(self.names.len())
     }
 
-    /// Runs steps one after the other.
-    fn run(&self, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
+    /// Takes steps out of a queue and runs them, until it is empty.
+    fn work(&self, queue: &Queue) -> Result<Vec<Report>, Failure> {
         let mut reports = Vec::new();
-        for step in steps {
+        while let Some(step) = queue.take() {
             self.say(|_| format!("      {:<24}started", step.name));
             let report = step.run(self.logs, self.options.verbose)?.required(self.options.complete);
             self.say(|done| {
@@ -131,28 +169,27 @@ impl<'a> Board<'a> {
 
 fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let itself = env::current_exe().map_err(Failure::file("finding", "xtask"))?;
-    let cargo = |name, words: &[&str]| {
+    let cargo = |name: &str, words: &[&str]| {
         let mut command = workspace.cargo();
         command.args(words);
-        Step { name, command, lane: Lane::Front }
+        Step::new(name, command)
     };
-    let xtask = |name, words: &[&str]| {
+    let xtask = |name: &str, words: &[&str]| {
         let mut command = Command::new(&itself);
         command.current_dir(&workspace.root).args(words);
-        Step { name, command, lane: Lane::Front }
+        Step::new(name, command)
     };
-    let mut wheel = Command::new("sh");
-    wheel.current_dir(&workspace.root).arg("scripts/wheel.sh").arg(&workspace.target);
-    let wheel = Step { name: "wheel", command: wheel, lane: Lane::Front };
-    let mut browser = Command::new("sh");
-    browser.current_dir(&workspace.root).arg("scripts/browser.sh").arg(&workspace.target);
-    let browser = Step { name: "browser", command: browser, lane: Lane::Front };
+    let script = |name: &str, path: &str| {
+        let mut command = Command::new("sh");
+        command.current_dir(&workspace.root).arg(path).arg(&workspace.target);
+        Step::new(name, command)
+    };
     // Computes on its own, in a target folder of its own: it takes what processor time the front leaves, which is a
     // good deal while compilers link and machines boot, and disturbs nobody.
-    let beside = |name, words: &[&str]| {
+    let beside = |name: &str, words: &[&str]| {
         let mut command = Command::new("nice");
         command.current_dir(&workspace.root).args(["-n", "19"]).arg(&itself).args(words);
-        Step { name, command, lane: Lane::Beside }
+        Step::new(name, command).in_lane(Lane::Beside)
     };
     let mut documentation =
         cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
@@ -160,39 +197,46 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let programs = TestPrograms::of(workspace)?;
     // Each selects the whole workspace and picks targets: cargo unites the features that the selected packages ask of what
     // they share, and compiles all of it again for another selection.
-    let test = |name, programs: &[&str], more: &[&str]| {
+    let test = |name: &str, programs: &[&str], more: &[&str]| {
         let mut step = cargo(name, &["test", "--no-fail-fast", "--workspace"]);
         step.command.args(programs.iter().flat_map(|program| ["--test", program])).args(more);
         step
     };
-    // One machine at a time: they would compete for two processors and miss their deadlines.
-    let alone = ["--", "--test-threads=1"];
-    Ok(vec![
+    let mut steps = vec![
         cargo("format", &["fmt", "--all", "--check"]),
         xtask("tidy", &["tidy"]),
-        cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        xtask("kit", &["kit"]),
         test("tests", &programs.others, &["--lib", "--bins", "--examples"]),
+        cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         test("doc tests", &[], &["--doc"]),
         documentation,
         xtask("without an OS", &["bare"]),
-        xtask("kit", &["kit"]),
+    ];
+    // One machine at a time in each program: several more would compete for two processors and miss their deadlines.
+    let on_machines = programs.with_machines.iter().map(|program| {
+        let name =
+            if *program == TestPrograms::LITMUS { *program } else { &format!("end to end: {program}") };
+        test(name, &[program], &["--", "--test-threads=1"])
+    });
+    let with_kit = on_machines.chain([
+        script("browser", "scripts/browser.sh"),
+        script("wheel", "scripts/wheel.sh"),
         xtask("generated files", &["codegen", "--check"]),
-        // Before everything else that starts nodes: an emulator that is set up wrongly spoils all of it.
-        test("litmus", &[TestPrograms::LITMUS], &alone),
-        test("end to end", &programs.with_machines, &alone),
-        wheel,
-        browser,
+    ]);
+    steps.extend(with_kit.map(|step| step.in_lane(Lane::Machines)));
+    steps.extend([
+        beside("miri", &["miri"]),
         beside("loom models", &["model"]),
         beside("simulation", &["sim", "--seeds", "3000"]),
         beside("canaries", &["sim", "--canaries"]),
-        beside("miri", &["miri"]),
         beside("foreign ISAs", &["foreign"]),
-    ])
+    ]);
+    Ok(steps)
 }
 
 /// The test programs of the workspace, by whether they bring up machines.
 struct TestPrograms<'a> {
-    /// Without [`LITMUS`](Self::LITMUS), which goes first.
+    /// In the order in which they run.
     with_machines: Vec<&'a str>,
     others: Vec<&'a str>,
 }
@@ -201,6 +245,9 @@ impl<'a> TestPrograms<'a> {
     /// The packages whose test programs do.
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
     const LITMUS: &'static str = "litmus";
+    /// Before everything else that starts nodes what says whether emulators are set up well: otherwise all of it is spoiled. Then
+    /// what takes longest, so that the last to end are short ones; so may be those that are not listed.
+    const FIRST: [&'static str; 4] = [Self::LITMUS, "machines", "openmp", "conformance"];
 
     /// Cargo is told of them by name alone, so no two kinds may share one.
     fn of(workspace: &'a Workspace) -> Result<Self, Failure> {
@@ -219,7 +266,8 @@ impl<'a> TestPrograms<'a> {
                 "two test programs are called {name}, and one of them brings up machines: rename it"
             )));
         }
-        with_machines.retain(|name| *name != Self::LITMUS);
+        let place = |name: &&str| Self::FIRST.iter().position(|first| first == name);
+        with_machines.sort_by_key(|name| place(name).unwrap_or(Self::FIRST.len()));
         // Several packages may have one of a name; cargo runs them all.
         others.sort_unstable();
         others.dedup();
@@ -236,13 +284,13 @@ fn describe(report: &Report) -> String {
     if report.tests.skipped > 0 {
         tests.push_str(&format!(", {} skipped", report.tests.skipped));
     }
-    let time = seconds(report.time);
+    let time = format!("{:>8} {:>8}", seconds(report.time), seconds(report.processor_time));
     match &report.outcome {
-        Outcome::Passed => format!("ok       {time:>8}{tests}"),
-        Outcome::Skipped(reason) => format!("ok       {time:>8}{tests}  SKIPPED: {reason}"),
-        Outcome::Failed => format!("FAILED   {time:>8}{tests}"),
-        Outcome::Incomplete(reason) => format!("FAILED   {time:>8}{tests}  SKIPPED: {reason}"),
-        Outcome::TimedOut => format!("TIMED OUT{time:>8}{tests}"),
+        Outcome::Passed => format!("ok       {time}{tests}"),
+        Outcome::Skipped(reason) => format!("ok       {time}{tests}  SKIPPED: {reason}"),
+        Outcome::Failed => format!("FAILED   {time}{tests}"),
+        Outcome::Incomplete(reason) => format!("FAILED   {time}{tests}  SKIPPED: {reason}"),
+        Outcome::TimedOut => format!("TIMED OUT{time}{tests}"),
     }
 }
 
@@ -251,7 +299,7 @@ fn seconds(time: Duration) -> String {
 }
 
 fn summarise(reports: &[Report], total: usize, time: Duration, logs: &Path) -> Result<(), Failure> {
-    println!("\nstep                     result       time");
+    println!("\nstep                     result       time     used");
     for report in reports {
         println!("{:<25}{}", report.name, describe(report));
     }
@@ -286,9 +334,10 @@ mod tests {
 
     fn report(outcome: Outcome, passed: usize, failed: usize) -> Report {
         Report {
-            name: "step",
+            name: "step".to_owned(),
             outcome,
             time: Duration::ZERO,
+            processor_time: Duration::ZERO,
             excerpt: String::new(),
             tests: Tests { passed, failed, skipped: 0 },
         }
@@ -303,6 +352,35 @@ mod tests {
         std::fs::create_dir(target.join("debug/incremental/tombolo_base-1")).expect("a folder");
         assert!(!is_new(&target));
         std::fs::remove_dir_all(&target).expect("it is ours");
+    }
+
+    /// Steps of the front meet, so two run at once; those on machines find that both have ended.
+    #[test]
+    fn the_front_runs_two_steps_at_a_time_and_machines_wait_for_its_end() {
+        let logs = env::temp_dir().join(format!("tombolo-lanes-{}", std::process::id()));
+        std::fs::create_dir_all(&logs).expect("a folder");
+        let step = |name, script: &str, lane| {
+            let mut command = Command::new("sh");
+            command.current_dir(&logs).args(["-c", script]);
+            Step::new(name, command).in_lane(lane)
+        };
+        let meets = |own, other| {
+            let waits = "tries=0; until [ -e OTHER ]; do sleep 0.01; tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 1; done";
+            format!("touch {own}; {}; touch {own}-ended", waits.replace("OTHER", other))
+        };
+        let steps = vec![
+            step("beside", "true", Lane::Beside),
+            step("one", &meets("one", "two"), Lane::Front),
+            step("on a machine", "[ -e one-ended ] && [ -e two-ended ]", Lane::Machines),
+            step("two", &meets("two", "one"), Lane::Front),
+        ];
+        let options = Options { steps: vec![], fail_fast: false, verbose: false, complete: false };
+        let board = Board::new(&steps, &logs, &options);
+        let mut reports = side_by_side(&board, steps).expect("sh runs");
+        reports.sort_by_key(|report| board.order(&report.name));
+        let ends: Vec<_> = reports.iter().map(|report| (report.name.as_str(), &report.outcome)).collect();
+        assert_eq!(ends, ["beside", "one", "on a machine", "two"].map(|name| (name, &Outcome::Passed)));
+        std::fs::remove_dir_all(&logs).expect("it is ours");
     }
 
     #[test]

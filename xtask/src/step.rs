@@ -16,25 +16,29 @@ const DEADLINE: Duration = Duration::from_secs(45 * 60);
 
 /// A named command.
 pub(crate) struct Step {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) lane: Lane,
 }
 
-/// When a step runs: those of one lane one after the other, the lanes side by side.
+/// When a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// First come, first served.
+    /// At once. None of these may need what another makes.
     Front,
-    /// With the time that the front leaves. Such a step shares no target folder with the front.
+    /// When all of the front have ended, for it needs the kit, and starts programs that nothing may replace meanwhile.
+    Machines,
+    /// With the time that the others leave. Such a step shares no target folder with them.
     Beside,
 }
 
 /// How a step went.
 pub(crate) struct Report {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) outcome: Outcome,
     pub(crate) time: Duration,
+    /// What processors spent on it: without what outlives its parent, as a machine does that was brought up.
+    pub(crate) processor_time: Duration,
     pub(crate) tests: Tests,
     /// Of a step that failed, what its log says of why, unless it was shown already.
     pub(crate) excerpt: String,
@@ -77,60 +81,91 @@ pub(crate) struct Tests {
 }
 
 impl Step {
+    /// A step of the front.
+    pub(crate) fn new(name: &str, command: Command) -> Self {
+        Self { name: name.to_owned(), command, lane: Lane::Front }
+    }
+
+    pub(crate) fn in_lane(self, lane: Lane) -> Self {
+        Self { lane, ..self }
+    }
+
     /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose`; else
     /// the report of one that fails has an excerpt.
     pub(crate) fn run(mut self, logs: &Path, verbose: bool) -> Result<Report, Failure> {
         let started = Instant::now();
-        let path = logs.join(format!("{}.log", self.name.replace(' ', "-")));
-        let (succeeded, text) = attempt(&mut self.command, &path, started, verbose)?;
+        let words: Vec<&str> = self.name.split([' ', ':']).filter(|word| !word.is_empty()).collect();
+        let path = logs.join(format!("{}.log", words.join("-")));
+        let (succeeded, processor_time, text) = attempt(&mut self.command, &path, started, verbose)?;
         let tests = count(&text);
         let outcome = match succeeded {
             Some(true) => skipped(&text).map_or(Outcome::Passed, Outcome::Skipped),
             Some(false) => Outcome::Failed,
             None => Outcome::TimedOut,
         };
-        let mut report =
-            Report { name: self.name, outcome, time: started.elapsed(), tests, excerpt: String::new() };
+        let (name, time, excerpt) = (self.name, started.elapsed(), String::new());
+        let mut report = Report { name, outcome, time, processor_time, tests, excerpt };
         if !verbose && report.failed() {
-            report.excerpt = format!("\n{}\n", excerpt(&text));
+            report.excerpt = format!("\n{}\n", self::excerpt(&text));
         }
         Ok(report)
     }
 }
 
-/// Runs a command into a log: whether it succeeded, or nothing when it had to be killed, and what it wrote.
+/// Runs a command into a log: whether it succeeded, or nothing when it had to be killed, its processor time, and what it wrote.
 fn attempt(
     command: &mut Command,
     path: &Path,
     started: Instant,
     verbose: bool,
-) -> Result<(Option<bool>, String), Failure> {
+) -> Result<(Option<bool>, Duration, String), Failure> {
     let log = File::create(path).map_err(Failure::file("writing", path))?;
     let second = log.try_clone().map_err(Failure::file("writing", path))?;
     let program = line(command);
     let spawned = command.stdout(log).stderr(second).spawn();
     let mut child = spawned.map_err(|source| Failure::NotStarted { program, source })?;
     let mut tail = Tail::new(path.to_owned(), verbose)?;
-    let succeeded = wait(&mut child, started, &mut tail).map_err(Failure::file("watching", path))?;
+    let (succeeded, processor_time) =
+        wait(&mut child, started, &mut tail).map_err(Failure::file("watching", path))?;
     let text = fs::read(path).map_err(Failure::file("reading", path))?;
-    Ok((succeeded, String::from_utf8_lossy(&text).into_owned()))
+    Ok((succeeded, processor_time, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Waits for the end: whether it succeeded, or nothing when it had to be killed.
-fn wait(child: &mut Child, started: Instant, tail: &mut Tail) -> io::Result<Option<bool>> {
+/// Waits for the end: whether it succeeded, or nothing when it had to be killed, and its processor time.
+fn wait(child: &mut Child, started: Instant, tail: &mut Tail) -> io::Result<(Option<bool>, Duration)> {
+    let mut used = Duration::ZERO;
     loop {
+        // As long as nobody has waited for it, also when it has ended.
+        used = processor_time(child.id()).unwrap_or(used);
         let status = child.try_wait()?;
         tail.follow()?;
         if let Some(status) = status {
-            return Ok(Some(status.success()));
+            return Ok((Some(status.success()), used));
         }
         if started.elapsed() > DEADLINE {
             kill_with_descendants(child.id());
             child.wait()?;
-            return Ok(None);
+            return Ok((None, used));
         }
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// What a process has used, and those of its descendants that were waited for.
+fn processor_time(process: u32) -> Option<Duration> {
+    used(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The same, out of what Linux says of the process.
+fn used(stat: &str) -> Option<Duration> {
+    /// Programs are told hundredths of a second, whatever clock the kernel has.
+    const TICK: Duration = Duration::from_millis(10);
+    /// The first of four fields, counted from the one after the name: of its own and of its children, as user and as system.
+    const FIRST_FIELD: usize = 11;
+    // The name may hold anything.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks = fields.split(' ').skip(FIRST_FIELD).take(4).map(|field| field.parse::<u32>().ok());
+    Some(TICK * ticks.sum::<Option<u32>>()?)
 }
 
 /// Kills a process and everything that it started: cargo does not take its tests along.
@@ -263,7 +298,7 @@ mod tests {
         fs::create_dir_all(&logs).expect("a folder for logs");
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Step { name: "a step", command, lane: Lane::Front }.run(&logs, false).expect("sh runs")
+        Step::new("a step", command).run(&logs, false).expect("sh runs")
     }
 
     #[test]
@@ -274,6 +309,17 @@ mod tests {
         assert!(run("echo 'error: why'; exit 3").excerpt.contains("error: why"));
         assert_eq!(run("echo 'error: why'").excerpt, "");
         assert_eq!(run("echo 'test result: ok. 7 passed; 0 failed; '").tests.passed, 7);
+    }
+
+    #[test]
+    fn processor_time_is_that_of_a_process_and_its_children() {
+        let stat = "17 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0 1 0";
+        assert_eq!(used(stat), Some(Duration::from_millis(1270)));
+        assert_eq!(used("17"), None);
+        assert_eq!(processor_time(u32::MAX), None);
+        let busy =
+            "until set -- $(cat /proc/$$/stat); [ $((${14} + ${15} + ${16} + ${17})) -gt 1 ]; do :; done";
+        assert!(run(busy).processor_time > Duration::ZERO);
     }
 
     #[test]
