@@ -194,8 +194,10 @@ mod tests {
 
     #[test]
     fn copies_at_any_offset_leave_their_surroundings() {
-        for offset in 0..24 {
-            for length in 0..=24 - offset {
+        // Where an interpreter runs this, in steps that still meet every place in a word as a start and as an end.
+        let step = if cfg!(miri) { 3 } else { 1 };
+        for offset in (0..24).step_by(step) {
+            for length in (0..=24 - offset).step_by(step) {
                 let source: Vec<u8> = (1..=length as u8).collect();
                 let memory = words(&[0xee; 24]);
                 store_at(&memory, offset, &source);
