@@ -19,12 +19,11 @@ pub(crate) struct Options {
 /// Runs the models of the crates that layers.toml lists under `loom`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let mut test = workspace.cargo();
-    // Its own folder: `--cfg loom` changes every crate, and optimised models run many times faster.
+    // Its own folder: `--cfg loom` changes every crate.
     test.env("CARGO_TARGET_DIR", workspace.target.join("loom"))
         .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "3")
         .env("LOOM_MAX_PREEMPTIONS", options.preemptions.to_string())
-        .args(["test", "--lib", "--tests"]);
+        .args(["test", "--profile", "checker", "--lib", "--tests"]);
     for package in &workspace.layers.checks.loom {
         test.args(["--package", package]);
     }

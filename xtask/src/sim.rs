@@ -16,16 +16,19 @@ pub(crate) struct Options {
 
 /// Builds the simulator and runs it. It says itself how it went, also by its exit status, which becomes this one's.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
-    // Its own folder: `--cfg sim` changes every crate, and optimised it runs many times as many seeds.
+    // Its own folder: `--cfg sim` changes every crate.
     let target = workspace.target.join("sim");
     let mut build = workspace.cargo();
-    build
-        .env("CARGO_TARGET_DIR", &target)
-        .env("RUSTFLAGS", "--cfg sim")
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "2")
-        .args(["build", "--quiet", "--package", "tombolo-sim"]);
+    build.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", "--cfg sim").args([
+        "build",
+        "--quiet",
+        "--profile",
+        "checker",
+        "--package",
+        "tombolo-sim",
+    ]);
     execute(&mut build)?;
-    let mut simulator = std::process::Command::new(target.join("debug/tombolo-sim"));
+    let mut simulator = std::process::Command::new(target.join("checker/tombolo-sim"));
     simulator.current_dir(&workspace.root).args(&options.arguments).args(["--commit", &commit(workspace)]);
     let program = "tombolo-sim".to_owned();
     let status = simulator.status().map_err(|source| Failure::NotStarted { program, source })?;
