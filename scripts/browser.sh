@@ -12,7 +12,7 @@ export SCRIPT=browser TARGET
 . scripts/lib.sh
 
 sh scripts/setup.sh browser
-cargo build --quiet --release --workspace --bin tombolo-crowd
+cargo xtask kit --crowd
 
 cd testing/browser
 # What is there is left alone as long as it is what the lock file says.

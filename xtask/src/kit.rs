@@ -47,6 +47,10 @@ pub(crate) struct Options {
     /// Build programs and put in place what OpenMP programs are linked with; fetch no kernel and make no images
     #[arg(long, conflicts_with_all = ["programs_only", "images", "mpi"])]
     omp: bool,
+
+    /// Build the made-up machine that the page is tested with (`testing/crowd`), and nothing else
+    #[arg(long, conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp"])]
+    crowd: bool,
 }
 
 fn image(name: &str) -> Result<&'static Image, String> {
@@ -61,6 +65,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let kit = workspace.target.join("kit");
     if let Some(targets) = &options.c {
         return c_library::build(workspace, &kit, targets);
+    }
+    if options.crowd {
+        return build_crowd(workspace);
     }
     let needs = match &options.machine {
         Some(file) => Needs::of_machine(file)?,
@@ -157,6 +164,14 @@ pub(crate) fn select_installed(build: &mut Command) {
     select_command(build);
     PROGRAMS.iter().for_each(|program| add_program(build, program));
     build.args(["--package", "tombolo-c", "--package", "tombolo-python", "--lib"]);
+}
+
+/// With what the kit was built with, which it shares.
+fn build_crowd(workspace: &Workspace) -> Result<(), Failure> {
+    let mut build = workspace.cargo();
+    build.args(["build", "--release", "--quiet"]);
+    select_installed(&mut build);
+    execute(build.args(["--package", "tombolo-crowd", "--bin", "tombolo-crowd"]))
 }
 
 /// Lets this call of cargo build one of [`PROGRAMS`].
