@@ -184,13 +184,14 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         command.current_dir(&workspace.root).arg(path).arg(&workspace.target);
         Step::new(name, command)
     };
-    // Computes on its own, in a target folder of its own: it takes what processor time the front leaves, which is a
-    // good deal while compilers link and machines boot, and disturbs nobody.
-    let beside = |name: &str, words: &[&str]| {
+    let nicely = |name: &str, niceness: &str, words: &[&str]| {
         let mut command = Command::new("nice");
-        command.current_dir(&workspace.root).args(["-n", "19"]).arg(&itself).args(words);
-        Step::new(name, command).in_lane(Lane::Beside)
+        command.current_dir(&workspace.root).args(["-n", niceness]).arg(&itself).args(words);
+        Step::new(name, command)
     };
+    // Computes on its own, in a target folder of its own: it takes what processor time the others leave, which is a
+    // good deal while compilers link and machines boot, and disturbs nobody.
+    let beside = |name: &str, words: &[&str]| nicely(name, "19", words).in_lane(Lane::Beside);
     let mut documentation =
         cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
     documentation.command.env("RUSTDOCFLAGS", "-D warnings");
@@ -205,7 +206,8 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let mut steps = vec![
         cargo("format", &["fmt", "--all", "--check"]),
         xtask("tidy", &["tidy"]),
-        xtask("kit", &["kit"]),
+        // Behind tests that run beside it: they have deadlines.
+        nicely("kit", "5", &["kit"]),
         test("tests", &programs.others, &["--lib", "--bins", "--examples"]),
         cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         test("doc tests", &[], &["--doc"]),
@@ -246,7 +248,7 @@ impl<'a> TestPrograms<'a> {
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
     const LITMUS: &'static str = "litmus";
     /// Before everything else that starts nodes what says whether emulators are set up well: otherwise all of it is spoiled. Then
-    /// what takes longest, so that the last to end are short ones; so may be those that are not listed.
+    /// what takes longest, so that what runs last is short and no processor idles for long at the end.
     const FIRST: [&'static str; 4] = [Self::LITMUS, "machines", "openmp", "conformance"];
 
     /// Cargo is told of them by name alone, so no two kinds may share one.
