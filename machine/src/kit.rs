@@ -10,7 +10,7 @@ use crate::model::{Folder, Node, NodeKind};
 use crate::vm::{board, qemu};
 
 /// The version of this crate, and of the kit that fits it.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The file of a kit that says its version. One that was put together by hand has none; its monitors say what they are when they
 /// come up.

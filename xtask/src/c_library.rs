@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::{install, select_c};
+use crate::kit::{RELEASE_FILE, install, select_c, stamp};
 use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, execute};
 
@@ -103,6 +103,7 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
         .map_err(Failure::file("writing", &version))?;
     // The version comes last: with it the library is in place.
     install(&stripped, &folder.join("lib/libtombolo.a"))?;
+    stamp(&folder.join(RELEASE_FILE))?;
     install(&version, &folder.join("version"))
 }
 

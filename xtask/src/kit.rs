@@ -82,7 +82,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     build_for_nodes(workspace, &needs, &images)?;
     build_for_boards(workspace, &needs, &images)?;
     install_monitors(workspace, &needs, &kit)?;
-    stamp(&kit)?;
+    // The command refuses the kit of another version (`machine/src/kit.rs`).
+    stamp(&kit.join("version"))?;
     if options.mpi {
         return mpi::build(workspace, &kit);
     }
@@ -234,15 +235,17 @@ fn install_monitors(workspace: &Workspace, needs: &Needs, kit: &Path) -> Result<
     needs.boards.iter().try_for_each(|target| place(target, "tombolo-board", "board"))
 }
 
-/// Says in the kit of which version it is: the command refuses the kit of another (`machine/src/kit.rs`).
-fn stamp(kit: &Path) -> Result<(), Failure> {
-    let path = kit.join("version");
+/// Says of the kit, or of a library for programs that was put into it, of which release it is.
+pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
     let text = format!("{}\n", env!("CARGO_PKG_VERSION"));
-    if fs::read_to_string(&path).is_ok_and(|present| present == text) {
+    if fs::read_to_string(file).is_ok_and(|present| present == text) {
         return Ok(());
     }
-    place(&path, |path| fs::write(path, &text))
+    place(file, |path| fs::write(path, &text))
 }
+
+/// The file that says so of a library; the command refuses that of another release (`machine/src/build/gcc/installed.rs`).
+pub(crate) const RELEASE_FILE: &str = "release";
 
 /// Copies a program into place at once, unless it is there already.
 pub(crate) fn install(source: &Path, target: &Path) -> Result<(), Failure> {

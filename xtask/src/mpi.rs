@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::{install, select_installed};
+use crate::kit::{RELEASE_FILE, install, select_installed, stamp};
 use crate::toolchain::{Toolchain, target_variable};
 use crate::workspace::{Workspace, execute, fetch};
 
@@ -81,5 +81,5 @@ fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&s
         execute(Command::new(tool).arg("-o").arg(&stripped).arg(&built))?;
         install(&stripped, &kit.join("mpi").join(isa).join(MPI).join(place))?;
     }
-    Ok(())
+    stamp(&kit.join("mpi").join(isa).join(MPI).join(RELEASE_FILE))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::install;
+use crate::kit::{RELEASE_FILE, install, stamp};
 use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, capture, execute, fetch};
 
@@ -92,5 +92,6 @@ fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)
     let sysroot = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
     let own =
         Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib/self-contained/libunwind.a");
-    install(&own, &library.join("libunwind.a"))
+    install(&own, &library.join("libunwind.a"))?;
+    stamp(&kit.join("omp").join(isa).join(RELEASE_FILE))
 }

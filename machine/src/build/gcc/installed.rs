@@ -7,6 +7,10 @@ use tombolo_base::Isa;
 
 use super::names;
 use crate::Kit;
+use crate::kit::VERSION;
+
+/// The file, beside `version`, that says with which release of Tombolo a library was built. What was put together by hand has none.
+const RELEASE_FILE: &str = "release";
 
 /// There is nothing to link with for an instruction set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -20,6 +24,24 @@ pub enum InstallationError {
         isa: Isa,
         /// Where it was looked for.
         looked_at: PathBuf,
+        /// What `make` is asked for.
+        goal: &'static str,
+    },
+    /// It was built with another release, whose programs are not understood by the monitors of this one.
+    #[error(
+        "the {what} for {isa} in {} is that of Tombolo {theirs}, and this is Tombolo {VERSION}: run `make {goal}`, or install both \
+         of one release",
+        looked_at.display()
+    )]
+    OtherRelease {
+        /// What.
+        what: &'static str,
+        /// The instruction set.
+        isa: Isa,
+        /// Where it is.
+        looked_at: PathBuf,
+        /// The release.
+        theirs: String,
         /// What `make` is asked for.
         goal: &'static str,
     },
@@ -89,6 +111,12 @@ impl Library {
         if !proof.is_file() {
             return Err(missing(&proof));
         }
+        if let Ok(release) = fs::read_to_string(folder.join(RELEASE_FILE))
+            && release.trim() != VERSION
+        {
+            let theirs = release.trim().to_owned();
+            return Err(InstallationError::OtherRelease { what, isa, looked_at: folder, theirs, goal });
+        }
         Ok(Installed { isa, tree, folder, version: version.trim().to_owned() })
     }
 
@@ -120,6 +148,15 @@ mod tests {
         let found = find(Isa::Aarch64).unwrap();
         assert_eq!((found.version.as_str(), &found.folder), ("it 1.2", &folder));
         assert_eq!(library.all(&kit).collect::<Vec<_>>(), [found]);
+        fs::write(folder.join("release"), format!("{VERSION}\n")).unwrap();
+        assert_eq!(find(Isa::Aarch64).map(|found| found.version), Ok("it 1.2".to_owned()));
+        fs::write(folder.join("release"), "0.0.9\n").unwrap();
+        let refusal = format!(
+            "the such for aarch64 in {} is that of Tombolo 0.0.9, and this is Tombolo {VERSION}: run `make this`, or install \
+             both of one release",
+            folder.display()
+        );
+        assert_eq!(error(Isa::Aarch64), refusal);
         fs::remove_dir_all(&root).unwrap();
     }
 }
