@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::Relaxed;
-use tombolo_link::end::{Announced, Awaited, Deferred, Signals, Tally, Violation, WakeOrder, memory_of};
+use tombolo_link::end::{
+    Announced, Awaited, Deferred, Room, Signals, Stats, Violation, WakeOrder, memory_of,
+};
 use tombolo_link::{ChannelConfig, ChannelEnd, ChannelLayout, EndError, Side};
 use tombolo_ring::{SlotSize, Variant};
 
@@ -103,19 +105,19 @@ fn send_batch(end: &mut TestEnd, messages: &[&[u8]]) -> Result<u64, EndError> {
 #[test]
 fn an_end_says_what_it_is_and_what_has_passed() {
     let Pair { mut a, mut b, .. } = pair(8);
-    assert_eq!((a.slots(), a.max_message_bytes(), a.known_free_slots()), (8, 8 * 24, 8));
-    assert_eq!((a.sent(), a.received(), a.rings(), a.sleeps()), Default::default());
+    assert_eq!(a.max_message_bytes(), 8 * 24);
+    let unused = Stats { room: Room { slots: 8, free_slots: 8 }, ..Stats::default() };
+    assert_eq!((a.stats(), b.stats()), (unused, unused));
     a.try_send(b"12345").unwrap();
     a.try_send(&[7; 30]).unwrap();
-    assert_eq!(a.known_free_slots(), 5);
+    assert_eq!(a.stats().room.free_slots, 5);
     for _ in 0..2 {
         assert!(recv(&mut b).unwrap().is_some());
     }
-    assert_eq!(
-        (a.sent(), b.received()),
-        (Tally { messages: 2, bytes: 35 }, Tally { messages: 2, bytes: 35 })
-    );
-    assert_eq!((a.received(), b.sent()), Default::default());
+    let room = Room { slots: 8, free_slots: 5 };
+    assert_eq!(a.stats(), Stats { messages_sent: 2, bytes_sent: 35, room, ..Stats::default() });
+    let received = Stats { messages_received: 2, bytes_received: 35, ..unused };
+    assert_eq!(b.stats(), received);
 }
 
 #[test]
@@ -134,10 +136,10 @@ fn an_answer_brings_the_room_back_that_was_used() {
                 .unwrap(),
             _ => assert_eq!(send_batch(&mut b, &[&[round]]), Ok(1)),
         }
-        assert_eq!(a.known_free_slots(), 7);
+        assert_eq!(a.stats().room.free_slots, 7);
         let answer = if round % 2 == 0 { recv(&mut a).unwrap() } else { recv_batch(&mut a, 1).0.pop() };
         assert_eq!(answer, Some(vec![round]));
-        assert_eq!(a.known_free_slots(), 8, "the answer said that it was received");
+        assert_eq!(a.stats().room.free_slots, 8, "the answer said that it was received");
     }
 }
 
@@ -159,8 +161,8 @@ fn every_way_to_send_rings_a_sleeper_once() {
         assert_eq!(at_a.rings.get(), 0, "there is nothing to hear");
         send(&mut a);
         send(&mut a);
-        assert_eq!((at_a.rings.get(), a.rings(), b.rings()), (1, 1, 0));
-        assert_eq!((a.sleeps(), b.sleeps()), (0, 1));
+        assert_eq!((at_a.rings.get(), a.stats().rings, b.stats().rings), (1, 1, 0));
+        assert_eq!((a.stats().sleeps, b.stats().sleeps), (0, 1));
     }
 }
 
@@ -206,13 +208,13 @@ fn a_sleep_is_refused_for_what_is_awaited_only() {
         assert!(a.about_to_sleep(awaited));
         a.awake(false);
     }
-    assert_eq!(a.sleeps(), 4, "of six announcements, four were followed by a sleep");
+    assert_eq!(a.stats().sleeps, 4, "of six announcements, four were followed by a sleep");
     // Something to read, no room.
     b.try_send(&[2]).unwrap();
     assert!(!a.about_to_sleep(Awaited::Message));
     assert!(a.about_to_sleep(Awaited::Room));
     assert!(!a.about_to_sleep(Awaited::Both));
-    assert_eq!(a.sleeps(), 5);
+    assert_eq!(a.stats().sleeps, 5);
 }
 
 #[test]
@@ -431,10 +433,10 @@ fn a_lie_about_room_breaks_both_directions() {
     while a.try_send(&[1]).is_ok() {}
     let violation = Violation::CreditBeyondSent { credit: 9, sent: 2 };
     assert_eq!(a.violation(), Some(violation));
-    assert_eq!(a.try_send(&[1]), Err(EndError::Violated));
-    assert_eq!(recv(&mut a), Err(EndError::Violated));
-    assert_eq!(recv_batch(&mut a, 1).1, Err(EndError::Violated));
-    assert_eq!(send_batch(&mut a, &[&[1]]), Err(EndError::Violated));
+    assert_eq!(a.try_send(&[1]), Err(EndError::Broken));
+    assert_eq!(recv(&mut a), Err(EndError::Broken));
+    assert_eq!(recv_batch(&mut a, 1).1, Err(EndError::Broken));
+    assert_eq!(send_batch(&mut a, &[&[1]]), Err(EndError::Broken));
     assert!(b.peer_closed());
 }
 

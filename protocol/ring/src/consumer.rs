@@ -147,7 +147,9 @@ impl Consumer {
         if self.is_single(word) {
             return Ok(Some(self.single(word)));
         }
-        if let Some(len_bytes) = self.pair_bytes(word) {
+        if self.continues(word)
+            && let Some(len_bytes) = self.pair_bytes(word)
+        {
             self.hear(word);
             return Ok(Some(Message::new(self, len_bytes, 2)));
         }
@@ -171,19 +173,33 @@ impl Consumer {
         if self.is_single(word) {
             return Glimpse::Message(self.single(word));
         }
-        if let Some(len_bytes) = self.pair_bytes(word) {
-            self.hear(word);
-            return Glimpse::Message(Message::new(self, len_bytes, 2));
+        if self.continues(word) {
+            if let Some(len_bytes) = self.pair_bytes(word) {
+                self.hear(word);
+                return Glimpse::Message(Message::new(self, len_bytes, 2));
+            }
+            let found = self.examine(word);
+            if found.slots != 0 {
+                return Glimpse::Message(Message::new(self, found.len_bytes, found.slots));
+            }
+            return Glimpse::Unclear;
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
         if self.nothing_new(word) { Glimpse::Nothing } else { Glimpse::Unclear }
     }
 
-    /// The length of the message that begins with this word, if it takes two slots and nothing is wrong with it.
+    /// Of this lap, the first slot of several.
+    #[inline(always)]
+    fn continues(&self, word: u64) -> bool {
+        word & SINGLE_MASK == self.expected | MORE
+    }
+
+    /// The length of the message that [begins](Self::continues) with this word, if it takes two slots and nothing is wrong with
+    /// it.
     #[inline(always)]
     fn pair_bytes(&self, word: u64) -> Option<usize> {
         let payload_bytes = self.slots.payload_bytes();
-        if word & SINGLE_MASK != self.expected | MORE || control::length_bytes(word) != payload_bytes {
+        if control::length_bytes(word) != payload_bytes {
             return None;
         }
         // Published by the first slot's word, so there already and not to be acquired again.
