@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde::{Deserialize, Serialize};
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The processors that this thread may run on, in order.
@@ -75,6 +77,41 @@ fn pair_apart_from(allowed: &[usize], siblings: &[usize]) -> Option<(usize, usiz
     Some((*first, *second))
 }
 
+/// What two processors share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    /// A core: they are two of its hardware threads.
+    Core,
+    /// A cache.
+    Cache,
+    /// Neither.
+    Nothing,
+}
+
+/// What two processors share as the kernel shows it; `None` where it shows nothing about caches.
+#[must_use]
+pub fn sharing(first: usize, second: usize) -> Option<Sharing> {
+    let shared_lists = (0..8).map_while(|index| {
+        let path = format!("/sys/devices/system/cpu/cpu{first}/cache/index{index}/shared_cpu_list");
+        fs::read_to_string(path).ok()
+    });
+    sharing_of(second, &siblings(first), &shared_lists.map(|list| parse_list(&list)).collect::<Vec<_>>())
+}
+
+/// What `second` shares with the processor whose `siblings` and caches, by who shares each, are these.
+fn sharing_of(second: usize, siblings: &[usize], caches: &[Vec<usize>]) -> Option<Sharing> {
+    if siblings.contains(&second) {
+        Some(Sharing::Core)
+    } else if caches.is_empty() {
+        None
+    } else if caches.iter().any(|cache| cache.contains(&second)) {
+        Some(Sharing::Cache)
+    } else {
+        Some(Sharing::Nothing)
+    }
+}
+
 /// The hardware threads of a processor's core; none where the kernel does not say.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -101,6 +138,16 @@ mod tests {
         assert_eq!(pair_apart_from(&[4, 5], &[4, 5]), Some((4, 5)));
         assert_eq!(pair_apart_from(&[7], &[]), None);
         assert_eq!(pair_apart_from(&[], &[]), None);
+    }
+
+    #[test]
+    fn what_processors_share_is_in_their_topology() {
+        let caches = [vec![0, 4], vec![0, 4], vec![0, 1, 4, 5]];
+        assert_eq!(sharing_of(4, &[0, 4], &caches), Some(Sharing::Core));
+        assert_eq!(sharing_of(5, &[0, 4], &caches), Some(Sharing::Cache));
+        assert_eq!(sharing_of(2, &[0, 4], &caches), Some(Sharing::Nothing));
+        assert_eq!(sharing_of(2, &[0, 4], &[]), None);
+        assert_eq!(sharing_of(4, &[0, 4], &[]), Some(Sharing::Core));
     }
 
     #[test]

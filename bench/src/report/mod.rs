@@ -83,7 +83,7 @@ mod tests {
             "# Two cores\n",
             "(two-cores-round-trip-64.svg)",
             "- **ZeroMQ** is not there: nobody built it",
-            "| Tombolo | near | 108 ns | 162 ns | 270 ns | 108 ns | 100 ns | 1.08 | 7 |  |",
+            "| Tombolo | one cache | 108 ns | 162 ns | 270 ns | 108 ns | 100 ns | 1.08 | 7 |  |",
         ] {
             assert!(first.contains(part), "no '{part}' in\n{first}");
         }

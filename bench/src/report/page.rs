@@ -6,7 +6,7 @@ use super::matrix;
 use super::plots::{Plot, exact_time, shown};
 use super::targets::{self, Verdict};
 use super::text::{divisor, metrics, unit};
-use crate::suite::{Distance, Metric, NEAR_RATIO, Results, Row, Unit, disturbed_share};
+use crate::suite::{Distance, Metric, ONE_CACHE_NS, Results, Row, TWIN_THREADS_NS, Unit, disturbed_share};
 use crate::table::significant;
 
 const HEAD: &str = "\
@@ -134,14 +134,6 @@ fn promised(results: &Results) -> String {
     text
 }
 
-fn place(row: &Row) -> &'static str {
-    match row.distance {
-        Distance::Near => "near",
-        Distance::Far => "far",
-        Distance::Any => "",
-    }
-}
-
 fn note(row: &Row) -> &'static str {
     if row.is_doubtful() { "doubtful" } else { "" }
 }
@@ -158,7 +150,7 @@ fn times(metric: Metric, rows: &[&Row]) -> String {
         let bare = if row.probe_ns > 0.0 { exact_time(row.probe_ns) } else { String::new() };
         let ratio = row.probe_ratio.filter(|_| row.distance != Distance::Any);
         let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
-        let (place, note) = (place(row), note(row));
+        let (place, note) = (row.distance.words(), note(row));
         let _ = writeln!(
             text,
             "| {} | {place} | {p50} | {p99} | {p999} | {mean} | {bare} | {ratio} | {} | {note} |",
@@ -180,7 +172,7 @@ fn flows(metric: Metric, rows: &[&Row]) -> String {
         let [p50, slowest, mean] =
             [rate.p50, rate.p99, rate.mean].map(|value| significant(value / divisor(unit)));
         let bare = if row.probe_ns > 0.0 { exact_time(row.probe_ns) } else { String::new() };
-        let (place, note) = (place(row), note(row));
+        let (place, note) = (row.distance.words(), note(row));
         let _ = writeln!(
             text,
             "| {} | {place} | {p50} | {slowest} | {mean} | {bare} | {} | {note} |",
@@ -315,8 +307,9 @@ fn compared(results: &Results) -> String {
     }
     let _ = writeln!(
         text,
-        "\n*near* and *far*: the bare lines took at most {NEAR_RATIO} × as long as the shortest of the run, or longer. A \
-         slice during which they changed, or a side waited more than {:.0} % of the time for its processor, was taken \
+        "\n*twin threads*: two threads of one core; *one cache*: two cores that share a cache; *apart*: two that share none. \
+         Hardware is told by its topology. A hypervisor may move its processors, so a virtual machine is told by the bare lines: \
+         at most {TWIN_THREADS_NS} ns between twin threads, and at most {ONE_CACHE_NS} ns where a cache is shared. A slice during which they changed, or a side waited more than {:.0} % of the time for its processor, was taken \
          again up to three times.",
         disturbed_share() * 100.0
     );

@@ -66,8 +66,8 @@ fn rows(results: &Results, metric: Metric) -> Vec<&Row> {
 
 fn label(row: &Row) -> String {
     match row.distance {
-        Distance::Far => format!("{} (far)", row.peer),
-        _ => row.peer.clone(),
+        Distance::Apart | Distance::TwinThreads => format!("{} ({})", row.peer, row.distance.words()),
+        Distance::OneCache | Distance::Any => row.peer.clone(),
     }
 }
 
@@ -163,9 +163,10 @@ fn rates(results: &Results) -> Option<Plot> {
         let how = if batch == 1 { "one by one".to_owned() } else { format!("in {batch}s") };
         all.push((format!("{}, {bytes} B {how}", label(row)), row, rate.p50));
     }
-    // Of two distances the near one.
+    // Of several distances that of one cache.
     all.retain(|(_, row, _)| {
-        row.distance == Distance::Near || results.row(&row.peer, row.metric).is_some_and(|best| best == *row)
+        row.distance == Distance::OneCache
+            || results.row(&row.peer, row.metric).is_some_and(|best| best == *row)
     });
     if all.is_empty() {
         return None;

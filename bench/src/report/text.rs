@@ -94,12 +94,7 @@ fn line(row: &Row, unit: Unit) -> Vec<String> {
         (_, Some(rate)) => [shown(rate.p50), shown(rate.p99), none(), shown(rate.mean)],
         _ => [row.value.map_or_else(none, shown), none(), none(), none()],
     };
-    let place = match row.distance {
-        Distance::Near => "near",
-        Distance::Far => "far",
-        Distance::Any => "",
-    };
-    let mut cells = vec![row.peer.clone(), place.to_owned()];
+    let mut cells = vec![row.peer.clone(), row.distance.words().to_owned()];
     cells.extend(figures);
     cells.push(if row.probe_ns > 0.0 { significant(row.probe_ns) } else { none() });
     cells.push(

@@ -46,7 +46,7 @@ pub fn run(
 }
 
 /// A call without parameters, over a round trip of the bare rings in the same run between processors that are as far from
-/// each other: of near and far what has more slices. `None` if they were never measured alike, or mostly disturbed.
+/// each other: of the distances the one that has most slices. `None` if they were never measured alike, or mostly disturbed.
 #[must_use]
 pub fn null_call_ratio(results: &Results) -> Option<f64> {
     let row = |peer: &str, distance| {
@@ -64,8 +64,8 @@ pub fn null_call_ratio(results: &Results) -> Option<f64> {
         let ratio = calls.latency_ns?.p50 / rings.latency_ns?.p50;
         Some((calls.slices.min(rings.slices), ratio))
     };
-    let both = [Distance::Near, Distance::Far].into_iter().filter_map(compared);
-    both.max_by_key(|(slices, _)| *slices).map(|(_, ratio)| ratio)
+    let all = Distance::MEASURED.into_iter().filter_map(compared);
+    all.max_by_key(|(slices, _)| *slices).map(|(_, ratio)| ratio)
 }
 
 #[cfg(test)]

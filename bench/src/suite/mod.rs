@@ -3,14 +3,15 @@
 //! Everything is measured between two programs, each kept on a processor; every byte is written by the sender and
 //! checked by the receiver. Each slice of a measurement stands between two looks at the ping-pong of two bare cache
 //! lines, for where a hypervisor moves processors about, the same program differs by a factor of four from one
-//! second to the next: a slice in which they were moved is taken again, and figures of near and of far processors
-//! are never mixed.
+//! second to the next: a slice in which they were moved is taken again, and figures of twin threads, of cores that share a
+//! cache and of processors apart are never mixed.
 //!
 //! A peer is one file behind [`Peer`]. Those that need nothing but this tree are in [`peers`]; the others are in a
 //! workspace of their own, `bench/peers`, so that their dependencies burden nobody.
 
 pub(crate) mod arrays;
 pub mod content;
+mod distance;
 mod error;
 mod far;
 mod line;
@@ -26,15 +27,15 @@ mod work;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use arrays::Arrays;
+pub(crate) use distance::Classifier;
+pub use distance::{Distance, ONE_CACHE_NS, TWIN_THREADS_NS};
 pub use error::Error;
 pub use far::serve;
 pub use line::Line;
 pub use metric::{Metric, Unit, length};
 pub use peer::{Absent, MEMORY_BYTES, Meeting, Peer, Side, buffers};
 pub use placement::Placed;
-pub use results::{
-    Distance, Failed, NEAR_RATIO, Pair, PeerInfo, Results, Route, Row, SCHEMA, Settings, disturbed_share,
-};
+pub use results::{Failed, Pair, PeerInfo, Results, Route, Row, SCHEMA, Settings, disturbed_share};
 use results::{tenths, thousandths};
 pub use work::{AnyEnd, End};
 
@@ -109,6 +110,7 @@ pub fn run(
             slice_ms: options.schedule.slice.as_secs_f64() * 1000.0,
             clock_cost_ns: clock.cost_ns(),
             cpus: [near, far],
+            sharing: cpus::sharing(near, far),
         },
         peers: Vec::new(),
         absent: absent.to_vec(),
@@ -130,10 +132,9 @@ pub fn run(
         results.peers.push(PeerInfo { name: peer.name().into(), about: peer.about() });
         compare(peer, options, clock, (near, far), (&mut found, &mut results.failed), progress);
     }
-    let probes = found.iter().flat_map(|(_, _, slices): &(_, _, Slices)| &slices.kept);
-    let best_ns = results::near_ns(probes.map(slices::Slice::probe_ns));
+    let classifier = Classifier::new(&results.host, results.settings.sharing);
     for (peer, metric, slices) in &found {
-        results.rows.extend(results::rows(peer, *metric, slices, best_ns));
+        results.rows.extend(results::rows(peer, *metric, slices, classifier));
     }
     let measured = found.iter().map(|(_, metric, _)| *metric);
     results.rows.extend(peers::copying::rows(measured, options.schedule));
@@ -263,8 +264,8 @@ fn place(options: &Options, clock: Clock, (near, far): (usize, usize)) -> Result
         let mut session = Session::start(&rings, &options.far, clock)?;
         session.pin(near, far)?;
         let slices = slices::take(&mut session, Metric::RoundTrip { bytes: 56 }, &options.schedule)?;
-        let row = results::rows(rings.name(), Metric::RoundTrip { bytes: 56 }, &slices, 0.0);
-        let row = row.first().ok_or(Error::Unsupported)?;
+        let row = results::row_of_all(rings.name(), Metric::RoundTrip { bytes: 56 }, &slices);
+        let row = row.ok_or(Error::Unsupported)?;
         placed.push(rings.placed("host-host", row.probe_ns, row.latency_ns, row.probe_ratio.unwrap_or(0.0)));
     }
     Ok(placed)

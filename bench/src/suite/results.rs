@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::peer::Absent;
 use super::slices::{DISTURBED_SHARE, Found, Slice, Slices};
-use super::{Arrays, Error, Metric};
+use super::{Arrays, Classifier, Distance, Error, Metric};
+use crate::cpus::Sharing;
 use crate::host::Host;
 use crate::ring::LinkReport;
 use crate::sample::{Flow, Latency, Rate, Samples, median, sorted};
@@ -81,6 +82,9 @@ pub struct Settings {
     pub clock_cost_ns: f64,
     /// Where the near side and the far side ran.
     pub cpus: [usize; 2],
+    /// What these two share, as the kernel shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
 }
 
 /// A peer, and what exactly it was.
@@ -90,37 +94,6 @@ pub struct PeerInfo {
     pub name: String,
     /// Version, options, way of waiting.
     pub about: String,
-}
-
-/// How far apart the two processors were.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Distance {
-    /// As near as in any slice of the run, within [`NEAR_RATIO`].
-    Near,
-    /// Further.
-    Far,
-    /// It does not matter, or differs between slices.
-    Any,
-}
-
-/// How much longer than the shortest bare round trip of a run another may be to be called near.
-pub const NEAR_RATIO: f64 = 1.6;
-
-/// A bare round trip shorter than this share of the near ones is between two threads of one core, which a hypervisor
-/// gives now and then; such slices count for nothing.
-const SHARED_CORE_RATIO: f64 = 0.7;
-
-/// The bare round trip between near processors: the shortest that is no rarity. At least a twentieth of all are at most
-/// a quarter longer.
-pub(super) fn near_ns(probes_ns: impl Iterator<Item = f64>) -> f64 {
-    let probes = sorted(probes_ns.filter(|ns| *ns > 0.0).collect());
-    let needed = probes.len().div_ceil(20);
-    let crowded = |index: &usize| {
-        let within = probes[*index..].iter().take_while(|ns| **ns <= 1.25 * probes[*index]);
-        within.count() >= needed
-    };
-    (0..probes.len()).find(crowded).map_or(f64::INFINITY, |index| probes[index])
 }
 
 /// A figure.
@@ -243,24 +216,28 @@ impl Results {
         self.links.extend(links);
     }
 
-    /// The figure of a peer, the near one where there are two.
+    /// The figure of a peer, that of cores that share a cache where there are several.
     #[must_use]
     pub fn row(&self, peer: &str, metric: Metric) -> Option<&Row> {
         self.rows.iter().filter(|row| row.peer == peer && row.metric == metric).min_by_key(|row| row.distance)
     }
 }
 
-/// Turns what was found of a peer's metric into rows, one for each distance. `best_ns` is the shortest bare round
-/// trip of the run.
-pub(super) fn rows(peer: &str, metric: Metric, slices: &Slices, best_ns: f64) -> Vec<Row> {
+/// Turns what was found of a peer's metric into rows, one for each distance.
+pub(super) fn rows(peer: &str, metric: Metric, slices: &Slices, classifier: Classifier) -> Vec<Row> {
     if !metric.depends_on_distance() {
-        return row(peer, metric, Distance::Any, slices.kept.iter().collect(), slices).into_iter().collect();
+        return row_of_all(peer, metric, slices).into_iter().collect();
     }
-    let is_near = |slice: &&Slice| slice.probe_ns() <= NEAR_RATIO * best_ns;
-    let (near, far): (Vec<&Slice>, Vec<&Slice>) =
-        slices.kept.iter().filter(|slice| slice.probe_ns() >= SHARED_CORE_RATIO * best_ns).partition(is_near);
-    let groups = [(Distance::Near, near), (Distance::Far, far)];
-    groups.into_iter().filter_map(|(distance, group)| row(peer, metric, distance, group, slices)).collect()
+    let of = |distance| {
+        let is_there = |slice: &&Slice| classifier.distance(slice.probe_ns()) == distance;
+        row(peer, metric, distance, slices.kept.iter().filter(is_there).collect(), slices)
+    };
+    Distance::MEASURED.into_iter().filter_map(of).collect()
+}
+
+/// All slices as one row, wherever the processors were.
+pub(super) fn row_of_all(peer: &str, metric: Metric, slices: &Slices) -> Option<Row> {
+    row(peer, metric, Distance::Any, slices.kept.iter().collect(), slices)
 }
 
 fn row(peer: &str, metric: Metric, distance: Distance, group: Vec<&Slice>, slices: &Slices) -> Option<Row> {
@@ -330,7 +307,7 @@ pub(crate) mod tests {
             peer: peer.into(),
             metric,
             route: None,
-            distance: if metric.depends_on_distance() { Distance::Near } else { Distance::Any },
+            distance: if metric.depends_on_distance() { Distance::OneCache } else { Distance::Any },
             slices: 7,
             doubtful: 0,
             moved: 1,
@@ -390,7 +367,13 @@ pub(crate) mod tests {
                 memory_nodes: 1,
                 virtual_machine: true,
             },
-            settings: Settings { slices: 7, slice_ms: 20.0, clock_cost_ns: 20.0, cpus: [0, 1] },
+            settings: Settings {
+                slices: 7,
+                slice_ms: 20.0,
+                clock_cost_ns: 20.0,
+                cpus: [0, 1],
+                sharing: None,
+            },
             peers: vec![PeerInfo { name: tombolo::NAME.into(), about: "this".into() }],
             absent: vec![Absent { peer: "ZeroMQ".into(), why: "nobody built it".into() }],
             rows,
@@ -414,6 +397,11 @@ pub(crate) mod tests {
 
     fn slice(probes_ns: [f64; 2], waited_share: f64, elapsed_ns: u64) -> Slice {
         Slice { found: Found::Flow { amount: 1000, elapsed_ns }, probes_ns, waited_share, ring_share: 0.0 }
+    }
+
+    /// Of a virtual machine.
+    fn classifier() -> Classifier {
+        Classifier::new(&results("here").host, None)
     }
 
     #[test]
@@ -444,7 +432,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn near_and_far_are_never_mixed() {
+    fn distances_are_never_mixed() {
         let metric = Metric::Rate { bytes: 64, batch: 1 };
         let kept = vec![
             slice([100.0, 104.0], 0.0, 1000),
@@ -453,41 +441,36 @@ pub(crate) mod tests {
             slice([110.0, 112.0], 0.5, 2000),
         ];
         let slices = Slices { kept, moved: 3, disturbed: 1 };
-        let rows = rows("peer", metric, &slices, 100.0);
+        let rows = rows("peer", metric, &slices, classifier());
         let brief: Vec<_> =
             rows.iter().map(|row| (row.distance, row.slices, row.doubtful, row.typical())).collect();
-        assert_eq!(brief, [(Distance::Near, 2, 1, Some(0.75e9)), (Distance::Far, 2, 1, Some(0.15e9))]);
+        assert_eq!(brief, [(Distance::OneCache, 2, 1, Some(0.75e9)), (Distance::Apart, 2, 1, Some(0.15e9))]);
         assert!(rows.iter().all(|row| (row.moved, row.disturbed) == (3, 1) && !row.is_doubtful()));
         // What passes through the kernel has no distance.
-        let rows = self::rows("peer", Metric::WakeUp, &slices, 100.0);
+        let rows = self::rows("peer", Metric::WakeUp, &slices, classifier());
         assert_eq!(
             rows.iter().map(|row| (row.distance, row.slices)).collect::<Vec<_>>(),
             [(Distance::Any, 4)]
         );
     }
 
+    /// A hypervisor gave twin threads for some slices: the others were called far, and targets about near processors went unmeasured.
     #[test]
-    fn two_threads_of_one_core_are_not_near_processors() {
-        let mut probes = vec![55.0, 56.0];
-        probes.extend((0..60).map(|step| 111.0 + f64::from(step % 10)));
-        probes.extend([480.0; 40]);
-        assert_eq!(near_ns(probes.into_iter()), 111.0);
-        assert_eq!(near_ns([480.0, 0.0, 110.0].into_iter()), 110.0);
-        assert_eq!(near_ns([].into_iter()), f64::INFINITY);
-        let kept = vec![slice([55.0, 55.0], 0.0, 500), slice([112.0, 112.0], 0.0, 1000)];
-        let slices = Slices { kept, moved: 0, disturbed: 0 };
-        let rows = rows("peer", Metric::Rate { bytes: 64, batch: 1 }, &slices, 111.0);
+    fn slices_between_twin_threads_make_the_others_no_further_apart() {
+        let kept = [68.0, 68.0, 120.0, 68.0, 121.0, 490.0].map(|probe_ns| slice([probe_ns; 2], 0.0, 1000));
+        let slices = Slices { kept: kept.to_vec(), moved: 0, disturbed: 0 };
+        let rows = rows("peer", Metric::Rate { bytes: 64, batch: 1 }, &slices, classifier());
         assert_eq!(
             rows.iter().map(|row| (row.distance, row.slices)).collect::<Vec<_>>(),
-            [(Distance::Near, 1)]
+            [(Distance::OneCache, 2), (Distance::Apart, 1), (Distance::TwinThreads, 3)]
         );
     }
 
     #[test]
-    fn the_near_figure_is_the_one_that_is_shown() {
+    fn the_figure_of_one_cache_is_the_one_that_is_shown() {
         let mut results = results("here");
         let metric = Metric::RoundTrip { bytes: 64 };
-        results.rows.insert(0, Row { distance: Distance::Far, ..timed("iceoryx2", metric, 1500.0) });
+        results.rows.insert(0, Row { distance: Distance::Apart, ..timed("iceoryx2", metric, 1500.0) });
         assert_eq!(results.row("iceoryx2", metric).and_then(Row::typical), Some(460.0));
         assert_eq!(results.row("nobody", metric), None);
     }

@@ -190,7 +190,7 @@ mod tests {
     fn the_fastest_setting_of_a_peer_is_the_one_that_counts() {
         let mut found = results("here");
         let metric = Metric::Bandwidth { bytes: 16 << 20 };
-        let far = |row: Row| Row { distance: Distance::Far, ..row };
+        let far = |row: Row| Row { distance: Distance::Apart, ..row };
         found.rows.extend([
             timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0),
             flowing(bulk::MOVED, metric, 26e9),

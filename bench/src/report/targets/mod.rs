@@ -3,7 +3,7 @@
 mod bulk;
 
 use crate::rpc;
-use crate::suite::peers::{bare, kernel, lines, tombolo};
+use crate::suite::peers::{bare, c_ring, kernel, lines, tombolo};
 use crate::suite::{Distance, Metric, Results, Row, length};
 use crate::table::significant;
 
@@ -93,11 +93,10 @@ mod why {
         asked for only once the first has arrived. Tried: two slots of 64 bytes, and one of 128. 56 bytes fit in one line.";
     pub(super) const TAIL: &str = "The rarest round trips are those that an interrupt or the hypervisor hits; the bare \
         lines' own 99.9th percentile stands beside.";
-    pub(super) const RATE: &str = "Each message costs the transfer of a line to the receiver and of its ownership back. Tried: \
-        prefetching for writing by the sender, slots spread over pairs of lines, a receiver that rests or prefetches, one \
-        store for a whole slot, deeper rings and longer slots; only non-temporal stores are faster, and they are not \
-        ordered. Near each other what counts is how many stores a message costs, see there; those for counting and for the \
-        control word were done away with, the eight of a slot are left.";
+    pub(super) const RATE: &str = "Each message costs the transfer of a line to the receiver and of its ownership back, and what \
+        either side stores besides. Tried: prefetching by the sender and by the receiver, slots spread over pairs of lines, a \
+        receiver that rests, one store for a whole slot, deeper rings and longer slots; stores for counting and for the control \
+        word were done away with. A ring in C says what an ordered message can cost: four to five times as many pass (0022).";
     pub(super) const WAKE: &str = "A wake-up carries a message, keeps a deadline and watches over the peer's life, where the \
         bare futex does none of it. Tried: a byte on the lifeline with the sleeper's barrier and without, an event counter \
         and a futex as the bell, polling before reading and a blocking read, which was the fastest and is what there is.";
@@ -196,7 +195,7 @@ fn rates(results: &Results) -> Vec<Target> {
         let rows = results.rows.iter().filter(|row| {
             let peer = [tombolo::NAME, tombolo::DEEP, tombolo::WIDE].contains(&row.peer.as_str());
             let metric = matches!(row.metric, Metric::Rate { batch, .. } if (batch > 1) == batched);
-            peer && metric && row.distance == Distance::Near
+            peer && metric && row.distance == Distance::OneCache
         });
         rows.max_by(|a, b| a.typical().unwrap_or(0.0).total_cmp(&b.typical().unwrap_or(0.0)))
     };
@@ -205,8 +204,9 @@ fn rates(results: &Results) -> Vec<Target> {
         .map(|(batched, limit, how)| {
             let row = best(batched);
             let millions = row.and_then(Row::typical).map(|rate| rate / 1e6);
-            let what =
-                format!("slots of 64 B one way, {how}, near processors: at least {limit} million a second");
+            let what = format!(
+                "slots of 64 B one way, {how}, cores that share a cache: at least {limit} million a second"
+            );
             judge(
                 what,
                 Limit::AtLeast(limit),
@@ -223,24 +223,26 @@ fn rates(results: &Results) -> Vec<Target> {
 fn beside_lines(results: &Results, row: Option<&Row>) -> String {
     let Some(row) = row else { return String::new() };
     let mut text = format!(" Two bare lines took {} ns there and back here", significant(row.probe_ns));
-    if row.probe_ns > SHARED_CACHE_NS {
+    if row.distance != Distance::OneCache {
         text += ": these processors share no cache, and the promise is about such that do";
     }
+    let is_single = matches!(row.metric, Metric::Rate { batch: 1, .. });
     let bare = results.row(lines::NAME, Metric::Rate { bytes: 56, batch: 1 });
     let both = bare
         .filter(|bare| bare.distance == row.distance)
         .and_then(|bare| Some((bare.typical()?, row.typical()?)));
-    if let Some((bare, own)) = both.filter(|_| matches!(row.metric, Metric::Rate { batch: 1, .. })) {
+    if let Some((bare, own)) = both.filter(|_| is_single) {
         let (shown, share) = (significant(bare / 1e6), own / bare);
         text += &format!(
             "; a bare stream of lines, without a ring, passes {shown} M/s, so that this is {share:.2} of it"
         );
     }
+    let c_ring = results.row(c_ring::NAME, Metric::Rate { bytes: 48, batch: if is_single { 1 } else { 32 } });
+    if let Some(rate) = c_ring.filter(|c_ring| c_ring.distance == row.distance).and_then(Row::typical) {
+        text += &format!("; the ring in C passes {} M/s", significant(rate / 1e6));
+    }
     text + "."
 }
-
-/// Round trips of two bare lines take 60 to 200 ns between processors that share a cache, and from 300 ns between others.
-const SHARED_CACHE_NS: f64 = 250.0;
 
 fn wakes(results: &Results) -> Vec<Target> {
     let own = results.row(tombolo::NAME, Metric::WakeUp);

@@ -1,0 +1,121 @@
+//! How near the two processors of a measurement are to each other.
+//!
+//! Hardware keeps to the topology that its kernel shows. A hypervisor need not keep to the one that it shows a guest, and may move
+//! virtual processors at any time; there the round trip of the bare lines says where they are: 60 to 80 ns between
+//! twin threads of a core, 100 to 140 ns where a cache is shared, 300 ns and more where none is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpus::Sharing;
+use crate::host::Host;
+
+/// How near two processors are. The order is the one of preference where only one figure is shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// Two cores that share a cache. Files have had their name for it since there were two distances only.
+    #[serde(rename = "near")]
+    OneCache,
+    /// Two cores that share none.
+    #[serde(rename = "far")]
+    Apart,
+    /// Two threads of one core, which share its execution units too.
+    TwinThreads,
+    /// It does not matter, or differs between slices.
+    Any,
+}
+
+impl Distance {
+    /// Those that a slice can have, in the order of tables.
+    pub const MEASURED: [Distance; 3] = [Distance::OneCache, Distance::Apart, Distance::TwinThreads];
+
+    /// For tables.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Distance::OneCache => "one cache",
+            Distance::Apart => "apart",
+            Distance::TwinThreads => "twin threads",
+            Distance::Any => "",
+        }
+    }
+}
+
+/// The longest round trip of the bare lines between twin threads: between the 80 ns of the slowest and the 100 ns of the fastest
+/// cores that share a cache.
+pub const TWIN_THREADS_NS: f64 = 90.0;
+
+/// The longest round trip of the bare lines between cores that share a cache: between 140 ns and 300 ns.
+pub const ONE_CACHE_NS: f64 = 205.0;
+
+/// How distances are told on a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Classifier {
+    /// What the two processors share, where that can be relied on.
+    topology: Option<Sharing>,
+}
+
+impl Classifier {
+    /// Of two processors that share `sharing`, as the kernel of `host` shows it.
+    pub(crate) fn new(host: &Host, sharing: Option<Sharing>) -> Classifier {
+        Classifier { topology: sharing.filter(|_| !host.virtual_machine) }
+    }
+
+    /// How near the processors were while the bare lines took `probe_ns` there and back.
+    pub(crate) fn distance(self, probe_ns: f64) -> Distance {
+        match self.topology {
+            Some(Sharing::Core) => Distance::TwinThreads,
+            Some(Sharing::Cache) => Distance::OneCache,
+            Some(Sharing::Nothing) => Distance::Apart,
+            None if probe_ns <= TWIN_THREADS_NS => Distance::TwinThreads,
+            None if probe_ns <= ONE_CACHE_NS => Distance::OneCache,
+            None => Distance::Apart,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classifier(virtual_machine: bool, sharing: Option<Sharing>) -> Classifier {
+        Classifier::new(&Host { virtual_machine, ..Host::describe() }, sharing)
+    }
+
+    #[test]
+    fn a_guest_is_told_by_what_the_lines_take() {
+        // Whatever the hypervisor shows.
+        for sharing in [None, Some(Sharing::Core), Some(Sharing::Cache), Some(Sharing::Nothing)] {
+            let distances = |series: &[f64]| -> Vec<Distance> {
+                series.iter().map(|probe_ns| classifier(true, sharing).distance(*probe_ns)).collect()
+            };
+            use Distance::{Apart, OneCache, TwinThreads};
+            // A run that began between twin threads: its other slices are no further apart for that.
+            assert_eq!(
+                distances(&[68.0, 68.4, 120.0, 68.1, 121.5, 118.0]),
+                [TwinThreads, TwinThreads, OneCache, TwinThreads, OneCache, OneCache]
+            );
+            assert_eq!(distances(&[55.0, 60.0, 80.0]), [TwinThreads; 3]);
+            assert_eq!(distances(&[100.0, 111.0, 140.0, 175.0]), [OneCache; 4]);
+            assert_eq!(distances(&[300.0, 491.0, 550.0]), [Apart; 3]);
+        }
+    }
+
+    #[test]
+    fn hardware_keeps_to_its_topology() {
+        for probe_ns in [45.0, 120.0, 600.0] {
+            let distance = |sharing| classifier(false, Some(sharing)).distance(probe_ns);
+            assert_eq!(distance(Sharing::Core), Distance::TwinThreads);
+            assert_eq!(distance(Sharing::Cache), Distance::OneCache);
+            assert_eq!(distance(Sharing::Nothing), Distance::Apart);
+        }
+        // Where it shows none there is nothing else to go by.
+        assert_eq!(classifier(false, None).distance(120.0), Distance::OneCache);
+    }
+
+    #[test]
+    fn files_keep_their_words() {
+        let words = Distance::MEASURED.map(|distance| serde_json::to_string(&distance).expect("a word"));
+        assert_eq!(words, ["\"near\"", "\"far\"", "\"twin_threads\""]);
+    }
+}
