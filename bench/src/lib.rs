@@ -11,6 +11,7 @@ pub mod cpus;
 mod host;
 pub mod latency;
 mod launch;
+pub mod layers;
 mod limit;
 pub mod mpi;
 pub mod omp;

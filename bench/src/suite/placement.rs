@@ -209,6 +209,30 @@ impl End for RingsEnd {
     }
 
     #[inline(always)]
+    fn send_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
+        let (mut sequence, end) = (first, first + count);
+        let mut patience = Patience::default();
+        while sequence < end {
+            let before = sequence;
+            let mut batch = self.producer.batch();
+            let mut message = [0; N];
+            while sequence < end {
+                fill(&mut message, sequence);
+                match batch.push(&message) {
+                    Ok(()) => sequence += 1,
+                    Err(tombolo_ring::SendError::Full) => break,
+                    Err(error) => return Err(Error::of_peer("placement", error)),
+                }
+            }
+            batch.commit();
+            if sequence == before {
+                patience.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut patience = Patience::default();
         let mut buffer = [0; N];

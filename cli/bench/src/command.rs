@@ -13,6 +13,7 @@ use tombolo_bench::{latency, waitset};
 use tombolo_machine::Kit;
 
 use super::bulk::{self, BulkOptions};
+use super::layers::{self, LayersOptions};
 use super::mpi::{self, MpiOptions};
 use super::mpi_network::{self, NetworkOptions};
 use super::omp::{self, OmpOptions};
@@ -28,6 +29,7 @@ use crate::text::one_line;
 #[command(after_help = "\
 Examples:
   tombolo bench ring                     the links of the machine that is up
+  tombolo bench layers                   what each layer of a channel adds
   tombolo bench all --json here.json     this host, beside what else there is
   tombolo bench waitset                  waiting for many channels
   tombolo bench latency                  the distribution of answer times
@@ -44,6 +46,7 @@ pub(crate) struct Options {
 #[derive(Subcommand, Debug)]
 enum BenchCommand {
     Ring(RingOptions),
+    Layers(LayersOptions),
     Waitset(WaitsetOptions),
     Latency(LatencyOptions),
     Rpc(RpcOptions),
@@ -230,6 +233,7 @@ impl RingOptions {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
         BenchCommand::All(options) => suite::run_all(context, options),
+        BenchCommand::Layers(options) => layers::run(context, options),
         BenchCommand::Rpc(options) => rpc::run(context, options),
         BenchCommand::Bulk(options) => bulk::run(context, options),
         BenchCommand::Mpi(options) => mpi::run(context, options),

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod command;
+mod layers;
 mod mpi;
 mod mpi_network;
 mod network;

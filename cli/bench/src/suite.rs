@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::Domain;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
-use tombolo_bench::{bulk, latency, omp, report, ring, rpc};
+use tombolo_bench::{bulk, latency, layers, omp, report, ring, rpc};
 use tombolo_machine::{Kit, Machine};
 
 use super::command::{far_program, showing};
@@ -228,7 +228,7 @@ fn add_openmp(context: &Context, options: &AllOptions, results: &mut Results) {
 fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     let mut links = None;
     let measured = with_machine(context, options.up.as_deref(), |domain| {
-        links = Some(measure_links(context, options, domain)?);
+        links = Some(measure_links(context, options.quick, domain)?);
         Ok(())
     });
     match measured.map(|()| links) {
@@ -261,10 +261,15 @@ pub(super) fn with_machine(
     }
 }
 
-fn measure_links(context: &Context, options: &AllOptions, domain: &Domain) -> Result<ring::Report, Failure> {
+/// Every link of a machine but those to boards.
+pub(super) fn measure_links(
+    context: &Context,
+    quick: bool,
+    domain: &Domain,
+) -> Result<ring::Report, Failure> {
     let image = Kit::locate()?.root().join("images/bench.tbi");
     let mut ring = ring::Options::new(image);
-    if options.quick {
+    if quick {
         ring.schedule = ring::Schedule { slices: 1, slice: Duration::from_millis(2) };
     }
     // Boards run one program at a time, built for them, and this image holds none.
@@ -391,6 +396,7 @@ fn all_peers() -> Vec<Box<dyn Peer>> {
 pub(crate) fn run_far(_options: &FarOptions) -> Result<u8, Failure> {
     let mut all = all_peers();
     all.extend(bulk::peers());
+    all.extend(layers::peers());
     let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
     suite::serve(&peers)?;
     Ok(0)

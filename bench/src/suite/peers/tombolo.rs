@@ -22,7 +22,7 @@ pub const WIDE: &str = "Tombolo with 128 B slots";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Messages sent, or received, together at most; a batch must fit in the ring.
-const BATCH: u64 = 32;
+pub(crate) const BATCH: u64 = 32;
 
 /// A channel as programs open it unless they ask for something else.
 #[derive(Debug, Default)]
@@ -265,7 +265,7 @@ impl End for ChannelEnd {
 
 /// Zero if every byte is right.
 #[inline(always)]
-fn wrong<const N: usize>(message: &tombolo::Message<'_>, sequence: u64) -> u64 {
+pub(crate) fn wrong<const N: usize>(message: &tombolo::Message<'_>, sequence: u64) -> u64 {
     // From the slot straight into registers, which is where the compiler keeps a copy of known length.
     let mut bytes = [0; N];
     let length = message.copy_to(&mut bytes).unwrap_or(0);

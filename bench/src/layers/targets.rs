@@ -1,0 +1,160 @@
+//! What was promised of the layers, between processors that share a cache.
+
+use serde::Serialize;
+
+use super::report::{LayerRow, Report};
+use super::{BATCH, Layer, NULL_CALL};
+use crate::rpc;
+use crate::suite::{Distance, Metric};
+
+/// A promise, and what was found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Target {
+    /// What was promised.
+    pub what: String,
+    /// What the figure must not pass.
+    pub limit: f64,
+    /// What was found.
+    pub found: Option<f64>,
+    /// Whether that holds.
+    pub verdict: Verdict,
+}
+
+/// Whether a promise holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It does.
+    Met,
+    /// It does not.
+    Missed,
+    /// The figure was disturbed so often that it says little.
+    Doubtful,
+    /// There is no figure.
+    NotMeasured,
+}
+
+impl Verdict {
+    /// For tables.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+            Verdict::Doubtful => "doubtful: disturbed",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// A round trip of the façade, over the bare lines.
+const ROUND_TRIPS: [(usize, f64); 2] = [(48, 1.2), (64, 1.4)];
+
+/// The round trip that all but one in a thousand are shorter than, over that of the bare lines.
+const TAIL_RATIO: f64 = 3.0;
+
+/// Million messages a second through the façade.
+const RATES: [(usize, u64, f64); 3] = [(48, 1, 60.0), (64, 1, 40.0), (48, BATCH, 150.0)];
+
+/// A round trip of 48 bytes through a window, over the bare lines in it.
+const WINDOW_RATIO: f64 = 1.5;
+
+enum Bound {
+    AtMost,
+    AtLeast,
+}
+
+fn judge(what: String, bound: &Bound, limit: f64, found: Option<f64>, rows: &[Option<&LayerRow>]) -> Target {
+    let holds = |found| match bound {
+        Bound::AtMost => found <= limit,
+        Bound::AtLeast => found >= limit,
+    };
+    let verdict = match found {
+        None => Verdict::NotMeasured,
+        Some(_) if rows.iter().flatten().any(|row| row.doubtful) => Verdict::Doubtful,
+        Some(found) if holds(found) => Verdict::Met,
+        Some(_) => Verdict::Missed,
+    };
+    Target { what, limit, found, verdict }
+}
+
+pub(super) fn all(report: &Report) -> Vec<Target> {
+    let row = |layer, metric| report.row(layer, metric, Distance::OneCache);
+    let ratio = |row: Option<&LayerRow>| row.and_then(|row| row.ratio).map(|ratio| ratio.median);
+    let rare = |row: Option<&LayerRow>| row.and_then(|row| row.latency_ns).map(|latency| latency.p999);
+    let mut targets = Vec::new();
+    let lines = row(Layer::BareLines, super::LINES);
+    for (bytes, limit) in ROUND_TRIPS {
+        let own = row(Layer::Facade, Metric::RoundTrip { bytes });
+        let what = format!("façade, round trip of {bytes} B: at most {limit} × the bare lines");
+        targets.push(judge(what, &Bound::AtMost, limit, ratio(own), &[own]));
+        let tail = rare(own).zip(rare(lines)).map(|(own, lines)| own / lines);
+        let what =
+            format!("façade, round trip of {bytes} B: 99.9 % within {TAIL_RATIO} × those of the bare lines");
+        targets.push(judge(what, &Bound::AtMost, TAIL_RATIO, tail, &[own, lines]));
+    }
+    let (call, ring) = (row(Layer::TypedCall, NULL_CALL), row(Layer::Ring, NULL_CALL));
+    let share = ratio(call).zip(ratio(ring)).map(|(call, ring)| call / ring);
+    let what = format!("call without parameters: at most {} × a round trip of the ring", rpc::TARGET_RATIO);
+    targets.push(judge(what, &Bound::AtMost, rpc::TARGET_RATIO, share, &[call, ring]));
+    for (bytes, batch, limit) in RATES {
+        let own = row(Layer::Facade, Metric::Rate { bytes, batch });
+        let millions = own.and_then(|row| row.rate_per_s).map(|rate| rate.median / 1e6);
+        let how = if batch == 1 { "one by one".to_owned() } else { format!("in batches of {batch}") };
+        let what = format!("façade, {bytes} B {how}: at least {limit} million a second");
+        targets.push(judge(what, &Bound::AtLeast, limit, millions, &[own]));
+    }
+    let window = |link: &str, found| {
+        let what =
+            format!("round trip of 48 B through {link}: at most {WINDOW_RATIO} × the bare lines in it");
+        judge(what, &Bound::AtMost, WINDOW_RATIO, found, &[])
+    };
+    if report.windows.is_empty() {
+        targets.push(window("a window", None));
+    }
+    let windows = report.windows.iter();
+    targets.extend(windows.map(|link| window(&format!("the window {}", link.link), link.rtt_ratio)));
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::runs;
+    use super::*;
+
+    fn verdicts(report: &Report) -> Vec<Verdict> {
+        report.targets.iter().map(|target| target.verdict).collect()
+    }
+
+    #[test]
+    fn figures_are_judged_between_processors_that_share_a_cache() {
+        let mut runs = runs();
+        let report = Report::of(&runs);
+        let mut expected = vec![Verdict::Met; 8];
+        expected.push(Verdict::NotMeasured);
+        assert_eq!(verdicts(&report), expected, "{:#?}", report.targets);
+        // The null call: 1.4 over 1.12.
+        assert!(report.targets[4].found.is_some_and(|found| (found - 1.25).abs() < 1e-9));
+
+        runs.iter_mut().flat_map(|run| &mut run.rows).for_each(|row| row.distance = Distance::TwinThreads);
+        assert_eq!(verdicts(&Report::of(&runs)), [Verdict::NotMeasured; 9]);
+    }
+
+    #[test]
+    fn what_is_slower_than_promised_is_missed() {
+        let mut runs = runs();
+        for row in
+            runs.iter_mut().flat_map(|run| &mut run.rows).filter(|row| row.peer == Layer::Facade.peer())
+        {
+            row.probe_ratio = row.probe_ratio.map(|ratio| 2.0 * ratio);
+            if let Some(latency) = &mut row.latency_ns {
+                latency.p999 *= 4.0;
+            }
+            if let Some(rate) = &mut row.rate_per_s {
+                rate.p50 /= 2.0;
+            }
+        }
+        let missed = verdicts(&Report::of(&runs)).into_iter().filter(|verdict| *verdict == Verdict::Missed);
+        assert_eq!(missed.count(), 7);
+    }
+}

@@ -1,0 +1,78 @@
+//! `tombolo bench layers`
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tombolo_bench::layers;
+use tombolo_bench::suite::{Failed, Schedule};
+
+use super::command::{far_program, showing};
+use super::suite::{default_slice_ms, measure_links, with_machine};
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// Shows what each layer of a channel adds to a message
+///
+/// Two bare cache lines, a ring in C, the ring of Tombolo by itself, the end of a channel, a channel as programs have
+/// it, and a typed call: round trips of 48 and 64 bytes, messages per second one by one and in batches of 32, and a
+/// call without parameters, each over the bare lines of the same moment. All of it is measured in several runs with
+/// processes of their own, and the medians are shown beside the targets. The C ring takes a C compiler, cc or the one
+/// that CC names. Windows are those of the machine that is up.
+///
+/// The JSON has, for each of `rows`: layer, metric, distance, latency_ns with p50, p99 and p999, rate_per_s and ratio
+/// with median, least and most; and for each of `targets`: what, limit, found and verdict.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench layers                                 ten runs, in three minutes
+  tombolo bench layers --up machines/default.toml      and the window of this machine
+  tombolo bench layers --runs 1 --slice-ms 5           quickly
+  tombolo bench layers --json | jq '.targets[] | {what, found, verdict}'")]
+pub(crate) struct LayersOptions {
+    /// How often all of it is measured
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    runs: NonZeroU32,
+
+    /// How often each figure in a run
+    #[arg(long, value_name = "COUNT", default_value = "2")]
+    slices: NonZeroU32,
+
+    /// How long at a time, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+
+    /// Bring up the machine of this file for its windows, and take it down again
+    #[arg(long, value_name = "FILE")]
+    up: Option<PathBuf>,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Status 1 when something that is there could not be measured; the report says what and why.
+pub(crate) fn run(context: &Context, options: &LayersOptions) -> Result<u8, Failure> {
+    let schedule = Schedule {
+        slices: options.slices.get(),
+        slice: Duration::from_millis(options.slice_ms),
+        ..Schedule::default()
+    };
+    let layers = layers::Options { runs: options.runs.get(), schedule, far: far_program()? };
+    let mut report = showing(context, |progress| layers::run(&layers, progress))?;
+    let measured = with_machine(context, options.up.as_deref(), |domain| {
+        let links = measure_links(context, false, domain)?;
+        let failed = |node: &tombolo_bench::ring::Unmeasured| {
+            Failed::new(format!("the link to {}", node.node), &node.why)
+        };
+        report.failed.extend(links.unmeasured.iter().map(failed));
+        report.add_links(links.links);
+        Ok(())
+    });
+    if let Err(error) = measured {
+        report.failed.push(Failed::new("the links of a machine", &error));
+    }
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
+}
