@@ -28,7 +28,8 @@ impl Peer for ChannelEnd {
     }
 
     fn about(&self) -> String {
-        "a channel of `transport` in shared memory, opened over a local socket without monitors: 64 slots of 64 bytes; polled".into()
+        "a channel of `transport` in shared memory, opened over a local socket without monitors: 64 slots of 64 bytes; \
+         polled".into()
     }
 
     fn metrics(&self) -> Vec<Metric> {

@@ -45,8 +45,9 @@ pub fn run(
     Ok(results)
 }
 
-/// A call without parameters, over a round trip of the bare rings in the same run between processors that are as far from
-/// each other: of the distances the one that has most slices. `None` if they were never measured alike, or mostly disturbed.
+/// A call without parameters, over a round trip of the bare rings in the same run between processors that are as far
+/// from each other: of the distances the one that has most slices. `None` if they were never measured alike, or
+/// mostly disturbed.
 #[must_use]
 pub fn null_call_ratio(results: &Results) -> Option<f64> {
     let row = |peer: &str, distance| {

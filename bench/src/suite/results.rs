@@ -454,7 +454,8 @@ pub(crate) mod tests {
         );
     }
 
-    /// A hypervisor gave twin threads for some slices: the others were called far, and targets about near processors went unmeasured.
+    /// A hypervisor gave twin threads for some slices: the others were called far, and targets about near processors
+    /// went unmeasured.
     #[test]
     fn slices_between_twin_threads_make_the_others_no_further_apart() {
         let kept = [68.0, 68.0, 120.0, 68.0, 121.0, 490.0].map(|probe_ns| slice([probe_ns; 2], 0.0, 1000));
