@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, OsError};
-use tombolo_transport::{ChannelError, MemoryChannel, Transport, shm};
+use tombolo_transport::{EndError, MemoryChannel, Transport, shm};
 
 use crate::ring::Patience;
 use crate::suite::content::{corrupt, fill};
@@ -70,7 +70,7 @@ impl End for PolledEnd {
         loop {
             match self.channel.try_send(&message) {
                 Ok(()) => return Ok(()),
-                Err(ChannelError::WouldBlock) => patience.wait()?,
+                Err(EndError::Full) => patience.wait()?,
                 Err(error) => return Err(error.into()),
             }
         }

@@ -69,6 +69,12 @@ impl From<tombolo_transport::ChannelError> for Error {
     }
 }
 
+impl From<tombolo_transport::EndError> for Error {
+    fn from(error: tombolo_transport::EndError) -> Self {
+        Error::Far { what: format!("failed on its channel: {error}") }
+    }
+}
+
 impl From<tombolo::Error> for Error {
     fn from(error: tombolo::Error) -> Self {
         Error::Ring(error.into())
