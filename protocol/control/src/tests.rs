@@ -537,3 +537,13 @@ fn first_words_are_golden() {
     let ready = Report::Ready { version: 0x0403_0201, isa: Isa::X86_64, cores: 2, pid: 5 };
     assert_eq!(words(&ready), ["6500020001000000", "0102030401000200", "0500000000000000",]);
 }
+
+#[test]
+fn the_name_of_a_root_is_found_again_and_that_of_an_agent_is_none() {
+    let root = socket_name(1000, "lab", None);
+    assert_eq!(root, "tombolo/1000/lab");
+    assert_eq!(parse_socket_name(&root), Some((1000, "lab")));
+    let agent = socket_name(1000, "lab", Some("arm0"));
+    assert_eq!(agent, "tombolo/1000/lab/arm0");
+    assert_eq!(parse_socket_name(&agent), None);
+}

@@ -87,3 +87,24 @@ pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
     directions.values_mut().for_each(|direction| direction.latencies_ns.sort_unstable());
     directions
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_is_one_that_was_measured() {
+        let of =
+            |latencies_ns: &[u64]| Direction { latencies_ns: latencies_ns.to_vec(), ..Direction::default() };
+        assert_eq!(of(&[]).latency_ns(500), None);
+        for thousandths in [0, 500, 1000, 2000] {
+            assert_eq!(of(&[7]).latency_ns(thousandths), Some(7));
+        }
+        let ten = of(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        for (thousandths, latency_ns) in
+            [(0, 1), (100, 1), (101, 2), (500, 5), (900, 9), (901, 10), (1000, 10), (1001, 10)]
+        {
+            assert_eq!(ten.latency_ns(thousandths), Some(latency_ns), "{thousandths}");
+        }
+    }
+}

@@ -233,3 +233,25 @@ fn what_makes_no_sense_is_refused() {
     assert!(matches!(nothing, Err(NameFault::Refused { .. })));
     assert!(matches!(bench.set(9, "a"), Err(NameFault::Refused { .. })), "nobody");
 }
+
+#[test]
+fn records_are_listed_by_the_session_they_go_with_and_by_what_they_begin_with() {
+    let mut bench = Bench::new();
+    for (session, text) in
+        [(1, "disk.2 { size: 2 }"), (1, "disk.10 { size: 10 }"), (2, "disks { }"), (2, "cpu.1 { }")]
+    {
+        bench.set_own(session, text).unwrap();
+    }
+    bench.set(1, "disk.3 { }").unwrap();
+    let records_of = |bench: &Bench| [1, 2, 3].map(|session| bench.naming.records_of(Session(session)));
+    assert_eq!(records_of(&bench), [2, 2, 0], "what is to last goes with none");
+    let under = |bench: &Bench, prefix: &str| {
+        let listed = bench.naming.records_under(prefix).map(|(name, _)| name.to_string());
+        listed.collect::<Vec<_>>()
+    };
+    assert_eq!(under(&bench, "disk."), ["disk.2", "disk.3", "disk.10"]);
+    assert_eq!(under(&bench, "mem"), [""; 0]);
+    bench.close(1);
+    assert_eq!(records_of(&bench), [0, 2, 0]);
+    assert_eq!(under(&bench, "disk."), ["disk.3"]);
+}
