@@ -150,6 +150,66 @@ fn with_used_flags_one_look_is_for_half_a_ring() {
 }
 
 #[test]
+fn what_fits_exactly_takes_no_look() {
+    for variant in VARIANTS {
+        let (_, mut producer, _) = ring(config(SlotSize::B32, 4, variant));
+        producer.try_send(&pattern(1, 24)).unwrap();
+        producer.try_send(&pattern(1, 72)).unwrap();
+        assert_eq!((producer.counters().credit_loads, producer.known_free_slots()), (0, 0));
+    }
+}
+
+#[test]
+fn numbers_are_read_in_every_slot_of_a_message() {
+    let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));
+    for _ in 0..3 {
+        let mut claim = producer.claim(72).unwrap();
+        for number in 0..9 {
+            claim.write_u64_le(8 * number, 100 + number as u64).unwrap();
+        }
+        claim.commit();
+        let message = consumer.try_recv().unwrap().unwrap();
+        let numbers: Vec<u64> = (0..9).map(|number| message.read_u64_le(8 * number).unwrap()).collect();
+        assert_eq!(numbers, (100..109).collect::<Vec<u64>>());
+        drop(message);
+        assert_eq!(receive(&mut consumer), None);
+    }
+}
+
+#[test]
+fn room_is_given_back_half_a_ring_after_it_was_last_wherever_that_lies() {
+    let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));
+    let mut pass = || {
+        producer.try_send(&[1]).unwrap();
+        assert!(receive(&mut consumer).is_some());
+        memory.credit_line.load_le(0, Relaxed)
+    };
+    let given: Vec<u64> = (0..6).map(|_| pass()).collect();
+    assert_eq!(given, [0, 0, 0, 4, 4, 4]);
+    assert_eq!(receive(&mut consumer), None);
+    let mut pass = || {
+        producer.try_send(&[1]).unwrap();
+        assert!(receive(&mut consumer).is_some());
+        memory.credit_line.load_le(0, Relaxed)
+    };
+    // Six were given back by the idle look; the lap ends at eight.
+    let given: Vec<u64> = (0..5).map(|_| pass()).collect();
+    assert_eq!(given, [6, 6, 6, 10, 10]);
+}
+
+#[test]
+fn a_consumer_that_gave_up_receives_nothing_and_tells_the_producer_nothing() {
+    for variant in VARIANTS {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
+        producer.try_send(&[1]).unwrap();
+        consumer.abandon();
+        assert_eq!(consumer.try_recv().err(), Some(RecvError::Closed));
+        assert!(!producer.peer_closed());
+        assert_eq!(producer.try_send(&[2]), Ok(()));
+    }
+}
+
+#[test]
 fn what_has_no_bytes_says_so() {
     let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     for len in [0, 1] {
