@@ -13,6 +13,7 @@ compile, is in `TEST.MODE.log` of the working folder.
 
 import concurrent.futures
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -23,6 +24,8 @@ NOT_FOR_NODES = "is not compiled for all nodes"
 #: Parts of OpenMP_VV that GCC 12 has nothing to do with, and those that want a device.
 VV_LATER = ["/6.0/", "/5.2/"]
 VV_DEVICES = ["target", "device"]
+#: Declares what of OpenMP 5.1 the header of GCC 12 does not.
+HEADER = pathlib.Path(__file__).resolve().parents[2] / "models/omp/gomp/tombolo_omp.h"
 
 
 def tests_of(suite, folder, devices):
@@ -51,7 +54,7 @@ def compile_test(suite, folder, work, name, source, compiler=("gcc", "-foffload=
     if suite == "uh":
         words += ["-I", str(folder), "-I", str(folder / "c")]
     else:
-        words += ["-I", str(folder / "ompvv"), str(folder / "ompvv/libompvv.c")]
+        words += ["-include", str(HEADER), "-I", str(folder / "ompvv"), str(folder / "ompvv/libompvv.c")]
     words.append("-lm")
     done = subprocess.run(words, cwd=folder, capture_output=True, check=False)
     if done.returncode == 0:

@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <stdint.h>
 #include <string.h>
+#include "../../../models/omp/gomp/tombolo_omp.h"
 #include "check.h"
 
 static void target(void) {
@@ -42,7 +43,35 @@ static void target(void) {
     EQUAL(omp_target_memcpy_rect(other, square, 1, 2, lengths, to, from, whole, whole, here, here), 0);
     EQUAL(other[1][3], 24);
     EQUAL(other[1][4], 0);
+    CHECK(omp_target_is_accessible(text, 100, here) && !omp_target_is_accessible(NULL, 1, here));
+    CHECK(omp_get_mapped_ptr(text, here) == text);
     omp_target_free(memory, here);
+}
+
+/* Copies by tasks: each needs what the one before it copied, and a task before them wrote. */
+static void asynchronous(void) {
+    int here = omp_get_initial_device(), *data = malloc(300 * sizeof *data), *one = data + 100, *two = data + 200;
+    omp_depend_t objects[2];
+#pragma omp depobj(objects[0]) depend(inout : data[0])
+#pragma omp depobj(objects[1]) depend(out : two[0])
+#pragma omp parallel
+#pragma omp single
+    for (int round = 1; round <= 50; round++) {
+#pragma omp task depend(out : data[0]) firstprivate(round)
+        for (int at = 0; at < 100; at++) data[at] = round * at;
+        EQUAL(omp_target_memcpy_async(one, data, 99 * sizeof *data, sizeof *data, 0, here, here, 1, objects), 0);
+        size_t lengths[2] = {9, 9}, to[2] = {1, 1}, from[2] = {0, 0}, whole[2] = {10, 10};
+        EQUAL(omp_target_memcpy_rect_async(two, one, sizeof *data, 2, lengths, to, from, whole, whole, here, here, 2, objects), 0);
+        lengths[0] = to[0] = whole[1] = 77;
+#pragma omp taskwait depend(in : two[0])
+        EQUAL(two[99], round * 87);
+    }
+    EQUAL(omp_target_memcpy_async(one, data, 100 * sizeof *data, 0, 0, here, here, 0, NULL), 0);
+#pragma omp taskwait
+    EQUAL(one[99], 50 * 99);
+#pragma omp depobj(objects[0]) destroy
+#pragma omp depobj(objects[1]) destroy
+    free(data);
 }
 
 static void memory(void) {
@@ -70,6 +99,7 @@ static void memory(void) {
 
 int main(void) {
     target();
+    asynchronous();
     memory();
     char text[64];
     omp_set_affinity_format("%0.4n of %N at %L");

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <tombolo_omp.h>
 #include "check.h"
 
 #ifdef __aarch64__
@@ -217,6 +218,78 @@ static void memory(void) {
     EQUAL(omp_target_memcpy(back, here, 8, 0, 0, 77, host), EINVAL);
 }
 
+/* Copies by tasks, in the order that their dependences say: each stage needs what the one before it copied. */
+static void asynchronous(void) {
+    int host = omp_get_initial_device(), last = devices - 1;
+    int *there = omp_target_alloc(100 * sizeof *there, 0), *other = omp_target_alloc(100 * sizeof *other, last);
+    int *here = malloc(100 * sizeof *here), back[100] = {0}, zero[100] = {0};
+    omp_depend_t of_there, of_other, reads;
+#pragma omp depobj(of_there) depend(inout : there[0])
+#pragma omp depobj(of_other) depend(inout : other[0])
+#pragma omp depobj(reads) depend(in : there[0])
+    omp_depend_t both[2] = {of_there, of_other};
+    EQUAL(omp_target_memcpy(there, zero, sizeof zero, 0, 0, 0, host), 0);
+    EQUAL(omp_target_memcpy(other, zero, sizeof zero, 0, 0, last, host), 0);
+#pragma omp parallel num_threads(3)
+#pragma omp single
+    for (int round = 1; round <= 20; round++) {
+#pragma omp task depend(inout : there[0]) firstprivate(round)
+        for (int at = 0; at < 100; at++) here[at] = round * at;
+        EQUAL(omp_target_memcpy_async(there, here, 100 * sizeof *here, 0, 0, 0, host, 1, &of_there), 0);
+        EQUAL(omp_target_memcpy_async(other, there, 100 * sizeof *here, 0, 0, last, 0, 2, both), 0);
+        /* The first half of both dimensions, doubled by the device meanwhile. */
+#pragma omp target nowait is_device_ptr(other) device(last) depend(inout : other[0])
+        for (int at = 0; at < 100; at++) other[at] *= 2;
+        size_t lengths[2] = {5, 5}, none[2] = {0, 0}, whole[2] = {10, 10};
+        EQUAL(omp_target_memcpy_rect_async(back, other, sizeof(int), 2, lengths, none, none, whole, whole, host, last, 1,
+                                           &of_other), 0);
+        /* The task keeps what it was told. */
+        lengths[0] = lengths[1] = whole[0] = whole[1] = 77;
+#pragma omp taskwait depend(depobj : of_other)
+        EQUAL(back[44], 2 * 44 * round);
+        EQUAL(back[5], 0);
+        EQUAL(back[50], 0);
+    }
+    EQUAL(omp_target_memcpy_async(back, there, sizeof back, 0, 0, host, 0, 1, &reads), 0);
+    EQUAL(omp_target_memcpy_async(zero, there, sizeof back, 0, 0, host, 0, 1, &reads), 0);
+#pragma omp taskwait
+    EQUAL(back[99], 20 * 99);
+    EQUAL(zero[99], 20 * 99);
+    EQUAL(omp_target_memcpy_async(back, there, 0, 0, 0, host, 77, 0, NULL), EINVAL);
+    EQUAL(omp_target_memcpy_rect_async(back, there, 1, 0, NULL, NULL, NULL, NULL, NULL, host, 0, 0, NULL), EINVAL);
+    CHECK(omp_target_memcpy_rect_async(NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, host, 0, 0, NULL) >= 3);
+    /* Memory that only this process has, there and back. */
+    int *own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    for (int at = 0; at < 100; at++) own[at] = -at;
+#pragma omp parallel num_threads(3)
+#pragma omp master
+    {
+        EQUAL(omp_target_memcpy_async(there, own, 100 * sizeof *own, 0, 0, 0, host, 1, &of_there), 0);
+        EQUAL(omp_target_memcpy_async(own, there, 50 * sizeof *own, 50 * sizeof *own, 0, host, 0, 1, &of_there), 0);
+    }
+    EQUAL(own[99], -49);
+    /* What devices reach, and where they have it. */
+    EQUAL(omp_target_is_accessible(here, 100 * sizeof *here, 0), !copies);
+    EQUAL(omp_target_is_accessible(own, 4096, 0), 0);
+    EQUAL(omp_target_is_accessible(here, (size_t)-1, 0), 0);
+    EQUAL(omp_target_is_accessible(here, 8, 77), 0);
+    CHECK(omp_target_is_accessible(own, 4096, host));
+    CHECK(omp_get_mapped_ptr(own, host) == own);
+    CHECK(omp_get_mapped_ptr(own, 0) == NULL);
+    CHECK(omp_get_mapped_ptr(here, 0) == (copies ? NULL : here));
+    EQUAL(omp_target_associate_ptr(own, there, 100 * sizeof *own, 0, 0), 0);
+    CHECK(omp_get_mapped_ptr(own + 3, 0) == there + 3);
+    EQUAL(omp_target_disassociate_ptr(own, 0), 0);
+    munmap(own, 4096);
+    free(here);
+    omp_target_free(other, last);
+    omp_target_free(there, 0);
+#pragma omp depobj(of_there) destroy
+#pragma omp depobj(of_other) destroy
+#pragma omp depobj(reads) destroy
+}
+
 /* What the program maps itself is not shared, so it is copied, whatever is said of other memory. */
 static void private_memory(void) {
     size_t bytes = 3 << 20;
@@ -284,6 +357,7 @@ int main(int count, char **words) {
     presence();
     pointers();
     memory();
+    asynchronous();
     private_memory();
     later();
     puts("ok");

@@ -42,25 +42,48 @@ pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
     }
     let (count, written, exclusive, read) = (word(1), word(2), word(3), word(4));
     let plain = written + exclusive + read;
-    let of_object = |index: usize| {
-        let object = word(5 + index) as *const usize;
-        // SAFETY: the program's object has two words, an address and a kind.
-        let (address, kind) = unsafe { (*object, *object.add(1)) };
-        match kind {
-            1 => Dependence { address, reads: true },
-            2..=4 => Dependence { address, reads: false },
-            _ => sys::fatal(format_args!(
-                "depend(depobj): an object has kind {kind}, which GCC 12 does not know"
-            )),
-        }
-    };
+    // SAFETY: the program's object has two words.
+    let of_object = |index: usize| unsafe { dependence_of_object(word(5 + index) as *const [usize; 2]) };
     let mut all: Vec<_> = (0..plain)
         .map(|index| Dependence { address: word(5 + index), reads: index >= written + exclusive })
         .chain((plain..count).map(of_object))
         .collect();
-    // What writes comes first: it is what counts if an address is said twice.
-    all.sort_by_key(|dependence| dependence.reads);
+    sort(&mut all);
     all
+}
+
+/// What writes comes first: it is what counts if an address is said twice.
+fn sort(dependences: &mut [Dependence]) {
+    dependences.sort_by_key(|dependence| dependence.reads);
+}
+
+/// What an object of type `omp_depend_t` says: an address, and a kind.
+///
+/// # Safety
+/// There is such an object.
+unsafe fn dependence_of_object(object: *const [usize; 2]) -> Dependence {
+    // SAFETY: the caller says so.
+    let [address, kind] = unsafe { *object };
+    match kind {
+        1 => Dependence { address, reads: true },
+        2..=4 => Dependence { address, reads: false },
+        _ => sys::fatal(format_args!("an omp_depend_t has kind {kind}, which GCC 12 does not know")),
+    }
+}
+
+/// What a list of such objects says; `None` if there are none.
+///
+/// # Safety
+/// There are so many.
+pub(crate) unsafe fn dependences_of_objects(count: i32, list: *const [usize; 2]) -> Option<Vec<Dependence>> {
+    let count = usize::try_from(count).unwrap_or(0);
+    if count == 0 || list.is_null() {
+        return None;
+    }
+    // SAFETY: the caller says so.
+    let mut all: Vec<_> = (0..count).map(|index| unsafe { dependence_of_object(list.add(index)) }).collect();
+    sort(&mut all);
+    Some(all)
 }
 
 /// `task`.

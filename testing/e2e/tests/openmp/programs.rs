@@ -76,6 +76,7 @@ fn the_library_is_ours_and_has_the_versions_of_libgomp() {
         "GOMP_teams4@@GOMP_5.1",
         "omp_set_lock_@@OMP_3.0",
         "omp_calloc@@OMP_5.0.2",
+        "omp_target_memcpy_rect_async@@OMP_5.1.1",
     ] {
         assert!(symbols.contains(name), "{name} is missing");
     }

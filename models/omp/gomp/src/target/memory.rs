@@ -1,4 +1,4 @@
-//! Memory of devices, and copying between them.
+//! Memory of devices, and what of the host's they have.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -9,7 +9,7 @@ use tombolo_omp::thread::{self, Thread};
 use super::{FALLBACK, devices};
 
 /// The node that a device is, or `None` for the host; an error if there is no such device.
-fn node_of(me: &'static Thread, device: i32) -> Result<Option<u32>, i32> {
+pub(super) fn node_of(me: &'static Thread, device: i32) -> Result<Option<u32>, i32> {
     let devices = devices(me);
     match device {
         FALLBACK => Ok(None),
@@ -46,125 +46,44 @@ pub unsafe extern "C" fn omp_target_free(memory: *mut c_void, device: i32) {
     }
 }
 
+/// Where a device has an address of the host's: the same where it reaches that.
+fn place_on(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
+    let root = me.root();
+    match node_of(me, device) {
+        Ok(None) => Some(memory),
+        Ok(Some(node)) => {
+            let reached = !root.settings.target_copies && device::is_shared(root, memory);
+            root.devices().at(node).translate(memory).or(reached.then_some(memory))
+        }
+        Err(_) => None,
+    }
+}
+
 /// Whether memory of the host is there on a device too, or the device reaches it.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_is_present(memory: *const c_void, device: i32) -> i32 {
+    i32::from(place_on(thread::current(), memory as usize, device).is_some())
+}
+
+/// Where a device has memory of the host; null if it has not.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_mapped_ptr(memory: *const c_void, device: i32) -> *mut c_void {
+    place_on(thread::current(), memory as usize, device).unwrap_or(0) as *mut c_void
+}
+
+/// Whether a device reaches memory of the host, all of it, where it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_target_is_accessible(memory: *const c_void, size: usize, device: i32) -> i32 {
     let me = thread::current();
     let root = me.root();
-    i32::from(match node_of(me, device) {
-        Ok(None) => true,
-        Ok(Some(node)) => {
-            let reached = !root.settings.target_copies && device::is_shared(root, memory as usize);
-            reached || root.devices().at(node).translate(memory as usize).is_some()
+    let (first, last) = (memory as usize, (memory as usize).checked_add(size.saturating_sub(1)));
+    i32::from(match (node_of(me, device), last) {
+        (Ok(None), Some(_)) => !memory.is_null(),
+        (Ok(Some(_)), Some(last)) => {
+            !root.settings.target_copies && [first, last].iter().all(|&at| device::is_shared(root, at))
         }
-        Err(_) => false,
+        _ => false,
     })
-}
-
-/// Copies between devices. 0, or `EINVAL` if there is no such device.
-///
-/// # Safety
-/// Both are as long as offset and length say.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn omp_target_memcpy(
-    target: *mut c_void,
-    source: *const c_void,
-    length: usize,
-    target_offset: usize,
-    source_offset: usize,
-    target_device: i32,
-    source_device: i32,
-) -> i32 {
-    let me = thread::current();
-    let (Ok(to), Ok(from)) = (node_of(me, target_device), node_of(me, source_device)) else {
-        return libc::EINVAL;
-    };
-    let (target, source) = (target as usize + target_offset, source as usize + source_offset);
-    // SAFETY: the caller says so.
-    unsafe { device::copy(me, (to, target), (from, source), length) };
-    0
-}
-
-/// Dimensions that a block may have at most.
-const DIMENSIONS: usize = 64;
-
-/// A block within an array: in each dimension its length, where it begins, and how long the array is.
-struct Block {
-    lengths: *const usize,
-    target: (*const usize, *const usize),
-    source: (*const usize, *const usize),
-}
-
-impl Block {
-    /// Copies what is left from this dimension on, by rows: `row` gets addresses and bytes.
-    ///
-    /// # Safety
-    /// There are so many dimensions.
-    unsafe fn copy(
-        &self,
-        (at, dimensions): (usize, usize),
-        (target, source): (usize, usize),
-        element: usize,
-        row: &impl Fn(usize, usize, usize),
-    ) {
-        // SAFETY: the caller says so.
-        unsafe {
-            let length = *self.lengths.add(at);
-            let (to, from) = (*self.target.0.add(at), *self.source.0.add(at));
-            let rest = |lengths: *const usize| {
-                (at + 1..dimensions).map(|at| *lengths.add(at)).product::<usize>() * element
-            };
-            let (target_step, source_step) = (rest(self.target.1), rest(self.source.1));
-            let (target, source) = (target + to * target_step, source + from * source_step);
-            if at + 1 == dimensions {
-                return row(target, source, length * element);
-            }
-            for index in 0..length {
-                let (target, source) = (target + index * target_step, source + index * source_step);
-                self.copy((at + 1, dimensions), (target, source), element, row);
-            }
-        }
-    }
-}
-
-/// Copies a block of an array between devices. 0, or `EINVAL`; without arrays, how many dimensions there may be.
-///
-/// # Safety
-/// The arrays are as large as their dimensions say.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn omp_target_memcpy_rect(
-    target: *mut c_void,
-    source: *const c_void,
-    element: usize,
-    dimensions: i32,
-    lengths: *const usize,
-    target_offsets: *const usize,
-    source_offsets: *const usize,
-    target_lengths: *const usize,
-    source_lengths: *const usize,
-    target_device: i32,
-    source_device: i32,
-) -> i32 {
-    if target.is_null() && source.is_null() {
-        return i32::MAX;
-    }
-    let me = thread::current();
-    let count = usize::try_from(dimensions).unwrap_or(0);
-    let (Ok(to), Ok(from)) = (node_of(me, target_device), node_of(me, source_device)) else {
-        return libc::EINVAL;
-    };
-    if count == 0 || count > DIMENSIONS {
-        return libc::EINVAL;
-    }
-    let block =
-        Block { lengths, target: (target_offsets, target_lengths), source: (source_offsets, source_lengths) };
-    let row = |target: usize, source: usize, bytes: usize| {
-        // SAFETY: the caller says so.
-        unsafe { device::copy(me, (to, target), (from, source), bytes) };
-    };
-    // SAFETY: the caller says so.
-    unsafe { block.copy((0, count), (target as usize, source as usize), element, &row) };
-    0
 }
 
 /// Has a device use memory for what the host has. 0, or `EINVAL`: for the host, or where something of it is there already.

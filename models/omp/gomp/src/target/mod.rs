@@ -1,6 +1,7 @@
 //! `target`: regions and data for devices, which are the job's other nodes. Where there are none, and where the program says so,
 //! regions run here, as OpenMP says they do.
 
+pub mod copy;
 mod host;
 mod kinds;
 pub mod memory;

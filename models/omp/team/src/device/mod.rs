@@ -520,6 +520,37 @@ fn with_words(me: &'static Thread, node: u32, kind: Kind, words: [usize; 3]) -> 
 /// Bytes that are copied at a time by way of memory that both sides reach.
 const PIECE: usize = 1 << 20;
 
+/// The order for a device to copy bytes, if one can do so alone: each side is of a device, by its node, or of the host, `None`.
+pub fn order_to_copy(
+    root: &'static Root,
+    (to, target): (Option<u32>, usize),
+    (from, source): (Option<u32>, usize),
+    bytes: usize,
+) -> Option<&'static Order> {
+    let last = bytes.saturating_sub(1);
+    let reaches = |address: usize| is_shared(root, address) && is_shared(root, address.saturating_add(last));
+    let node = match (to, from) {
+        (Some(node), None) if reaches(source) => node,
+        (None, Some(node)) if reaches(target) => node,
+        (Some(node), Some(other)) if node == other => node,
+        _ => return None,
+    };
+    count_copied(root, to, from, bytes);
+    let order = Order::new(root, node, Construct::Call, Kind::Copy, &[]);
+    order.words.set([target, source, bytes]);
+    Some(order)
+}
+
+fn count_copied(root: &Root, to: Option<u32>, from: Option<u32>, bytes: usize) {
+    let count = |node: Option<u32>, moved: (u64, u64)| {
+        if let Some(node) = node {
+            root.devices().at(node).count_moved(moved);
+        }
+    };
+    count(to, (bytes as u64, 0));
+    count(from, (0, bytes as u64));
+}
+
 /// Copies bytes: each side is of a device, by its node, or of the host, `None`.
 ///
 /// # Safety
@@ -531,40 +562,33 @@ pub unsafe fn copy(
     bytes: usize,
 ) {
     let root = me.root();
-    let reaches = |node: Option<u32>, address: usize| node.is_none() && is_shared(root, address);
-    let count = |node: Option<u32>, moved: (u64, u64)| {
-        if let Some(node) = node {
-            root.devices().at(node).count_moved(moved);
-        }
-    };
-    count(to, (bytes as u64, 0));
-    count(from, (0, bytes as u64));
+    if to.is_none() && from.is_none() {
+        // SAFETY: the caller says so.
+        return unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes) };
+    }
+    if let Some(order) = order_to_copy(root, (to, target), (from, source), bytes) {
+        order.carry_out(me);
+        return order.release(me.store());
+    }
+    count_copied(root, to, from, bytes);
     let order = |node: u32, target: usize, source: usize, bytes: usize| {
         with_words(me, node, Kind::Copy, [target, source, bytes]);
     };
-    match (to, from) {
-        // SAFETY: the caller says so.
-        (None, None) => unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes) },
-        (Some(node), other) if other == to || reaches(from, source) => order(node, target, source, bytes),
-        (None, Some(node)) if reaches(to, target) => order(node, target, source, bytes),
-        _ => {
-            let piece = bytes.clamp(1, PIECE);
-            let Some(stage) = root.store.allocate(piece, 64) else { root.store.exhausted() };
-            for at in (0..bytes).step_by(piece) {
-                let length = piece.min(bytes - at);
-                match from {
-                    Some(node) => order(node, stage as usize, source + at, length),
-                    // SAFETY: the caller says so; the piece is that long.
-                    None => unsafe { ptr::copy((source + at) as *const u8, stage, length) },
-                }
-                match to {
-                    Some(node) => order(node, target + at, stage as usize, length),
-                    // SAFETY: as above.
-                    None => unsafe { ptr::copy(stage, (target + at) as *mut u8, length) },
-                }
-            }
-            // SAFETY: it came from the store, and nobody uses it any more.
-            unsafe { root.store.release(stage) };
+    let piece = bytes.clamp(1, PIECE);
+    let Some(stage) = root.store.allocate(piece, 64) else { root.store.exhausted() };
+    for at in (0..bytes).step_by(piece) {
+        let length = piece.min(bytes - at);
+        match from {
+            Some(node) => order(node, stage as usize, source + at, length),
+            // SAFETY: the caller says so; the piece is that long.
+            None => unsafe { ptr::copy((source + at) as *const u8, stage, length) },
+        }
+        match to {
+            Some(node) => order(node, target + at, stage as usize, length),
+            // SAFETY: as above.
+            None => unsafe { ptr::copy(stage, (target + at) as *mut u8, length) },
         }
     }
+    // SAFETY: it came from the store, and nobody uses it any more.
+    unsafe { root.store.release(stage) };
 }

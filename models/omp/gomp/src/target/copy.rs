@@ -1,0 +1,341 @@
+//! Copying between devices: at once, or by a task.
+
+use std::ffi::c_void;
+use std::slice;
+
+use tombolo_omp::depend::{self, Dependence};
+use tombolo_omp::root::Root;
+use tombolo_omp::task::{self, Create};
+use tombolo_omp::thread::{self, Thread};
+use tombolo_omp::{device, exclusive};
+
+use super::defer;
+use super::memory::node_of;
+use crate::tasks::dependences_of_objects;
+
+/// Dimensions that a block may have at most.
+const DIMENSIONS: usize = 64;
+
+/// A device's node, or `None` for the host, and an address there.
+type Place = (Option<u32>, usize);
+
+/// A block within an array: in each dimension its length, where it begins, and how long the array is.
+#[derive(Clone, Copy)]
+struct Block {
+    target: Place,
+    source: Place,
+    element: usize,
+    dimensions: usize,
+    lengths: *const usize,
+    target_offsets: *const usize,
+    source_offsets: *const usize,
+    target_lengths: *const usize,
+    source_lengths: *const usize,
+}
+
+/// Words of a block for a task, besides its lists.
+const HEADER: usize = 6;
+/// Lists of a block, each with a word for each dimension.
+const LISTS: usize = 5;
+
+impl Block {
+    fn lists(&self) -> [*const usize; LISTS] {
+        [self.lengths, self.target_offsets, self.source_offsets, self.target_lengths, self.source_lengths]
+    }
+
+    /// All of it in words, for a task: the program's lists may be gone when that runs.
+    ///
+    /// # Safety
+    /// The lists are that long.
+    unsafe fn to_words(self) -> Vec<usize> {
+        let word = |node: Option<u32>| node.unwrap_or(0) as usize;
+        let ((to, target), (from, source)) = (self.target, self.source);
+        let mut words = vec![word(to), target, word(from), source, self.element, self.dimensions];
+        for list in self.lists() {
+            // SAFETY: the caller says so.
+            words.extend_from_slice(unsafe { slice::from_raw_parts(list, self.dimensions) });
+        }
+        words
+    }
+
+    /// The reverse.
+    ///
+    /// # Safety
+    /// They are such words.
+    unsafe fn from_words(words: *const usize) -> Self {
+        // SAFETY: the caller says so.
+        let word = |index: usize| unsafe { *words.add(index) };
+        let node = |index: usize| u32::try_from(word(index)).ok().filter(|&node| node > 0);
+        let dimensions = word(HEADER - 1);
+        let list = |index: usize| words.wrapping_add(HEADER + index * dimensions);
+        Self {
+            target: (node(0), word(1)),
+            source: (node(2), word(3)),
+            element: word(4),
+            dimensions,
+            lengths: list(0),
+            target_offsets: list(1),
+            source_offsets: list(2),
+            target_lengths: list(3),
+            source_lengths: list(4),
+        }
+    }
+
+    /// Whether all workers see the same at the host's addresses.
+    ///
+    /// # Safety
+    /// The lists are that long.
+    unsafe fn is_shared(&self, root: &Root) -> bool {
+        let shared = |(node, begin): Place, lengths: *const usize| {
+            // SAFETY: the caller says so.
+            let lengths = unsafe { slice::from_raw_parts(lengths, self.dimensions) };
+            let bytes = lengths.iter().fold(self.element, |bytes, &length| bytes.saturating_mul(length));
+            let last = begin.saturating_add(bytes.saturating_sub(1));
+            node.is_some() || [begin, last].iter().all(|&at| device::is_shared(root, at))
+        };
+        !exclusive::is_on()
+            || shared(self.target, self.target_lengths) && shared(self.source, self.source_lengths)
+    }
+
+    /// Copies it.
+    ///
+    /// # Safety
+    /// The lists are that long, and the arrays as large as they say.
+    unsafe fn copy(&self, me: &'static Thread) {
+        // SAFETY: the caller says so.
+        unsafe { self.copy_from(me, 0, self.target.1, self.source.1) };
+    }
+
+    /// Copies what is left from a dimension on, by rows.
+    ///
+    /// # Safety
+    /// As [`Self::copy`]; the addresses are of such parts.
+    unsafe fn copy_from(&self, me: &'static Thread, at: usize, target: usize, source: usize) {
+        // SAFETY: the caller says so.
+        unsafe {
+            let length = *self.lengths.add(at);
+            let step = |lengths: *const usize| {
+                (at + 1..self.dimensions).map(|at| *lengths.add(at)).product::<usize>() * self.element
+            };
+            let (target_step, source_step) = (step(self.target_lengths), step(self.source_lengths));
+            let target = target + *self.target_offsets.add(at) * target_step;
+            let source = source + *self.source_offsets.add(at) * source_step;
+            if at + 1 == self.dimensions {
+                let bytes = length * self.element;
+                return device::copy(me, (self.target.0, target), (self.source.0, source), bytes);
+            }
+            for index in 0..length {
+                self.copy_from(me, at + 1, target + index * target_step, source + index * source_step);
+            }
+        }
+    }
+
+    /// Has a task copy it, when what it depends on is finished.
+    ///
+    /// # Safety
+    /// The lists are that long; the arrays are as large as they say, until that task is finished.
+    unsafe fn copy_later(self, me: &'static Thread, depend: Option<&[Dependence]>) {
+        // SAFETY: the caller says so.
+        unsafe {
+            if !self.is_shared(me.root()) {
+                // Any worker may run the task, and others do not have this memory.
+                if let Some(dependences) = depend {
+                    depend::wait_for(me, me.task(), dependences);
+                }
+                return self.copy(me);
+            }
+            let mut words = self.to_words();
+            let create = Create {
+                function: tombolo_omp_copy_task,
+                data: words.as_mut_ptr().cast(),
+                copy: None,
+                size: size_of_val(words.as_slice()),
+                align: align_of::<usize>(),
+                deferred: true,
+                last: false,
+                priority: 0,
+                depend,
+                event: None,
+                bounds: None,
+            };
+            task::create(me, create);
+        }
+    }
+}
+
+/// What a task does that copies. The name is C's, as for `tombolo_omp_target_task`.
+///
+/// # Safety
+/// The words are those of a block, whose arrays are as large as they say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_omp_copy_task(words: *mut c_void) {
+    // SAFETY: the caller says so.
+    unsafe { Block::from_words(words.cast()).copy(thread::current()) };
+}
+
+/// The nodes of two devices.
+fn nodes_of(me: &'static Thread, target: i32, source: i32) -> Option<(Option<u32>, Option<u32>)> {
+    Some((node_of(me, target).ok()?, node_of(me, source).ok()?))
+}
+
+/// Copies between devices. 0, or `EINVAL` if there is no such device.
+///
+/// # Safety
+/// Both are as long as offset and length say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_target_memcpy(
+    target: *mut c_void,
+    source: *const c_void,
+    length: usize,
+    target_offset: usize,
+    source_offset: usize,
+    target_device: i32,
+    source_device: i32,
+) -> i32 {
+    let me = thread::current();
+    let Some((to, from)) = nodes_of(me, target_device, source_device) else { return libc::EINVAL };
+    let (target, source) = (target as usize + target_offset, source as usize + source_offset);
+    // SAFETY: the caller says so.
+    unsafe { device::copy(me, (to, target), (from, source), length) };
+    0
+}
+
+/// The same by a task, which depends on what the program's objects say. 0, or `EINVAL`.
+///
+/// # Safety
+/// As for [`omp_target_memcpy`], until the task is finished. There are so many objects.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_target_memcpy_async(
+    target: *mut c_void,
+    source: *const c_void,
+    length: usize,
+    target_offset: usize,
+    source_offset: usize,
+    target_device: i32,
+    source_device: i32,
+    objects: i32,
+    list: *const [usize; 2],
+) -> i32 {
+    let me = thread::current();
+    let Some((to, from)) = nodes_of(me, target_device, source_device) else { return libc::EINVAL };
+    let (target, source) = ((to, target as usize + target_offset), (from, source as usize + source_offset));
+    // SAFETY: the caller says so.
+    let depend = unsafe { dependences_of_objects(objects, list) };
+    if let Some(order) = device::order_to_copy(me.root(), target, source, length) {
+        // No worker has to wait while a device does it alone.
+        defer(me, order, depend.as_deref());
+        return 0;
+    }
+    let (length, none) = ([length], [0]);
+    let (lengths, offsets) = (length.as_ptr(), none.as_ptr());
+    let block = Block {
+        target,
+        source,
+        element: 1,
+        dimensions: 1,
+        lengths,
+        target_offsets: offsets,
+        source_offsets: offsets,
+        target_lengths: lengths,
+        source_lengths: lengths,
+    };
+    // SAFETY: the caller says so.
+    unsafe { block.copy_later(me, depend.as_deref()) };
+    0
+}
+
+/// What `omp_target_memcpy_rect` is told; `EINVAL` if it cannot be.
+fn block(
+    me: &'static Thread,
+    (target, source, element, dimensions): (*mut c_void, *const c_void, usize, i32),
+    [lengths, target_offsets, source_offsets, target_lengths, source_lengths]: [*const usize; LISTS],
+    (target_device, source_device): (i32, i32),
+) -> Result<Block, i32> {
+    let dimensions = usize::try_from(dimensions).unwrap_or(0);
+    let (to, from) = nodes_of(me, target_device, source_device).ok_or(libc::EINVAL)?;
+    if dimensions == 0 || dimensions > DIMENSIONS {
+        return Err(libc::EINVAL);
+    }
+    Ok(Block {
+        target: (to, target as usize),
+        source: (from, source as usize),
+        element,
+        dimensions,
+        lengths,
+        target_offsets,
+        source_offsets,
+        target_lengths,
+        source_lengths,
+    })
+}
+
+/// Copies a block of an array between devices. 0, or `EINVAL`; without arrays, how many dimensions there may be.
+///
+/// # Safety
+/// The arrays are as large as their dimensions say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_target_memcpy_rect(
+    target: *mut c_void,
+    source: *const c_void,
+    element: usize,
+    dimensions: i32,
+    lengths: *const usize,
+    target_offsets: *const usize,
+    source_offsets: *const usize,
+    target_lengths: *const usize,
+    source_lengths: *const usize,
+    target_device: i32,
+    source_device: i32,
+) -> i32 {
+    if target.is_null() && source.is_null() {
+        return i32::MAX;
+    }
+    let me = thread::current();
+    let lists = [lengths, target_offsets, source_offsets, target_lengths, source_lengths];
+    match block(me, (target, source, element, dimensions), lists, (target_device, source_device)) {
+        Ok(block) => {
+            // SAFETY: the caller says so.
+            unsafe { block.copy(me) };
+            0
+        }
+        Err(error) => error,
+    }
+}
+
+/// The same by a task, which depends on what the program's objects say.
+///
+/// # Safety
+/// As for [`omp_target_memcpy_rect`], until the task is finished. There are so many objects.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_target_memcpy_rect_async(
+    target: *mut c_void,
+    source: *const c_void,
+    element: usize,
+    dimensions: i32,
+    lengths: *const usize,
+    target_offsets: *const usize,
+    source_offsets: *const usize,
+    target_lengths: *const usize,
+    source_lengths: *const usize,
+    target_device: i32,
+    source_device: i32,
+    objects: i32,
+    list: *const [usize; 2],
+) -> i32 {
+    if target.is_null() && source.is_null() {
+        return i32::MAX;
+    }
+    let me = thread::current();
+    let lists = [lengths, target_offsets, source_offsets, target_lengths, source_lengths];
+    match block(me, (target, source, element, dimensions), lists, (target_device, source_device)) {
+        Ok(block) => {
+            // SAFETY: the caller says so.
+            unsafe {
+                let depend = dependences_of_objects(objects, list);
+                block.copy_later(me, depend.as_deref());
+            }
+            0
+        }
+        Err(error) => error,
+    }
+}
