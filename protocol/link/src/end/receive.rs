@@ -124,6 +124,8 @@ impl<S: Signals> ChannelEnd<S> {
     fn note_nothing(&mut self, peer_gone: bool) -> Result<(), EndError> {
         self.wake_peer_for_credit();
         if peer_gone {
+            // The lifeline may have said so to another channel of this program: sending ends with receiving.
+            self.note_end();
             return Err(EndError::PeerDied);
         }
         self.look_now_and_then();

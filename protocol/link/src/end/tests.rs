@@ -95,6 +95,19 @@ fn nothing_is_sent_after_an_end() {
 }
 
 #[test]
+fn a_death_that_receiving_finds_ends_sending() {
+    let (_a, mut b) = both(4);
+    // Somebody else listened, so that this end was not told.
+    b.signals_mut().report_peer_gone();
+    assert_eq!(recv(&mut b), Err(EndError::PeerDied));
+    assert_eq!(b.try_send(b"to nobody"), Err(EndError::PeerDied));
+    let (_a, mut b) = both(4);
+    b.signals_mut().report_peer_gone();
+    assert_eq!(b.try_recv_batch(2, |_| ()), Err(EndError::PeerDied));
+    assert_eq!(b.try_send(b"to nobody"), Err(EndError::PeerDied));
+}
+
+#[test]
 fn what_is_too_long_is_refused_and_concerns_nothing_else() {
     let (mut a, mut b) = both(4);
     let max_bytes = a.max_message_bytes();
