@@ -64,10 +64,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     summarise(&reports, board.names.len(), started.elapsed(), &logs)
 }
 
-/// Runs the steps of each lane in their order, several at a time.
-///
-/// What compiles keeps both processors of a small machine busy. What brings machines up waits a lot: for kernels that boot, for
-/// processes that end, for deadlines.
+/// Runs the steps of each lane in their order: two at a time of those that compile, which keeps both processors of a small
+/// machine busy, and one of those that bring machines up, which have deadlines.
 fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
     let (beside, front): (Vec<Step>, Vec<Step>) =
         steps.into_iter().partition(|step| step.lane == Lane::Beside);
@@ -81,9 +79,9 @@ fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure>
         let end = |worker: ScopedJoinHandle<_>| worker.join().unwrap_or_else(|panic| resume_unwind(panic));
         let one_beside = work(&beside);
         // Whoever finds nothing left in front helps beside.
-        for queue in [&first, &machines, &beside] {
-            let workers = [work(queue), work(queue)];
-            results.extend(workers.map(end));
+        for (queue, workers) in [(&first, 2), (&machines, 1), (&beside, 1)] {
+            let workers: Vec<_> = (0..workers).map(|_| work(queue)).collect();
+            results.extend(workers.into_iter().map(end));
         }
         results.push(end(one_beside));
     });

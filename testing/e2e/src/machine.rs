@@ -249,10 +249,15 @@ impl Machine {
         let _ = kill_process(Pid::from_raw(pid).expect("not 0"), Signal::KILL);
     }
 
-    /// The descriptors that a process has open.
+    /// The descriptors that a process has open, but for files of `/proc`.
     #[must_use]
     pub fn open_descriptors(&self, pid: i32) -> usize {
-        std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process of ours").count()
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process of ours").flatten();
+        // A monitor reads the meters of processes once a second, and may do so for the first time at any time.
+        let is_meter = |target: &Path| target.starts_with("/proc");
+        entries
+            .filter(|entry| !std::fs::read_link(entry.path()).is_ok_and(|target| is_meter(&target)))
+            .count()
     }
 
     /// The memory that a process holds, in KiB.
