@@ -148,14 +148,9 @@ impl Producer {
         self.put_short(message, Release)
     }
 
-    /// As [`try_send_short`](Self::try_send_short), behind a message that is held back.
+    /// As [`try_send_short`](Self::try_send_short), published by `order`: relaxed behind a message that is held back.
     #[inline(always)]
-    pub(crate) fn add_short(&mut self, message: &[u8]) -> bool {
-        self.put_short(message, Relaxed)
-    }
-
-    #[inline(always)]
-    fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
+    pub(crate) fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
         if !self.has_single(message.len()) {
             return self.put_pair(message, order);
         }

@@ -140,7 +140,7 @@ impl<'a> Batch<'a> {
     #[inline(always)]
     pub fn push(&mut self, message: &[u8]) -> Result<(), SendError> {
         // The first message of a batch is the one that is held back.
-        if self.producer.position != self.start.position && self.producer.add_short(message) {
+        if self.producer.position != self.start.position && self.producer.put_short(message, Relaxed) {
             return Ok(());
         }
         self.push_slow(message)
