@@ -244,10 +244,8 @@ struct TestPrograms<'a> {
 impl<'a> TestPrograms<'a> {
     /// The packages whose test programs do.
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
+    /// Goes first, for it says whether emulators are set up well: otherwise everything else that starts nodes is spoiled.
     const LITMUS: &'static str = "litmus";
-    /// Before everything else that starts nodes what says whether emulators are set up well: otherwise all of it is spoiled. Then
-    /// what takes longest, so that what runs last is short and no processor idles for long at the end.
-    const FIRST: [&'static str; 4] = [Self::LITMUS, "machines", "openmp", "conformance"];
 
     /// Cargo is told of them by name alone, so no two kinds may share one.
     fn of(workspace: &'a Workspace) -> Result<Self, Failure> {
@@ -266,8 +264,7 @@ impl<'a> TestPrograms<'a> {
                 "two test programs are called {name}, and one of them brings up machines: rename it"
             )));
         }
-        let place = |name: &&str| Self::FIRST.iter().position(|first| first == name);
-        with_machines.sort_by_key(|name| place(name).unwrap_or(Self::FIRST.len()));
+        with_machines.sort_by_key(|name| *name != Self::LITMUS);
         // Several packages may have one of a name; cargo runs them all.
         others.sort_unstable();
         others.dedup();

@@ -17,9 +17,6 @@ use crate::{outside, shell, tree};
 /// How long a block may take: some compile all that a program stands on, for each instruction set.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// How long the commands of a block may take: they may compile, and wait for other tests that compile in the same folder.
-const BUILDING: Duration = PATIENCE.saturating_mul(4);
-
 /// A machine like that of `machines/default.toml`, under a name of its own, and a shell whose folder is a clone.
 pub(crate) struct Session {
     machine: Machine,
@@ -115,7 +112,7 @@ impl Session {
             command.env("PYTHONPATH", python).env("PYTHONDONTWRITEBYTECODE", "1");
         }
         let mut running = Running::start(command.envs(tombolo_e2e::outside::cargo_settings()));
-        let until = Instant::now() + BUILDING;
+        let until = Instant::now() + PATIENCE;
         while running.is_running() && Instant::now() < until {
             sleep(Duration::from_millis(20));
         }
