@@ -46,7 +46,7 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// What an operation of `transport` on a message of `length_bytes` said, with all there is to say about it.
+    /// The full error for what an operation of `transport` on a message of `length_bytes` returned.
     #[cold]
     pub fn of(transport: &impl Transport, error: EndError, length_bytes: usize) -> ChannelError {
         match error {

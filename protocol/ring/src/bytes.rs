@@ -1,7 +1,7 @@
 //! Payload between byte slices and the words of a slot.
 //!
-//! Words are moved in relaxed atomic accesses, two at a time where that is one instruction, each touched once. Bytes keep their address order whatever the
-//! processor's byte order. Short ends go through a ladder of 4, 2 and 1 bytes: a copy of unknown length below
+//! Words are moved by relaxed atomic accesses, two at a time where the processor can, and each is touched once. Bytes keep
+//! their address order on any processor. Short ends go through a ladder of 4, 2 and 1 bytes: a copy of unknown length below
 //! eight would become a call.
 
 use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_pair};

@@ -230,14 +230,13 @@ impl Channel {
         self.companion.take()
     }
 
-    /// Why something was not possible within `timeout`.
+    /// The error for an operation that failed or took longer than `timeout`.
     #[cold]
     pub(crate) fn error(&self, error: ChannelError, timeout: Duration) -> Error {
         Error::of_channel(error, self.peer, &self.peer_node, timeout)
     }
 
-    /// Why something was not possible now. Out of line, but for what is no error at all: whoever polls meets that more often
-    /// than a message.
+    /// The error for an operation that did not happen. Pollers get `Full` more often than a message, so that it alone is inlined.
     #[inline]
     pub(crate) fn refused(&self, error: EndError, length_bytes: usize) -> Error {
         if error == EndError::Full { Error::WouldBlock } else { self.ended(error, length_bytes) }

@@ -224,8 +224,7 @@ impl<T: Transport> Traced<T> {
         }
     }
 
-    /// A stamp for what is about to be sent, before the peer can see it: that of its receive is not to be earlier. Zero while
-    /// nobody traces.
+    /// The time before a send, so that no receive of the same message has an earlier one. Zero while tracing is off.
     #[inline(always)]
     fn stamp(&self) -> u64 {
         if self.probe.is_on() { self.probe.recorder.ticks() } else { 0 }

@@ -47,7 +47,7 @@ pub enum EndError {
     /// The lifeline said that the peer is gone; everything sent before was received.
     #[error("the peer died")]
     PeerDied,
-    /// The channel is of no use any more: the peer broke the protocol, or what carries it failed. The end says which.
+    /// The channel failed for good: the peer broke the protocol, or the carrier failed. The end says which.
     #[error("the channel broke")]
     Broken,
 }
