@@ -125,6 +125,44 @@ pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
     }
 }
 
+/// Two relaxed stores of numbers, in one instruction where the processor has one that wide; see [`store_pair`]. The two words
+/// are not one atomic unit.
+#[inline(always)]
+pub fn store_both(words: &[AtomicU64; 2], [first, second]: [u64; 2]) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
+    // SAFETY: `words` are sixteen bytes that may be written through a shared reference, as atomics may. The instruction writes
+    // each aligned half of them whole, like the two relaxed stores that it stands for.
+    unsafe {
+        core::arch::asm!(
+            "movq {low}, {first}",
+            "movq {high}, {second}",
+            "punpcklqdq {low}, {high}",
+            "movups xmmword ptr [{words}], {low}",
+            words = in(reg) words.as_ptr(),
+            first = in(reg) first,
+            second = in(reg) second,
+            low = out(xmm_reg) _,
+            high = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(all(target_arch = "aarch64", not(any(loom, sim, miri))))]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            "stp {first}, {second}, [{words}]",
+            words = in(reg) words.as_ptr(),
+            first = in(reg) first,
+            second = in(reg) second,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(any(loom, sim, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    for (word, value) in words.iter().zip([first, second]) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
 /// Loads sixteen bytes as they lie; the counterpart of [`store_pair`].
 #[inline(always)]
 pub fn load_pair(words: &[AtomicU64; 2]) -> [u8; 16] {
@@ -165,5 +203,13 @@ mod tests {
         assert_eq!(load_pair(pair), source);
         let bytes = words.each_ref().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
         assert_eq!(bytes, [[0xff; 8], [0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [0xff; 8]]);
+    }
+    #[test]
+    fn both_of_two_words_are_stored_in_order() {
+        let words: [AtomicU64; 4] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
+        let [_, pair @ .., _] = &words;
+        store_both(pair, [1, 1 << 63]);
+        let values = words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        assert_eq!(values, [u64::MAX, 1, 1 << 63, u64::MAX]);
     }
 }

@@ -1,7 +1,7 @@
 //! A page as its two writers have it: the monitor, which makes and controls it, and the domain.
 
 use tombolo_base::SharedMemory;
-use tombolo_base::sync::Ordering;
+use tombolo_base::sync::{Ordering, store_both};
 
 use crate::event::Event;
 use crate::layout::{
@@ -419,9 +419,8 @@ impl Row {
 
     #[inline]
     fn set_pair(&self, word: usize, first: u64, second: u64) {
-        if let Some([one, other]) = self.line.words().get(word..word + 2) {
-            one.store(first.to_le(), Ordering::Relaxed);
-            other.store(second.to_le(), Ordering::Relaxed);
+        if let Some(pair) = self.line.words().get(word..).and_then(<[_]>::first_chunk) {
+            store_both(pair, [first.to_le(), second.to_le()]);
         }
     }
 }
