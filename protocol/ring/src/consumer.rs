@@ -76,6 +76,8 @@ pub struct Consumer {
     bytes: u64,
     /// Consumed slots that began no message.
     continued_slots: u64,
+    /// The end of the last message of several slots.
+    several_until: u64,
     credit_stores: u64,
     producer_line: SharedMemory,
     credit_line: SharedMemory,
@@ -108,6 +110,7 @@ impl Consumer {
             prefetch_from: PREFETCH_AFTER_SLOTS,
             bytes: 0,
             continued_slots: 0,
+            several_until: 0,
             credit_stores: 0,
             slots,
             producer_line: memory.producer_line,
@@ -347,9 +350,20 @@ impl Consumer {
         self.bytes += len_bytes as u64;
         if slots > 1 {
             self.continued_slots += slots - 1;
+            self.several_until = self.position;
         }
         if self.position >= self.checkpoint {
             self.pass_checkpoint();
+        }
+    }
+
+    /// After a message of several slots the next is taken to be one too: asks for the line of its second slot, so that it comes
+    /// with the first and not after it. To be called between two polls while an answer is awaited. In a stream of messages it
+    /// would take the line from a producer that is still writing there.
+    #[inline(always)]
+    pub fn prefetch_second(&self) {
+        if self.several_until == self.position {
+            self.slots.prefetch(self.position + 1);
         }
     }
 

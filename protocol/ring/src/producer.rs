@@ -44,6 +44,8 @@ pub struct Producer {
     pub(crate) bytes: u64,
     /// Slots before `position` that began no message.
     pub(crate) continued_slots: u64,
+    /// The end of the last message of several slots.
+    several_until: u64,
     refused_full: u64,
     /// Length of the message that last found no room.
     refused_bytes: usize,
@@ -79,6 +81,7 @@ impl Producer {
             held_from: None,
             bytes: 0,
             continued_slots: 0,
+            several_until: 0,
             refused_full: 0,
             refused_bytes: 0,
             credit_loads: 0,
@@ -273,6 +276,7 @@ impl Producer {
         self.bytes += len_bytes as u64;
         if slots > 1 {
             self.continued_slots += slots - 1;
+            self.several_until = self.position;
         }
     }
 
@@ -406,10 +410,14 @@ impl Producer {
     }
 
     /// Asks for the line of the slot that the next message goes into, without waiting for it: worth it when that
-    /// message comes soon, and a peer that polls the slot loses it for nothing when it does not.
+    /// message comes soon, and a peer that polls the slot loses it for nothing when it does not. After a message of several
+    /// slots, also for the line of the second.
     #[inline(always)]
     pub fn prefetch(&self) {
         self.slots.prefetch_for_write(self.position);
+        if self.several_until == self.position {
+            self.slots.prefetch_for_write(self.position + 1);
+        }
     }
 
     /// The credit that was heard and not yet believed, if there is any and it has one meaning.

@@ -27,6 +27,9 @@ impl<S: Signals> ChannelEnd<S> {
             if unclear {
                 return self.recv_slow(peer_gone, read);
             }
+            if self.ends.producer.messages() != self.sent_at_receive {
+                self.ends.consumer.prefetch_second();
+            }
             self.look_now_and_then();
             return Ok(None);
         };
