@@ -230,3 +230,36 @@ fn files_are_refused_where_nodes_have_their_own() {
     assert_eq!(sentences, 2, "{refused}");
     machine.down();
 }
+
+/// Writes and reads without a look at any error, by a handle that has a stale value at first.
+const CARELESS: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words) {
+    int numbers[64] = {1, 2, 3}, refused = 0;
+    MPI_File file;
+    MPI_Init(&count, &words);
+    memset(&file, 0x5a, sizeof file);
+    MPI_File_open(MPI_COMM_WORLD, words[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    refused += MPI_File_write_at_all(file, 0, numbers, 64, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    refused += MPI_File_read_at_all(file, 0, numbers, 64, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    refused += MPI_File_close(&file) != MPI_SUCCESS;
+    printf("%d calls were refused\n", refused);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+fn programs_that_ignore_a_refused_file_hear_why_and_do_not_crash() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = Machine::up(&mpi.with_vm(MachineFile::host(), "arm0"));
+    compile(&machine, "careless", CARELESS);
+    let ran =
+        machine.tombolo(["mpirun", "--on", "host,arm0", "--timeout", "90", "careless.tbi", "/tmp/shared"]);
+    let complaints = ran.stderr.matches("tombolo: MPI-IO is refused: the nodes of this job").count();
+    assert_eq!(complaints, 2, "{}", ran.stderr);
+    assert_eq!(ran.ok(), "3 calls were refused\n3 calls were refused\n");
+    machine.down();
+}
