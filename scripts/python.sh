@@ -33,3 +33,15 @@ fetch() { install_into "$tools" "$@"; }
 build_wheel() {
     CARGO_TARGET_DIR=$target TOMBOLO_PYTHON=$python cargo xtask dist --isa native --only wheel --kit-as-it-is --output "$1"
 }
+
+# Checks that wheel $1 runs wherever its tag says, by what auditwheel finds in its programs and libraries.
+check_tag() {
+    name=$(basename "$1" .whl)
+    holds=$("$tools/bin/auditwheel" show --json "$1" 2>/dev/null |
+        "$tools/bin/python" -c 'import json, sys; print(json.load(sys.stdin).get("overall_tag"))') || holds=nothing
+    if [ "${name##*-}" != "$holds" ]; then
+        echo "error: the wheel's tag is ${name##*-}, and auditwheel says that it is $holds" >&2
+        return 1
+    fi
+    echo "auditwheel finds what the tag claims: $holds"
+}

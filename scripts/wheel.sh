@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the wheel, installs it into a fresh virtual environment, makes a call through it, and lets mypy look at generated stubs.
+# Builds the wheel, has auditwheel read which C library it needs, installs it into a fresh virtual environment, makes a call through it,
+# and lets mypy look at generated stubs.
 # What is not there, or cannot be had from the package index, is skipped aloud. It compiles nothing that the kit did.
 # usage: wheel.sh TARGET_FOLDER
 set -eu
@@ -7,6 +8,7 @@ target=$(realpath "$1")
 cd "$(dirname "$0")/.."
 . scripts/python.sh
 MYPY=1.18.2
+AUDITWHEEL=6.8.2
 
 skip() {
     echo "SKIPPED: $1"
@@ -21,6 +23,11 @@ trap '[ -z "$servers" ] || kill $servers 2>/dev/null || true; rm -rf "$work"' EX
 trap 'exit 130' INT TERM
 
 build_wheel "$work" >/dev/null
+if fetch "auditwheel==$AUDITWHEEL"; then
+    check_tag "$work"/*.whl
+else
+    echo "SKIPPED: what the wheel's tag claims: the package index did not give auditwheel $AUDITWHEEL"
+fi
 "$python" -m venv "$work/fresh"
 "$work/fresh/bin/python" -m pip --disable-pip-version-check install --quiet --no-index --no-deps "$work"/*.whl
 echo "installed $(cd "$work" && echo *.whl)"
