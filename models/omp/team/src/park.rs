@@ -31,7 +31,7 @@ struct List {
     last: Cell<Option<&'static Thread>>,
 }
 
-// SAFETY: cells are touched only while the list is held.
+// SAFETY: cells are touched only while the list is held, and those of threads that were taken out only by whoever took them.
 unsafe impl Sync for List {}
 
 /// A thread's place in a list.
@@ -89,6 +89,23 @@ impl List {
     }
 }
 
+impl List {
+    /// Takes up to `count` out that sleep on this word now, linked in their order. All at once: whoever is woken and finds nothing to do
+    /// enters itself again, and taken one after another they would be woken for ever.
+    fn take(&self, word: usize, count: u32) -> Option<&'static Thread> {
+        let first = (count > 0).then(|| self.remove(word))??;
+        first.parked.next.set(None);
+        let mut last = first;
+        for _ in 1..count {
+            let Some(thread) = self.remove(word) else { break };
+            thread.parked.next.set(None);
+            last.parked.next.set(Some(thread));
+            last = thread;
+        }
+        Some(first)
+    }
+}
+
 impl Root {
     fn list(&self, word: usize) -> &List {
         // Words are four bytes at least, and often one to a cache line.
@@ -125,10 +142,12 @@ pub fn wake(word: &AtomicU32, count: u32) {
     sys::full_fence();
     let address = word.as_ptr() as usize;
     let list = root().list(address);
-    for _ in 0..count {
-        let held = list.hold();
-        let Some(thread) = list.remove(address) else { return };
-        drop(held);
+    let held = list.hold();
+    let mut next = list.take(address, count);
+    drop(held);
+    while let Some(thread) = next {
+        // Once it is told to go on it may enter itself again.
+        next = thread.parked.next.take();
         thread.parked.word.store(0, Ordering::Release);
         thread.dock.tell();
     }

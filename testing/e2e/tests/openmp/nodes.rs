@@ -145,6 +145,37 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
     machine.down();
 }
 
+/// Regions on a device after regions of one thread on the host: threads that are woken find nothing to do, and sleep again.
+const TURNS: &str = r#"
+#include <stdio.h>
+int main(void)
+{
+    int field[1024] = {0}, sum = 0;
+    for (int turn = 0; turn < 100; turn++) {
+#pragma omp target teams distribute parallel for if(turn >= 70) map(tofrom : field) num_threads(8)
+        for (int i = 0; i < 1024; i++)
+            field[i] += 1;
+    }
+    for (int i = 0; i < 1024; i++)
+        sum += field[i];
+    printf("%d\n", sum);
+    return 0;
+}
+"#;
+
+#[test]
+fn whoever_is_woken_and_sleeps_again_is_not_woken_for_ever() {
+    let file = MachineFile::host().with_vm("arm0", "window_mib = 64");
+    let Some(machine) = machine(&file, &["ends"]) else { return };
+    fs::write(machine.folder().join("turns.c"), TURNS).unwrap();
+    compile(&machine, "turns.c", "turns", &["-Wall"]);
+    for _ in 0..3 {
+        let variables = ["OMP_TOMBOLO=hybrid", "OMP_TOMBOLO_NODES=arm0", "OMP_NUM_THREADS=4"];
+        assert_eq!(machine.tombolo(run("host", &variables, &["turns.tbi"])).ok(), "102400\n");
+    }
+    machine.down();
+}
+
 #[test]
 fn a_report_of_a_program_on_a_virtual_machine_goes_to_a_file_that_is_granted() {
     let file = MachineFile::host().with_vm("arm0", "window_mib = 64");
