@@ -4,32 +4,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-/// The processors that this thread may run on, in order.
-///
-/// # Errors
-/// What the kernel said.
-pub fn allowed() -> std::io::Result<Vec<usize>> {
-    let set = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
-}
-
-/// Keeps this thread on one processor.
-///
-/// # Errors
-/// What the kernel said, for example when the processor is not allowed.
-pub fn pin(cpu: usize) -> std::io::Result<()> {
-    set(&[cpu])
-}
-
-fn set(cpus: &[usize]) -> std::io::Result<()> {
-    let mut set = CpuSet::new();
-    for cpu in cpus {
-        set.set(*cpu);
-    }
-    Ok(sched_setaffinity(None, &set)?)
-}
+use tombolo_bench_far::cpus::set;
+pub use tombolo_bench_far::cpus::{allowed, pin, waited_ns};
 
 /// This thread on one processor, until dropped.
 #[derive(Debug)]
@@ -54,14 +30,6 @@ impl Drop for Pinned {
         // It was allowed before; should the kernel have changed its mind, one processor is still enough to run on.
         let _ = set(&self.before);
     }
-}
-
-/// How long this thread has been ready to run while something else ran, in nanoseconds; `None` where the kernel
-/// does not say.
-#[must_use]
-pub fn waited_ns() -> Option<u64> {
-    // Time run, time waited, slices.
-    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Two of the allowed processors to measure between: the first, and the next that is no hardware thread of the
@@ -156,13 +124,6 @@ mod tests {
         assert_eq!(parse_list("5"), [5]);
         assert!(parse_list("").is_empty());
         assert!(parse_list("nonsense").is_empty());
-    }
-
-    #[test]
-    fn waiting_only_grows() {
-        let before = waited_ns();
-        std::thread::yield_now();
-        assert!(waited_ns() >= before);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the links of a running machine cost, beside what the memory under them costs.
 //!
 //! [`ring::run`] measures between two programs: the one that calls it, and a *peer* that it starts on a node from
-//! the image `bench.tbi` (the program `bench-peer` of this crate). Absolute times differ between machines and,
+//! the image `bench.tbi` (the program `bench-peer` of `tombolo-bench-far`). Absolute times differ between machines and,
 //! where a hypervisor moves processors about, between seconds; so every figure has the physical limit of the same
 //! memory beside it, measured in turn with it, and the ratio is what counts.
 #![forbid(unsafe_code)]
@@ -15,7 +15,6 @@ pub mod layers;
 mod limit;
 pub mod mpi;
 pub mod omp;
-mod raw;
 pub mod report;
 pub mod ring;
 pub mod rpc;
@@ -26,4 +25,4 @@ pub mod tracing;
 pub mod waitset;
 
 pub use limit::Limit;
-pub use ring::Patience;
+pub use tombolo_bench_far::Patience;

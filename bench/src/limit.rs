@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use tombolo_bench_far::lines::Lines;
+
 use crate::cpus::{self, Pinned};
-use crate::raw::Lines;
 use crate::sample::{median, sorted};
 
 /// How long the two lines travel.

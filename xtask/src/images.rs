@@ -26,7 +26,7 @@ pub(crate) const IMAGES: &[Image] = &[
     Image::new("pingpong", "pingpong", "pingpong"),
     Image::new("frames", "frames", "frames"),
     Image::new("communities", "communities", "communities"),
-    Image::new("bench", "tombolo-bench", "bench-peer"),
+    Image::new("bench", "tombolo-bench-far", "bench-peer"),
     Image::new("bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
     Image::new("litmus", "tombolo-litmus", "tombolo-litmus").on_boards(),
     Image::new("far-end", "tombolo-far-end", "tombolo-far-end").on_boards(),

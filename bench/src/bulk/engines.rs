@@ -9,6 +9,7 @@ use tombolo::engines::{
     Access, Engine, ForeignProcess, MemoryId, Offers, Place, Request, Server, SharedMemory, finish,
 };
 use tombolo_base::sync::Ordering::{Acquire, Release};
+use tombolo_bench_far::content::{check_words, fill_words};
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::Caller;
 use tombolo_engine::far::Far;
@@ -19,7 +20,7 @@ use tombolo_platform::socket::{Kind, pair};
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::StreamChannel;
 
-use crate::suite::peers::bare::{check, fill, place, poll};
+use crate::suite::peers::bare::{place, poll};
 use crate::suite::peers::stream::Stream;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
@@ -109,7 +110,7 @@ impl End for Sender {
         // What is read through a stream is taken by the thread that reads it: that waits for nobody.
         poll(&self.flags, READ, |read| read + ahead > passed)?;
         let index = (passed % ahead) as usize;
-        fill(place(&self.own, bytes, index)?, sequence);
+        fill_words(place(&self.own, bytes, index)?, sequence);
         let source = Place::Mapped { memory: self.own.clone(), offset_bytes: index * bytes };
         let target = self.place(index * bytes)?;
         self.copy(Request::copy(source.clone(), target.clone(), bytes as u64))?;
@@ -154,7 +155,7 @@ impl End for Receiver {
             }
         }
         let index = (read % buffers(bytes) as u64) as usize;
-        check(place(&self.memory, bytes, index)?, sequence)?;
+        check_words(place(&self.memory, bytes, index)?, sequence)?;
         self.read += 1;
         self.flags.store_le(READ, self.read, Release);
         Ok(())

@@ -5,11 +5,7 @@
 //! from asking to knowing that it is done, beside the C library's own.
 
 mod alone;
-mod command;
-mod copies;
 mod engines;
-pub mod far;
-mod moving;
 pub mod network;
 mod nodes;
 mod pairs;

@@ -1,37 +1,17 @@
 //! Bulk data by TCP, to a virtual machine that has a network for this: what there is without a window.
 //!
 //! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone afterwards; its
-//! nodes have no network (ADR 0041). Process 1 there is this program, which answers one connection.
+//! nodes have no network (ADR 0041). Process 1 there is the far side's program.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::Command as Program;
-use std::time::Instant;
+use std::net::{SocketAddr, TcpStream};
 
-use tombolo_platform::guest::init;
+use tombolo_bench_far::bulk::command::{Command, PATIENCE};
+pub use tombolo_bench_far::network::{ADDRESS, FAILED, PORT, SERVING, TCP_OVER_VIRTIO};
+use tombolo_bench_far::network::{Wire, failed};
 
-use super::command::{ANSWER, COMMAND_BYTES, Command, PATIENCE, from_bytes, to_bytes};
 use super::nodes::{deliveries, delivery_row, flow, rounds};
 use super::row;
-use crate::suite::content::{check_sum, fill_bulk, sum};
 use crate::suite::{Error, Metric, PeerInfo, Results, Route, Row, Schedule, buffers, length};
-
-/// What rows and legends call it.
-pub const TCP_OVER_VIRTIO: &str = "TCP over virtio-net";
-
-/// The machine's address in the network that the emulator makes for it alone.
-pub const ADDRESS: &str = "10.0.2.15";
-
-/// Where it listens.
-pub const PORT: u16 = 7700;
-
-/// What the machine writes to its console once it listens.
-pub const SERVING: &str = "bench-peer: serving";
-
-/// What begins the line in which it says why it does not.
-pub const FAILED: &str = "bench-peer: ";
 
 /// Lengths, in bytes: those of the window's rows.
 const LENGTHS: [usize; 8] = super::nodes::LENGTHS;
@@ -81,153 +61,12 @@ pub fn add(
         })?;
         results.rows.push(delivery_row((host, node), TCP_OVER_VIRTIO, bytes, latency));
     }
-    wire.ask(Command::Bye)
-}
-
-fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
-    Error::of_peer(TCP_OVER_VIRTIO, format!("{what}: {error}"))
-}
-
-/// A connection, by which commands, answers and buffers pass in turn.
-struct Wire {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Wire {
-    fn new(stream: TcpStream) -> Result<Wire, Error> {
-        let set = stream.set_nodelay(true);
-        let set = set.and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
-        set.and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-            .map_err(|error| failed("set up", &error))?;
-        Ok(Wire { stream, buffer: Vec::new() })
-    }
-
-    fn length_bytes(&mut self, bytes: usize) {
-        self.buffer.resize(bytes, 0);
-        // What is not needed is given back: the machine is small.
-        self.buffer.shrink_to_fit();
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.stream.write_all(bytes).map_err(|error| failed("send", &error))
-    }
-
-    fn recv(&mut self) -> Result<[u64; 3], Error> {
-        let mut message = [0; COMMAND_BYTES];
-        self.stream.read_exact(&mut message).map_err(|error| failed("receive", &error))?;
-        Ok(from_bytes(message))
-    }
-
-    fn tell(&mut self, command: Command) -> Result<(), Error> {
-        self.send(&to_bytes(command.words()))
-    }
-
-    fn answer(&mut self) -> Result<(), Error> {
-        self.send(&to_bytes([ANSWER, 0, 0]))
-    }
-
-    fn answered(&mut self) -> Result<(), Error> {
-        match self.recv()? {
-            [ANSWER, 0, 0] => Ok(()),
-            other => Err(failed("hear an answer", &format!("{other:?} is none"))),
-        }
-    }
-
-    fn ask(&mut self, command: Command) -> Result<(), Error> {
-        self.tell(command)?;
-        self.answered()
-    }
-
-    fn give_one(&mut self, sequence: u64) -> Result<(), Error> {
-        fill_bulk(&mut self.buffer, sequence);
-        self.stream.write_all(&self.buffer).map_err(|error| failed("send a buffer", &error))
-    }
-
-    fn read_one(&mut self, sequence: u64) -> Result<(), Error> {
-        self.stream.read_exact(&mut self.buffer).map_err(|error| failed("receive a buffer", &error))?;
-        check_sum(sum(&self.buffer), self.buffer.len(), sequence)
-    }
-
-    fn give(&mut self, count: u64) -> Result<(), Error> {
-        (0..count).try_for_each(|sequence| self.give_one(sequence))
-    }
-
-    fn read(&mut self, count: u64) -> Result<(), Error> {
-        (0..count).try_for_each(|sequence| self.read_one(sequence))
-    }
-
-    /// Nanoseconds until the other side has read a buffer and said so, by the mean of `count` less one.
-    fn deliver(&mut self, count: u64) -> Result<f64, Error> {
-        let mut began = Instant::now();
-        for sequence in 0..count {
-            if sequence == 1 {
-                began = Instant::now();
-            }
-            self.give_one(sequence)?;
-            self.answered()?;
-        }
-        Ok(began.elapsed().as_nanos() as f64 / count.saturating_sub(1).max(1) as f64)
-    }
-
-    /// Does what the other side says until that ends.
-    fn serve(&mut self) -> Result<(), Error> {
-        /// The longest buffer that is taken for one.
-        const MOST_BYTES: u64 = 256 << 20;
-        loop {
-            let words = self.recv()?;
-            match Command::from_words(words) {
-                Some(Command::Make { bytes, .. }) if bytes <= MOST_BYTES => {
-                    self.length_bytes(usize::try_from(bytes).map_err(|_| Error::Unsupported)?);
-                }
-                Some(Command::Take { count }) => self.read(count)?,
-                Some(Command::Give { count }) => self.give(count)?,
-                Some(Command::Deliver { count }) => (0..count).try_for_each(|sequence| {
-                    self.read_one(sequence)?;
-                    self.answer()
-                })?,
-                Some(Command::Bye) => return self.answer(),
-                _ => return Err(failed("hear a command", &format!("{words:?} is none of TCP"))),
-            }
-            self.answer()?;
-        }
-    }
-}
-
-/// Is process 1 of a machine whose only device is a network: serves one connection, and turns the machine off.
-///
-/// # Errors
-/// What could not be set up, or went wrong, once it is written to the console; and why the machine cannot be turned off.
-pub fn be_machine() -> Result<(), Error> {
-    let say = |line: &str| {
-        // Without a console there is nobody to tell.
-        if let Ok(mut console) = File::options().write(true).open(init::CONSOLE) {
-            let _ = writeln!(console, "{line}");
-        }
-    };
-    if let Err(error) = serve_machine(&say) {
-        say(&format!("{FAILED}{error}"));
-    }
-    Err(init::power_off().into())
-}
-
-fn serve_machine(say: &dyn Fn(&str)) -> Result<(), Error> {
-    init::mount_file_systems()?;
-    init::load_modules(Path::new(init::MODULES))?;
-    let mut configure = Program::new(init::BUSYBOX);
-    let status = configure.args(["ifconfig", "eth0", ADDRESS, "netmask", "255.255.255.0", "up"]).status();
-    match status.map_err(|error| failed("configure the network", &error))? {
-        status if status.success() => {}
-        status => return Err(failed("configure the network", &status)),
-    }
-    let listener = TcpListener::bind((ADDRESS, PORT)).map_err(|error| failed("listen", &error))?;
-    say(SERVING);
-    let (stream, _) = listener.accept().map_err(|error| failed("accept", &error))?;
-    Wire::new(stream)?.serve()
+    Ok(wire.ask(Command::Bye)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::time::Duration;
 
     use super::*;
@@ -235,7 +74,7 @@ mod tests {
 
     const SHORT: Schedule = Schedule { slices: 1, slice: Duration::from_micros(100), retries: 0 };
 
-    fn served() -> (SocketAddr, std::thread::JoinHandle<Result<(), Error>>) {
+    fn served() -> (SocketAddr, std::thread::JoinHandle<Result<(), tombolo_bench_far::Error>>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("its address");
         let serve = move || Wire::new(listener.accept().expect("a connection").0)?.serve();
@@ -259,17 +98,6 @@ mod tests {
             let row = found.row(name, metric).expect(name);
             assert!(row.typical().is_some_and(|value| value > 0.0), "{row:?}");
             assert_eq!(row.route.as_ref().map(|route| route.by.as_str()), Some(TCP_OVER_VIRTIO));
-        }
-    }
-
-    #[test]
-    fn what_makes_no_sense_ends_the_connection() {
-        for words in [[0, 0, 0], [1, 0, 0], [8, u64::MAX, 1], [ANSWER, 0, 0]] {
-            let (address, far) = served();
-            let mut stream = TcpStream::connect(address).expect("a connection");
-            stream.write_all(&to_bytes(words)).expect("a command");
-            let error = far.join().expect("no panic").expect_err("it is no command");
-            assert!(error.to_string().contains("is none of TCP"), "{error}");
         }
     }
 }

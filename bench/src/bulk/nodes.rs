@@ -7,10 +7,12 @@ use tombolo::{
     BulkOptions, Channel, ChannelOptions, Child, Domain, NodeInfo, Pool, PoolOptions, SpawnOptions,
 };
 
-use super::command::{self, Command, PATIENCE, Way};
-use super::far::bulk_name;
-use super::moving::{Mover, memory};
-use super::{copies, latency, pairs, row};
+use tombolo_bench_far::bulk::command::{self, Command, PATIENCE, Way};
+use tombolo_bench_far::bulk::copies;
+use tombolo_bench_far::bulk::moving::{Mover, memory};
+use tombolo_bench_far::bulk::peer::bulk_name;
+
+use super::{latency, pairs, row};
 use crate::ring::{Error, accept, finish};
 use crate::sample::{Latency, Rate};
 use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, length};

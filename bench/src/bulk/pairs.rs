@@ -5,13 +5,13 @@ use std::path::Path;
 use tombolo::{Channel, ChannelOptions, Child, Domain, NodeInfo, SpawnOptions};
 use tombolo_platform::copy::{self, Loop};
 
-use super::command::{self, Command, PATIENCE};
-use super::moving::memory;
 use super::nodes::{
     self, BY_MOVE, LENGTHS, RETURNS, Started, deliveries, delivery_row, flow, flow_row, right_row, rounds,
 };
 use crate::ring::{Error, accept, finish};
 use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, length};
+use tombolo_bench_far::bulk::command::{self, Command, PATIENCE};
+use tombolo_bench_far::bulk::moving::memory;
 
 /// Adds rows for every two of `nodes`.
 pub(super) fn add(

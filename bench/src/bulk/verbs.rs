@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use tombolo::{Buffer, BulkChannel, BulkOptions, Domain, Pool, PoolOptions, Shared, Trust};
+use tombolo_bench_far::content::{check_words, fill_words};
 
 use crate::suite::content::{check_sum, corrupt, fill_bulk, sum};
-use crate::suite::peers::bare;
 use crate::suite::peers::tombolo::attach;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
@@ -111,7 +111,7 @@ struct PoolEnd {
 /// Writes every byte of a buffer.
 fn fill(buffer: &mut Buffer, sequence: u64) -> Result<(), Error> {
     if let Some(memory) = buffer.memory() {
-        bare::fill(memory.words(), sequence);
+        fill_words(memory.words(), sequence);
         return Ok(());
     }
     fill_bulk(buffer.bytes_mut()?, sequence);
@@ -158,7 +158,7 @@ impl Held {
             Held::Lent(shared) => shared.memory(),
         };
         if let Some(memory) = memory {
-            return bare::check(memory.words(), sequence);
+            return Ok(check_words(memory.words(), sequence)?);
         }
         let bytes = match self {
             Held::Own(buffer) => buffer.bytes()?,

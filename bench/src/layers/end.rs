@@ -8,7 +8,7 @@ use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::{EndError, MemoryChannel, Transport, shm};
 
-use crate::ring::Patience;
+use crate::Patience;
 use crate::suite::content::{corrupt, fill};
 use crate::suite::peers::tombolo::{BATCH, wrong};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};

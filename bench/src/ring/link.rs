@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use tombolo::{
     Channel, ChannelOptions, Child, Domain, Exit, Listener, NodeInfo, SpawnOptions, TransportKind,
 };
+use tombolo_bench_far::ring::peer::{OPEN, back_name, opener_makes_memory, sleeper_name};
 
-use super::end::Ends;
 use super::near::{self, Figures};
-use super::peer::OPEN;
-use super::{Error, Options, PeerArguments};
+use super::{Ends, Error, Options, PeerArguments};
 use crate::sample::Clock;
 
 /// How long a peer may take to end once it was told to, or once it failed.
@@ -46,21 +45,6 @@ pub(super) fn measure(
         near::measure(&mut ends, clock, &options.schedule, progress).map(|figures| (transport, figures))
     });
     finish(&child, result)
-}
-
-/// The name of the channel whose ends sleep at once.
-pub(super) fn sleeper_name(name: &str) -> String {
-    format!("{name}/sleeper")
-}
-
-/// The name of the channel that the near side opens.
-pub(super) fn back_name(name: &str) -> String {
-    format!("{name}/back")
-}
-
-/// Whether the side that opens a channel makes its memory.
-pub(super) fn opener_makes_memory(ring: &Channel) -> bool {
-    ring.transport() == TransportKind::Shm
 }
 
 fn open(

@@ -7,13 +7,8 @@
 //! * streams of 48-byte messages in both directions, each message published by itself and checked;
 //! * wake-ups: round trips between two sides that sleep at once.
 
-mod arguments;
-mod command;
-mod end;
-mod error;
 mod link;
 mod near;
-pub mod peer;
 mod placed;
 mod report;
 mod table;
@@ -23,10 +18,11 @@ use std::time::Duration;
 
 use tombolo::{Domain, Fault, NodeInfo};
 
+pub use tombolo_bench_far::Error;
+pub use tombolo_bench_far::ring::end::{End, Ends};
+pub use tombolo_bench_far::ring::{PeerArguments, Shape, peer};
+
 pub use crate::sample::{Latency, Rate};
-pub use arguments::{PeerArguments, Shape};
-pub use end::{End, Ends, Patience};
-pub use error::Error;
 pub(crate) use link::{accept, finish};
 pub use report::{DISTURBED_SHARE, Goal, LinkReport, Report, Settings, Unmeasured};
 

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::command::{self, Command, SMALL_BYTES, USUAL_BYTES};
-use super::end::{End, Ends, STALL, recv_polling, send_polling};
-use super::peer::{stream, take};
+use tombolo_bench_far::lines::Lines;
+use tombolo_bench_far::ring::command::{self, Command, SMALL_BYTES, USUAL_BYTES};
+use tombolo_bench_far::ring::end::{STALL, recv_polling, send_polling};
+use tombolo_bench_far::ring::peer::{stream, take};
+
 use super::placed::{self, PlacedFigures};
-use super::{Error, Schedule};
+use super::{End, Ends, Error, Schedule};
 use crate::cpus;
-use crate::raw::Lines;
 use crate::sample::{Clock, Flow, Samples, median, sorted};
 
 /// What is measured of a link. Slices follow one another in this order, over and over: the distance of two
@@ -201,11 +202,6 @@ impl Figures {
         self.wake.add(&samples);
         Ok(())
     }
-}
-
-/// Nothing can lie in memory that is not shared.
-pub(super) fn no_memory() -> Error {
-    Error::TooSmall { have_bytes: 0, need_bytes: crate::suite::placement::BYTES }
 }
 
 /// Round trips of the bare cache lines; `None` where no memory is shared.

@@ -1,15 +1,14 @@
 //! Where slots and credit lie, across a link: a ring each way in memory of either side.
 
-use super::command::{Command, answered};
-use super::end::{End, Ends, STALL, recv_polling};
-use super::near::{self, limit};
-use super::{Error, Schedule};
-use crate::sample::{CYCLE_ROUNDS, Clock, Samples, median, sorted};
-use crate::suite::placement::{BYTES, Placed, Rings, RingsEnd};
-use crate::suite::{End as _, Side};
+use tombolo_bench_far::Side;
+use tombolo_bench_far::placement::{MESSAGE_BYTES, Rings, end, memories, no_memory};
+use tombolo_bench_far::ring::command::{Command, answered};
+use tombolo_bench_far::ring::end::{STALL, recv_polling};
 
-/// Length of the messages: one slot.
-const MESSAGE_BYTES: usize = 56;
+use super::near::limit;
+use super::{End, Ends, Error, Schedule};
+use crate::sample::{CYCLE_ROUNDS, Clock, Samples, median, sorted};
+use crate::suite::placement::{Placed, placed};
 
 /// Round trips before the first that counts.
 const WARM: u64 = 500;
@@ -28,7 +27,7 @@ impl PlacedFigures {
         let ratio = median(&sorted(self.ratios.clone())).unwrap_or(0.0);
         let limit_ns = self.limit.summary().map_or(0.0, |limit| limit.p50);
         let ratio = super::report::thousandths(ratio);
-        let mut row = self.rings.placed(link, limit_ns, self.found.summary(), ratio);
+        let mut row = placed(self.rings, link, limit_ns, self.found.summary(), ratio);
         if let Some(memory) = one_memory {
             (row.slots, row.credit) = (memory.to_owned(), memory.to_owned());
         }
@@ -78,7 +77,7 @@ fn bare<E: End>(ends: &mut Ends<E>, clock: Clock, schedule: &Schedule) -> Result
     for memory in memories(ends)? {
         memory.clear();
     }
-    let samples = limit(ends, clock, schedule.slice / 4)?.ok_or_else(near::no_memory)?;
+    let samples = limit(ends, clock, schedule.slice / 4)?.ok_or_else(no_memory)?;
     for memory in memories(ends)? {
         memory.clear();
     }
@@ -102,40 +101,8 @@ fn round_trips<E: End>(
         end.send::<MESSAGE_BYTES>(sequence)?;
         end.recv::<MESSAGE_BYTES>(sequence)?;
         sequence += 1;
-        Ok(())
+        Ok::<(), Error>(())
     };
-    let measured =
-        (0..WARM).try_for_each(|_| round()).and_then(|()| Samples::take_cycles(clock, cycles, &mut round));
-    measured.map_err(|error: crate::suite::Error| Error::of_placement(&error))
-}
-
-/// The memory of both sides, behind what the channel itself needs to end.
-fn memories<E: End>(ends: &Ends<E>) -> Result<[tombolo_base::SharedMemory; 2], Error> {
-    let far = &ends.raw.as_ref().ok_or_else(near::no_memory)?.memory;
-    let near = ends.own.as_ref().map_or(far, |own| &own.memory);
-    let part = |memory: &tombolo_base::SharedMemory| {
-        memory.slice(tombolo_link::layout::HEADER_BYTES, BYTES).map_err(|_| Error::TooSmall {
-            have_bytes: memory.words().len() * 8,
-            need_bytes: tombolo_link::layout::HEADER_BYTES + BYTES,
-        })
-    };
-    Ok([part(near)?, part(far)?])
-}
-
-/// An end of placed rings in the memory of the link.
-pub(super) fn end<E: End>(ends: &Ends<E>, side: Side, rings: u64) -> Result<RingsEnd, Error> {
-    let rings = Rings::at(rings).ok_or(Error::Unexpected { length_bytes: super::command::COMMAND_BYTES })?;
-    rings.end(side, &memories(ends)?).map_err(|error| Error::of_placement(&error))
-}
-
-/// Returns `rounds` messages.
-pub(super) fn serve(end: &mut RingsEnd, rounds: u64) -> Result<(), Error> {
-    let mut serve = || {
-        for sequence in 0..rounds {
-            end.recv::<MESSAGE_BYTES>(sequence)?;
-            end.send::<MESSAGE_BYTES>(sequence)?;
-        }
-        Ok(())
-    };
-    serve().map_err(|error: crate::suite::Error| Error::of_placement(&error))
+    (0..WARM).try_for_each(|_| round())?;
+    Samples::take_cycles(clock, cycles, &mut round)
 }

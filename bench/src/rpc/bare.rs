@@ -3,11 +3,11 @@
 use std::os::fd::AsFd;
 
 use tombolo_base::{LINE_BYTES, SharedMemory};
+use tombolo_bench_far::placement::RingsEnd;
 use tombolo_platform::memory::{check_sealed, create_sealed, map};
 use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
 
 use super::slots;
-use crate::suite::placement::RingsEnd;
 use crate::suite::{AnyEnd, Error, Meeting, Metric, Peer};
 
 /// Its name in tables.

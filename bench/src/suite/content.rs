@@ -1,21 +1,9 @@
 //! What messages hold: every byte is written, and checked on arrival.
 
+use tombolo_bench_far::content;
+pub use tombolo_bench_far::content::{bulk_word, fill, fill_bulk, sum, word};
+
 use super::Error;
-
-/// Word `index` of the message with that number.
-#[inline(always)]
-#[must_use]
-pub fn word(sequence: u64, index: usize) -> u64 {
-    sequence.wrapping_add((index as u64).wrapping_mul(0x0101_0101_0101_0101))
-}
-
-/// Fills a message, whose length is a multiple of eight.
-#[inline(always)]
-pub fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
-    for (index, chunk) in message.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        *chunk = word(sequence, index).to_le_bytes();
-    }
-}
 
 /// Whether every byte of a message is as [`fill`] left it.
 ///
@@ -23,36 +11,7 @@ pub fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
 /// [`crate::ring::Error::Corrupt`].
 #[inline(always)]
 pub fn check<const N: usize>(message: &[u8], sequence: u64) -> Result<(), Error> {
-    let Ok(message) = <&[u8; N]>::try_from(message) else { return Err(corrupt(sequence)) };
-    let mut wrong = 0;
-    for (index, chunk) in message.as_chunks::<8>().0.iter().enumerate() {
-        wrong |= u64::from_le_bytes(*chunk) ^ word(sequence, index);
-    }
-    if wrong == 0 { Ok(()) } else { Err(corrupt(sequence)) }
-}
-
-/// The word that a buffer of bulk data is filled with.
-#[inline(always)]
-#[must_use]
-pub fn bulk_word(sequence: u64) -> u64 {
-    sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
-}
-
-/// Fills a private buffer with bulk data.
-#[inline(always)]
-pub fn fill_bulk(buffer: &mut [u8], sequence: u64) {
-    let word = bulk_word(sequence).to_le_bytes();
-    for chunk in buffer.as_chunks_mut::<8>().0 {
-        *chunk = word;
-    }
-}
-
-/// The sum of all words of a buffer, wrapping.
-#[inline(always)]
-#[must_use]
-pub fn sum(buffer: &[u8]) -> u64 {
-    let words = buffer.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk));
-    words.fold(0, u64::wrapping_add)
+    Ok(content::check::<N>(message, sequence)?)
 }
 
 /// Whether a sum is that of `bytes` of bulk data with that number.
@@ -61,42 +20,12 @@ pub fn sum(buffer: &[u8]) -> u64 {
 /// [`crate::ring::Error::Corrupt`].
 #[inline(always)]
 pub fn check_sum(sum: u64, bytes: usize, sequence: u64) -> Result<(), Error> {
-    let expected = bulk_word(sequence).wrapping_mul(bytes as u64 / 8);
-    if sum == expected { Ok(()) } else { Err(corrupt(sequence)) }
+    Ok(content::check_sum(sum, bytes, sequence)?)
 }
 
 /// The error of a message that is not what was sent.
 #[cold]
 #[must_use]
 pub fn corrupt(message: u64) -> Error {
-    crate::ring::Error::Corrupt { message }.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_changed_byte_anywhere_is_seen() {
-        let mut message = [0; 64];
-        fill(&mut message, 7);
-        check::<64>(&message, 7).expect("untouched");
-        assert!(check::<64>(&message, 8).is_err());
-        assert!(check::<64>(&message[..56], 7).is_err());
-        for index in 0..64 {
-            let mut changed = message;
-            changed[index] ^= 0x10;
-            assert!(check::<64>(&changed, 7).is_err(), "byte {index}");
-        }
-    }
-
-    #[test]
-    fn sums_tell_one_buffer_from_the_next() {
-        let mut buffer = vec![0; 4096];
-        fill_bulk(&mut buffer, 3);
-        check_sum(sum(&buffer), 4096, 3).expect("untouched");
-        assert!(check_sum(sum(&buffer), 4096, 4).is_err());
-        buffer[4095] ^= 1;
-        assert!(check_sum(sum(&buffer), 4096, 3).is_err());
-    }
+    content::corrupt(message).into()
 }

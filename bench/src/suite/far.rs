@@ -3,16 +3,16 @@
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
+use tombolo_bench_far::lines::Lines;
+use tombolo_bench_far::placement::Rings;
 use tombolo_platform::calls::Calls;
 use tombolo_platform::memory::{check_sealed, map};
 
 use super::line::{Answer, Command, Line};
 use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
-use super::placement::Rings;
 use super::work::AnyEnd;
 use super::{Error, find};
 use crate::cpus;
-use crate::raw::Lines;
 
 /// Serves the near side, which started this program with the line as its standard input, until that ends it.
 ///

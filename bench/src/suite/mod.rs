@@ -46,6 +46,7 @@ use crate::sample::Clock;
 use serde::{Deserialize, Serialize};
 use session::Session;
 use slices::Slices;
+use tombolo_bench_far::placement::Rings;
 
 /// How much to measure.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -260,13 +261,14 @@ fn count_calls(
 /// A message of one slot for every placement of slots and credit.
 fn place(options: &Options, clock: Clock, (near, far): (usize, usize)) -> Result<Vec<Placed>, Error> {
     let mut placed = Vec::new();
-    for rings in placement::Rings::all() {
+    for rings in Rings::all() {
         let mut session = Session::start(&rings, &options.far, clock)?;
         session.pin(near, far)?;
         let slices = slices::take(&mut session, Metric::RoundTrip { bytes: 56 }, &options.schedule)?;
         let row = results::row_of_all(rings.name(), Metric::RoundTrip { bytes: 56 }, &slices);
         let row = row.ok_or(Error::Unsupported)?;
-        placed.push(rings.placed("host-host", row.probe_ns, row.latency_ns, row.probe_ratio.unwrap_or(0.0)));
+        let ratio = row.probe_ratio.unwrap_or(0.0);
+        placed.push(placement::placed(rings, "host-host", row.probe_ns, row.latency_ns, ratio));
     }
     Ok(placed)
 }

@@ -1,19 +1,11 @@
 //! What is compared.
 
 use tombolo_base::SharedMemory;
+pub use tombolo_bench_far::Side;
 
 use super::line::Line;
 use super::work::AnyEnd;
 use super::{Error, Metric};
-
-/// Which of the two programs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    /// The one that leads and looks at the clock.
-    Near,
-    /// The one that it started.
-    Far,
-}
 
 /// What both programs have before they open anything.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@ use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
 use super::work::{AnyEnd, Counted, Work};
 use super::{Error, Metric};
 use crate::cpus;
-use crate::raw::Lines;
 use crate::sample::{Clock, Samples};
+use tombolo_bench_far::lines::Lines;
 
 /// How long a look at the distance of the processors takes.
 const PROBE: Duration = Duration::from_millis(3);

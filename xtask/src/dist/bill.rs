@@ -26,7 +26,7 @@ const INSTALLED: [&str; 17] = [
     "tombolo-fi",
     "tombolo-yield",
     "tombolo-gomp",
-    "tombolo-bench",
+    "tombolo-bench-far",
     "tombolo-litmus",
     "tombolo-far-end",
     "pingpong",

@@ -2,10 +2,11 @@
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::AtomicU64;
-use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
+use tombolo_base::sync::Ordering::{Acquire, Release};
+use tombolo_bench_far::content::{check_words, fill_words};
 
-use crate::ring::Patience;
-use crate::suite::content::{bulk_word, check_sum, word};
+use crate::Patience;
+use crate::suite::content::word;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
 /// The name of the ping-pong, which everything is compared with.
@@ -134,30 +135,6 @@ pub(crate) fn place(pool: &SharedMemory, bytes: usize, index: usize) -> Result<&
     pool.words().get(index * words..(index + 1) * words).ok_or(Error::Unsupported)
 }
 
-/// Writes every byte.
-#[inline(never)]
-pub(crate) fn fill(words: &[AtomicU64], sequence: u64) {
-    let value = bulk_word(sequence).to_le();
-    for word in words {
-        word.store(value, Relaxed);
-    }
-}
-
-/// Reads every byte.
-#[inline(never)]
-pub(crate) fn check(words: &[AtomicU64], sequence: u64) -> Result<(), Error> {
-    // Four sums, so that one addition need not wait for another.
-    let mut sums = [0_u64; 4];
-    let (fours, _) = words.as_chunks::<4>();
-    for four in fours {
-        for (sum, word) in sums.iter_mut().zip(four) {
-            *sum = sum.wrapping_add(u64::from_le(word.load(Relaxed)));
-        }
-    }
-    let sum = sums.iter().fold(0_u64, |all, sum| all.wrapping_add(*sum));
-    check_sum(sum, 8 * words.len(), sequence)
-}
-
 impl End for BuffersEnd {
     fn send<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
         Err(Error::Unsupported)
@@ -171,7 +148,7 @@ impl End for BuffersEnd {
         let ahead = buffers(bytes) as u64;
         let passed = self.passed;
         poll(&self.flags, self.recv, |read| read + ahead > passed)?;
-        fill(self.buffer(bytes)?, sequence);
+        fill_words(self.buffer(bytes)?, sequence);
         self.passed += 1;
         self.flags.store_le(self.send, self.passed, Release);
         Ok(())
@@ -180,7 +157,7 @@ impl End for BuffersEnd {
     fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         let passed = self.passed;
         poll(&self.flags, self.recv, |filled| filled > passed)?;
-        check(self.buffer(bytes)?, sequence)?;
+        check_words(self.buffer(bytes)?, sequence)?;
         self.passed += 1;
         self.flags.store_le(self.send, self.passed, Release);
         Ok(())

@@ -3,7 +3,7 @@
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
 
-use crate::ring::Patience;
+use crate::Patience;
 use crate::suite::content::{corrupt, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 

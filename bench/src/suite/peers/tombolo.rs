@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_base::SharedMemory;
+use tombolo_bench_far::content::{check_words, fill_words};
 
 use super::bare;
-use crate::ring::Patience;
+use crate::Patience;
 use crate::suite::content::{corrupt, fill, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
@@ -246,7 +247,7 @@ impl End for ChannelEnd {
 
     fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         let index = self.take_back(bytes)?;
-        bare::fill(bare::place(&self.pool, bytes, index)?, sequence);
+        fill_words(bare::place(&self.pool, bytes, index)?, sequence);
         Ok(self.channel.send(&(index as u64).to_le_bytes(), PATIENCE)?)
     }
 
@@ -254,7 +255,7 @@ impl End for ChannelEnd {
         let index = self.channel.recv_in_place(PATIENCE, |message| message.read_u64_le(0))?;
         let index = index.map_err(|_| corrupt(sequence))?;
         // Out of range is refused like any other index that a peer should not send.
-        bare::check(bare::place(&self.pool, bytes, index as usize)?, sequence)?;
+        check_words(bare::place(&self.pool, bytes, index as usize)?, sequence)?;
         Ok(self.channel.send(&index.to_le_bytes(), PATIENCE)?)
     }
 

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tombolo_platform::OsError;
+
 /// Why something was not measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -95,13 +97,23 @@ pub enum Error {
         /// What was given.
         found: String,
     },
+    /// A connection to a virtual machine that has a network.
+    #[error("{}: cannot {what}", crate::network::TCP_OVER_VIRTIO)]
+    Network {
+        /// What failed.
+        what: String,
+    },
+    /// The kernel.
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// A channel or the monitor.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
 }
 
 impl Error {
-    pub(super) fn of_placement(error: &crate::suite::Error) -> Error {
+    /// What failed of rings that are placed by hand.
+    pub fn of_placement(error: impl std::fmt::Display) -> Error {
         Error::Placement { what: error.to_string() }
     }
 }

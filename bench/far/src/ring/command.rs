@@ -3,19 +3,19 @@
 //! Commands and answers travel on the measured channel itself, between measurements, so that they are in order
 //! with everything else. They are 16 bytes long, as no measured message is.
 
-use super::Error;
+use crate::Error;
 
 /// Length of a command and of an answer.
-pub(super) const COMMAND_BYTES: usize = 16;
+pub const COMMAND_BYTES: usize = 16;
 
 /// Sizes of the messages whose round trip is measured.
-pub(super) const SMALL_BYTES: usize = 8;
+pub const SMALL_BYTES: usize = 8;
 /// Also what is streamed: a message that fills most of a 64-byte slot.
-pub(super) const USUAL_BYTES: usize = 48;
+pub const USUAL_BYTES: usize = 48;
 
 /// What the peer does until the next command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Command {
+pub enum Command {
     /// Return every message that arrives on the channel, spinning.
     Echo,
     /// Return every change of the raw line, until the stop value.
@@ -34,7 +34,7 @@ pub(super) enum Command {
         /// How many.
         rounds: u64,
     },
-    /// Make an end of rings that are [placed](crate::suite) so, say that it is there, and return so many messages.
+    /// Make an end of rings that are [placed](crate::placement) so, say that it is there, and return so many messages.
     Place {
         /// Which placement.
         rings: u64,
@@ -46,7 +46,9 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn to_bytes(self) -> [u8; COMMAND_BYTES] {
+    /// As a message.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; COMMAND_BYTES] {
         match self {
             Command::Echo => pack(1, 0),
             Command::Raw => pack(2, 0),
@@ -59,7 +61,11 @@ impl Command {
         }
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Command, Error> {
+    /// The reverse.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Command, Error> {
         match unpack(bytes) {
             Some((1, _)) => Ok(Command::Echo),
             Some((2, _)) => Ok(Command::Raw),
@@ -75,12 +81,16 @@ impl Command {
 }
 
 /// An answer: a count.
-pub(super) fn answer(count: u64) -> [u8; COMMAND_BYTES] {
+#[must_use]
+pub fn answer(count: u64) -> [u8; COMMAND_BYTES] {
     pack(ANSWER, count)
 }
 
 /// The count of an answer.
-pub(super) fn answered(bytes: &[u8]) -> Result<u64, Error> {
+///
+/// # Errors
+/// [`Error::Unexpected`].
+pub fn answered(bytes: &[u8]) -> Result<u64, Error> {
     match unpack(bytes) {
         Some((ANSWER, count)) => Ok(count),
         _ => Err(Error::Unexpected { length_bytes: bytes.len() }),
@@ -103,7 +113,7 @@ fn unpack(bytes: &[u8]) -> Option<(u64, u64)> {
 
 /// Fills a message for the `sequence`-th time: every byte of it depends on the sequence.
 #[inline(always)]
-pub(super) fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
+pub fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
     for (index, word) in (0_u64..).zip(message.as_chunks_mut::<8>().0) {
         *word = word_of(sequence, index).to_le_bytes();
     }
@@ -111,7 +121,8 @@ pub(super) fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
 
 /// Whether a message is what [`fill`] made it; looks at all of it.
 #[inline(always)]
-pub(super) fn is_filled(message: &[u8], length_bytes: usize, sequence: u64) -> bool {
+#[must_use]
+pub fn is_filled(message: &[u8], length_bytes: usize, sequence: u64) -> bool {
     let mut wrong = 0;
     for (index, word) in (0_u64..).zip(message.as_chunks::<8>().0) {
         wrong |= u64::from_le_bytes(*word) ^ word_of(sequence, index);

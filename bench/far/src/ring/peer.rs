@@ -2,24 +2,40 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::Domain;
+use tombolo::{Channel, Domain, TransportKind};
 
+use super::PeerArguments;
 use super::command::{self, COMMAND_BYTES, Command, USUAL_BYTES};
 use super::end::{End, Ends, recv_polling, send_polling};
-use super::link::{back_name, opener_makes_memory, sleeper_name};
-use super::{Error, PeerArguments, placed};
-use crate::cpus;
-use crate::raw::Lines;
-use crate::suite::Side;
+use crate::lines::Lines;
+use crate::{Error, Side, cpus, placement};
 
 /// How long the near side may take between two commands: it may be stopped, or measure nothing for a while.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// How long opening may take, for both sides: an emulated processor on a busy host is slow.
-pub(super) const OPEN: Duration = Duration::from_secs(30);
+pub const OPEN: Duration = Duration::from_secs(30);
 
 /// Streams are ended after looking at the clock once in so many messages.
-pub(super) const MESSAGES_PER_LOOK: u64 = 64;
+pub const MESSAGES_PER_LOOK: u64 = 64;
+
+/// The name of the channel whose ends sleep at once.
+#[must_use]
+pub fn sleeper_name(name: &str) -> String {
+    format!("{name}/sleeper")
+}
+
+/// The name of the channel that the near side opens.
+#[must_use]
+pub fn back_name(name: &str) -> String {
+    format!("{name}/back")
+}
+
+/// Whether the side that opens a channel makes its memory.
+#[must_use]
+pub fn opener_makes_memory(ring: &Channel) -> bool {
+    ring.transport() == TransportKind::Shm
+}
 
 /// Opens the channels of a link to whoever started this program, and serves them to the end.
 ///
@@ -93,7 +109,10 @@ fn echo(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<(), Error> {
 }
 
 /// Checks and counts messages up to a command, which is left in `buffer`.
-pub(super) fn take(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<u64, Error> {
+///
+/// # Errors
+/// When the channel fails, or something else than was sent arrives.
+pub fn take(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<u64, Error> {
     let mut count = 0;
     while recv_polling(ring, buffer)? != COMMAND_BYTES {
         if !command::is_filled(buffer, USUAL_BYTES, count) {
@@ -111,7 +130,10 @@ fn give(ring: &mut impl End, length: Duration) -> Result<(), Error> {
 }
 
 /// Sends messages one by one for `length`; returns how many.
-pub(super) fn stream(ring: &mut impl End, length: Duration) -> Result<u64, Error> {
+///
+/// # Errors
+/// When the channel fails.
+pub fn stream(ring: &mut impl End, length: Duration) -> Result<u64, Error> {
     let mut message = [0; USUAL_BYTES];
     let mut count = 0_u64;
     let start = Instant::now();
@@ -125,9 +147,9 @@ pub(super) fn stream(ring: &mut impl End, length: Duration) -> Result<u64, Error
 
 /// Returns messages over rings that lie where the near side says.
 fn return_placed<E: End>(ends: &mut Ends<E>, rings: u64, rounds: u64) -> Result<(), Error> {
-    let mut end = placed::end(ends, Side::Far, rings)?;
+    let mut end = placement::end(ends, Side::Far, rings)?;
     send_polling(&mut ends.ring, &command::answer(0))?;
-    placed::serve(&mut end, rounds)
+    placement::serve(&mut end, rounds)
 }
 
 /// Returns `rounds` messages, sleeping for each.

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ring::{Error, Patience};
+use crate::{Error, Patience};
 
 /// First word of the line that the near side writes: that of the first slot.
 const OUT_WORD: usize = 1024 / 8;
@@ -17,14 +17,18 @@ const BACK_WORD: usize = OUT_WORD + 128 / 8;
 const STOP: u64 = u64::MAX;
 
 /// The two lines, in memory that is little-endian whatever the processor.
-#[derive(Clone, Copy)]
-pub(crate) struct Lines<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a> {
     out: &'a AtomicU64,
     back: &'a AtomicU64,
 }
 
 impl<'a> Lines<'a> {
-    pub(crate) fn new(words: &'a [AtomicU64]) -> Result<Self, Error> {
+    /// In these words.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`].
+    pub fn new(words: &'a [AtomicU64]) -> Result<Self, Error> {
         match (words.get(OUT_WORD), words.get(BACK_WORD)) {
             (Some(out), Some(back)) => Ok(Lines { out, back }),
             _ => Err(Error::TooSmall { have_bytes: words.len() * 8, need_bytes: (BACK_WORD + 1) * 8 }),
@@ -32,8 +36,11 @@ impl<'a> Lines<'a> {
     }
 
     /// The near side's half of a round trip: `number` must differ from the one before.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`].
     #[inline(always)]
-    pub(crate) fn round_trip(self, number: u64) -> Result<(), Error> {
+    pub fn round_trip(self, number: u64) -> Result<(), Error> {
         let number = number.to_le();
         self.out.store(number, Ordering::Release);
         let mut patience = Patience::default();
@@ -44,12 +51,18 @@ impl<'a> Lines<'a> {
     }
 
     /// Ends the peer's [`serve`](Self::serve).
-    pub(crate) fn stop(self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Stalled`].
+    pub fn stop(self) -> Result<(), Error> {
         self.round_trip(STOP)
     }
 
     /// The peer's half: returns every number that differs from the one before, up to the one that stops.
-    pub(crate) fn serve(self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Stalled`].
+    pub fn serve(self) -> Result<(), Error> {
         let mut last = self.back.load(Ordering::Relaxed);
         let mut patience = Patience::default();
         loop {

@@ -7,13 +7,16 @@ use tombolo_base::SharedMemory;
 use tombolo_platform::copy::{self, Loop};
 
 use super::command::Way;
-use crate::ring::Error;
+use crate::Error;
 
 /// Copies that are timed together, so that the clock is a small part of what it measures: of an emulated processor it is slow.
 const BATCH: Duration = Duration::from_micros(20);
 
 /// Copies as long as `memory` is, for so long and three times at least; picoseconds of one.
-pub(super) fn median_ps(way: Way, memory: &SharedMemory, length_ns: u64) -> Result<u64, Error> {
+///
+/// # Errors
+/// [`Error::Unexpected`] when the memory cannot be copied.
+pub fn median_ps(way: Way, memory: &SharedMemory, length_ns: u64) -> Result<u64, Error> {
     let bytes = memory.len_bytes();
     let (mut own, mut other) = (vec![1_u8; bytes], vec![2_u8; if way == Way::Own { bytes } else { 0 }]);
     let mut run = || {

@@ -5,46 +5,71 @@ use std::time::Instant;
 use tombolo::{Buffer, BulkChannel, Pool};
 
 use super::command::PATIENCE;
-use crate::ring::Error;
-use crate::suite::peers::bare;
+use crate::Error;
+use crate::content::{check_words, fill_words};
 
 /// A bulk channel, and what is done with it.
-pub(super) struct Mover {
-    pub(super) bulk: BulkChannel,
-    pub(super) metadata: Vec<u8>,
+#[derive(Debug)]
+pub struct Mover {
+    /// The channel.
+    pub bulk: BulkChannel,
+    /// What came with the last buffer.
+    pub metadata: Vec<u8>,
 }
 
 impl Mover {
-    pub(super) fn new(bulk: BulkChannel) -> Mover {
+    /// Of this channel.
+    #[must_use]
+    pub fn new(bulk: BulkChannel) -> Mover {
         Mover { bulk, metadata: Vec::new() }
     }
 
     /// Waits for a buffer that is moved here.
-    pub(super) fn recv(&mut self) -> Result<Buffer, Error> {
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn recv(&mut self) -> Result<Buffer, Error> {
         Ok(self.bulk.recv_moved(&mut self.metadata, PATIENCE)?)
     }
 
-    pub(super) fn pass(&mut self, buffer: Buffer) -> Result<(), Error> {
+    /// Passes a buffer to the other side, to be filled.
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn pass(&mut self, buffer: Buffer) -> Result<(), Error> {
         Ok(self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?)
     }
 
-    pub(super) fn move_to(&mut self, buffer: Buffer) -> Result<(), Error> {
+    /// Moves a buffer to the other side, to be read.
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn move_to(&mut self, buffer: Buffer) -> Result<(), Error> {
         Ok(self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?)
     }
 
     /// Waits for a buffer that may be filled.
-    pub(super) fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
         Ok(self.bulk.take(pool, PATIENCE)?)
     }
 
     /// Gives a buffer away, nothing of which is touched.
-    pub(super) fn lend(&mut self, pool: &Pool) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn lend(&mut self, pool: &Pool) -> Result<(), Error> {
         let buffer = self.take(pool)?;
         self.move_to(buffer)
     }
 
     /// Fills so many buffers and moves them.
-    pub(super) fn give(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn give(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|sequence| {
             let buffer = self.take(pool)?;
             fill(&buffer, sequence)?;
@@ -53,7 +78,10 @@ impl Mover {
     }
 
     /// Reads so many buffers, and passes each back.
-    pub(super) fn read(&mut self, count: u64) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// When the channel fails, or something else than was sent arrives.
+    pub fn read(&mut self, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|sequence| {
             let buffer = self.recv()?;
             check(&buffer, sequence)?;
@@ -62,7 +90,10 @@ impl Mover {
     }
 
     /// Passes so many back as they come.
-    pub(super) fn give_back(&mut self, count: u64) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn give_back(&mut self, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|_| {
             let buffer = self.recv()?;
             self.pass(buffer)
@@ -70,7 +101,10 @@ impl Mover {
     }
 
     /// Passes empty buffers of its own pool to the other side, as many as that may be ahead in `count`.
-    pub(super) fn pass_empty(&mut self, pool: &Pool, count: u64) -> Result<u64, Error> {
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn pass_empty(&mut self, pool: &Pool, count: u64) -> Result<u64, Error> {
         let ahead = u64::from(pool.count()).min(count);
         for _ in 0..ahead {
             let buffer = self.take(pool)?;
@@ -80,7 +114,10 @@ impl Mover {
     }
 
     /// Has so many buffers of its own pool filled by the other side, and reads them.
-    pub(super) fn fetch(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// When the channel fails, or something else than was sent arrives.
+    pub fn fetch(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
         let ahead = self.pass_empty(pool, count)?;
         for sequence in 0..count {
             let buffer = self.recv()?;
@@ -93,7 +130,10 @@ impl Mover {
     }
 
     /// Nanoseconds of giving a buffer away and having it back, by the mean of `count` less one; `filled` each time, or as it is.
-    pub(super) fn round_trip_ns(&mut self, pool: &Pool, count: u64, filled: bool) -> Result<f64, Error> {
+    ///
+    /// # Errors
+    /// When the channel fails.
+    pub fn round_trip_ns(&mut self, pool: &Pool, count: u64, filled: bool) -> Result<f64, Error> {
         // All but one are kept, so that what is taken is what came back.
         let mut kept = Vec::new();
         while kept.len() + 1 < pool.count() as usize {
@@ -117,17 +157,20 @@ impl Mover {
 }
 
 /// The memory of a whole buffer.
-pub(super) fn memory(buffer: &Buffer) -> Result<tombolo_base::SharedMemory, Error> {
+///
+/// # Errors
+/// [`Error::Unexpected`] of one that lies in no memory of this program.
+pub fn memory(buffer: &Buffer) -> Result<tombolo_base::SharedMemory, Error> {
     buffer.memory().ok_or(Error::Unexpected { length_bytes: 0 })
 }
 
 /// Writes every byte.
 fn fill(buffer: &Buffer, sequence: u64) -> Result<(), Error> {
-    bare::fill(memory(buffer)?.words(), sequence);
+    fill_words(memory(buffer)?.words(), sequence);
     Ok(())
 }
 
 /// Reads every byte.
 fn check(buffer: &Buffer, sequence: u64) -> Result<(), Error> {
-    bare::check(memory(buffer)?.words(), sequence).map_err(|_| Error::Corrupt { message: sequence })
+    check_words(memory(buffer)?.words(), sequence)
 }

@@ -4,21 +4,21 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use tombolo_bench::bulk;
-use tombolo_bench::ring::{PeerArguments, peer};
+use tombolo_bench_far::ring::{PeerArguments, peer};
+use tombolo_bench_far::{bulk, network};
 use tombolo_platform::guest::init::is_init;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if is_init() && arguments.is_empty() {
         // Of a virtual machine that `tombolo bench bulk` has started for its network alone.
-        return ended(bulk::network::be_machine());
+        return ended(network::be_machine());
     }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["bulk", name] => return ended(bulk::far::run(name)),
-        ["bulk-pair", name, pair] => return ended(bulk::far::run_of_pair(name, pair, None)),
-        ["bulk-pair", name, pair, makes] => return ended(bulk::far::run_of_pair(name, pair, Some(makes))),
+        ["bulk", name] => return ended(bulk::peer::run(name)),
+        ["bulk-pair", name, pair] => return ended(bulk::peer::run_of_pair(name, pair, None)),
+        ["bulk-pair", name, pair, makes] => return ended(bulk::peer::run_of_pair(name, pair, Some(makes))),
         _ => {}
     }
     let arguments = match PeerArguments::parse(arguments) {

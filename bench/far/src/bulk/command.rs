@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use tombolo::Channel;
 
-use crate::ring::Error;
+use crate::Error;
 
 /// How long either side may take to come to what the other waits for: an emulated processor fills megabytes slowly.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) const COMMAND_BYTES: usize = 24;
-pub(super) const ANSWER: u64 = 100;
+/// Length of a command and of an answer.
+pub const COMMAND_BYTES: usize = 24;
+/// What an answer begins with.
+pub const ANSWER: u64 = 100;
 
 /// Which copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub enum Way {
     /// From private memory to private memory, as the C library does it.
     Own,
     /// From a buffer of the pool to private memory.
@@ -26,14 +28,20 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Way; 3] = [Way::Own, Way::Pull, Way::Push];
+    /// All of them.
+    pub const ALL: [Way; 3] = [Way::Own, Way::Pull, Way::Push];
 }
 
 /// What the peer does until the next command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Command {
+pub enum Command {
     /// Make a pool of so many buffers of so many bytes, and assign it.
-    Make { bytes: u64, count: u32 },
+    Make {
+        /// Length of a buffer.
+        bytes: u64,
+        /// How many.
+        count: u32,
+    },
     /// Take it off the channel.
     Drop,
     /// Take the pool that is assigned now.
@@ -41,25 +49,50 @@ pub(super) enum Command {
     /// Let it go.
     Leave,
     /// Read so many buffers that are moved there, and pass them back.
-    Take { count: u64 },
+    Take {
+        /// How many.
+        count: u64,
+    },
     /// Fill so many buffers, and move them back.
-    Give { count: u64 },
+    Give {
+        /// How many.
+        count: u64,
+    },
     /// Have so many buffers of the own pool filled by the other side, and read them.
-    Fetch { count: u64 },
+    Fetch {
+        /// How many.
+        count: u64,
+    },
     /// Pass so many back as they come.
-    Return { count: u64 },
+    Return {
+        /// How many.
+        count: u64,
+    },
     /// Give the right to a buffer away and take it back, so often; answer with picoseconds of one.
-    Lend { count: u64 },
+    Lend {
+        /// How many.
+        count: u64,
+    },
     /// The same with a buffer that is filled each time.
-    Deliver { count: u64 },
+    Deliver {
+        /// How many.
+        count: u64,
+    },
     /// Copy again and again for so long, with a buffer that is moved there and passed back; answer with picoseconds of one.
-    Copy { way: Way, length_ns: u64 },
+    Copy {
+        /// Which copy.
+        way: Way,
+        /// How long.
+        length_ns: u64,
+    },
     /// End.
     Bye,
 }
 
 impl Command {
-    pub(super) fn words(self) -> [u64; 3] {
+    /// As numbers.
+    #[must_use]
+    pub fn words(self) -> [u64; 3] {
         match self {
             Command::Join => [1, 0, 0],
             Command::Leave => [2, 0, 0],
@@ -76,7 +109,9 @@ impl Command {
         }
     }
 
-    pub(super) fn from_words([code, argument, more]: [u64; 3]) -> Option<Command> {
+    /// The reverse; `None` of what is no command.
+    #[must_use]
+    pub fn from_words([code, argument, more]: [u64; 3]) -> Option<Command> {
         Some(match (code, argument) {
             (1, 0) => Command::Join,
             (2, 0) => Command::Leave,
@@ -98,23 +133,35 @@ impl Command {
 }
 
 /// Tells the peer what to do.
-pub(super) fn tell(control: &mut Channel, command: Command) -> Result<(), Error> {
+///
+/// # Errors
+/// When the channel fails.
+pub fn tell(control: &mut Channel, command: Command) -> Result<(), Error> {
     send(control, command.words())
 }
 
 /// Says that it was done, and what it took.
-pub(super) fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
+///
+/// # Errors
+/// When the channel fails.
+pub fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
     send(control, [ANSWER, took_ps, 0])
 }
 
 /// Hears what to do.
-pub(super) fn hear(control: &mut Channel) -> Result<Command, Error> {
+///
+/// # Errors
+/// When the channel fails, or something else than a command arrives.
+pub fn hear(control: &mut Channel) -> Result<Command, Error> {
     let words = recv(control)?;
     Command::from_words(words).ok_or(Error::Unexpected { length_bytes: COMMAND_BYTES })
 }
 
 /// Waits until the peer has done what it was told.
-pub(super) fn answered(control: &mut Channel) -> Result<u64, Error> {
+///
+/// # Errors
+/// When the channel fails, or something else than an answer arrives.
+pub fn answered(control: &mut Channel) -> Result<u64, Error> {
     match recv(control)? {
         [ANSWER, took_ps, 0] => Ok(took_ps),
         _ => Err(Error::Unexpected { length_bytes: COMMAND_BYTES }),
@@ -134,7 +181,9 @@ fn recv(control: &mut Channel) -> Result<[u64; 3], Error> {
     }
 }
 
-pub(super) fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
+/// Numbers as a message.
+#[must_use]
+pub fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
     let mut message = [0; COMMAND_BYTES];
     for (bytes, word) in message.as_chunks_mut().0.iter_mut().zip(words) {
         *bytes = word.to_le_bytes();
@@ -142,7 +191,9 @@ pub(super) fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
     message
 }
 
-pub(super) fn from_bytes(message: [u8; COMMAND_BYTES]) -> [u64; 3] {
+/// The reverse.
+#[must_use]
+pub fn from_bytes(message: [u8; COMMAND_BYTES]) -> [u64; 3] {
     let mut words = [0; 3];
     for (word, bytes) in words.iter_mut().zip(message.as_chunks().0) {
         *word = u64::from_le_bytes(*bytes);

@@ -2,8 +2,7 @@
 
 use tombolo::ChannelOptions;
 
-use super::Error;
-use crate::suite::placement;
+use crate::{Error, placement};
 
 /// The rings that are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,18 +23,25 @@ impl Default for Shape {
 }
 
 impl Shape {
-    pub(super) fn options(self) -> Result<ChannelOptions, Error> {
+    /// For channels with such rings.
+    ///
+    /// # Errors
+    /// What is no shape of a ring.
+    pub fn options(self) -> Result<ChannelOptions, Error> {
         let options = ChannelOptions::default().slot_bytes(self.slot_bytes)?.slots(self.slots)?;
         Ok(if self.used_flag { options.used_flag() } else { options })
     }
 
     /// Of channels that are opened for their memory only: the same, with room for the limit and for rings placed there.
-    pub(super) fn roomy(self) -> Shape {
+    #[must_use]
+    pub fn roomy(self) -> Shape {
         let least = placement::BYTES / 2 / self.slot_bytes.max(1);
         Shape { slots: self.slots.max(least as u32), ..self }
     }
 
-    pub(super) fn variant_name(self) -> &'static str {
+    /// How slots come back, in words.
+    #[must_use]
+    pub fn variant_name(self) -> &'static str {
         if self.used_flag { "used-flag" } else { "epoch+credit" }
     }
 }

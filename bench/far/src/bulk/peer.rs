@@ -5,10 +5,11 @@ use tombolo::{Arrival, BulkOptions, Channel, ChannelOptions, Domain, Pool, PoolO
 use super::command::{self, Command, PATIENCE};
 use super::copies;
 use super::moving::{Mover, memory};
-use crate::ring::Error;
+use crate::Error;
 
 /// The name of the bulk channel beside the channel of that name.
-pub(super) fn bulk_name(name: &str) -> String {
+#[must_use]
+pub fn bulk_name(name: &str) -> String {
     format!("{name}/bulk")
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tombolo::{Channel, RawMemory};
 
-use super::Error;
+use crate::Error;
 
 /// One end of a channel. The façade's [`Channel`] is one; tests measure a transport without a monitor.
 pub trait End {
@@ -75,7 +75,7 @@ pub struct Ends<E> {
 
 /// How long the other side may say nothing in the middle of a measurement. Machines under load and emulated
 /// processors stall for a second or two; nothing that lives stalls for this long.
-pub(super) const STALL: Duration = Duration::from_secs(10);
+pub const STALL: Duration = Duration::from_secs(10);
 
 /// Ends a polling wait that lasts too long, without looking at the clock at every poll.
 #[derive(Default, Debug)]
@@ -104,8 +104,11 @@ impl Patience {
 }
 
 /// Sends, polling for room.
+///
+/// # Errors
+/// When the channel fails, or the other side stalls.
 #[inline(always)]
-pub(super) fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
+pub fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
     let mut patience = Patience::default();
     loop {
         match end.try_send(message) {
@@ -117,8 +120,11 @@ pub(super) fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Err
 }
 
 /// Receives, polling.
+///
+/// # Errors
+/// When the channel fails, or the other side stalls.
 #[inline(always)]
-pub(super) fn recv_polling(end: &mut impl End, buffer: &mut Vec<u8>) -> Result<usize, Error> {
+pub fn recv_polling(end: &mut impl End, buffer: &mut Vec<u8>) -> Result<usize, Error> {
     let mut patience = Patience::default();
     loop {
         match end.try_recv_into(buffer)? {

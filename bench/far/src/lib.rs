@@ -1,0 +1,26 @@
+//! The far side of a measurement between nodes, and what both sides agree on.
+//!
+//! The program of this crate, `bench-peer`, is compiled for every instruction set. What only the near side needs, which looks
+//! at the clock and writes reports, is in `tombolo-bench`.
+#![forbid(unsafe_code)]
+
+pub mod bulk;
+pub mod content;
+pub mod cpus;
+mod error;
+pub mod lines;
+pub mod network;
+pub mod placement;
+pub mod ring;
+
+pub use error::Error;
+pub use ring::end::Patience;
+
+/// Which of the two programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The one that leads and looks at the clock.
+    Near,
+    /// The one that it started.
+    Far,
+}

@@ -1,0 +1,242 @@
+//! Where slots and credit lie: on the side of the sender or of the receiver, for both variants of the ring.
+
+use tombolo_base::{LINE_BYTES, SharedMemory};
+use tombolo_link::layout::HEADER_BYTES;
+use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SendError, SlotCount, SlotSize, Variant};
+
+use crate::content::{check, corrupt, fill};
+use crate::ring::command::COMMAND_BYTES;
+use crate::ring::end::{End, Ends};
+use crate::{Error, Patience, Side};
+
+/// Length of the messages across a link: one slot.
+pub const MESSAGE_BYTES: usize = 56;
+
+/// A ring each way, placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rings {
+    /// How slots come back.
+    pub variant: Variant,
+    /// Whether the slots lie with the one who receives.
+    pub slots_at_receiver: bool,
+    /// Whether the credit does.
+    pub credit_at_receiver: bool,
+}
+
+/// Bytes that each program gives: two rings of 32 slots.
+pub const BYTES: usize = 8 << 10;
+const SLOTS: u32 = 32;
+
+impl Rings {
+    /// Both variants in one memory.
+    #[must_use]
+    pub fn in_one_memory() -> Vec<Rings> {
+        Self::all()
+            .into_iter()
+            .filter(|rings| !rings.slots_at_receiver && !rings.credit_at_receiver)
+            .collect()
+    }
+
+    /// The `index`-th of [`all`](Self::all), and the reverse.
+    #[must_use]
+    pub fn at(index: u64) -> Option<Rings> {
+        Self::all().into_iter().nth(usize::try_from(index).ok()?)
+    }
+
+    /// Which of [`all`](Self::all) these are.
+    #[must_use]
+    pub fn index(self) -> u64 {
+        Self::all().iter().position(|rings| *rings == self).unwrap_or(0) as u64
+    }
+
+    /// Every placement of both variants.
+    #[must_use]
+    pub fn all() -> Vec<Rings> {
+        let variants = [Variant::EpochCredit, Variant::UsedFlag];
+        let places = [(false, false), (false, true), (true, false), (true, true)];
+        let of = |variant| {
+            places.map(|(slots_at_receiver, credit_at_receiver)| Rings {
+                variant,
+                slots_at_receiver,
+                credit_at_receiver,
+            })
+        };
+        variants.into_iter().flat_map(of).collect()
+    }
+
+    /// An end of a ring each way; `memories` are the near side's and the far side's, zero at first.
+    ///
+    /// # Errors
+    /// [`Error::Placement`].
+    pub fn end(self, side: Side, memories: &[SharedMemory; 2]) -> Result<RingsEnd, Error> {
+        let ring_error = |error| Error::of_placement(error);
+        let there = if side == Side::Near { Side::Far } else { Side::Near };
+        let config = self.config()?;
+        let producer = Producer::new(config, self.ring(side, memories)?).map_err(ring_error)?;
+        let consumer = Consumer::new(config, self.ring(there, memories)?).map_err(ring_error)?;
+        Ok(RingsEnd { producer, consumer })
+    }
+
+    /// The ring that `sender` sends on; `memories` are the near side's and the far side's.
+    fn ring(self, sender: Side, memories: &[SharedMemory; 2]) -> Result<RingMemory, Error> {
+        let of = |at_receiver: bool| &memories[usize::from((sender == Side::Far) != at_receiver)];
+        // Where in a memory the two rings lie, whichever of their parts are there.
+        let base = if sender == Side::Near { 0 } else { BYTES / 2 };
+        let part = |at_receiver, offset, length| {
+            of(at_receiver).slice(base + offset, length).map_err(Error::of_placement)
+        };
+        let config = self.config()?;
+        Ok(RingMemory {
+            slots: part(self.slots_at_receiver, 2 * LINE_BYTES, config.slots_bytes())?,
+            producer_line: part(self.slots_at_receiver, 0, LINE_BYTES)?,
+            credit_line: part(self.credit_at_receiver, LINE_BYTES, LINE_BYTES)?,
+        })
+    }
+
+    fn config(self) -> Result<RingConfig, Error> {
+        let slots = SlotCount::new(SLOTS).map_err(Error::of_placement)?;
+        Ok(RingConfig::new(SlotSize::B64, slots, self.variant))
+    }
+}
+
+/// One end of placed rings.
+#[derive(Debug)]
+pub struct RingsEnd {
+    /// Sends.
+    pub producer: Producer,
+    /// Receives.
+    pub consumer: Consumer,
+}
+
+impl RingsEnd {
+    /// Sends message `sequence`, polling for room.
+    ///
+    /// # Errors
+    /// When the other side stalls.
+    #[inline(always)]
+    pub fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        let mut message = [0; N];
+        fill(&mut message, sequence);
+        let mut patience = Patience::default();
+        loop {
+            match self.producer.try_send(&message) {
+                Ok(()) => return Ok(()),
+                Err(SendError::Full) => patience.wait()?,
+                Err(error) => return Err(Error::of_placement(error)),
+            }
+        }
+    }
+
+    /// Sends `count` messages, as many together as there is room for.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    #[inline(always)]
+    pub fn send_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
+        let (mut sequence, end) = (first, first + count);
+        let mut patience = Patience::default();
+        while sequence < end {
+            let before = sequence;
+            let mut batch = self.producer.batch();
+            let mut message = [0; N];
+            while sequence < end {
+                fill(&mut message, sequence);
+                match batch.push(&message) {
+                    Ok(()) => sequence += 1,
+                    Err(SendError::Full) => break,
+                    Err(error) => return Err(Error::of_placement(error)),
+                }
+            }
+            batch.commit();
+            if sequence == before {
+                patience.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives message `sequence`, polling, and checks all of it.
+    ///
+    /// # Errors
+    /// When the other side stalls, or something else arrives.
+    #[inline(always)]
+    pub fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        let mut patience = Patience::default();
+        let mut buffer = [0; N];
+        loop {
+            match self.consumer.try_recv() {
+                Ok(Some(message)) => {
+                    let length = message.copy_to(&mut buffer).map_err(|_| corrupt(sequence))?;
+                    return check::<N>(&buffer[..length], sequence);
+                }
+                Ok(None) => patience.wait()?,
+                Err(error) => return Err(Error::of_placement(error)),
+            }
+        }
+    }
+}
+
+/// Nothing can lie in memory that is not shared.
+#[must_use]
+pub fn no_memory() -> Error {
+    Error::TooSmall { have_bytes: 0, need_bytes: BYTES }
+}
+
+/// The memory of both sides, behind what the channel itself needs to end.
+///
+/// # Errors
+/// [`Error::TooSmall`], also where no memory is shared.
+pub fn memories<E: End>(ends: &Ends<E>) -> Result<[SharedMemory; 2], Error> {
+    let far = &ends.raw.as_ref().ok_or_else(no_memory)?.memory;
+    let near = ends.own.as_ref().map_or(far, |own| &own.memory);
+    let part = |memory: &SharedMemory| {
+        memory.slice(HEADER_BYTES, BYTES).map_err(|_| Error::TooSmall {
+            have_bytes: memory.words().len() * 8,
+            need_bytes: HEADER_BYTES + BYTES,
+        })
+    };
+    Ok([part(near)?, part(far)?])
+}
+
+/// An end of placed rings in the memory of the link.
+///
+/// # Errors
+/// As [`memories`], and what is no placement.
+pub fn end<E: End>(ends: &Ends<E>, side: Side, rings: u64) -> Result<RingsEnd, Error> {
+    let rings = Rings::at(rings).ok_or(Error::Unexpected { length_bytes: COMMAND_BYTES })?;
+    rings.end(side, &memories(ends)?)
+}
+
+/// Returns `rounds` messages.
+///
+/// # Errors
+/// When the other side stalls, or something else than was sent arrives.
+pub fn serve(end: &mut RingsEnd, rounds: u64) -> Result<(), Error> {
+    (0..rounds).try_for_each(|sequence| {
+        end.recv::<MESSAGE_BYTES>(sequence)?;
+        end.send::<MESSAGE_BYTES>(sequence)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_placement_is_a_ring_of_its_own() {
+        let memories = [SharedMemory::zeroed(BYTES), SharedMemory::zeroed(BYTES)];
+        for rings in Rings::all() {
+            memories.iter().for_each(SharedMemory::clear);
+            let mut ends = [Side::Near, Side::Far].map(|side| rings.end(side, &memories).expect("it fits"));
+            assert_eq!(Rings::at(rings.index()), Some(rings));
+            for sequence in 0..3 * u64::from(SLOTS) {
+                let [near, far] = &mut ends;
+                near.send::<56>(sequence).expect("room");
+                far.recv::<56>(sequence).expect("a message");
+                far.send::<56>(sequence).expect("room");
+                near.recv::<56>(sequence).expect("a message");
+            }
+        }
+        assert_eq!((Rings::in_one_memory().len(), Rings::at(8)), (2, None));
+    }
+}
