@@ -1,10 +1,18 @@
 //! `cargo xtask foreign`: the protocol crates' own tests, and those of the loops that copy, on other processors.
+//!
+//! Another processor has another order of bytes, which everything that reads and writes messages may get wrong, or another order of
+//! memory and other instructions, which only what shares memory can tell. So every crate is tested on the big-endian one, and the
+//! crates around shared memory on each of the others too.
 
 use crate::failure::Failure;
 use crate::toolchain::{Toolchain, add_target, target_variable};
 use crate::workspace::{Workspace, execute};
 
-/// Runs the tests of every `no_std` crate, and of the loops that copy, on each foreign instruction set, under qemu-user.
+/// The foreign instruction set that is big-endian.
+const BIG_ENDIAN: &str = "s390x";
+
+/// Runs the tests of every `no_std` crate on the big-endian instruction set, and on the others those of the crates around shared
+/// memory; on each, those of the loops that copy; all under qemu-user.
 ///
 /// The linkers are in `.cargo/config.toml`. The runners are not: miri runs a foreign target by itself.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
@@ -13,13 +21,19 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
         println!("SKIPPED: this Rust builds for no foreign instruction set");
         return Ok(());
     }
-    execute(tests(workspace, &targets).args(packages(&workspace.layers.checks.no_std)))?;
+    let (big, little): (Vec<_>, Vec<_>) = targets.iter().copied().partition(|(isa, _)| *isa == BIG_ENDIAN);
+    run_tests(workspace, &big, &workspace.layers.checks.no_std)?;
+    run_tests(workspace, &little, &workspace.layers.checks.miri)?;
     // Of what asks the operating system, what is made for each processor: the loops that copy.
     execute(tests(workspace, &targets).args(["--package", "tombolo-platform", "copy::"]))
 }
 
-fn packages(names: &[String]) -> impl Iterator<Item = &str> {
-    names.iter().flat_map(|name| ["--package", name.as_str()])
+/// Runs the tests of these crates on each of the targets, if there are any.
+fn run_tests(workspace: &Workspace, targets: &[(&str, &str)], crates: &[String]) -> Result<(), Failure> {
+    if targets.is_empty() {
+        return Ok(());
+    }
+    execute(tests(workspace, targets).args(crates.iter().flat_map(|name| ["--package", name])))
 }
 
 /// Tests on each of the targets, by an emulator of it.

@@ -55,7 +55,7 @@ enum Command {
     Model(model::Options),
     /// Runs the protocol crates under miri, little-endian and big-endian
     Miri(miri::Options),
-    /// Runs the protocol crates' tests on every foreign instruction set under qemu-user
+    /// Runs the protocol crates' tests on foreign instruction sets under qemu-user
     Foreign,
     /// Builds the protocol crates for a target without an operating system
     Bare,
