@@ -23,7 +23,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     test.env("CARGO_TARGET_DIR", workspace.target.join("loom"))
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", options.preemptions.to_string())
-        .args(["test", "--profile", "checker", "--lib", "--tests"]);
+        // The models alone: what else a crate has is tested without loom, and would be compiled for nothing.
+        .args(["test", "--profile", "checker", "--test", "loom"]);
     for package in &workspace.layers.checks.loom {
         test.args(["--package", package]);
     }
