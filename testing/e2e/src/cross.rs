@@ -26,30 +26,35 @@ impl Library {
             return None;
         }
         let _lock = locked();
-        // As the kit is built, so that both share what they depend on.
+        // As the kit builds what MPI loads on such nodes, so that both share what they depend on.
         let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase().replace('-', "_"));
         let output = Command::new("cargo")
             .args(["rustc", "--package", self.package, "--lib", "--crate-type", self.crate_type])
-            .args(["--profile", "node", "--target", name])
+            .args(["--release", "--target", name])
             .current_dir(root())
             .env("CARGO_TARGET_DIR", target())
             .env(flags, self.flags)
             .output()
             .expect("cargo");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Some(target().join(name).join("node").join(self.file))
+        Some(target().join(name).join("release").join(self.file))
     }
 }
 
 /// Whether this Rust can build for a target; says that `what` is left out if not.
 pub(crate) fn has_target(name: &str, what: &str) -> bool {
-    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc");
-    let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
-    let is_there = sysroot.join("lib/rustlib").join(name).join("lib").is_dir();
+    let is_there = builds_for(name);
     if !is_there {
         crate::skipped(&format!("{what}: no Rust library for {name} (rustup target add {name})"));
     }
     is_there
+}
+
+/// Whether this Rust can build for a target.
+pub(crate) fn builds_for(name: &str) -> bool {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc");
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
+    sysroot.join("lib/rustlib").join(name).join("lib").is_dir()
 }
 
 /// The tree.
