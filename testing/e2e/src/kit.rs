@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::cross::builds_for;
+
 /// The folder that cargo builds in: tests run from `<target>/<profile>/deps`, programs from `<target>/<profile>`.
 pub(crate) fn target() -> PathBuf {
     let exe = std::env::current_exe().expect("a program knows its own path");
@@ -106,20 +108,44 @@ pub(crate) fn locked() -> File {
     lock
 }
 
+/// Foreign instruction sets, and the targets that `tombolo build` builds for each with: which of them depends on this Rust.
+const FOREIGN: [(&str, &[&str]); 3] = [
+    ("aarch64", &["aarch64-unknown-linux-musl", "aarch64-unknown-linux-gnu"]),
+    ("riscv64", &["riscv64gc-unknown-linux-gnu"]),
+    ("s390x", &["s390x-unknown-linux-gnu"]),
+];
+
+/// `tombolo build` builds for foreign nodes, in the profile of the kit, with which it shares what it depends on. For this host cargo
+/// has built the program for the tests; another profile would be all of its dependencies once more.
 fn build_actor(name: &str, words: &[&str]) -> PathBuf {
     let _lock = locked();
     let target = target();
     let image = target.join("e2e").join(name);
-    let output = Command::new(tombolo())
-        .args(["build", "--isa", "all", "--profile", "node", "--bin", "actor"])
-        .args(words)
-        .arg("--output")
-        .arg(&image)
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")))
-        .env("CARGO_TARGET_DIR", &target)
-        .env_remove("TOMBOLO_MACHINE")
-        .output()
-        .expect("the command runs");
-    assert!(output.status.success(), "no image: {}", String::from_utf8_lossy(&output.stderr));
+    let tombolo = |words: &[&str]| {
+        let mut command = Command::new(tombolo());
+        command.args(words).env("CARGO_TARGET_DIR", &target).env_remove("TOMBOLO_MACHINE");
+        command
+    };
+    let foreign = FOREIGN.iter().filter(|(_, targets)| targets.iter().any(|name| builds_for(name)));
+    let isas = foreign.clone().map(|(isa, _)| *isa).collect::<Vec<_>>().join(",");
+    let mut build = tombolo(&["build", "--isa", &isas, "--profile", "node", "--bin", "actor", "--output"]);
+    build.arg(target.join("e2e/foreign-actor.tbi")).arg(Path::new(env!("CARGO_MANIFEST_DIR")));
+    finish(&mut build);
+    let mut pack = tombolo(&["image", "pack", "--name", "actor"]);
+    pack.args(words).arg("--output").arg(&image).arg(host_actor());
+    finish(pack.args(foreign.map(|(isa, targets)| newest_actor(isa, targets))));
     image
+}
+
+/// What was built last of the program for an instruction set.
+fn newest_actor(isa: &str, targets: &[&str]) -> PathBuf {
+    let programs = targets.iter().map(|name| target().join(name).join("node/actor"));
+    let built = |program: &PathBuf| program.metadata().and_then(|data| data.modified()).ok();
+    let newest = programs.max_by_key(built).filter(|program| program.is_file());
+    newest.unwrap_or_else(|| panic!("the program for {isa} is not where `tombolo build` puts it"))
+}
+
+fn finish(command: &mut Command) {
+    let output = command.output().expect("the command runs");
+    assert!(output.status.success(), "no image: {}", String::from_utf8_lossy(&output.stderr));
 }
