@@ -64,25 +64,31 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     summarise(&reports, board.names.len(), started.elapsed(), &logs)
 }
 
-/// Runs the steps of each lane in their order: two at a time of those that compile, which keeps both processors of a small
-/// machine busy, and one of those that bring machines up, which have deadlines.
+/// Runs the steps of each lane in their order: first two of the front at a time, which keeps both processors of a small machine
+/// busy; then one of those that bring machines up, which have deadlines, and one behind it; one beside all of them.
 fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
-    let (beside, front): (Vec<Step>, Vec<Step>) =
-        steps.into_iter().partition(|step| step.lane == Lane::Beside);
-    let (machines, first): (Vec<Step>, Vec<Step>) =
-        front.into_iter().partition(|step| step.lane == Lane::Machines);
-    let [first, machines, beside] = [first, machines, beside].map(Queue::new);
+    let (mut front, mut machines, mut behind, mut beside) = (vec![], vec![], vec![], vec![]);
+    for step in steps {
+        let lane = match step.lane {
+            Lane::Front => &mut front,
+            Lane::Machines => &mut machines,
+            Lane::Behind => &mut behind,
+            Lane::Beside => &mut beside,
+        };
+        lane.push(step);
+    }
+    let [front, machines, behind, beside] = [front, machines, behind, beside].map(Queue::new);
+    // Whoever finds nothing left helps beside.
+    let (machines, behind) = ([&machines, &beside], [&behind, &beside]);
+    let (front, beside) = ([&front], [&beside]);
     let mut results = Vec::new();
     thread::scope(|scope| {
-        let work = |queue| scope.spawn(move || board.work(queue));
+        let work = |queues| scope.spawn(move || board.work_through(queues));
         // A step that panics is a mistake of this program; it shows as what it is.
         let end = |worker: ScopedJoinHandle<_>| worker.join().unwrap_or_else(|panic| resume_unwind(panic));
-        let one_beside = work(&beside);
-        // Whoever finds nothing left in front helps beside.
-        for (queue, workers) in [(&first, 2), (&machines, 1), (&beside, 1)] {
-            let workers: Vec<_> = (0..workers).map(|_| work(queue)).collect();
-            results.extend(workers.into_iter().map(end));
-        }
+        let one_beside = work(&beside[..]);
+        results.extend([work(&front), work(&front)].map(end));
+        results.extend([work(&machines), work(&behind)].map(end));
         results.push(end(one_beside));
     });
     let reports: Result<Vec<Vec<Report>>, Failure> = results.into_iter().collect();
@@ -131,6 +137,12 @@ impl<'a> Board<'a> {
         self.names.iter().position(|known| *known == name).unwrap_or(self.names.len())
     }
 
+    /// Works on one queue after the other, until all are empty.
+    fn work_through(&self, queues: &[&Queue]) -> Result<Vec<Report>, Failure> {
+        let reports: Result<Vec<_>, _> = queues.iter().map(|queue| self.work(queue)).collect();
+        Ok(reports?.into_iter().flatten().collect())
+    }
+
     /// Takes steps out of a queue and runs them, until it is empty.
     fn work(&self, queue: &Queue) -> Result<Vec<Report>, Failure> {
         let mut reports = Vec::new();
@@ -165,6 +177,22 @@ impl<'a> Board<'a> {
     }
 }
 
+/// Of what shares processors with tests that have deadlines: it is to end soon all the same, for others wait for what it makes.
+const LOW: &str = "10";
+/// Of what nobody waits for.
+const LOWEST: &str = "19";
+
+/// A command at a lower priority.
+fn nice(niceness: &str, command: Command) -> Command {
+    let mut nicely = Command::new("nice");
+    nicely.args(["-n", niceness]).arg(command.get_program()).args(command.get_args());
+    nicely.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        nicely.current_dir(folder);
+    }
+    nicely
+}
+
 fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let itself = env::current_exe().map_err(Failure::file("finding", "xtask"))?;
     let cargo = |name: &str, words: &[&str]| {
@@ -182,16 +210,21 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         command.current_dir(&workspace.root).arg(path).arg(&workspace.target);
         Step::new(name, command)
     };
-    let nicely = |name: &str, niceness: &str, words: &[&str]| {
-        let mut command = Command::new("nice");
-        command.current_dir(&workspace.root).args(["-n", niceness]).arg(&itself).args(words);
-        Step::new(name, command)
-    };
+    let nicely =
+        |name: &str, niceness, words: &[&str]| Step::new(name, nice(niceness, xtask(name, words).command));
     // Computes on its own, in a target folder of its own: it takes what processor time the others leave, which is a
     // good deal while compilers link and machines boot, and disturbs nobody.
-    let beside = |name: &str, words: &[&str]| nicely(name, "19", words).in_lane(Lane::Beside);
+    let beside = |name: &str, words: &[&str]| nicely(name, LOWEST, words).in_lane(Lane::Beside);
+    // What only looks at the sources has a folder together: what they depend on is checked once for all, and cargo keeps no step of
+    // the front or on machines waiting for its lock.
+    let checks = workspace.target.join("checks");
+    let check = |name: &str, mut command: Command| {
+        command.env("CARGO_TARGET_DIR", &checks);
+        Step::new(name, nice(LOWEST, command)).in_lane(Lane::Beside)
+    };
+    let cargo_check = |name: &str, words: &[&str]| check(name, cargo(name, words).command);
     let mut documentation =
-        cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
+        cargo_check("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
     documentation.command.env("RUSTDOCFLAGS", "-D warnings");
     let programs = TestPrograms::of(workspace)?;
     // Each selects the whole workspace and picks targets: cargo unites the features that the selected packages ask of what
@@ -201,16 +234,17 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         step.command.args(programs.iter().flat_map(|program| ["--test", program])).args(more);
         step
     };
+    let behind = |step: Step| Step { command: nice(LOW, step.command), lane: Lane::Behind, ..step };
+    let with_machines = [&programs.with_machines[..], &[TestPrograms::AHEAD]].concat();
     let mut steps = vec![
         cargo("format", &["fmt", "--all", "--check"]),
         xtask("tidy", &["tidy"]),
         // Behind tests that run beside it: they have deadlines.
         nicely("kit", "5", &["kit"]),
         test("tests", &programs.others, &["--lib", "--bins", "--examples"]),
-        cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        test("doc tests", &[], &["--doc"]),
-        documentation,
-        xtask("without an OS", &["bare"]),
+        test("test programs", &with_machines, &["--no-run"]),
+        behind(test("images and libraries", &[TestPrograms::AHEAD], &["--", "--test-threads=1"])),
+        behind(test("doc tests", &[], &["--doc"])),
     ];
     // One machine at a time in each program: several more would compete for two processors and miss their deadlines.
     let on_machines = programs.with_machines.iter().map(|program| {
@@ -225,6 +259,9 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     ]);
     steps.extend(with_kit.map(|step| step.in_lane(Lane::Machines)));
     steps.extend([
+        cargo_check("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        documentation,
+        check("without an OS", xtask("without an OS", &["bare"]).command),
         beside("miri", &["miri"]),
         beside("loom models", &["model"]),
         beside("simulation", &["sim", "--seeds", "3000"]),
@@ -246,6 +283,11 @@ impl<'a> TestPrograms<'a> {
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
     /// Goes first, for it says whether emulators are set up well: otherwise everything else that starts nodes is spoiled.
     const LITMUS: &'static str = "litmus";
+    /// Builds what the others run, beside the first of them, and brings up none.
+    const AHEAD: &'static str = "ahead";
+    /// Those that run least of what is built so, and those that build most.
+    const FIRST: [&'static str; 3] = [Self::LITMUS, "conformance", "openmp"];
+    const LAST: [&'static str; 2] = ["languages", "snippets"];
 
     /// Cargo is told of them by name alone, so no two kinds may share one.
     fn of(workspace: &'a Workspace) -> Result<Self, Failure> {
@@ -264,6 +306,8 @@ impl<'a> TestPrograms<'a> {
                 "two test programs are called {name}, and one of them brings up machines: rename it"
             )));
         }
+        with_machines.retain(|name| *name != Self::AHEAD);
+        with_machines.sort_by_key(|name| (!Self::FIRST.contains(name), Self::LAST.contains(name), *name));
         with_machines.sort_by_key(|name| *name != Self::LITMUS);
         // Several packages may have one of a name; cargo runs them all.
         others.sort_unstable();
@@ -351,9 +395,9 @@ mod tests {
         std::fs::remove_dir_all(&target).expect("it is ours");
     }
 
-    /// Steps of the front meet, so two run at once; those on machines find that both have ended.
+    /// Steps of the front meet, so two run at once; those on machines and behind them find that both have ended, and meet too.
     #[test]
-    fn the_front_runs_two_steps_at_a_time_and_machines_wait_for_its_end() {
+    fn the_front_runs_two_steps_at_a_time_and_what_needs_it_waits_for_its_end() {
         let logs = env::temp_dir().join(format!("tombolo-lanes-{}", std::process::id()));
         std::fs::create_dir_all(&logs).expect("a folder");
         let step = |name, script: &str, lane| {
@@ -365,19 +409,32 @@ mod tests {
             let waits = "tries=0; until [ -e OTHER ]; do sleep 0.01; tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 1; done";
             format!("touch {own}; {}; touch {own}-ended", waits.replace("OTHER", other))
         };
+        let after_front =
+            |script: String| format!("[ -e one-ended ] && [ -e two-ended ] || exit 1; {script}");
         let steps = vec![
             step("beside", "true", Lane::Beside),
             step("one", &meets("one", "two"), Lane::Front),
-            step("on a machine", "[ -e one-ended ] && [ -e two-ended ]", Lane::Machines),
+            step("on a machine", &after_front(meets("three", "four")), Lane::Machines),
+            step("behind", &after_front(meets("four", "three")), Lane::Behind),
             step("two", &meets("two", "one"), Lane::Front),
+            step("on the next machine", "[ -e three-ended ]", Lane::Machines),
         ];
         let options = Options { steps: vec![], fail_fast: false, verbose: false, complete: false };
         let board = Board::new(&steps, &logs, &options);
         let mut reports = side_by_side(&board, steps).expect("sh runs");
         reports.sort_by_key(|report| board.order(&report.name));
         let ends: Vec<_> = reports.iter().map(|report| (report.name.as_str(), &report.outcome)).collect();
-        assert_eq!(ends, ["beside", "one", "on a machine", "two"].map(|name| (name, &Outcome::Passed)));
+        let names = ["beside", "one", "on a machine", "behind", "two", "on the next machine"];
+        assert_eq!(ends, names.map(|name| (name, &Outcome::Passed)));
         std::fs::remove_dir_all(&logs).expect("it is ours");
+    }
+
+    #[test]
+    fn a_command_at_a_lower_priority_keeps_its_folder_and_its_environment() {
+        let mut command = Command::new("sh");
+        command.current_dir("/").env("OF_THE_STEP", "kept").args(["-c", "nice; pwd; echo $OF_THE_STEP"]);
+        let output = nice(LOWEST, command).output().expect("nice is everywhere");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "19\n/\nkept\n");
     }
 
     #[test]

@@ -24,10 +24,13 @@ pub(crate) struct Step {
 /// When a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// At once. None of these may need what another makes.
+    /// At once: what steps on machines need, and tests that have deadlines. None of these may need what another makes.
     Front,
     /// When all of the front have ended, for it needs the kit, and starts programs that nothing may replace meanwhile.
     Machines,
+    /// As those on machines, and beside them: it needs what the front makes, or shares its target folder. At a low priority, for
+    /// tests on machines have deadlines, and it compiles for no more than a moment where they may wait for cargo.
+    Behind,
     /// With the time that the others leave. Such a step shares no target folder with them.
     Beside,
 }

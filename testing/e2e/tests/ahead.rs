@@ -1,0 +1,56 @@
+//! What tests on machines run and the kit has not: built ahead of them, without a machine.
+//!
+//! Those tests would build the same where they need it first, with a machine up and nothing else to do. `cargo xtask ci` runs this
+//! program beside the first of them, at a low priority.
+
+use std::fs;
+use std::path::Path;
+
+use tombolo_e2e::c::put_into_kit;
+use tombolo_e2e::python::GuestPython;
+use tombolo_e2e::{Machine, MachineFile, actor_image, outside, restartable_actor_image};
+
+/// The instruction sets of the machine in the quick start.
+const ISAS: [&str; 2] = ["x86_64", "aarch64"];
+
+/// What `tombolo image inspect` says of an image, and whether it says that of itself.
+fn has_programs(machine: &Machine, image: &Path, restartable: bool) {
+    let report = machine.json(&["image", "inspect", &image.display().to_string()]);
+    assert_eq!(report["restartable"], restartable, "{report}");
+    let programs = report["programs"].as_array().expect("programs");
+    for isa in ISAS {
+        assert!(programs.iter().any(|program| program["isa"] == isa), "{isa}: {report}");
+    }
+}
+
+#[test]
+fn the_program_of_the_tests_is_an_image() {
+    let machine = Machine::new(&MachineFile::host());
+    has_programs(&machine, &actor_image(), false);
+    has_programs(&machine, &restartable_actor_image(), true);
+}
+
+#[test]
+fn the_library_for_c_is_in_the_kit() {
+    ISAS.iter().for_each(|isa| put_into_kit(isa));
+}
+
+#[test]
+fn the_library_for_python_is_built_for_arm() {
+    // What it lacks, if so, it says itself.
+    let _ = GuestPython::of_arm();
+}
+
+#[test]
+fn a_new_project_is_built_for_two_instruction_sets() {
+    let machine = Machine::new(&MachineFile::host());
+    machine.tombolo(["new", "there-and-back", "--typed"]).ok();
+    let project = machine.folder().join("there-and-back");
+    let mut build = machine.command();
+    build.current_dir(&project).envs(outside::cargo_settings()).args(["build", "--isa", &ISAS.join(",")]);
+    let output = build.output().expect("the command runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let image = project.join("there-and-back.tbi");
+    assert!(fs::metadata(&image).is_ok(), "{} is not there", image.display());
+    has_programs(&machine, &image, false);
+}
