@@ -383,7 +383,7 @@ mod tests {
 
         #[test]
         fn ranges_never_overlap_and_everything_comes_back(
-            steps in proptest::collection::vec((0_u8..3, 1_u64..40_000, 0_u32..18), 1..if cfg!(miri) { 40 } else { 200 })
+            steps in proptest::collection::vec((0_u8..3, 1_u64..40_000, 0_u32..18), 1..if cfg!(miri) { 12 } else { 200 })
         ) {
             let (start, end) = (heap_offset_bytes() as u64, MIN_WINDOW_BYTES as u64);
             let mut allocator = WindowAllocator::new(start, end);
