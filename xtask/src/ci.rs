@@ -234,8 +234,13 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         step.command.args(programs.iter().flat_map(|program| ["--test", program])).args(more);
         step
     };
+    // One machine at a time in each program: several more would compete for two processors and miss their deadlines.
+    let end_to_end = |program: &str| {
+        let name = if program == TestPrograms::LITMUS { program } else { &format!("end to end: {program}") };
+        test(name, &[program], &["--", "--test-threads=1"])
+    };
     let behind = |step: Step| Step { command: nice(LOW, step.command), lane: Lane::Behind, ..step };
-    let with_machines = [&programs.with_machines[..], &[TestPrograms::AHEAD]].concat();
+    let with_machines = [&programs.with_machines[..], &[TestPrograms::KIT]].concat();
     let mut steps = vec![
         cargo("format", &["fmt", "--all", "--check"]),
         xtask("tidy", &["tidy"]),
@@ -243,16 +248,10 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         nicely("kit", "5", &["kit"]),
         test("tests", &programs.others, &["--lib", "--bins", "--examples"]),
         test("test programs", &with_machines, &["--no-run"]),
-        behind(test("images and libraries", &[TestPrograms::AHEAD], &["--", "--test-threads=1"])),
+        behind(end_to_end(TestPrograms::KIT)),
         behind(test("doc tests", &[], &["--doc"])),
     ];
-    // One machine at a time in each program: several more would compete for two processors and miss their deadlines.
-    let on_machines = programs.with_machines.iter().map(|program| {
-        let name =
-            if *program == TestPrograms::LITMUS { *program } else { &format!("end to end: {program}") };
-        test(name, &[program], &["--", "--test-threads=1"])
-    });
-    let with_kit = on_machines.chain([
+    let with_kit = programs.with_machines.iter().map(|program| end_to_end(program)).chain([
         script("browser", "scripts/browser.sh"),
         script("wheel", "scripts/wheel.sh"),
         xtask("generated files", &["codegen", "--check"]),
@@ -283,8 +282,8 @@ impl<'a> TestPrograms<'a> {
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
     /// Goes first, for it says whether emulators are set up well: otherwise everything else that starts nodes is spoiled.
     const LITMUS: &'static str = "litmus";
-    /// Builds what the others run, beside the first of them, and brings up none.
-    const AHEAD: &'static str = "ahead";
+    /// Brings up none, and builds what the others run: so it runs beside the first of them.
+    const KIT: &'static str = "kit";
     /// Those that run least of what is built so, and those that build most.
     const FIRST: [&'static str; 3] = [Self::LITMUS, "conformance", "openmp"];
     const LAST: [&'static str; 2] = ["languages", "snippets"];
@@ -306,13 +305,20 @@ impl<'a> TestPrograms<'a> {
                 "two test programs are called {name}, and one of them brings up machines: rename it"
             )));
         }
-        with_machines.retain(|name| *name != Self::AHEAD);
-        with_machines.sort_by_key(|name| (!Self::FIRST.contains(name), Self::LAST.contains(name), *name));
-        with_machines.sort_by_key(|name| *name != Self::LITMUS);
+        Self::order(&mut with_machines);
         // Several packages may have one of a name; cargo runs them all.
         others.sort_unstable();
         others.dedup();
         Ok(Self { with_machines, others })
+    }
+
+    /// Those that bring machines up, in the order in which they run.
+    fn order(programs: &mut Vec<&str>) {
+        programs.retain(|name| *name != Self::KIT);
+        programs.sort_by_key(|name| {
+            let first = Self::FIRST.iter().position(|first| first == name);
+            (first.unwrap_or(Self::FIRST.len()), Self::LAST.contains(name))
+        });
     }
 }
 
@@ -427,6 +433,13 @@ mod tests {
         let names = ["beside", "one", "on a machine", "behind", "two", "on the next machine"];
         assert_eq!(ends, names.map(|name| (name, &Outcome::Passed)));
         std::fs::remove_dir_all(&logs).expect("it is ours");
+    }
+
+    #[test]
+    fn what_says_whether_emulators_work_goes_first_and_what_builds_most_last() {
+        let mut programs = vec!["snippets", "kit", "machines", "openmp", "litmus", "languages", "chaos"];
+        TestPrograms::order(&mut programs);
+        assert_eq!(programs, ["litmus", "openmp", "machines", "chaos", "snippets", "languages"]);
     }
 
     #[test]

@@ -3,6 +3,5 @@
 mod c;
 mod files_in_languages;
 mod guide;
-mod install;
 mod new;
 mod python;

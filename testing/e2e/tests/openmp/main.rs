@@ -1,7 +1,5 @@
-//! OpenMP: on the host, and with teams over unlike nodes.
+//! OpenMP with teams over unlike nodes. On the host alone: the program `kit`.
 
 mod nodes;
-mod ompcc;
-mod programs;
 mod skew;
 mod target;

@@ -1,7 +1,6 @@
 //! What tests on machines run and the kit has not: built ahead of them, without a machine.
 //!
-//! Those tests would build the same where they need it first, with a machine up and nothing else to do. `cargo xtask ci` runs this
-//! program beside the first of them, at a low priority.
+//! Those tests would build the same where they need it first, with a machine up and nothing else to do.
 
 use std::fs;
 use std::path::Path;
@@ -24,25 +23,25 @@ fn has_programs(machine: &Machine, image: &Path, restartable: bool) {
 }
 
 #[test]
-fn the_program_of_the_tests_is_an_image() {
+fn actors_are_in_images() {
     let machine = Machine::new(&MachineFile::host());
     has_programs(&machine, &actor_image(), false);
     has_programs(&machine, &restartable_actor_image(), true);
 }
 
 #[test]
-fn the_library_for_c_is_in_the_kit() {
+fn libraries_for_c_are_in_the_kit() {
     ISAS.iter().for_each(|isa| put_into_kit(isa));
 }
 
 #[test]
-fn the_library_for_python_is_built_for_arm() {
+fn libraries_for_python_are_built_for_arm() {
     // What it lacks, if so, it says itself.
     let _ = GuestPython::of_arm();
 }
 
 #[test]
-fn a_new_project_is_built_for_two_instruction_sets() {
+fn projects_outside_the_tree_are_built_for_two_instruction_sets() {
     let machine = Machine::new(&MachineFile::host());
     machine.tombolo(["new", "there-and-back", "--typed"]).ok();
     let project = machine.folder().join("there-and-back");
