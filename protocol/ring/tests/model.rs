@@ -52,7 +52,7 @@ fn configs() -> impl Strategy<Value = RingConfig> {
     let sizes = prop::sample::select(SlotSize::ALL.to_vec());
     let variants = prop::sample::select(VARIANTS.to_vec());
     // Interpreted, a large ring takes minutes.
-    let (small, large) = if cfg!(miri) { (1..4_u32, 4_u32) } else { (1..6, 10) };
+    let (small, large) = if cfg!(miri) { (1..3_u32, 3_u32) } else { (1..6, 10) };
     let counts = prop_oneof![8 => small, 1 => Just(large)];
     (sizes, variants, counts, prop::option::of(1..=1000_usize)).prop_map(|(size, variant, log2, limit)| {
         let config = RingConfig::new(size, SlotCount::new(1 << log2).unwrap(), variant);
@@ -256,7 +256,7 @@ proptest! {
     #[test]
     fn a_ring_is_a_queue(
         config in configs(),
-        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 30 } else { 300 }),
+        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 20 } else { 300 }),
     ) {
         run(config, steps)?;
     }
