@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::step::{Lane, Outcome, Report, Step, Tests};
-use crate::workspace::Workspace;
+use crate::workspace::{Target, Workspace};
 
 /// Everything that `make test` does, as named steps. One that fails does not keep the others from being tried:
 /// whoever waited for half an hour wants to know of all that is broken.
@@ -241,12 +241,14 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     };
     let behind = |step: Step| Step { command: nice(LOW, step.command), lane: Lane::Behind, ..step };
     let with_machines = [&programs.with_machines[..], &[TestPrograms::KIT]].concat();
+    let bins: Vec<&str> = programs.bins.iter().flat_map(|program| ["--bin", program]).collect();
     let mut steps = vec![
         cargo("format", &["fmt", "--all", "--check"]),
         xtask("tidy", &["tidy"]),
         // Behind tests that run beside it: they have deadlines.
         nicely("kit", "5", &["kit"]),
-        test("tests", &programs.others, &["--lib", "--bins", "--examples"]),
+        // Every program, by `--bins`, would be one also of those whose manifest says that they have no tests, linked for nothing.
+        test("tests", &programs.others, &[&["--lib"], &bins[..]].concat()),
         test("test programs", &with_machines, &["--no-run"]),
         behind(end_to_end(TestPrograms::KIT)),
         behind(test("doc tests", &[], &["--doc"])),
@@ -275,6 +277,8 @@ struct TestPrograms<'a> {
     /// In the order in which they run.
     with_machines: Vec<&'a str>,
     others: Vec<&'a str>,
+    /// Programs that have tests within.
+    bins: Vec<&'a str>,
 }
 
 impl<'a> TestPrograms<'a> {
@@ -290,10 +294,12 @@ impl<'a> TestPrograms<'a> {
 
     /// Cargo is told of them by name alone, so no two kinds may share one.
     fn of(workspace: &'a Workspace) -> Result<Self, Failure> {
-        let (mut with_machines, mut others) = (Vec::new(), Vec::new());
+        let (mut with_machines, mut others, mut bins) = (Vec::new(), Vec::new(), Vec::new());
         for package in &workspace.packages {
             let tests = package.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "test"));
             let names = tests.map(|target| target.name.as_str());
+            let is_tested = |target: &&Target| target.test && target.kind.iter().any(|kind| kind == "bin");
+            bins.extend(package.targets.iter().filter(is_tested).map(|target| target.name.as_str()));
             if Self::PACKAGES.contains(&package.name.as_str()) {
                 with_machines.extend(names);
             } else {
@@ -309,7 +315,7 @@ impl<'a> TestPrograms<'a> {
         // Several packages may have one of a name; cargo runs them all.
         others.sort_unstable();
         others.dedup();
-        Ok(Self { with_machines, others })
+        Ok(Self { with_machines, others, bins })
     }
 
     /// Those that bring machines up, in the order in which they run.

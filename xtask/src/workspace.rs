@@ -57,6 +57,9 @@ pub(crate) struct Target {
     /// `lib`, `bin`, `test` and so on; a library has one for each form that it is built in.
     pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,
+    /// Whether it has tests, as its manifest says.
+    #[serde(default)]
+    pub(crate) test: bool,
 }
 
 #[derive(Deserialize)]
