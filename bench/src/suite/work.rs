@@ -178,42 +178,15 @@ pub(super) trait Runner {
     fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error>;
 }
 
-/// Calls a function for messages of a length that is known when compiling.
+/// Calls a function for messages of one of these lengths, which is known when compiling: for each of them, and each kind of end, it is
+/// compiled anew.
 macro_rules! with_length {
-    ($bytes:expr, $length:ident => $body:expr) => {
+    ($bytes:expr, [$($known:literal),*], $length:ident => $body:expr) => {
         match $bytes {
-            0 => {
-                const $length: usize = 0;
+            $($known => {
+                const $length: usize = $known;
                 $body
-            }
-            8 => {
-                const $length: usize = 8;
-                $body
-            }
-            32 => {
-                const $length: usize = 32;
-                $body
-            }
-            48 => {
-                const $length: usize = 48;
-                $body
-            }
-            56 => {
-                const $length: usize = 56;
-                $body
-            }
-            64 => {
-                const $length: usize = 64;
-                $body
-            }
-            1024 => {
-                const $length: usize = 1024;
-                $body
-            }
-            65536 => {
-                const $length: usize = 65536;
-                $body
-            }
+            })*
             other => Err(Error::Far { what: format!("was asked for messages of {other} bytes") }),
         }
     };
@@ -223,13 +196,13 @@ impl<E: End> Runner for E {
     fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error> {
         match work {
             Work::RoundTrips { bytes, warm, cycles } => {
-                with_length!(bytes, N => lead_round_trips::<N, E>(self, clock, warm, cycles))
+                with_length!(bytes, [0, 8, 32, 48, 56, 64, 1024, 65536], N => lead_round_trips::<N, E>(self, clock, warm, cycles))
             }
             Work::Singles { bytes, rounds } => {
-                with_length!(bytes, N => lead_singles::<N, E>(self, clock, rounds))
+                with_length!(bytes, [8], N => lead_singles::<N, E>(self, clock, rounds))
             }
             Work::Stream { bytes, batch, warm, messages } => {
-                with_length!(bytes, N => send_stream::<N, E>(self, batch, warm + messages))?;
+                with_length!(bytes, [48, 56, 64], N => send_stream::<N, E>(self, batch, warm + messages))?;
                 Ok(Samples::new())
             }
             Work::Transfers { warm, cycles } => {
@@ -247,11 +220,11 @@ impl<E: End> Runner for E {
         match work {
             Work::RoundTrips { bytes, warm, cycles } => {
                 let rounds = warm + cycles * crate::sample::CYCLE_ROUNDS;
-                with_length!(bytes, N => echo::<N, E>(self, rounds))
+                with_length!(bytes, [0, 8, 32, 48, 56, 64, 1024, 65536], N => echo::<N, E>(self, rounds))
             }
-            Work::Singles { bytes, rounds } => with_length!(bytes, N => echo::<N, E>(self, rounds)),
+            Work::Singles { bytes, rounds } => with_length!(bytes, [8], N => echo::<N, E>(self, rounds)),
             Work::Stream { bytes, batch, warm, messages } => {
-                with_length!(bytes, N => take_stream::<N, E>(self, batch, warm, messages))
+                with_length!(bytes, [48, 56, 64], N => take_stream::<N, E>(self, batch, warm, messages))
             }
             Work::Transfers { warm, cycles } => {
                 let rounds = warm + cycles * crate::sample::CYCLE_ROUNDS;
