@@ -96,6 +96,8 @@ impl Session {
         // The tree by its own path, which is the same in each run: crates are compiled once for all of them.
         let tree = fs::canonicalize(tree()).expect("the tree");
         let script = script.replace("../tombolo/", &format!("{}/", tree.display()));
+        let script =
+            script.replace("tombolo build examples/", &format!("tombolo build {}/examples/", tree.display()));
         let script = format!("exec 2>&1\n{script}\npwd > '{}'", end.display());
         let mut command = std::process::Command::new("sh");
         for (name, value) in self.machine.command().get_envs() {
