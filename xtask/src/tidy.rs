@@ -3,6 +3,7 @@
 //! Each rule is a function from the [`Tree`] to findings and has a fixture that it bites.
 
 mod dependencies;
+mod examples;
 mod fence;
 mod length;
 mod locks;
@@ -67,6 +68,7 @@ const RULES: &[Rule] = &[
     ("banned words", words::banned),
     ("white space", words::white_space),
     ("dead files", dependencies::dead_files),
+    ("examples", examples::doc_tests),
 ];
 
 /// Runs every rule and prints what it found.

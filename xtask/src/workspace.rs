@@ -60,6 +60,9 @@ pub(crate) struct Target {
     /// Whether it has tests, as its manifest says.
     #[serde(default)]
     pub(crate) test: bool,
+    /// Of a library: whether examples in its documentation are tested.
+    #[serde(default)]
+    pub(crate) doctest: bool,
 }
 
 #[derive(Deserialize)]
