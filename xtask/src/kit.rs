@@ -14,7 +14,7 @@ use crate::mpi;
 use crate::needs::{Needs, RustTarget};
 use crate::omp;
 use crate::place::place;
-use crate::toolchain::{add_target, target_variable};
+use crate::toolchain::add_target;
 use crate::workspace::{Workspace, execute};
 
 /// The programs behind the command that have heavy dependencies. The command runs them, and builds one that is missing.
@@ -196,7 +196,8 @@ fn build_for_nodes(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> R
     execute(&mut build)
 }
 
-/// The same for boards. Their programs are linked otherwise than their monitors, so that these are built apart.
+/// The same for boards. Their programs are linked otherwise than their monitors. That is said to the compiler of each program alone:
+/// in a setting for the target it would be said of everything, which would be compiled again.
 fn build_for_boards(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     if needs.boards.is_empty() {
         return Ok(());
@@ -207,23 +208,15 @@ fn build_for_boards(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> 
         monitors.args(["--target", target.triple]);
     }
     execute(&mut monitors)?;
-    let images: Vec<&&Image> = images.iter().filter(|image| image.bare).collect();
-    if images.is_empty() {
-        return Ok(());
+    for image in images.iter().filter(|image| image.bare) {
+        for target in &needs.boards {
+            let mut program = workspace.cargo();
+            program.args(["rustc", "--profile", "node", "--target", target.triple]);
+            program.args(["--package", image.package, "--bin", image.program]);
+            execute(program.args(["--", "-C", "link-arg=-Ttombolo-program.x"]))?;
+        }
     }
-    let mut programs = workspace.cargo();
-    programs.args(["build", "--profile", "node"]);
-    for target in &needs.boards {
-        let flags = "-C link-arg=-Ttombolo-program.x";
-        programs
-            .args(["--target", target.triple])
-            .env(target_variable(target.triple, "LINKER"), "rust-lld")
-            .env(target_variable(target.triple, "RUSTFLAGS"), flags);
-    }
-    for image in images {
-        programs.args(["--package", image.package, "--bin", image.program]);
-    }
-    execute(&mut programs)
+    Ok(())
 }
 
 fn install_monitors(workspace: &Workspace, needs: &Needs, kit: &Path) -> Result<(), Failure> {
