@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use tombolo_link::Handshake;
-use tombolo_link::handshake::Progress;
+use tombolo_link::end::Signals;
 use tombolo_link::hello::Agreed;
+use tombolo_link::open::{OpenError, Opening, Park};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::guest::pci::Registers;
-use tombolo_platform::time::Deadline;
-use tombolo_platform::{Errno, event, socket};
+use tombolo_platform::time::{Deadline, now_ns};
+use tombolo_platform::{Errno, OsError, barrier, event, socket};
 
 use crate::error::{Awaited, ChannelError};
 
@@ -73,30 +73,6 @@ impl Connection {
         Connection { bell, lifeline, peer_gone: false, withdrawn: false, may_doze: None }
     }
 
-    /// Whether there is evidence that the peer is gone.
-    #[inline]
-    pub(crate) fn peer_gone(&self) -> bool {
-        self.peer_gone
-    }
-
-    /// Wakes the peer.
-    pub(crate) fn ring(&mut self) {
-        match &self.bell {
-            Bell::Socket => match socket::send(&self.lifeline, &[1], &[]) {
-                // A full socket holds wake-ups enough.
-                Ok(_) | Err(Errno::AGAIN) => {}
-                Err(_) => self.peer_gone = true,
-            },
-            Bell::Window { outgoing: Ring::Counter(counter), .. } => {
-                // An event counter of ours cannot fail but by being full, which wakes as well.
-                let _ = event::signal(counter);
-            }
-            Bell::Window { outgoing: Ring::Register { registers, peer, vector }, .. } => {
-                registers.ring(*peer, *vector);
-            }
-        }
-    }
-
     /// Sleeps until the bell rings or the lifeline ends, where both are one socket: whether it did, or `None` where that
     /// is not so. It is one system call where polling and then listening are two, and the wake-up is shorter.
     pub(crate) fn doze(&mut self, deadline: Deadline) -> Option<bool> {
@@ -117,8 +93,54 @@ impl Connection {
         }
     }
 
-    /// Takes note of what bell and lifeline say.
-    pub(crate) fn listen(&mut self) {
+    /// Why a peer that is gone did not open the channel.
+    pub(crate) fn farewell(&mut self) -> ChannelError {
+        self.listen();
+        if self.withdrawn { ChannelError::Closed } else { ChannelError::PeerDied }
+    }
+
+    pub(crate) fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        sources.push((self.lifeline.as_fd(), Interest::Read));
+        if let Bell::Window { incoming, .. } = &self.bell {
+            sources.push((incoming.as_fd(), Interest::Read));
+        }
+    }
+
+    /// Takes the opening of a channel to its end.
+    pub(crate) fn open(&mut self, opening: &mut Opening, deadline: Deadline) -> Result<Agreed, ChannelError> {
+        opening.wait(self, deadline.as_ns()).map_err(|error| match error {
+            OpenError::Handshake(error) => error.into(),
+            OpenError::PeerGone => self.farewell(),
+            OpenError::TimedOut => ChannelError::TimedOut(Awaited::Handshake),
+            OpenError::Park(error) => error.into(),
+        })
+    }
+}
+
+impl Signals for Connection {
+    fn ring(&mut self) {
+        match &self.bell {
+            Bell::Socket => match socket::send(&self.lifeline, &[1], &[]) {
+                // A full socket holds wake-ups enough.
+                Ok(_) | Err(Errno::AGAIN) => {}
+                Err(_) => self.peer_gone = true,
+            },
+            Bell::Window { outgoing: Ring::Counter(counter), .. } => {
+                // An event counter of ours cannot fail but by being full, which wakes as well.
+                let _ = event::signal(counter);
+            }
+            Bell::Window { outgoing: Ring::Register { registers, peer, vector }, .. } => {
+                registers.ring(*peer, *vector);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn peer_gone(&self) -> bool {
+        self.peer_gone
+    }
+
+    fn listen(&mut self) {
         if let Bell::Window { incoming, .. } = &self.bell {
             event::drain(incoming);
         }
@@ -140,47 +162,23 @@ impl Connection {
         }
     }
 
-    /// Why a peer that is gone did not open the channel.
-    pub(crate) fn farewell(&mut self) -> ChannelError {
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn barrier(&mut self) {
+        barrier::everywhere();
+    }
+}
+
+impl Park for Connection {
+    type Error = OsError;
+
+    fn park(&mut self, until_ns: u64) -> Result<(), OsError> {
+        let mut sources = Vec::with_capacity(2);
+        self.sources(&mut sources);
+        poll(&sources, Some(Deadline::at_ns(until_ns)))?;
         self.listen();
-        if self.withdrawn { ChannelError::Closed } else { ChannelError::PeerDied }
-    }
-
-    pub(crate) fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        sources.push((self.lifeline.as_fd(), Interest::Read));
-        if let Bell::Window { incoming, .. } = &self.bell {
-            sources.push((incoming.as_fd(), Interest::Read));
-        }
-    }
-
-    /// Takes a handshake to its end. One that ends with the deadline is for the caller to withdraw.
-    pub(crate) fn shake_hands(
-        &mut self,
-        handshake: &mut Handshake,
-        deadline: Deadline,
-    ) -> Result<Agreed, ChannelError> {
-        self.ring();
-        loop {
-            // Looked at before the memory: whoever is gone by now has written everything it ever will.
-            let peer_gone = self.peer_gone;
-            match handshake.step() {
-                Ok(Progress::Open(agreed)) => return Ok(agreed),
-                Ok(Progress::Changed) => self.ring(),
-                Ok(Progress::Waiting) if peer_gone => return Err(self.farewell()),
-                Ok(Progress::Waiting) if deadline.passed() => {
-                    return Err(ChannelError::TimedOut(Awaited::Handshake));
-                }
-                Ok(Progress::Waiting) => {
-                    let mut sources = Vec::with_capacity(2);
-                    self.sources(&mut sources);
-                    poll(&sources, Some(deadline))?;
-                    self.listen();
-                }
-                Err(error) => {
-                    self.ring();
-                    return Err(error.into());
-                }
-            }
-        }
+        Ok(())
     }
 }

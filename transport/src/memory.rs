@@ -3,12 +3,11 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_base::SharedMemory;
-use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals};
-use tombolo_link::{ChannelLayout, Handshake, Hello, Side, TransportKind};
-use tombolo_platform::barrier;
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError};
+use tombolo_link::open::{self, Opening};
+use tombolo_link::{Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
-use tombolo_platform::time::{Deadline, now_ns};
-use tombolo_ring::WakeOrder;
+use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
@@ -24,29 +23,6 @@ pub struct MemoryChannel {
     memory: SharedMemory,
 }
 
-impl Signals for Connection {
-    fn ring(&mut self) {
-        Connection::ring(self);
-    }
-
-    #[inline(always)]
-    fn peer_gone(&self) -> bool {
-        Connection::peer_gone(self)
-    }
-
-    fn listen(&mut self) {
-        Connection::listen(self);
-    }
-
-    fn now_ns(&self) -> u64 {
-        now_ns()
-    }
-
-    fn barrier(&mut self) {
-        barrier::everywhere();
-    }
-}
-
 impl MemoryChannel {
     /// Opens one side of a channel in `memory`: handshake, then rings.
     pub(crate) fn open(
@@ -57,24 +33,10 @@ impl MemoryChannel {
         mut connection: Connection,
         deadline: Deadline,
     ) -> Result<Self, ChannelError> {
-        let mut handshake = Handshake::start(&memory, side, hello).map_err(|error| unusable(&error))?;
-        let agreed = match connection.shake_hands(&mut handshake, deadline) {
-            Ok(agreed) => agreed,
-            Err(error @ ChannelError::TimedOut(_)) => {
-                if handshake.withdraw()
-                    && let Ok(mut ends) =
-                        ChannelLayout::new(hello.config).attach(&memory, side, WakeOrder::Fence)
-                {
-                    ends.close();
-                }
-                connection.ring();
-                return Err(error);
-            }
-            Err(error) => return Err(error),
-        };
-        let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
-        let end = ChannelEnd::attach(&memory, side, hello.config, order, connection)
-            .map_err(|error| unusable(&error))?;
+        let mut opening =
+            Opening::start(&memory, side, hello, &mut connection).map_err(|error| unusable(&error))?;
+        let agreed = connection.open(&mut opening, deadline)?;
+        let end = opening.end(agreed, connection).map_err(|error| unusable(&error))?;
         Ok(MemoryChannel { kind, end, memory })
     }
 
@@ -86,9 +48,7 @@ impl MemoryChannel {
         reason: u32,
         mut connection: Connection,
     ) -> Result<(), ChannelError> {
-        Handshake::start(memory, side, hello).map_err(|error| unusable(&error))?.decline(reason);
-        connection.ring();
-        Ok(())
+        open::decline(memory, side, hello, reason, &mut connection).map_err(|error| unusable(&error))
     }
 
     /// The memory of the channel, header and rings, for measuring the bare memory under it. What is written there

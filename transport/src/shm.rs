@@ -10,7 +10,7 @@ use tombolo_base::SharedMemory;
 use tombolo_link::hello::{HELLO_BYTES, words_from_bytes};
 use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{
-    ChannelConfig, ChannelLayout, Handshake, HandshakeError, Hello, Refusal, Side, TransportKind,
+    ChannelConfig, ChannelLayout, HandshakeError, Hello, Opening, Refusal, Side, TransportKind,
 };
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::memory::{check_sealed, create_sealed, map};
@@ -171,9 +171,9 @@ impl Proposal {
             Ok(_) => return ChannelError::Violation("the proposed rings have no possible shape".into()),
         };
         let answered = self.map(HEADER_BYTES).map_err(ChannelError::from).and_then(|header| {
-            let mut handshake = Handshake::start(&header, Side::B, ours)
+            let mut opening = Opening::start(&header, Side::B, ours, connection)
                 .map_err(|error| ChannelError::Violation(error.to_string()))?;
-            connection.shake_hands(&mut handshake, deadline)
+            connection.open(&mut opening, deadline)
         });
         match answered {
             // What the peer wrote into the memory is not what it sent: believe neither.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use tombolo_base::SharedMemory;
 use tombolo_link::layout::HEADER_BYTES;
-use tombolo_link::{ChannelLayout, Handshake, Hello, Side, TransportKind};
+use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_sealed, map};
 use tombolo_platform::time::Deadline;
@@ -94,9 +94,8 @@ pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), 
 /// What the kernel refused.
 pub fn withdraw(lent: Lent, side: Side) -> Result<(), ChannelError> {
     let (memory, mut connection) = lent.take_up(HEADER_BYTES as u64)?;
-    Handshake::refrain(&memory, side).map_err(|error| ChannelError::Violation(error.to_string()))?;
-    connection.ring();
-    Ok(())
+    tombolo_link::open::refrain(&memory, side, &mut connection)
+        .map_err(|error| ChannelError::Violation(error.to_string()))
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 
 use tombolo_base::SharedMemory;
 use tombolo_control::{Report, Unsendable, Wire};
-use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, WakeOrder, memory_of};
-use tombolo_link::handshake::Progress;
+use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
-use tombolo_link::{Handshake, Hello, Side};
+use tombolo_link::{Hello, Side};
 
 use crate::leaf::Ended;
 
@@ -17,8 +16,8 @@ const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo.control.1");
 
 /// A handshake under way.
 pub(crate) struct Opening {
-    handshake: Handshake,
-    memory: SharedMemory,
+    opening: tombolo_link::Opening,
+    signals: Deferred,
 }
 
 impl Opening {
@@ -27,22 +26,19 @@ impl Opening {
         WindowHeader::read(window).map_err(Ended::window)?;
         let memory = memory_of(window, CONTROL_OFFSET_BYTES, control_config()).map_err(Ended::window)?;
         let hello = Hello::new(control_config(), INTERFACE_HASH, None);
-        let handshake = Handshake::start(&memory, Side::A, hello).map_err(Ended::window)?;
-        Ok(Opening { handshake, memory })
+        let mut signals = Deferred::default();
+        let opening = tombolo_link::Opening::start(&memory, Side::A, hello, &mut signals);
+        Ok(Opening { opening: opening.map_err(Ended::window)?, signals })
     }
 
-    /// Takes the next step; the answer is the line when it is there.
+    /// Goes on as far as the root has answered; the answer is the line when it is there.
     pub(crate) fn step(&mut self) -> Result<Option<Line>, Ended> {
-        match self.handshake.step().map_err(Ended::window)? {
-            Progress::Waiting | Progress::Changed => Ok(None),
-            Progress::Open(_) => {
-                // No barrier of an operating system reaches across: each side brings its own.
-                let (order, signals) = (WakeOrder::Fence, Deferred::default());
-                let end = ChannelEnd::attach(&self.memory, Side::A, control_config(), order, signals)
-                    .map_err(Ended::window)?;
-                Ok(Some(Line { end, queue: VecDeque::new(), unsendable: None }))
-            }
-        }
+        let Some(agreed) = self.opening.step(&mut self.signals).map_err(Ended::window)? else {
+            return Ok(None);
+        };
+        // The root is rung with every step, whether that changed anything or not.
+        let end = self.opening.end(agreed, Deferred::default()).map_err(Ended::window)?;
+        Ok(Some(Line { end, queue: VecDeque::new(), unsendable: None }))
     }
 }
 

@@ -98,7 +98,7 @@ impl Handshake {
     ///
     /// True if this side had accepted: the peer may have seen that, and use the channel already. It is to find it closed.
     #[must_use = "a peer that uses the channel already does not look here any more"]
-    pub fn withdraw(self) -> bool {
+    pub fn withdraw(&mut self) -> bool {
         self.own_line.store_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
         self.agreed.is_some()
     }
@@ -206,7 +206,7 @@ mod tests {
         Handshake::refrain(&memory, Side::A).unwrap();
         assert_eq!(b.step(), Err(HandshakeError::Withdrawn));
 
-        let (_memory, a, mut b) = pair(hello, hello);
+        let (_memory, mut a, mut b) = pair(hello, hello);
         assert!(!a.withdraw());
         assert_eq!(b.step(), Ok(Progress::Changed));
         assert_eq!(b.step(), Err(HandshakeError::Withdrawn));

@@ -1,5 +1,5 @@
 //! How two nodes reach each other: what a link can do, how a channel's memory is laid out, how its two sides
-//! agree to talk, and how a window is divided.
+//! agree to talk, send, receive, wait and close, and how a window is divided.
 //!
 //! `no_std`, no I/O, no `unsafe`. See `docs/specs/channel.md` for the bytes.
 #![cfg_attr(not(any(test, loom)), no_std)]
@@ -14,7 +14,9 @@ pub mod handshake;
 pub mod hello;
 pub mod layout;
 pub mod link;
+pub mod open;
 pub mod verdict;
+pub mod wait;
 #[cfg(feature = "alloc")]
 pub mod window;
 
@@ -24,3 +26,4 @@ pub use handshake::{Handshake, HandshakeError, Progress};
 pub use hello::{Hello, Refusal};
 pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};
 pub use link::{LinkTraits, TransportKind};
+pub use open::{OpenError, Opening};

@@ -8,20 +8,18 @@ use core::time::Duration;
 use tombolo_base::{ChannelId, DomainId, SharedMemory};
 use tombolo_control::{Grant, WindowPlace};
 pub use tombolo_link::end::Stats;
-use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals, WakeOrder};
-use tombolo_link::handshake::Progress;
-use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, HandshakeError, Hello, Side, TransportKind};
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals};
+use tombolo_link::open::{OpenError, Opening, Park};
+use tombolo_link::wait::{Spin, Waiter, until};
+use tombolo_link::{ChannelConfig, ChannelLayout, HandshakeError, Hello, Side, TransportKind};
 use tombolo_platform_bare::program;
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::time::Deadline;
+use crate::time::{after_ns, sleep_until};
 
 /// How long a wait polls before it sleeps: about what waking costs.
 const SPIN_NS: u64 = 20_000;
-
-/// Polls between two looks at the clock, which is a call.
-const POLLS_PER_LOOK: u32 = 64;
 
 /// How a channel is to be.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -51,6 +49,7 @@ impl ChannelOptions {
 /// Dropping it closes it in order: the peer receives everything sent before and then that it is closed.
 pub struct Channel {
     end: ChannelEnd<BoardSignals>,
+    spin: Spin,
     memory: SharedMemory,
     peer: DomainId,
     peer_node: String,
@@ -87,6 +86,27 @@ impl Signals for BoardSignals {
     }
 }
 
+impl Park for BoardSignals {
+    type Error = Error;
+
+    fn park(&mut self, until_ns: u64) -> Result<(), Error> {
+        sleep_until(until_ns);
+        self.link.listen()
+    }
+}
+
+/// Why the end that a monitor granted was not opened.
+fn not_opened(error: OpenError<Error>, grant: &Grant, timeout: Duration) -> Error {
+    let (peer, node) = (grant.peer, grant.peer_node.clone());
+    match error {
+        OpenError::Handshake(HandshakeError::Withdrawn) => Error::Closed { peer, node },
+        OpenError::Handshake(why) => Error::Refused { peer, node, why },
+        OpenError::PeerGone => Error::PeerDied { peer, node },
+        OpenError::TimedOut => Error::TimedOut { what: "the peer's handshake".to_string(), timeout },
+        OpenError::Park(error) => error,
+    }
+}
+
 impl Channel {
     /// Opens the end that a monitor granted.
     pub(crate) fn open(
@@ -120,48 +140,17 @@ impl Channel {
             .and_then(|place| granted_memory(place, config))
             .ok_or_else(|| Error::MonitorProtocol("a channel without a place in the window".to_string()))?;
         let unusable = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
-        let deadline = Deadline::after(timeout);
+        let deadline_ns = after_ns(timeout);
+        // No barrier of an operating system reaches across: neither side says that it takes part in them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
-        let mut handshake = Handshake::start(&memory, grant.side, hello).map_err(|error| unusable(&error))?;
-        program::ring(bell);
-        loop {
-            // Looked at before the memory: whoever is gone by now has written everything it ever will.
-            let peer_gone = link.is_hung_up(grant.channel);
-            match handshake.step() {
-                Ok(Progress::Open(_)) => break,
-                Ok(Progress::Changed) => program::ring(bell),
-                Ok(Progress::Waiting) if peer_gone => {
-                    return Err(Error::PeerDied { peer: grant.peer, node: grant.peer_node.clone() });
-                }
-                Ok(Progress::Waiting) if deadline.passed() => {
-                    if handshake.withdraw()
-                        && let Ok(mut ends) =
-                            ChannelLayout::new(config).attach(&memory, grant.side, WakeOrder::Fence)
-                    {
-                        ends.close();
-                    }
-                    program::ring(bell);
-                    return Err(Error::TimedOut { what: "the peer's handshake".to_string(), timeout });
-                }
-                Ok(Progress::Waiting) => {
-                    deadline.sleep();
-                    link.listen()?;
-                }
-                Err(HandshakeError::Withdrawn) => {
-                    return Err(Error::Closed { peer: grant.peer, node: grant.peer_node.clone() });
-                }
-                Err(why) => {
-                    program::ring(bell);
-                    return Err(Error::Refused { peer: grant.peer, node: grant.peer_node.clone(), why });
-                }
-            }
-        }
-        let signals = BoardSignals { link: Rc::clone(link), id: grant.channel, bell, failure: None };
-        // No barrier of an operating system reaches across: each side brings its own.
-        let end = ChannelEnd::attach(&memory, grant.side, config, WakeOrder::Fence, signals)
-            .map_err(|error| unusable(&error))?;
+        let mut signals = BoardSignals { link: Rc::clone(link), id: grant.channel, bell, failure: None };
+        let mut opening =
+            Opening::start(&memory, grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
+        let agreed =
+            opening.wait(&mut signals, deadline_ns).map_err(|error| not_opened(error, grant, timeout))?;
+        let end = opening.end(agreed, signals).map_err(|error| unusable(&error))?;
         let (peer, peer_node) = (grant.peer, grant.peer_node.clone());
-        Ok(Channel { end, memory, peer, peer_node, released: false })
+        Ok(Channel { end, spin: Spin::new(SPIN_NS), memory, peer, peer_node, released: false })
     }
 
     /// Sends a message if there is room, whole or not at all.
@@ -182,16 +171,11 @@ impl Channel {
     /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or the
     /// end of the peer.
     pub fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {
-        let deadline = Deadline::after(timeout);
-        loop {
-            match self.try_send(message) {
-                Err(Error::WouldBlock) => {}
-                result => return result,
-            }
-            if !self.wait(Awaited::Room, deadline)? {
-                return Err(Error::TimedOut { what: "room in the channel".to_string(), timeout });
-            }
-        }
+        let sent = self.until(Awaited::Room, timeout, |channel| match channel.try_send(message) {
+            Err(Error::WouldBlock) => None,
+            result => Some(result),
+        });
+        sent?.unwrap_or_else(|| Err(Error::TimedOut { what: "room in the channel".to_string(), timeout }))
     }
 
     /// Receives the next message, if there is one, in place of what `buffer` held. Returns its length.
@@ -217,41 +201,25 @@ impl Channel {
     /// # Errors
     /// [`Error::TimedOut`], or the end of the peer after everything it sent has been received.
     pub fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, Error> {
-        let deadline = Deadline::after(timeout);
-        loop {
-            if let Some(length) = self.try_recv_into(buffer)? {
-                return Ok(length);
-            }
-            if !self.wait(Awaited::Message, deadline)? {
-                return Err(Error::TimedOut { what: "a message".to_string(), timeout });
-            }
-        }
+        let received =
+            self.until(Awaited::Message, timeout, |channel| channel.try_recv_into(buffer).transpose());
+        received?.unwrap_or_else(|| Err(Error::TimedOut { what: "a message".to_string(), timeout }))
     }
 
-    /// Polls, then sleeps, until it is worth trying again; false when the deadline has passed.
-    fn wait(&mut self, awaited: Awaited, deadline: Deadline) -> Result<bool, Error> {
-        let spin_until_ns = program::clock_ns() + SPIN_NS;
-        loop {
-            for _ in 0..POLLS_PER_LOOK {
-                if self.is_ready(awaited) {
-                    return Ok(true);
-                }
-                tombolo_base::sync::spin_hint();
-            }
-            if deadline.passed() {
-                return Ok(false);
-            }
-            if program::clock_ns() >= spin_until_ns {
-                break;
-            }
-        }
-        self.announce_sleep(awaited);
-        if self.may_sleep(awaited) {
-            deadline.sleep();
-        }
-        self.awake();
-        self.check_monitor()?;
-        Ok(true)
+    /// Attempts until there is something; `None` when `timeout` has passed.
+    fn until<T>(
+        &mut self,
+        awaited: Awaited,
+        timeout: Duration,
+        mut attempt: impl FnMut(&mut Channel) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut spin = self.spin;
+        let channels = &mut [&mut *self];
+        let found = until(&mut Channels { channels, awaited }, &mut spin, timeout, |waiter| {
+            attempt(waiter.channels[0])
+        });
+        self.spin = spin;
+        found
     }
 
     /// Why nothing was sent or received. A message was of `length_bytes`.
@@ -401,23 +369,45 @@ fn granted_memory(place: &WindowPlace, config: ChannelConfig) -> Option<(SharedM
 /// # Errors
 /// [`Error::TimedOut`] when nothing happened on any.
 pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
-    let deadline = Deadline::after(timeout);
-    let spin_until_ns = program::clock_ns() + SPIN_NS;
-    loop {
-        if let Some(ready) = channels.iter_mut().position(|channel| channel.readable()) {
-            return Ok(ready);
-        }
-        if deadline.passed() {
-            return Err(Error::TimedOut { what: "a message on any channel".to_string(), timeout });
-        }
-        if program::clock_ns() < spin_until_ns {
-            continue;
-        }
-        channels.iter_mut().for_each(|channel| channel.announce_sleep(Awaited::Message));
-        if channels.iter_mut().all(|channel| channel.may_sleep(Awaited::Message)) {
-            deadline.sleep();
-        }
-        channels.iter_mut().for_each(|channel| channel.awake());
-        channels.iter_mut().try_for_each(|channel| channel.check_monitor())?;
+    let first_ready =
+        |waiter: &mut Channels<'_, '_>| waiter.channels.iter_mut().position(|channel| channel.readable());
+    let mut waiter = Channels { channels, awaited: Awaited::Message };
+    until(&mut waiter, &mut Spin::new(SPIN_NS), timeout, first_ready)?
+        .ok_or_else(|| Error::TimedOut { what: "a message on any channel".to_string(), timeout })
+}
+
+/// Any number of channels, to be waited for.
+struct Channels<'a, 'b> {
+    channels: &'a mut [&'b mut Channel],
+    awaited: Awaited,
+}
+
+impl Waiter for Channels<'_, '_> {
+    type Error = Error;
+
+    fn now_ns(&self) -> u64 {
+        program::clock_ns()
+    }
+
+    fn announce(&mut self) -> Announced {
+        // The order is that of fences, so that nothing is lacking.
+        self.channels.iter_mut().for_each(|channel| channel.announce_sleep(self.awaited));
+        Announced::Complete
+    }
+
+    fn barrier(&mut self) {}
+
+    fn may_sleep(&mut self) -> bool {
+        self.channels.iter_mut().all(|channel| channel.may_sleep(self.awaited))
+    }
+
+    fn sleep(&mut self, until_ns: u64) -> Result<(), Error> {
+        sleep_until(until_ns);
+        Ok(())
+    }
+
+    fn awake(&mut self) -> Result<(), Error> {
+        self.channels.iter_mut().for_each(|channel| channel.awake());
+        self.channels.iter_mut().try_for_each(|channel| channel.check_monitor())
     }
 }

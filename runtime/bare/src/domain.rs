@@ -14,7 +14,7 @@ use crate::channel::{Channel, ChannelOptions};
 use crate::env;
 use crate::error::Error;
 use crate::link::{ANSWER_TIMEOUT, Link, unexpected};
-use crate::time::Deadline;
+use crate::time::{self, Instant};
 
 /// How long whoever connected may take to open the channel, at least: it may be slow, on a busy host.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
@@ -85,12 +85,13 @@ impl Domain {
     /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
     /// [`Error::TimedOut`] when it did not accept in time.
     pub fn connect(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
-        let deadline = Deadline::after(timeout);
+        let start = Instant::now();
         let (scope, name) = split_scope(name);
         let request = Request::Connect { scope, name: name.to_owned(), timeout, config: options.config };
         match self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
             Reply::Connect { grant } => {
-                Channel::open(&self.link, &grant, self.id, options, deadline.remaining())
+                let remaining = timeout.saturating_sub(start.elapsed());
+                Channel::open(&self.link, &grant, self.id, options, remaining)
             }
             other => Err(unexpected(&other)),
         }
@@ -103,7 +104,7 @@ impl Domain {
     /// # Errors
     /// [`Error::MonitorProtocol`].
     pub fn sleep(&self, timeout: Duration) -> Result<(), Error> {
-        Deadline::after(timeout).sleep();
+        time::sleep_until(time::after_ns(timeout));
         self.link.listen()
     }
 }
@@ -129,11 +130,11 @@ impl Listener {
     /// [`Error::TimedOut`] when nobody did; [`Error::Refused`] when the two sides do not fit, after which others can
     /// still be accepted.
     pub fn accept(&self, timeout: Duration) -> Result<Channel, Error> {
-        let deadline = Deadline::after(timeout);
+        let start = Instant::now();
         let link = &self.domain.link;
         let grant = link.wait(timeout, "somebody to connect", |link| link.next_incoming(self.number))?;
         link.accepted(1);
-        let patience = deadline.remaining().max(LEAST_PATIENCE);
+        let patience = timeout.saturating_sub(start.elapsed()).max(LEAST_PATIENCE);
         Channel::open(link, &grant, self.domain.id, &self.options, patience)
     }
 }

@@ -11,10 +11,12 @@ use tombolo_control::{
     ClientMessage, Grant, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Order, Reply, Report, Request,
     Wire,
 };
+use tombolo_link::end::Announced;
+use tombolo_link::wait::{Spin, Waiter, until};
 use tombolo_platform_bare::program;
 
 use crate::error::Error;
-use crate::time::Deadline;
+use crate::time::sleep_until;
 
 /// How long a monitor may take to answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,6 +31,36 @@ struct Arrived {
     hung_up: BTreeSet<ChannelId>,
     /// Requests whose answers nobody waits for any more.
     abandoned: BTreeSet<u32>,
+}
+
+/// A wait for orders of the monitor. What came since the last look at them ends the sleep at once.
+struct Orders;
+
+impl Waiter for Orders {
+    type Error = Error;
+
+    fn now_ns(&self) -> u64 {
+        program::clock_ns()
+    }
+
+    fn announce(&mut self) -> Announced {
+        Announced::Complete
+    }
+
+    fn barrier(&mut self) {}
+
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
+    fn sleep(&mut self, until_ns: u64) -> Result<(), Error> {
+        sleep_until(until_ns);
+        Ok(())
+    }
+
+    fn awake(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The line.
@@ -139,18 +171,11 @@ impl Link {
         what: &str,
         mut take: impl FnMut(&Self) -> Option<T>,
     ) -> Result<T, Error> {
-        let deadline = Deadline::after(timeout);
-        loop {
-            self.listen()?;
-            if let Some(found) = take(self) {
-                return Ok(found);
-            }
-            if deadline.passed() {
-                return Err(Error::TimedOut { what: what.to_string(), timeout });
-            }
-            // What came since `listen` ends the sleep at once.
-            deadline.sleep();
-        }
+        let found = until(&mut Orders, &mut Spin::new(0), timeout, |_| match self.listen() {
+            Ok(()) => take(self).map(Ok),
+            Err(error) => Some(Err(error)),
+        });
+        found?.unwrap_or_else(|| Err(Error::TimedOut { what: what.to_string(), timeout }))
     }
 
     /// Takes in what has arrived.

@@ -22,29 +22,14 @@ impl Instant {
     }
 }
 
-/// When to stop waiting, on the board's clock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
-    at_ns: u64,
+/// When a time-out that begins now has passed, on the board's clock.
+pub(crate) fn after_ns(timeout: Duration) -> u64 {
+    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    program::clock_ns().saturating_add(timeout_ns)
 }
 
-impl Deadline {
-    pub(crate) fn after(timeout: Duration) -> Deadline {
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        Deadline { at_ns: program::clock_ns().saturating_add(timeout_ns) }
-    }
-
-    pub(crate) fn passed(self) -> bool {
-        program::clock_ns() >= self.at_ns
-    }
-
-    pub(crate) fn remaining(self) -> Duration {
-        Duration::from_nanos(self.at_ns.saturating_sub(program::clock_ns()))
-    }
-
-    /// Sleeps until something happens, or the deadline.
-    pub(crate) fn sleep(self) {
-        // Which doorbell rang does not matter: whoever waits looks at what it waits for.
-        program::sleep(Some(self.at_ns).filter(|at_ns| *at_ns != u64::MAX));
-    }
+/// Sleeps until something happens, or the clock shows `until_ns`.
+pub(crate) fn sleep_until(until_ns: u64) {
+    // Which doorbell rang does not matter: whoever waits looks at what it waits for.
+    program::sleep(Some(until_ns).filter(|until_ns| *until_ns != u64::MAX));
 }

@@ -1,9 +1,8 @@
 //! One end of a channel in memory: the real handshake, rings and doorbell protocol, and evidence of the peer's death.
 
 use tombolo_base::{OutOfRange, SharedMemory};
-use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, Violation, WakeOrder};
-use tombolo_link::handshake::Progress;
-use tombolo_link::{ChannelConfig, Handshake, HandshakeError, Hello, Side};
+use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, Violation};
+use tombolo_link::{HandshakeError, Hello, OpenError, Opening, Side};
 
 /// Why there is nothing more to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -35,20 +34,25 @@ fn ended(end: &ChannelEnd<Deferred>, error: EndError) -> Ended {
     }
 }
 
+impl From<OpenError> for Ended {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Handshake(error) => Ended::Handshake(error),
+            OpenError::PeerGone => Ended::PeerDied,
+            OpenError::TimedOut => unreachable!("the simulator waits by steps"),
+            OpenError::Park(never) => match never {},
+        }
+    }
+}
+
 enum State {
-    Shaking(Handshake),
+    Shaking(Opening, Deferred),
     Open(Box<ChannelEnd<Deferred>>),
 }
 
 /// One end.
 pub struct MemoryEnd {
-    memory: SharedMemory,
-    side: Side,
-    config: ChannelConfig,
     state: State,
-    peer_gone: bool,
-    /// The peer has to be rung for a step of the handshake.
-    ring: bool,
 }
 
 impl MemoryEnd {
@@ -57,8 +61,9 @@ impl MemoryEnd {
     /// # Errors
     /// When the memory is too small.
     pub fn open(memory: SharedMemory, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
-        let state = State::Shaking(Handshake::start(&memory, side, hello)?);
-        Ok(MemoryEnd { memory, side, config: hello.config, state, peer_gone: false, ring: true })
+        let mut signals = Deferred::default();
+        let opening = Opening::start(&memory, side, hello, &mut signals)?;
+        Ok(MemoryEnd { state: State::Shaking(opening, signals) })
     }
 
     /// Whether the handshake is done.
@@ -69,20 +74,22 @@ impl MemoryEnd {
 
     /// There is evidence that the peer is gone.
     pub fn note_peer_gone(&mut self) {
-        self.peer_gone = true;
+        self.signals().report_peer_gone();
         if let State::Open(end) = &mut self.state {
-            end.signals_mut().report_peer_gone();
             end.listen();
         }
     }
 
     /// Whether the peer's doorbell has to be rung for what was done since the last call.
     pub fn take_ring(&mut self) -> bool {
-        let due = match &mut self.state {
-            State::Open(end) => end.signals_mut().take_ring(),
-            State::Shaking(_) => false,
-        };
-        std::mem::take(&mut self.ring) || due
+        self.signals().take_ring()
+    }
+
+    fn signals(&mut self) -> &mut Deferred {
+        match &mut self.state {
+            State::Open(end) => end.signals_mut(),
+            State::Shaking(_, signals) => signals,
+        }
     }
 
     /// Goes on with the handshake.
@@ -90,27 +97,10 @@ impl MemoryEnd {
     /// # Errors
     /// [`Ended`].
     pub fn shake(&mut self) -> Result<(), Ended> {
-        let State::Shaking(handshake) = &mut self.state else { return Ok(()) };
-        let agreed = loop {
-            match handshake.step() {
-                Ok(Progress::Changed) => self.ring = true,
-                // What it wrote before it went was looked at just now.
-                Ok(Progress::Waiting) if self.peer_gone => return Err(Ended::PeerDied),
-                Ok(Progress::Waiting) => return Ok(()),
-                Ok(Progress::Open(agreed)) => break agreed,
-                Err(error) => {
-                    self.ring = true;
-                    return Err(error.into());
-                }
-            }
-        };
-        // Steps of the simulator are in one order for all, so that the barrier itself has nothing to do here.
-        let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
-        let mut signals = Deferred::default();
-        if self.peer_gone {
-            signals.report_peer_gone();
-        }
-        if let Ok(end) = ChannelEnd::attach(&self.memory, self.side, self.config, order, signals) {
+        let State::Shaking(opening, signals) = &mut self.state else { return Ok(()) };
+        let Some(agreed) = opening.step(signals)? else { return Ok(()) };
+        // Steps of the simulator are in one order for all, so that a barrier that was agreed on has nothing to do here.
+        if let Ok(end) = opening.end(agreed, *signals) {
             self.state = State::Open(Box::new(end));
         }
         Ok(())
@@ -134,7 +124,7 @@ impl MemoryEnd {
     pub fn max_message_bytes(&self) -> usize {
         match &self.state {
             State::Open(end) => end.max_message_bytes(),
-            State::Shaking(_) => 0,
+            State::Shaking(..) => 0,
         }
     }
 

@@ -427,15 +427,20 @@ impl<C: Endpoint> WaitSet<C> {
             return Ok(None);
         }
         let (mut spin, mut rounds) = (self.spin, 0_u32);
-        let found = spin.run(deadline, || {
-            rounds += 1;
-            if rounds.is_multiple_of(ROUNDS_PER_QUESTION)
-                && let Err(error) = self.ask(Some(Deadline::at_ns(0)))
-            {
-                return Some(Err(error));
-            }
-            self.next_known().or_else(|| self.look_at_hot()).map(|ready| Ok(self.answer(ready)))
-        });
+        let found = spin.run(
+            self,
+            deadline.as_ns(),
+            |_| now_ns(),
+            |set| {
+                rounds += 1;
+                if rounds.is_multiple_of(ROUNDS_PER_QUESTION)
+                    && let Err(error) = set.ask(Some(Deadline::at_ns(0)))
+                {
+                    return Some(Err(error));
+                }
+                set.next_known().or_else(|| set.look_at_hot()).map(|ready| Ok(set.answer(ready)))
+            },
+        );
         self.spin = spin;
         found.transpose()
     }

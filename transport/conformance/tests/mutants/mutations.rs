@@ -29,7 +29,7 @@ macro_rules! mutations {
 
 mutations! {
     DropsAMessage, RepeatsAMessage, SwapsTwoMessages, CutsLongMessages, ChangesAByte, AcceptsWithoutEnd,
-    AcceptsTooLong, RefusesTheLongest, FindsNoMoreRoom, Miscounts, ClearsTheBuffer, ShowsWhatIsNotThere,
+    AcceptsTooLong, RefusesTheLongest, FindsNoMoreRoom, Miscounts, ShowsWhatIsNotThere,
     ForgetsToAnnounce, ForgetsToAnnounceForRoom, DoesNotLookAgain, HasNothingToSleepOn, NeverSleeps, IgnoresClose,
     LosesTheLastMessage, EndsOnlyOnce, ForgetsItself, CallsDeathAClose, IgnoresDeath, ComparesNothing,
     DeclinesInSilence, Boasts, IsModest,
@@ -199,20 +199,6 @@ impl Mutation for Miscounts {
     fn stats(inner: &impl Transport) -> Stats {
         let stats = inner.stats();
         Stats { bytes_sent: stats.messages_sent * 56, ..stats }
-    }
-}
-
-/// Empties the buffer also when nothing comes.
-#[derive(Default)]
-struct ClearsTheBuffer;
-
-impl Mutation for ClearsTheBuffer {
-    type Base = Shm;
-    const CAUGHT_BY: &'static str = "waiting::timeouts_leave_the_channel_usable";
-
-    fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
-        buffer.clear();
-        inner.try_recv_into(buffer)
     }
 }
 

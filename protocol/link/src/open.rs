@@ -1,0 +1,357 @@
+//! Opening one side of a channel in memory: the handshake, its bell and its deadline, and then the [`ChannelEnd`].
+//!
+//! What differs between Linux, boards and the simulator is behind [`Signals`], as for the end itself. Who can sleep opens a
+//! channel by [`wait`](Opening::wait); the simulator and the monitor of a board, which have other things to do meanwhile, by
+//! one [`step`](Opening::step) after the other.
+
+use core::convert::Infallible;
+
+use tombolo_base::{OutOfRange, SharedMemory};
+use tombolo_ring::WakeOrder;
+
+use crate::end::{ChannelEnd, Signals};
+use crate::handshake::{Handshake, HandshakeError, Progress};
+use crate::hello::{Agreed, Hello};
+use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Side};
+
+/// Signals that a side can sleep on while it opens a channel.
+pub trait Park: Signals {
+    /// Why it cannot sleep.
+    type Error;
+
+    /// Sleeps until the bell rings, the lifeline has something to say or the clock shows `until_ns`, and
+    /// [listens](Signals::listen).
+    ///
+    /// # Errors
+    /// What the operating system or the monitor answered.
+    fn park(&mut self, until_ns: u64) -> Result<(), Self::Error>;
+}
+
+/// Why a channel did not open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError<E = Infallible> {
+    /// The two sides do not fit, or one of them does not want the channel.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// The peer is gone and wrote nothing more.
+    #[error("the peer died before the channel was open")]
+    PeerGone,
+    /// The peer did not answer in time. It was told that this side waits no longer.
+    #[error("the peer did not answer the handshake in time")]
+    TimedOut,
+    /// This side cannot sleep.
+    #[error("{0}")]
+    Park(E),
+}
+
+impl OpenError {
+    /// As the error of a side that can sleep.
+    fn widen<E>(self) -> OpenError<E> {
+        match self {
+            OpenError::Handshake(error) => OpenError::Handshake(error),
+            OpenError::PeerGone => OpenError::PeerGone,
+            OpenError::TimedOut => OpenError::TimedOut,
+            OpenError::Park(never) => match never {},
+        }
+    }
+}
+
+/// One side of a channel that is being opened.
+#[derive(Debug)]
+pub struct Opening {
+    handshake: Handshake,
+    memory: SharedMemory,
+    side: Side,
+    config: ChannelConfig,
+}
+
+impl Opening {
+    /// Says hello as `side` of the channel in `memory`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the memory has no room for the handshake.
+    pub fn start(
+        memory: &SharedMemory,
+        side: Side,
+        hello: Hello,
+        signals: &mut impl Signals,
+    ) -> Result<Self, OutOfRange> {
+        let handshake = Handshake::start(memory, side, hello)?;
+        signals.ring();
+        Ok(Opening { handshake, memory: memory.clone(), side, config: hello.config })
+    }
+
+    /// Goes on as far as the peer has answered: `None` when it is the peer's turn.
+    ///
+    /// # Errors
+    /// [`OpenError::Handshake`], of which the peer has been told, and [`OpenError::PeerGone`].
+    pub fn step(&mut self, signals: &mut impl Signals) -> Result<Option<Agreed>, OpenError> {
+        loop {
+            // Looked at before the memory: a peer that is gone by now has written everything it ever will.
+            let peer_gone = signals.peer_gone();
+            match self.handshake.step() {
+                Ok(Progress::Open(agreed)) => return Ok(Some(agreed)),
+                Ok(Progress::Changed) => signals.ring(),
+                Ok(Progress::Waiting) if peer_gone => return Err(OpenError::PeerGone),
+                Ok(Progress::Waiting) => return Ok(None),
+                Err(error) => {
+                    signals.ring();
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Waits for the peer until the clock shows `deadline_ns`.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn wait<S: Park>(
+        &mut self,
+        signals: &mut S,
+        deadline_ns: u64,
+    ) -> Result<Agreed, OpenError<S::Error>> {
+        loop {
+            if let Some(agreed) = self.step(signals).map_err(OpenError::widen)? {
+                return Ok(agreed);
+            }
+            if signals.now_ns() >= deadline_ns {
+                self.withdraw(signals);
+                return Err(OpenError::TimedOut);
+            }
+            signals.park(deadline_ns).map_err(OpenError::Park)?;
+        }
+    }
+
+    /// Takes up this side of the channel that opened.
+    ///
+    /// # Errors
+    /// [`AttachError`] when the memory is too small.
+    pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<ChannelEnd<S>, AttachError> {
+        let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
+        ChannelEnd::attach(&self.memory, self.side, self.config, order, signals)
+    }
+
+    /// Tells the peer that this side waits no longer. One that uses the channel already, because it saw that this side
+    /// accepted, finds it closed.
+    fn withdraw(&mut self, signals: &mut impl Signals) {
+        if self.handshake.withdraw()
+            && let Ok(mut ends) =
+                ChannelLayout::new(self.config).attach(&self.memory, self.side, WakeOrder::Fence)
+        {
+            ends.close();
+        }
+        signals.ring();
+    }
+}
+
+/// Declines a channel that a peer opens in `memory`, with a reason that its program understands.
+///
+/// # Errors
+/// As [`Opening::start`].
+pub fn decline(
+    memory: &SharedMemory,
+    side: Side,
+    hello: Hello,
+    reason: u32,
+    signals: &mut impl Signals,
+) -> Result<(), OutOfRange> {
+    Handshake::start(memory, side, hello)?.decline(reason);
+    signals.ring();
+    Ok(())
+}
+
+/// Tells the peer that this side, which has not started and will not, is gone.
+///
+/// # Errors
+/// As [`Opening::start`].
+pub fn refrain(memory: &SharedMemory, side: Side, signals: &mut impl Signals) -> Result<(), OutOfRange> {
+    Handshake::refrain(memory, side)?;
+    signals.ring();
+    Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use tombolo_ring::{SlotSize, Variant};
+
+    use super::*;
+    use crate::end::EndError;
+    use crate::hello::Refusal;
+
+    const SMALL: ChannelConfig =
+        ChannelConfig { slot: SlotSize::B32, slots: 2, variant: Variant::EpochCredit };
+
+    /// A side under a clock that only its sleeps move. What happens during one is the test's.
+    struct Scripted<'a> {
+        now_ns: u64,
+        gone: bool,
+        rings: u32,
+        asleep: &'a mut dyn FnMut(&mut u64, &mut bool),
+    }
+
+    impl<'a> Scripted<'a> {
+        fn new(asleep: &'a mut dyn FnMut(&mut u64, &mut bool)) -> Self {
+            Scripted { now_ns: 0, gone: false, rings: 0, asleep }
+        }
+    }
+
+    impl Signals for Scripted<'_> {
+        fn ring(&mut self) {
+            self.rings += 1;
+        }
+
+        fn peer_gone(&self) -> bool {
+            self.gone
+        }
+
+        fn listen(&mut self) {}
+
+        fn now_ns(&self) -> u64 {
+            self.now_ns
+        }
+    }
+
+    impl Park for Scripted<'_> {
+        type Error = &'static str;
+
+        fn park(&mut self, until_ns: u64) -> Result<(), &'static str> {
+            if until_ns == u64::MAX {
+                return Err("it never ends");
+            }
+            self.now_ns += 1;
+            (self.asleep)(&mut self.now_ns, &mut self.gone);
+            Ok(())
+        }
+    }
+
+    fn memory() -> SharedMemory {
+        SharedMemory::zeroed(ChannelLayout::new(SMALL).length_bytes())
+    }
+
+    fn step(opening: &mut Opening, signals: &mut Scripted<'_>) -> Option<Agreed> {
+        opening.step(signals).unwrap()
+    }
+
+    #[test]
+    fn both_sides_open_and_each_step_rings() {
+        let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
+        let (mut nothing, mut nothing_either) =
+            (|_: &mut u64, _: &mut bool| {}, |_: &mut u64, _: &mut bool| {});
+        let (mut bell_a, mut bell_b) = (Scripted::new(&mut nothing), Scripted::new(&mut nothing_either));
+        let mut a = Opening::start(&memory, Side::A, hello, &mut bell_a).unwrap();
+        assert_eq!((step(&mut a, &mut bell_a), bell_a.rings), (None, 1));
+        let mut b = Opening::start(&memory, Side::B, hello, &mut bell_b).unwrap();
+        assert_eq!((step(&mut b, &mut bell_b), bell_b.rings), (None, 2));
+        let agreed = step(&mut a, &mut bell_a).expect("both have accepted");
+        assert_eq!(bell_a.rings, 2);
+        let mut end = a.end(agreed, bell_a).unwrap();
+        assert_eq!(end.try_send(b"first"), Ok(()));
+        let agreed = b.wait(&mut bell_b, 0).expect("there is nothing left to wait for");
+        let mut end = b.end(agreed, bell_b).unwrap();
+        assert_eq!(end.try_recv(|message| message.len()), Ok(Some(5)));
+    }
+
+    #[test]
+    fn barriers_are_left_to_the_sleeper_where_both_agreed() {
+        for expedited_barrier in [false, true] {
+            let hello = Hello { expedited_barrier, ..Hello::new(SMALL, 1, None) };
+            let memory = memory();
+            let mut signals = crate::end::Deferred::default();
+            let mut a = Opening::start(&memory, Side::A, hello, &mut signals).unwrap();
+            let mut b = Opening::start(&memory, Side::B, hello, &mut signals).unwrap();
+            assert_eq!(a.step(&mut signals), Ok(None));
+            let agreed = b.step(&mut signals).unwrap().unwrap();
+            let mut end = b.end(agreed, signals).unwrap();
+            let needs_barrier =
+                end.announce(crate::end::Awaited::Message) == crate::end::Announced::NeedsBarrier;
+            assert_eq!(needs_barrier, expedited_barrier);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_comes_while_this_side_sleeps_is_found() {
+        let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
+        let mut other = None;
+        let mut asleep = |_: &mut u64, _: &mut bool| {
+            let signals = &mut crate::end::Deferred::default();
+            let peer = other.get_or_insert_with(|| {
+                Opening::start(&memory, Side::B, hello, signals).expect("there is room for both")
+            });
+            peer.step(signals).expect("the two fit");
+        };
+        let mut signals = Scripted::new(&mut asleep);
+        let mut a = Opening::start(&memory, Side::A, hello, &mut signals).unwrap();
+        assert_eq!(a.wait(&mut signals, 100).map(|agreed| agreed.peer), Ok(None));
+        assert_eq!(signals.now_ns, 1);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_come_is_told_that_it_is_too_late() {
+        let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
+        let mut asleep = |_: &mut u64, _: &mut bool| {};
+        let mut signals = Scripted::new(&mut asleep);
+        let mut a = Opening::start(&memory, Side::A, hello, &mut signals).unwrap();
+        assert_eq!(a.wait(&mut signals, 3).err(), Some(OpenError::TimedOut));
+        assert_eq!((signals.now_ns, signals.rings), (3, 2));
+        let mut late = Opening::start(&memory, Side::B, hello, &mut signals).unwrap();
+        let withdrawn = OpenError::Handshake(HandshakeError::Withdrawn);
+        // Its own step, by which it accepts, comes before it sees the verdict.
+        assert_eq!(late.wait(&mut signals, 100).err(), Some(withdrawn));
+    }
+
+    #[test]
+    fn a_peer_that_uses_a_channel_which_this_side_gave_up_finds_it_closed() {
+        let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
+        let mut signals = crate::end::Deferred::default();
+        let mut b = Opening::start(&memory, Side::B, hello, &mut signals).unwrap();
+        let mut asleep = |_: &mut u64, _: &mut bool| {};
+        let mut bell = Scripted::new(&mut asleep);
+        let mut a = Opening::start(&memory, Side::A, hello, &mut bell).unwrap();
+        // A accepts and waits for the verdict of B, which accepts, opens, and is slow to be seen: A gives up.
+        assert_eq!(step(&mut a, &mut bell), None);
+        let agreed = b.step(&mut signals).unwrap().expect("A has accepted");
+        a.withdraw(&mut bell);
+        let mut end = b.end(agreed, signals).unwrap();
+        assert_eq!(end.try_recv(|_| ()), Err(EndError::Closed));
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_believed_after_what_it_wrote() {
+        let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
+        let mut asleep = |_: &mut u64, gone: &mut bool| *gone = true;
+        let mut signals = Scripted::new(&mut asleep);
+        let mut a = Opening::start(&memory, Side::A, hello, &mut signals).unwrap();
+        assert_eq!(a.wait(&mut signals, 100).err(), Some(OpenError::PeerGone));
+
+        let other = Hello::new(SMALL, 2, None);
+        let mut b = Opening::start(&memory, Side::B, other, &mut signals).unwrap();
+        let refusal = Refusal::Interface { ours: 2, theirs: 1 };
+        assert_eq!(b.wait(&mut signals, 100).err(), Some(OpenError::Handshake(refusal.into())));
+    }
+
+    #[test]
+    fn a_side_that_cannot_sleep_says_so() {
+        let mut asleep = |_: &mut u64, _: &mut bool| {};
+        let mut signals = Scripted::new(&mut asleep);
+        let mut a = Opening::start(&memory(), Side::A, Hello::new(SMALL, 1, None), &mut signals).unwrap();
+        assert_eq!(a.wait(&mut signals, u64::MAX).err(), Some(OpenError::Park("it never ends")));
+    }
+
+    #[test]
+    fn who_declines_or_refrains_rings() {
+        let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
+        let mut asleep = |_: &mut u64, _: &mut bool| {};
+        let mut signals = Scripted::new(&mut asleep);
+        let mut a = Opening::start(&memory, Side::A, hello, &mut signals).unwrap();
+        refrain(&memory, Side::B, &mut signals).unwrap();
+        assert_eq!(signals.rings, 2);
+        let withdrawn = OpenError::Handshake(HandshakeError::Withdrawn);
+        assert_eq!(a.wait(&mut signals, 1).err(), Some(withdrawn));
+        decline(&memory, Side::B, hello, 7, &mut signals).unwrap();
+        let declined = OpenError::Handshake(HandshakeError::Declined { reason: 7 });
+        assert_eq!(a.wait(&mut signals, 1).err(), Some(declined));
+        assert!(decline(&SharedMemory::zeroed(8), Side::B, hello, 7, &mut signals).is_err());
+        assert!(refrain(&SharedMemory::zeroed(8), Side::B, &mut signals).is_err());
+    }
+}
