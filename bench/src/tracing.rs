@@ -16,7 +16,7 @@ use tombolo_trace::layout::control_on;
 use tombolo_trace::page::{control, format};
 use tombolo_transport::trace::{Happening, Kind, Recorder};
 use tombolo_transport::wrap::traced::{End, Traced};
-use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, shm};
+use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
 
 /// Messages of a slice: long enough for the clock, short enough that nobody interrupts most of them.
 const MESSAGES: u32 = 2_000;

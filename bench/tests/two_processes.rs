@@ -14,7 +14,7 @@ use tombolo_bench::ring::{End, Ends, LinkReport, Schedule, measure_ends, peer};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, socket};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, shm};
+use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 

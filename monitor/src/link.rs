@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, socket};
-use tombolo_transport::{EndError, MemoryChannel, Transport, wait};
+use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, wait};
 
 /// What carries messages between root and agent.
 #[derive(Debug)]

@@ -11,10 +11,14 @@ use crate::capabilities::Capabilities;
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
-/// What a channel can carry.
+/// What a transport says of itself. The same throughout its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// The longest message, in bytes.
+pub struct Description {
+    /// What carries it.
+    pub kind: TransportKind,
+    /// What it can do besides what every transport must.
+    pub capabilities: Capabilities,
+    /// The longest message that it carries, in bytes.
     pub max_message_bytes: usize,
 }
 
@@ -48,14 +52,8 @@ impl<T: Transport> Endpoint for T {
 ///
 /// None of these blocks. [`crate::wait`] turns them into operations with deadlines.
 pub trait Transport {
-    /// What carries it.
-    fn kind(&self) -> TransportKind;
-
-    /// What it can do besides what every transport must. The same throughout its life.
-    fn capabilities(&self) -> Capabilities;
-
-    /// What it can carry.
-    fn limits(&self) -> Limits;
+    /// What it is and what it can do.
+    fn describe(&self) -> Description;
 
     /// What has passed so far.
     fn stats(&self) -> Stats;
@@ -71,28 +69,18 @@ pub trait Transport {
     /// which shares the fate of all that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
-    /// Receives the next message in place of what `buffer` held; `None` when there is none yet.
-    ///
-    /// # Errors
-    /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received.
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError>;
-
     /// Receives the next message, if there is one, where it lies: it is consumed when `read` returns.
     ///
     /// # Errors
-    /// As [`try_recv_into`](Self::try_recv_into).
+    /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received.
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError>
     where
-        Self: Sized,
-    {
-        let mut buffer = Vec::new();
-        Ok(self.try_recv_into(&mut buffer)?.map(|_| read(&Message::of_bytes(&buffer))))
-    }
+        Self: Sized;
 
     /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
     ///
     /// # Errors
-    /// As [`try_recv_into`](Self::try_recv_into), when not even one was received.
+    /// As [`try_recv_in_place`](Self::try_recv_in_place), when not even one was received.
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError>
     where
         Self: Sized,
@@ -120,8 +108,7 @@ pub trait Transport {
     where
         Self: Sized,
     {
-        let max_bytes = self.limits().max_message_bytes;
-        if length_bytes > max_bytes {
+        if length_bytes > self.describe().max_message_bytes {
             return Err(EndError::TooLong);
         }
         let mut bytes = vec![0; length_bytes];
@@ -142,19 +129,10 @@ pub trait Transport {
         one_by_one(self, fill)
     }
 
-    /// Whether [`try_recv_into`](Self::try_recv_into) would return something other than "none yet": a message, an
-    /// end, or an error.
-    fn readable(&mut self) -> bool;
-
-    /// Whether bytes of an accepted message still wait in this process for the kernel to take them. Gives it
-    /// what it takes now. Always false where sending is a store to memory.
-    fn unsent(&mut self) -> bool;
-
-    /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would return
-    /// something other than [`EndError::Full`]: room, an end, or an error.
-    fn sendable(&mut self) -> bool {
-        !self.may_sleep(Interest::Write)
-    }
+    /// Whether what is awaited is there. To read: [`try_recv_in_place`](Self::try_recv_in_place) would return something
+    /// other than "none yet". To write: [`try_send`](Self::try_send) of a message as long as the one that last found no
+    /// room would return something other than [`EndError::Full`], and the kernel has taken all that was accepted.
+    fn is_ready(&mut self, awaited: Interest) -> bool;
 
     /// Announces that this end is about to sleep until `awaited` is possible. What follows is, in this order: a barrier
     /// [everywhere](tombolo_platform::barrier::everywhere) if the answer says so, [`may_sleep`](Self::may_sleep), a sleep on
@@ -185,13 +163,54 @@ pub trait Transport {
     fn close(&mut self);
 }
 
+/// What follows from the operations of any transport.
+pub trait TransportExt: Transport {
+    /// The longest message that it carries, in bytes.
+    fn max_message_bytes(&self) -> usize {
+        self.describe().max_message_bytes
+    }
+
+    /// Receives the next message in place of what `buffer` held; `None` when there is none yet.
+    ///
+    /// # Errors
+    /// As [`try_recv_in_place`](Transport::try_recv_in_place).
+    #[inline(always)]
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError>
+    where
+        Self: Sized,
+    {
+        self.try_recv_in_place(|message| {
+            message.copy_into(buffer);
+            message.len()
+        })
+    }
+
+    /// Whether there is a message to receive, an end, or an error.
+    #[inline]
+    fn readable(&mut self) -> bool {
+        self.is_ready(Interest::Read)
+    }
+
+    /// Whether bytes of an accepted message still wait in this process for the kernel to take them. Gives it
+    /// what it takes now. Always false where sending is a store to memory.
+    #[inline(always)]
+    fn unsent(&mut self) -> bool {
+        self.stats().unsent_bytes > 0 && {
+            let _ = self.is_ready(Interest::Write);
+            self.stats().unsent_bytes > 0
+        }
+    }
+}
+
+impl<T: Transport> TransportExt for T {}
+
 /// A batch of messages each of which is sent when it is added.
 pub(crate) fn one_by_one<T: Transport>(
     transport: &mut T,
     fill: impl FnOnce(&mut Batch<'_>),
 ) -> Result<u64, EndError> {
     let mut end = None;
-    let max_bytes = transport.limits().max_message_bytes;
+    let max_bytes = transport.describe().max_message_bytes;
     let mut send = |message: &[u8]| {
         transport.try_send(message).inspect_err(|error| match error {
             EndError::Full | EndError::TooLong => {}

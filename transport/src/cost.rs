@@ -42,7 +42,7 @@ impl Default for Effort {
 /// # Errors
 /// The peer's end, or a round trip that took too long.
 pub fn measure<T: Transport>(channel: &mut T, effort: Effort) -> Result<LinkCost, ChannelError> {
-    let long = channel.limits().max_message_bytes.clamp(REQUEST_BYTES, LONGEST_BYTES);
+    let long = channel.describe().max_message_bytes.clamp(REQUEST_BYTES, LONGEST_BYTES);
     let short_ns = median_ns(channel, effort, REQUEST_BYTES, REQUEST_BYTES)?;
     let long_out_ns = median_ns(channel, effort, long, REQUEST_BYTES)?;
     let long_back_ns = median_ns(channel, effort, REQUEST_BYTES, long)?;
@@ -86,7 +86,7 @@ fn median_ns<T: Transport>(
 /// The peer's end; no request within `timeout`; or a request that is none.
 pub fn reflect<T: Transport>(channel: &mut T, timeout: Duration) -> Result<u64, ChannelError> {
     let (mut spin, mut request, mut answers) = (Spin::default(), Vec::new(), 0);
-    let max_bytes = channel.limits().max_message_bytes;
+    let max_bytes = channel.describe().max_message_bytes;
     let answer = vec![0; max_bytes.min(LONGEST_BYTES)];
     loop {
         wait::recv_into(channel, &mut spin, &mut request, timeout)?;

@@ -52,7 +52,7 @@ impl ChannelError {
         match error {
             EndError::Full => ChannelError::WouldBlock,
             EndError::TooLong => {
-                ChannelError::TooLong { length_bytes, max_bytes: transport.limits().max_message_bytes }
+                ChannelError::TooLong { length_bytes, max_bytes: transport.describe().max_message_bytes }
             }
             EndError::Closed => ChannelError::Closed,
             EndError::PeerDied => ChannelError::PeerDied,

@@ -23,7 +23,7 @@ pub mod window;
 pub mod wrap;
 
 pub use capabilities::Capabilities;
-pub use contract::{EndError, Endpoint, Limits, Room, Stats, Transport};
+pub use contract::{Description, EndError, Endpoint, Room, Stats, Transport, TransportExt};
 pub use error::ChannelError;
 pub use memory::MemoryChannel;
 pub use message::{Batch, Draft, Message, NotAdded};

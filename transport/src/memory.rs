@@ -11,7 +11,7 @@ use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Limits, Stats, Transport};
+use crate::contract::{Description, Stats, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -73,19 +73,12 @@ fn awaited(interest: Interest) -> Awaited {
 }
 
 impl Transport for MemoryChannel {
-    fn kind(&self) -> TransportKind {
-        self.kind
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        match self.kind.traits().atomics {
+    fn describe(&self) -> Description {
+        let capabilities = match self.kind.traits().atomics {
             true => Capabilities::OF_SHARED_MEMORY,
             false => Capabilities::OF_WINDOW,
-        }
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_message_bytes: self.end.max_message_bytes() }
+        };
+        Description { kind: self.kind, capabilities, max_message_bytes: self.end.max_message_bytes() }
     }
 
     #[inline(always)]
@@ -100,14 +93,6 @@ impl Transport for MemoryChannel {
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.end.try_send(message)
-    }
-
-    #[inline(always)]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        self.try_recv_in_place(|message| {
-            message.copy_into(buffer);
-            message.len()
-        })
     }
 
     #[inline(always)]
@@ -143,17 +128,8 @@ impl Transport for MemoryChannel {
     }
 
     #[inline]
-    fn readable(&mut self) -> bool {
-        self.end.readable()
-    }
-
-    #[inline]
-    fn unsent(&mut self) -> bool {
-        false
-    }
-
-    fn sendable(&mut self) -> bool {
-        self.end.sendable()
+    fn is_ready(&mut self, interest: Interest) -> bool {
+        self.end.is_ready(awaited(interest))
     }
 
     fn announce_sleep(&mut self, interest: Interest) -> Announced {

@@ -19,9 +19,10 @@ use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, EndError, Limits, Stats, Transport};
+use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::frames::{CLOSE, Frame, Incoming, is_loss};
+use crate::message::Message;
 
 /// How long a dropped channel waits for the kernel to take what was accepted.
 const LINGER: Duration = Duration::from_secs(1);
@@ -238,6 +239,25 @@ impl StreamChannel {
         self.incoming.holds_close()
     }
 
+    /// Whether there is a message, an end or an error to receive.
+    fn has_something(&mut self) -> bool {
+        while self.incoming.peek() == Frame::Partial {
+            if self.ended.is_some() || self.closed {
+                return true;
+            }
+            if !self.fill() && self.ended.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives the kernel what it takes; whether that was all.
+    fn has_sent_all(&mut self) -> bool {
+        self.flush();
+        self.outgoing.is_empty()
+    }
+
     /// What to sleep on for `awaited`, given what else is to be done.
     fn interest(&self, awaited: Interest) -> Interest {
         let reads = match awaited {
@@ -259,20 +279,13 @@ fn max_message_bytes(config: ChannelConfig) -> usize {
 }
 
 impl Transport for StreamChannel {
-    fn kind(&self) -> TransportKind {
-        TransportKind::Socket
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::OF_STREAM
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_message_bytes: self.max_message_bytes }
+    fn describe(&self) -> Description {
+        let max_message_bytes = self.max_message_bytes;
+        Description { kind: TransportKind::Socket, capabilities: Capabilities::OF_STREAM, max_message_bytes }
     }
 
     fn stats(&self) -> Stats {
-        self.stats
+        Stats { unsent_bytes: (self.outgoing.len() - self.flushed) as u64, ..self.stats }
     }
 
     fn failure(&self) -> Option<ChannelError> {
@@ -301,7 +314,7 @@ impl Transport for StreamChannel {
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if self.closed {
             return Err(EndError::Closed);
         }
@@ -309,11 +322,9 @@ impl Transport for StreamChannel {
             match self.incoming.peek() {
                 Frame::Message(range) => {
                     let message = self.incoming.take_message(range);
-                    buffer.clear();
-                    buffer.extend_from_slice(message);
                     self.stats.messages_received += 1;
-                    self.stats.bytes_received += buffer.len() as u64;
-                    return Ok(Some(buffer.len()));
+                    self.stats.bytes_received += message.len() as u64;
+                    return Ok(Some(read(&Message::of_bytes(message))));
                 }
                 Frame::Close => {
                     self.nothing_more_sent(EndError::Closed);
@@ -338,25 +349,12 @@ impl Transport for StreamChannel {
         }
     }
 
-    fn readable(&mut self) -> bool {
-        while self.incoming.peek() == Frame::Partial {
-            if self.ended.is_some() || self.closed {
-                return true;
-            }
-            if !self.fill() && self.ended.is_none() {
-                return false;
-            }
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        match awaited {
+            Interest::Read => self.has_something(),
+            Interest::Write => self.has_sent_all(),
+            Interest::ReadWrite => self.has_something() || self.has_sent_all(),
         }
-        true
-    }
-
-    fn unsent(&mut self) -> bool {
-        self.flush();
-        !self.outgoing.is_empty()
-    }
-
-    fn sendable(&mut self) -> bool {
-        !self.unsent()
     }
 
     fn announce_sleep(&mut self, _awaited: Interest) -> Announced {
@@ -366,9 +364,9 @@ impl Transport for StreamChannel {
 
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         let may_sleep = match awaited {
-            Interest::Read => !self.readable(),
+            Interest::Read => !self.has_something(),
             Interest::Write => !self.outgoing.is_empty(),
-            Interest::ReadWrite => !self.readable() && !self.outgoing.is_empty(),
+            Interest::ReadWrite => !self.has_something() && !self.outgoing.is_empty(),
         };
         self.stats.sleeps += u64::from(may_sleep);
         may_sleep

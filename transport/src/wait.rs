@@ -9,7 +9,7 @@ use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{OsError, barrier};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, EndError, Transport};
+use crate::contract::{Announced, EndError, Transport, TransportExt};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
@@ -46,7 +46,9 @@ impl<'a, 'b, C: Transport> Channels<'a, 'b, C> {
 
     /// Whether what ends a sleep on any of them is a descriptor.
     fn can_sleep(&self) -> bool {
-        self.channels.iter().all(|channel| channel.capabilities().contains(Capabilities::DESCRIPTORS))
+        self.channels
+            .iter()
+            .all(|channel| channel.describe().capabilities.contains(Capabilities::DESCRIPTORS))
     }
 
     /// Sleeps on all sources of all channels, and says of each channel whether one of its was ready.
@@ -181,7 +183,7 @@ fn send_slow<C: Transport>(
 /// Receives the next message in place of what `buffer` held, waiting up to `timeout`.
 ///
 /// # Errors
-/// [`ChannelError::TimedOut`] when none came in time. Otherwise as [`Transport::try_recv_into`].
+/// [`ChannelError::TimedOut`] when none came in time. Otherwise as [`Transport::try_recv_in_place`].
 #[inline]
 pub fn recv_into<C: Transport>(
     channel: &mut C,

@@ -108,7 +108,7 @@ mod tests {
     use tombolo_platform::socket::{self, Kind};
 
     use super::*;
-    use crate::{EndError, Transport};
+    use crate::{EndError, Transport, TransportExt};
 
     /// What a monitor lends for both ends of a channel; the last two are its ends of the lifelines.
     fn lent(hello: &Hello) -> (Lent, Lent, OwnedFd, OwnedFd) {

@@ -11,7 +11,7 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::capture::{
     About, Capture, CaptureError, Cut, Event, Flaw, HEADER_BYTES, Pace, Reader, Record, Replay, Writer,
 };
-use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport};
+use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, TransportExt};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -231,8 +231,8 @@ fn a_program_that_does_the_same_again_meets_the_same_again() {
     for pace in [Pace::AtOnce, Pace::AsRecorded] {
         let mut replay = Replay::new(&bytes[..], pace).unwrap();
         // What carried it is what was wrapped, whatever the caller says.
-        assert_eq!((replay.kind(), replay.about().side), (TransportKind::Socket, Some(Side::B)));
-        assert_eq!(replay.limits().max_message_bytes, 3_584);
+        assert_eq!((replay.describe().kind, replay.about().side), (TransportKind::Socket, Some(Side::B)));
+        assert_eq!(replay.max_message_bytes(), 3_584);
         assert_eq!(replay.remaining(), 38);
         assert_eq!(double(&mut replay), ChannelError::Closed);
         assert_eq!(replay.remaining(), 0);

@@ -9,7 +9,9 @@ use tombolo_link::TransportKind;
 use tombolo_platform::event::{Interest, eventfd};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
+use tombolo_transport::{
+    Capabilities, ChannelError, Description, EndError, Message, Stats, Transport, TransportExt,
+};
 
 /// What is wrong with a [`Toy`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +28,6 @@ enum Wrong {
     SaysTooLong,
     Recovers,
     BreaksInSilence,
-    TouchesTheBuffer,
     ShowsNothing,
     HidesTheEnd,
     ClosesEarly,
@@ -64,21 +65,17 @@ fn toys(wrong: Wrong) -> (Toy, Toy) {
 }
 
 impl Transport for Toy {
-    fn kind(&self) -> TransportKind {
-        TransportKind::Shm
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::OF_SHARED_MEMORY
-    }
-
-    fn limits(&self) -> Limits {
+    fn describe(&self) -> Description {
         let grown = usize::from(self.wrong == Wrong::GrowsItsLimit && self.calls > 1);
-        Limits { max_message_bytes: 100 + grown }
+        Description {
+            kind: TransportKind::Shm,
+            capabilities: Capabilities::OF_SHARED_MEMORY,
+            max_message_bytes: 100 + grown,
+        }
     }
 
     fn stats(&self) -> Stats {
-        self.stats
+        Stats { unsent_bytes: u64::from(self.wrong == Wrong::Unsent), ..self.stats }
     }
 
     fn failure(&self) -> Option<ChannelError> {
@@ -112,7 +109,7 @@ impl Transport for Toy {
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         self.calls += 1;
         match self.wrong {
             _ if self.closed => return Err(EndError::Closed),
@@ -122,25 +119,18 @@ impl Transport for Toy {
             Wrong::WaitedForNothing => return Err(EndError::Full),
             _ => {}
         }
-        let Some(message) = self.incoming.lock().unwrap().pop_front() else {
-            if self.wrong == Wrong::TouchesTheBuffer {
-                buffer.clear();
-            }
-            return Ok(None);
-        };
+        let Some(message) = self.incoming.lock().unwrap().pop_front() else { return Ok(None) };
         self.stats.messages_received += 1;
         self.stats.bytes_received += message.len() as u64;
-        *buffer = message;
-        Ok(Some(buffer.len()))
+        Ok(Some(read(&Message::of_bytes(&message))))
     }
 
-    fn readable(&mut self) -> bool {
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        if awaited != Interest::Read {
+            return true;
+        }
         let shows = self.wrong == Wrong::ShowsNothing || self.closed && self.wrong != Wrong::HidesTheEnd;
         shows || !self.incoming.lock().unwrap().is_empty()
-    }
-
-    fn unsent(&mut self) -> bool {
-        self.wrong == Wrong::Unsent
     }
 
     fn announce_sleep(&mut self, _awaited: Interest) -> Announced {
@@ -180,7 +170,6 @@ fn use_it((mut a, mut b): (Checked<Toy>, Checked<Toy>)) {
             let _ = batch.push(text);
         }
     });
-    a.unsent();
     let _ = b.announce_sleep(Interest::Read);
     if b.may_sleep(Interest::Read) {
         b.sources(Interest::Read, &mut Vec::new());
@@ -232,7 +221,6 @@ fn each_breach_is_found_and_named() {
         (Wrong::SaysTooLong, "it refused a message as too long that is not"),
         (Wrong::Recovers, "receiving found no end after the end"),
         (Wrong::BreaksInSilence, "it broke and does not say how"),
-        (Wrong::TouchesTheBuffer, "it received nothing and changed the buffer"),
         (Wrong::ShowsNothing, "it said that there is something to receive, and there was nothing"),
         (Wrong::HidesTheEnd, "it shows no end after it was closed"),
         (Wrong::ClosesEarly, "it ended as closed, and the peer's end is open"),
@@ -309,7 +297,7 @@ fn a_breach_says_what_was_done_before() {
 
 #[test]
 fn what_is_unwatched_is_left_alone() {
-    for wrong in [Wrong::CountsTwice, Wrong::AcceptsLate, Wrong::TouchesTheBuffer] {
+    for wrong in [Wrong::CountsTwice, Wrong::AcceptsLate, Wrong::Unsent] {
         let (a, b) = toys(wrong);
         assert_eq!(verdict(|| use_it((Checked::unwatched(a), Checked::unwatched(b)))), None);
     }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::event::Interest;
 use tombolo_platform::socket::{Kind, pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::{Checked, Ending, Faults, Faulty, Injected};
-use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, shm};
+use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -60,7 +61,7 @@ fn none_are_none() {
         a.try_send(&[number]).unwrap();
         assert_eq!(b.try_recv_into(&mut Vec::new()), Ok(Some(1)));
         b.try_send(&[number]).unwrap();
-        assert!(a.readable() && a.sendable());
+        assert!(a.readable() && a.is_ready(Interest::Write));
         assert_eq!(a.try_recv_into(&mut Vec::new()), Ok(Some(1)));
     }
     assert_eq!(a.injected(), Injected::default());
@@ -115,7 +116,7 @@ fn it_ends_after_so_many_messages() {
         for _ in 0..3 {
             assert_eq!(a.try_send(b"5"), Err(expected));
             assert_eq!(a.try_recv_into(&mut buffer), Err(expected));
-            assert!(a.readable() && a.sendable());
+            assert!(a.readable() && a.is_ready(Interest::Write));
         }
         // Its peer gets what was sent, and then an end.
         for number in [b"2", b"3", b"4"] {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 use tombolo_transport::sim::{self, Conditions, SimChannel};
-use tombolo_transport::{EndError, Transport};
+use tombolo_transport::{EndError, Transport, TransportExt};
 
 fn channel(conditions: Conditions, seed: u64) -> (SimChannel, SimChannel) {
     let (a, b) = sim::link(conditions, seed);
@@ -61,12 +62,12 @@ fn none_overtakes_another() {
 fn room_is_counted_in_bytes() {
     let (mut a, mut b) = channel(Conditions { room_bytes: 100, ..Conditions::default() }, 1);
     a.try_send(&[0; 99]).unwrap();
-    assert!(a.sendable());
+    assert!(a.is_ready(Interest::Write));
     a.try_send(&[0; 1]).unwrap();
-    assert!(!a.sendable());
+    assert!(!a.is_ready(Interest::Write));
     assert_eq!(a.try_send(b""), Err(EndError::Full));
     while b.try_recv_into(&mut Vec::new()).unwrap().is_none() {}
-    assert!(a.sendable());
+    assert!(a.is_ready(Interest::Write));
 }
 
 /// What was sent before a kill arrives, then its death shows; the killed end can do nothing more.

@@ -10,7 +10,7 @@ use tombolo_platform::{Deadline, Errno, OsError};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::waitset::{Ready, Token};
-use tombolo_transport::{MemoryChannel, Transport, WaitSet, shm};
+use tombolo_transport::{MemoryChannel, TransportExt, WaitSet, shm};
 
 use super::{Error, STALL};
 

@@ -269,20 +269,12 @@ impl Channel {
     /// After a sleep: whether what it was for has come. Unlike [`may_sleep`](Self::may_sleep) it counts no sleep.
     #[must_use]
     pub fn is_rung(&mut self, awaited: Awaited) -> bool {
-        self.is_ready(awaited) || self.is_hung_up()
+        self.end.is_ready(awaited) || self.is_hung_up()
     }
 
     /// Takes back the announcement, and takes note of an end.
     pub fn awake(&mut self) {
         self.end.awake(true);
-    }
-
-    fn is_ready(&mut self, awaited: Awaited) -> bool {
-        match awaited {
-            Awaited::Message => self.end.readable(),
-            Awaited::Room => self.end.sendable(),
-            Awaited::Both => self.end.readable() || self.end.sendable(),
-        }
     }
 
     /// Whether [`try_recv_into`](Self::try_recv_into) would return something other than "none yet".

@@ -16,8 +16,8 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    Batch, Capabilities, ChannelError, Draft, EndError, Limits, MemoryChannel, Message, Stats, StreamChannel,
-    Transport, shm, window,
+    Batch, ChannelError, Description, Draft, EndError, MemoryChannel, Message, Stats, StreamChannel,
+    Transport, TransportExt, shm, window,
 };
 
 use crate::capture::{self, Captured};
@@ -71,16 +71,8 @@ macro_rules! on_carrier {
 }
 
 impl Transport for Plain {
-    fn kind(&self) -> TransportKind {
-        on_carrier!(self, channel => channel.kind())
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        on_carrier!(self, channel => channel.capabilities())
-    }
-
-    fn limits(&self) -> Limits {
-        on_carrier!(self, channel => channel.limits())
+    fn describe(&self) -> Description {
+        on_carrier!(self, channel => channel.describe())
     }
 
     #[inline(always)]
@@ -95,11 +87,6 @@ impl Transport for Plain {
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         on_carrier!(self, channel => channel.try_send(message))
-    }
-
-    #[inline(always)]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        on_carrier!(self, channel => channel.try_recv_into(buffer))
     }
 
     #[inline(always)]
@@ -126,17 +113,8 @@ impl Transport for Plain {
         on_carrier!(self, channel => channel.try_send_batch(fill))
     }
 
-    fn readable(&mut self) -> bool {
-        on_carrier!(self, channel => channel.readable())
-    }
-
-    #[inline]
-    fn unsent(&mut self) -> bool {
-        on_carrier!(self, channel => channel.unsent())
-    }
-
-    fn sendable(&mut self) -> bool {
-        on_carrier!(self, channel => channel.sendable())
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        on_carrier!(self, channel => channel.is_ready(awaited))
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
@@ -402,13 +380,13 @@ impl Channel {
 
     /// Whether what found no room lately would find it now.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.carrier.sendable()
+        self.carrier.is_ready(Interest::Write)
     }
 
     /// The longest message it carries, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
-        self.carrier.limits().max_message_bytes
+        self.carrier.describe().max_message_bytes
     }
 
     /// Its id, the same on both sides.
@@ -432,7 +410,7 @@ impl Channel {
     /// What carries it.
     #[must_use]
     pub fn transport(&self) -> TransportKind {
-        self.carrier.kind()
+        self.carrier.describe().kind
     }
 
     /// What has passed through this end.

@@ -2,27 +2,16 @@
 
 use std::os::fd::BorrowedFd;
 
-use tombolo_link::TransportKind;
 use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
 use tombolo_transport::contract::Announced;
-use tombolo_transport::{
-    Batch, Capabilities, ChannelError, Draft, EndError, Limits, Message, Stats, Transport,
-};
+use tombolo_transport::{Batch, ChannelError, Description, Draft, EndError, Message, Stats, Transport};
 
 use crate::channel::Channel;
 
 impl Transport for Channel {
-    fn kind(&self) -> TransportKind {
-        self.carrier().kind()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.carrier().capabilities()
-    }
-
-    fn limits(&self) -> Limits {
-        self.carrier().limits()
+    fn describe(&self) -> Description {
+        self.carrier().describe()
     }
 
     fn stats(&self) -> Stats {
@@ -36,11 +25,6 @@ impl Transport for Channel {
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.carrier_mut().try_send(message)
-    }
-
-    #[inline]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        self.carrier_mut().try_recv_into(buffer)
     }
 
     #[inline]
@@ -67,16 +51,8 @@ impl Transport for Channel {
         self.carrier_mut().try_send_batch(fill)
     }
 
-    fn readable(&mut self) -> bool {
-        self.carrier_mut().readable()
-    }
-
-    fn unsent(&mut self) -> bool {
-        self.carrier_mut().unsent()
-    }
-
-    fn sendable(&mut self) -> bool {
-        self.carrier_mut().sendable()
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        self.carrier_mut().is_ready(awaited)
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {

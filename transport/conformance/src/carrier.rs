@@ -9,7 +9,7 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{Capabilities, ChannelError, Transport};
+use tombolo_transport::{Capabilities, ChannelError, Transport, TransportExt};
 
 use crate::patience::{deadline, patience};
 use crate::peer::{Doomed, Order};

@@ -1,7 +1,7 @@
 //! Messages whose bytes tell which they are, and operations that expect to succeed.
 
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, Transport, TransportExt};
 
 use crate::patience::{deadline, in_time, patience};
 

@@ -10,7 +10,7 @@ use tombolo_platform::process::Process;
 use tombolo_platform::socket::{self, Kind};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, TransportExt};
 
 use crate::carrier::{Carrier, hello, shape, watched};
 use crate::messages::{message, recv, some_length};
@@ -79,7 +79,7 @@ pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
     let mut channel = watched::<C>(C::open(end, Side::B, hello(order.config()), deadline())?);
     let (mut spin, mut buffer) = (Spin::new(order.spin_ns()), Vec::new());
     wait::send(&mut channel, &mut spin, b"here", patience())?;
-    let max_bytes = channel.limits().max_message_bytes;
+    let max_bytes = channel.max_message_bytes();
     let mut number = 0;
     loop {
         match order.role {

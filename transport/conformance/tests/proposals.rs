@@ -8,7 +8,7 @@ use tombolo_platform::memory::create_sealed;
 use tombolo_platform::socket::{self, Kind};
 use tombolo_platform::{Deadline, Errno};
 use tombolo_ring::Violation;
-use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, shm, window};
+use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, TransportExt, shm, window};
 
 use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, lent};
 use tombolo_conformance::messages::Random;
@@ -157,7 +157,7 @@ fn a_frame_that_is_too_long_is_a_violation_for_good() {
     // The default: 64 slots with 56 bytes of payload each.
     for length in [3_585_u32, 1 << 31, u32::MAX - 1] {
         let (raw, mut channel) = stream();
-        assert_eq!(channel.limits().max_message_bytes, 3_584);
+        assert_eq!(channel.max_message_bytes(), 3_584);
         let mut bytes = b"\x02\0\0\0ok".to_vec();
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(&[0; 100]);

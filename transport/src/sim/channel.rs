@@ -9,8 +9,9 @@ use tombolo_platform::time::Deadline;
 
 use super::world::{Look, Packet, Peer, SimEnd};
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, EndError, Limits, Stats, Transport};
+use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
+use crate::message::Message;
 
 /// One end of a simulated channel. It stands for one over a stream: its messages are as long as one's.
 #[derive(Debug)]
@@ -122,16 +123,10 @@ impl SimChannel {
 }
 
 impl Transport for SimChannel {
-    fn kind(&self) -> TransportKind {
-        TransportKind::Socket
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::EVIDENCE_OF_DEATH | Capabilities::STEADY
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_message_bytes: self.max_message_bytes }
+    fn describe(&self) -> Description {
+        let capabilities = Capabilities::EVIDENCE_OF_DEATH | Capabilities::STEADY;
+        let max_message_bytes = self.max_message_bytes;
+        Description { kind: TransportKind::Socket, capabilities, max_message_bytes }
     }
 
     fn stats(&self) -> Stats {
@@ -159,17 +154,16 @@ impl Transport for SimChannel {
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if let Some(error) = self.unreceivable() {
             return Err(error);
         }
         let error = match self.end.look(|_| true, |packet| packet) {
             Look::NotYet | Look::Arrived(None) => return Ok(None),
             Look::Arrived(Some(Packet::Message(message))) => {
-                *buffer = message;
                 self.stats.messages_received += 1;
-                self.stats.bytes_received += buffer.len() as u64;
-                return Ok(Some(buffer.len()));
+                self.stats.bytes_received += message.len() as u64;
+                return Ok(Some(read(&Message::of_bytes(&message))));
             }
             Look::Arrived(Some(Packet::Close)) => EndError::Closed,
             Look::Arrived(Some(Packet::Hello(_) | Packet::Verdict(_))) => EndError::Broken,
@@ -179,16 +173,16 @@ impl Transport for SimChannel {
         Err(error)
     }
 
-    fn readable(&mut self) -> bool {
-        self.unreceivable().is_some() || !matches!(self.end.look(|_| false, |_| ()), Look::NotYet)
-    }
-
-    fn unsent(&mut self) -> bool {
-        false
-    }
-
-    fn sendable(&mut self) -> bool {
-        self.unsendable().is_some() || self.end.has_room()
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        let readable = |channel: &mut Self| {
+            channel.unreceivable().is_some() || !matches!(channel.end.look(|_| false, |_| ()), Look::NotYet)
+        };
+        let sendable = |channel: &Self| channel.unsendable().is_some() || channel.end.has_room();
+        match awaited {
+            Interest::Read => readable(self),
+            Interest::Write => sendable(self),
+            Interest::ReadWrite => readable(self) || sendable(self),
+        }
     }
 
     fn announce_sleep(&mut self, _awaited: Interest) -> Announced {

@@ -12,7 +12,7 @@ use tombolo_trace::page::{RowState, control, format};
 use tombolo_trace::snapshot::{self, Head, RowInfo};
 
 use super::*;
-use crate::contract::Transport;
+use crate::contract::{Transport, TransportExt};
 use crate::wrap::traced::{End, Traced};
 use crate::{EndError, MemoryChannel, shm, wait};
 

@@ -47,10 +47,7 @@ impl<C: Endpoint> ChannelMember<C> {
     /// Whether what is awaited is there.
     #[inline]
     pub(super) fn look(&mut self) -> bool {
-        let transport = self.channel.transport_mut();
-        let reads = matches!(self.awaited, Interest::Read | Interest::ReadWrite);
-        let writes = matches!(self.awaited, Interest::Write | Interest::ReadWrite);
-        (reads && transport.readable()) || (writes && transport.sendable())
+        self.channel.transport_mut().is_ready(self.awaited)
     }
 
     /// Counts a look; true when it was the one that makes the channel a cold one.
@@ -74,7 +71,7 @@ impl<C: Endpoint> ChannelMember<C> {
 
     /// Where each message is a system call anyhow, looking is one more, and the peer saves none by it.
     pub(super) fn arms_for_free(&self) -> bool {
-        !self.channel.transport().capabilities().contains(Capabilities::SILENT)
+        !self.channel.transport().describe().capabilities.contains(Capabilities::SILENT)
     }
 
     /// First half of arming.

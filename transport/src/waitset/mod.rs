@@ -30,7 +30,7 @@ use tombolo_platform::event::{self, Interest};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{Errno, OsError};
 
-use crate::contract::{Announced, EndError, Endpoint, Transport};
+use crate::contract::{Announced, EndError, Endpoint, Transport, TransportExt};
 use crate::wait::Spin;
 use member::{ChannelMember, Member};
 pub use slab::Token;

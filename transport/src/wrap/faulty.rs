@@ -6,7 +6,8 @@ use tombolo_platform::OsError;
 use tombolo_platform::event::{Interest, drain, eventfd, signal};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{EndError, Transport};
+use crate::contract::{Description, EndError, Transport};
+use crate::message::Message;
 
 /// How often what goes wrong. All zero: nothing does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -163,6 +164,27 @@ impl<T: Transport> Faulty<T> {
         self.refusing > 0
     }
 
+    /// Whether there is something to receive that is not hidden now.
+    fn shows_something(&mut self) -> bool {
+        if self.ended.is_some() {
+            return true;
+        }
+        if !self.inner.is_ready(Interest::Read) || self.hides() {
+            return false;
+        }
+        self.shown = true;
+        true
+    }
+
+    /// Whether there is room that is not refused now.
+    fn shows_room(&mut self) -> bool {
+        if self.ended.is_some() || self.unsendable.is_some() {
+            return true;
+        }
+        self.room_shown = self.inner.is_ready(Interest::Write) && !self.refuses();
+        self.room_shown
+    }
+
     /// Counts a message, and ends the channel when it was the last.
     fn passes(&mut self) {
         self.passed += 1;
@@ -179,17 +201,18 @@ impl<T: Transport> Faulty<T> {
 }
 
 impl<T: Transport> Transport for Faulty<T> {
-    forward!(inner: kind limits stats failure unsent announce_sleep);
+    forward!(inner: stats failure announce_sleep);
 
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities().without(Faults::LACKS)
+    fn describe(&self) -> Description {
+        let inner = self.inner.describe();
+        Description { capabilities: inner.capabilities.without(Faults::LACKS), ..inner }
     }
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         if let Some(error) = self.ended.or(self.unsendable) {
             return Err(error);
         }
-        let fits = message.len() <= self.inner.limits().max_message_bytes;
+        let fits = message.len() <= self.inner.describe().max_message_bytes;
         if fits && !std::mem::take(&mut self.room_shown) && self.refuses() {
             return Err(EndError::Full);
         }
@@ -204,15 +227,15 @@ impl<T: Transport> Transport for Faulty<T> {
         sent
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if let Some(error) = self.ended {
             return Err(error);
         }
-        if self.inner.readable() && self.hides() {
+        if self.inner.is_ready(Interest::Read) && self.hides() {
             return Ok(None);
         }
         self.shown = false;
-        let received = self.inner.try_recv_into(buffer);
+        let received = self.inner.try_recv_in_place(read);
         match &received {
             Ok(Some(_)) => self.passes(),
             Ok(None) => {}
@@ -221,23 +244,12 @@ impl<T: Transport> Transport for Faulty<T> {
         received
     }
 
-    fn readable(&mut self) -> bool {
-        if self.ended.is_some() {
-            return true;
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        match awaited {
+            Interest::Read => self.shows_something(),
+            Interest::Write => self.shows_room(),
+            Interest::ReadWrite => self.shows_something() || self.shows_room(),
         }
-        if !self.inner.readable() || self.hides() {
-            return false;
-        }
-        self.shown = true;
-        true
-    }
-
-    fn sendable(&mut self) -> bool {
-        if self.ended.is_some() || self.unsendable.is_some() {
-            return true;
-        }
-        self.room_shown = self.inner.sendable() && !self.refuses();
-        self.room_shown
     }
 
     /// The transport's own last look always counts: a message may be hidden from the program, never from this.

@@ -1,28 +1,18 @@
 //! Transports around transports: each adds one thing to any of them and passes the rest on.
 //!
 //! A wrapper is a file here, generic over `T: Transport`, and a [`Transport`](crate::Transport) itself, so that
-//! wrappers nest. It writes out the operations that it changes and names the others in `forward!`. The operations on
-//! messages in place and in batches that it does neither come from the contract, by way of the wrapper's own `try_send`
-//! and `try_recv_into`.
+//! wrappers nest. It writes out the operations that it changes and names the others in `forward!`. The operations in place
+//! and in batches that it does neither come from the contract, by way of the wrapper's own `try_send` and
+//! `try_recv_in_place`.
 
 /// Passes operations on to the transport in the field named first.
 macro_rules! forward {
     ($inner:ident: $($operation:ident)*) => {
         $(forward!(@$operation $inner);)*
     };
-    (@kind $inner:ident) => {
-        fn kind(&self) -> ::tombolo_link::TransportKind {
-            $crate::contract::Transport::kind(&self.$inner)
-        }
-    };
-    (@capabilities $inner:ident) => {
-        fn capabilities(&self) -> $crate::capabilities::Capabilities {
-            $crate::contract::Transport::capabilities(&self.$inner)
-        }
-    };
-    (@limits $inner:ident) => {
-        fn limits(&self) -> $crate::contract::Limits {
-            $crate::contract::Transport::limits(&self.$inner)
+    (@describe $inner:ident) => {
+        fn describe(&self) -> $crate::contract::Description {
+            $crate::contract::Transport::describe(&self.$inner)
         }
     };
     (@stats $inner:ident) => {
@@ -36,21 +26,10 @@ macro_rules! forward {
             $crate::contract::Transport::failure(&self.$inner)
         }
     };
-    (@readable $inner:ident) => {
+    (@is_ready $inner:ident) => {
         #[inline]
-        fn readable(&mut self) -> bool {
-            $crate::contract::Transport::readable(&mut self.$inner)
-        }
-    };
-    (@unsent $inner:ident) => {
-        #[inline]
-        fn unsent(&mut self) -> bool {
-            $crate::contract::Transport::unsent(&mut self.$inner)
-        }
-    };
-    (@sendable $inner:ident) => {
-        fn sendable(&mut self) -> bool {
-            $crate::contract::Transport::sendable(&mut self.$inner)
+        fn is_ready(&mut self, awaited: ::tombolo_platform::event::Interest) -> bool {
+            $crate::contract::Transport::is_ready(&mut self.$inner, awaited)
         }
     };
     (@announce_sleep $inner:ident) => {
@@ -73,6 +52,11 @@ macro_rules! forward {
             sources: &mut Vec<(::std::os::fd::BorrowedFd<'a>, ::tombolo_platform::event::Interest)>,
         ) {
             $crate::contract::Transport::sources(&self.$inner, awaited, sources);
+        }
+    };
+    (@doze $inner:ident) => {
+        fn doze(&mut self, deadline: ::tombolo_platform::time::Deadline) -> Option<bool> {
+            $crate::contract::Transport::doze(&mut self.$inner, deadline)
         }
     };
     (@woken $inner:ident) => {

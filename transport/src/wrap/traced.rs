@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tombolo_link::TransportKind;
 use tombolo_platform::event::Interest;
-use tombolo_platform::time::{Deadline, now_ns};
+use tombolo_platform::time::now_ns;
 use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED, GONE_DIED};
 use tombolo_trace::page::{Described, Row, RowState, Switch};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{EndError, Room, Transport, one_by_one};
+use crate::contract::{Description, EndError, Room, Transport, one_by_one};
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{Happening, Kind, Recorder};
 
@@ -175,12 +175,13 @@ impl<T: Transport> Traced<T> {
     #[must_use]
     pub fn new(inner: T, recorder: &Arc<Recorder>, end: End) -> Self {
         let stats = inner.stats();
+        let Description { kind, max_message_bytes, .. } = inner.describe();
         let described = Described {
             channel: end.channel,
             peer: end.peer,
             accepting: end.accepting,
-            transport: number_of(inner.kind()),
-            max_message_bytes: inner.limits().max_message_bytes as u64,
+            transport: number_of(kind),
+            max_message_bytes: max_message_bytes as u64,
             opened_ns: now_ns(),
             slots: stats.room.slots,
         };
@@ -265,25 +266,18 @@ impl<T: Transport> Traced<T> {
 
 impl<T: Transport> Transport for Traced<T> {
     /// While somebody traces, the messages of a batch are sent one by one.
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities().without(Capabilities::WHOLE_BATCHES)
+    fn describe(&self) -> Description {
+        let inner = self.inner.describe();
+        Description { capabilities: inner.capabilities.without(Capabilities::WHOLE_BATCHES), ..inner }
     }
 
-    forward!(inner: kind limits stats failure readable unsent sendable announce_sleep sources);
+    forward!(inner: stats failure is_ready announce_sleep sources doze);
 
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         let ticks = self.stamp();
         let result = self.inner.try_send(message);
         self.attempted(ticks, message.len(), result)
-    }
-
-    #[inline(always)]
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        self.try_recv_in_place(|message| {
-            message.copy_into(buffer);
-            message.len()
-        })
     }
 
     #[inline(always)]
@@ -380,10 +374,6 @@ impl<T: Transport> Transport for Traced<T> {
             }
         }
         may_sleep
-    }
-
-    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
-        self.inner.doze(deadline)
     }
 
     fn woken(&mut self, rung: bool) {

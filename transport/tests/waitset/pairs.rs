@@ -12,7 +12,8 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::Spin;
 use tombolo_transport::waitset::{Ready, Token};
 use tombolo_transport::{
-    ChannelError, EndError, Endpoint, MemoryChannel, StreamChannel, Transport, WaitSet, shm, window,
+    ChannelError, EndError, Endpoint, MemoryChannel, StreamChannel, Transport, TransportExt, WaitSet, shm,
+    window,
 };
 
 /// Longer than anything here takes on a machine that does ten other things.

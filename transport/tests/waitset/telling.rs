@@ -7,7 +7,7 @@ use tombolo_platform::event::{self, Interest};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::waitset::{Ready, Schedule, Trigger};
-use tombolo_transport::{EndError, MemoryChannel, Transport, WaitSet};
+use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, WaitSet};
 
 use crate::pairs::{Kind, LONG, next, next_channel, nothing, recv, set_of, spins};
 
@@ -45,7 +45,7 @@ pub(crate) fn tells_of_room<K: Kind>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(2);
         set.set_spin(spin);
-        let message = vec![7; set.get(tokens[0]).unwrap().limits().max_message_bytes];
+        let message = vec![7; set.get(tokens[0]).unwrap().max_message_bytes()];
         let mut sent = 0;
         while set.try_send(tokens[0], &message).unwrap().is_ok() {
             sent += 1;
@@ -97,7 +97,7 @@ pub(crate) fn tells_of_ends<K: Kind>() {
         assert!(nothing(&mut set));
         // A sender is told too.
         set.set_interest(tokens[0], Interest::Write);
-        let message = vec![0; set.get(tokens[0]).unwrap().limits().max_message_bytes];
+        let message = vec![0; set.get(tokens[0]).unwrap().max_message_bytes()];
         while set.try_send(tokens[0], &message).unwrap().is_ok() {}
         assert!(nothing(&mut set));
         far.clear();

@@ -67,6 +67,8 @@ pub struct Stats {
     pub rings: u64,
     /// How often this end went to sleep.
     pub sleeps: u64,
+    /// Bytes of accepted messages that the kernel has not taken yet. None where sending is a store to memory.
+    pub unsent_bytes: u64,
     /// Room to send, as far as this end knows.
     pub room: Room,
 }
@@ -168,6 +170,7 @@ impl<S: Signals> ChannelEnd<S> {
             bytes_received: received.bytes,
             rings: self.rings,
             sleeps: self.sleeps,
+            unsent_bytes: 0,
             room: Room { slots, free_slots },
         }
     }

@@ -68,6 +68,12 @@ impl<S: Signals> ChannelEnd<S> {
         may_sleep
     }
 
+    /// Whether what is awaited is there.
+    #[inline]
+    pub fn is_ready(&mut self, awaited: Awaited) -> bool {
+        (awaited.message() && self.readable()) || (awaited.room() && self.sendable())
+    }
+
     /// Takes back the announcement; after a sleep that a bell or a lifeline ended (`rung`), also takes note of what
     /// they say.
     pub fn awake(&mut self, rung: bool) {

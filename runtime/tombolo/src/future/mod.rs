@@ -23,7 +23,7 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, barrier};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::error::Awaited;
-use tombolo_transport::{ChannelError, EndError, Transport};
+use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use crate::channel::{Carrier, Channel};
 use crate::error::Error;

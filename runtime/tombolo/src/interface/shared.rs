@@ -10,7 +10,7 @@ use tombolo_interface::{
 };
 use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
-use tombolo_transport::Transport;
+use tombolo_transport::{Transport, TransportExt};
 
 use crate::channel::Channel;
 use crate::error::Error;
@@ -91,7 +91,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
         if self.waiting.iter().all(|waiting| waiting.key == own) {
             return;
         }
-        let room = ended || self.client.port().carrier_mut().sendable();
+        let room = ended || self.client.port().carrier_mut().is_ready(Interest::Write);
         let client = &self.client;
         let goes_on = |waiting: &mut Waiting| {
             let ready = if waiting.call == 0 { room } else { !client.is_waiting(waiting.call) };

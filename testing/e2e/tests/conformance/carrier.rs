@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tombolo::{Channel, ChannelOptions, Error, Fault, TransportKind};
+use tombolo::{Channel, ChannelOptions, Error, Fault};
 use tombolo_conformance::peer::{Doomed, Order, Role};
 use tombolo_conformance::{Carrier, Rig, deadline, hello, patience};
 use tombolo_far_end::Opening;
@@ -16,7 +16,7 @@ use tombolo_ring::Variant;
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{
-    Batch, Capabilities, ChannelError, Draft, EndError, Limits, Message, Stats, Transport, error,
+    Batch, Capabilities, ChannelError, Description, Draft, EndError, Message, Stats, Transport, error,
 };
 
 use crate::far::FarEnd;
@@ -41,16 +41,8 @@ macro_rules! on_end {
 }
 
 impl Transport for End {
-    fn kind(&self) -> TransportKind {
-        on_end!(self, end => end.kind())
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        on_end!(self, end => end.capabilities())
-    }
-
-    fn limits(&self) -> Limits {
-        on_end!(self, end => end.limits())
+    fn describe(&self) -> Description {
+        on_end!(self, end => end.describe())
     }
 
     fn stats(&self) -> Stats {
@@ -63,10 +55,6 @@ impl Transport for End {
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         on_end!(self, end => Transport::try_send(&mut **end, message))
-    }
-
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        on_end!(self, end => Transport::try_recv_into(&mut **end, buffer))
     }
 
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
@@ -89,16 +77,8 @@ impl Transport for End {
         on_end!(self, end => Transport::try_send_batch(&mut **end, fill))
     }
 
-    fn readable(&mut self) -> bool {
-        on_end!(self, end => end.readable())
-    }
-
-    fn unsent(&mut self) -> bool {
-        on_end!(self, end => end.unsent())
-    }
-
-    fn sendable(&mut self) -> bool {
-        on_end!(self, end => end.sendable())
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        on_end!(self, end => end.is_ready(awaited))
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
@@ -111,6 +91,10 @@ impl Transport for End {
 
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         on_end!(self, end => end.sources(awaited, sources));
+    }
+
+    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
+        on_end!(self, end => end.doze(deadline))
     }
 
     fn woken(&mut self, rung: bool) {

@@ -10,7 +10,9 @@ use tombolo_far_end::{Answer, Awaited, Counts, Failure, MAX_CARRIED_BYTES, Openi
 use tombolo_platform::event::Interest;
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport, error};
+use tombolo_transport::{
+    Capabilities, ChannelError, Description, EndError, Message, Stats, Transport, error,
+};
 
 use crate::fleet::{self, Place};
 
@@ -22,9 +24,7 @@ pub(crate) struct FarEnd {
     control: Option<RefCell<Channel>>,
     /// What the control channel sleeps on, to be lent while that itself is in use.
     bells: Vec<OwnedFd>,
-    kind: TransportKind,
-    capabilities: Capabilities,
-    max_message_bytes: usize,
+    description: Description,
     /// As of the last answer: nothing passes there but by an order.
     counts: Cell<Counts>,
     /// Its sleep has ended.
@@ -42,22 +42,20 @@ impl FarEnd {
         control.sources(Interest::Read, &mut sources);
         let copy = |(fd, _): &(BorrowedFd<'_>, _)| fd.try_clone_to_owned().expect("one more descriptor");
         let bells = sources.iter().map(copy).collect();
+        let kind = match P::CAPABILITIES.contains(Capabilities::ATOMICS) {
+            true => TransportKind::Shm,
+            false => TransportKind::Window,
+        };
         let mut end = FarEnd {
             control: Some(RefCell::new(control)),
             bells,
-            kind: if P::CAPABILITIES.contains(Capabilities::ATOMICS) {
-                TransportKind::Shm
-            } else {
-                TransportKind::Window
-            },
-            capabilities: P::CAPABILITIES,
-            max_message_bytes: 0,
+            description: Description { kind, capabilities: P::CAPABILITIES, max_message_bytes: 0 },
             counts: Cell::default(),
             rung: Cell::new(false),
             failure: RefCell::default(),
             give_back: fleet::give_back_control::<P>,
         };
-        end.max_message_bytes = end.number(&Order::Open(opening))? as usize;
+        end.description.max_message_bytes = end.number(&Order::Open(opening))? as usize;
         Ok(end)
     }
 
@@ -128,7 +126,7 @@ impl FarEnd {
 
 impl Drop for FarEnd {
     fn drop(&mut self) {
-        if self.max_message_bytes > 0 {
+        if self.description.max_message_bytes > 0 {
             // A far end that cannot do even that fails every case that follows.
             let _ = self.obey(&Order::Drop, &mut Vec::new());
         }
@@ -161,16 +159,8 @@ fn of(awaited: Interest) -> Awaited {
 }
 
 impl Transport for FarEnd {
-    fn kind(&self) -> TransportKind {
-        self.kind
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_message_bytes: self.max_message_bytes }
+    fn describe(&self) -> Description {
+        self.description
     }
 
     fn stats(&self) -> Stats {
@@ -200,23 +190,22 @@ impl Transport for FarEnd {
         self.number(&order).map(drop).map_err(|error| self.noted(error))
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        match self.obey(&Order::Recv, buffer).map_err(|error| self.noted(error))? {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        let mut received = Vec::new();
+        match self.obey(&Order::Recv, &mut received).map_err(|error| self.noted(error))? {
             Some(_) => Ok(None),
-            None => Ok(Some(buffer.len())),
+            None => Ok(Some(read(&Message::of_bytes(&received)))),
         }
     }
 
-    fn readable(&mut self) -> bool {
-        self.is_so(&Order::Readable)
-    }
-
-    fn unsent(&mut self) -> bool {
-        false
-    }
-
-    fn sendable(&mut self) -> bool {
-        !self.is_so(&Order::MaySleep(Awaited::Room))
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        let readable = |end: &Self| end.is_so(&Order::Readable);
+        let sendable = |end: &Self| !end.is_so(&Order::MaySleep(Awaited::Room));
+        match awaited {
+            Interest::Read => readable(self),
+            Interest::Write => sendable(self),
+            Interest::ReadWrite => readable(self) || sendable(self),
+        }
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {

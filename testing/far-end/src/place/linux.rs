@@ -27,7 +27,7 @@ fn of(awaited: Awaited) -> Interest {
 }
 
 pub(crate) fn readable(end: &mut Channel) -> bool {
-    Transport::readable(end)
+    end.is_ready(Interest::Read)
 }
 
 pub(crate) fn announce(end: &mut Channel, awaited: Awaited) {

@@ -7,7 +7,7 @@ use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, socket};
 use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
-use tombolo_transport::{EndError, StreamChannel, Transport};
+use tombolo_transport::{EndError, StreamChannel, TransportExt};
 
 use crate::read::Choices;
 
@@ -98,7 +98,7 @@ pub(super) fn stream(input: &[u8]) {
     let Ok(mut channel) = StreamChannel::open(own, ours(), Deadline::after(Duration::from_secs(10))) else {
         return;
     };
-    let (max_bytes, mut buffer) = (channel.limits().max_message_bytes, Vec::new());
+    let (max_bytes, mut buffer) = (channel.max_message_bytes(), Vec::new());
     for _ in 0..=input.len() + 1 {
         match channel.try_recv_into(&mut buffer) {
             Ok(_) => assert!(buffer.len() <= max_bytes),

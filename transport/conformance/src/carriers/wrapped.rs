@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tombolo_base::SharedMemory;
-use tombolo_link::{ChannelConfig, Hello, Side, TransportKind};
+use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 use tombolo_trace::layout::{Shape, control_on};
@@ -16,7 +16,7 @@ use tombolo_transport::trace::Recorder;
 use tombolo_transport::wrap::capture::{About, Capture};
 use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::wrap::{Faults, Faulty};
-use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, Description, EndError, Message, Stats, Transport};
 
 use crate::carrier::{Carrier, Hostile, Rig};
 use crate::peer::{Doomed, Order};
@@ -108,7 +108,7 @@ impl Wrapper for Captured {
     const LACKS: Capabilities = Capabilities::SILENT.with(Capabilities::WHOLE_BATCHES);
 
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T> {
-        let about = About::new(channel.kind(), 0);
+        let about = About::new(channel.describe().kind, 0);
         Capture::new(channel, std::io::sink(), about).expect("a sink takes everything")
     }
 }
@@ -143,16 +143,9 @@ impl Wrapper for TracedAll {
 pub struct Mute<T>(T);
 
 impl<T: Transport> Transport for Mute<T> {
-    fn kind(&self) -> TransportKind {
-        self.0.kind()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities().without(Polled::LACKS)
-    }
-
-    fn limits(&self) -> Limits {
-        self.0.limits()
+    fn describe(&self) -> Description {
+        let inner = self.0.describe();
+        Description { capabilities: inner.capabilities.without(Polled::LACKS), ..inner }
     }
 
     fn stats(&self) -> Stats {
@@ -167,16 +160,12 @@ impl<T: Transport> Transport for Mute<T> {
         self.0.try_send(message)
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        self.0.try_recv_into(buffer)
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        self.0.try_recv_in_place(read)
     }
 
-    fn readable(&mut self) -> bool {
-        self.0.readable()
-    }
-
-    fn unsent(&mut self) -> bool {
-        self.0.unsent()
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        self.0.is_ready(awaited)
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {

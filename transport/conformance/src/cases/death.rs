@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{ChannelError, EndError, Transport};
+use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use crate::carrier::{Carrier, effort, watched};
 use crate::messages::{Random, check, message, recv_until_end, some_length};
@@ -35,7 +35,7 @@ pub(crate) fn of_a_sender<C: Carrier>() {
     let mut random = Random(0x5eed);
     for round in 0..effort::<C>(ROUNDS) {
         let (peer, mut channel) = with_peer::<C>(Role::Sends, round);
-        let max_bytes = channel.limits().max_message_bytes;
+        let max_bytes = channel.max_message_bytes();
         let spin_ns = if round % 2 == 0 { 0 } else { 50_000 };
         let mut number = 0;
         let end = killed_during(peer, &mut random, || {
@@ -56,7 +56,7 @@ pub(crate) fn seen_by_a_poller<C: Carrier>() {
     for round in 0..effort::<C>(ROUNDS) {
         let role = if round % 2 == 0 { Role::Sends } else { Role::Idles };
         let (peer, mut channel) = with_peer::<C>(role, round);
-        let max_bytes = channel.limits().max_message_bytes;
+        let max_bytes = channel.max_message_bytes();
         let (mut number, mut buffer) = (0, Vec::new());
         let end = killed_during(peer, &mut random, || {
             let deadline = deadline();
@@ -81,7 +81,7 @@ pub(crate) fn of_a_receiver<C: Carrier>() {
     for round in 0..effort::<C>(ROUNDS) {
         let role = if round % 2 == 0 { Role::Receives } else { Role::Idles };
         let (peer, mut channel) = with_peer::<C>(role, round);
-        let bytes = message(1, channel.limits().max_message_bytes / 2);
+        let bytes = message(1, channel.max_message_bytes() / 2);
         let end = killed_during(peer, &mut random, || {
             let mut spin = Spin::new(if round % 3 == 0 { 0 } else { 50_000 });
             loop {

@@ -11,15 +11,15 @@ use crate::patience::patience;
 /// Both ends say what the suite was told, and go on saying it when the channel has ended.
 pub(crate) fn capabilities_are_those_of_the_carrier<C: Carrier>() {
     let (mut a, b) = pair::<C>(ChannelConfig::default());
-    assert_eq!(a.kind(), b.kind());
-    assert_eq!(a.limits(), b.limits());
-    assert_eq!((a.capabilities(), b.capabilities()), (C::CAPABILITIES, C::CAPABILITIES));
-    let (traits, atomics) = (a.kind().traits(), C::CAPABILITIES.contains(Capabilities::ATOMICS));
+    let said = a.describe();
+    assert_eq!(said, b.describe());
+    assert_eq!(said.capabilities, C::CAPABILITIES);
+    let (traits, atomics) = (said.kind.traits(), C::CAPABILITIES.contains(Capabilities::ATOMICS));
     assert_eq!(atomics, traits.atomics, "what the link declares");
     assert!(!atomics || C::CAPABILITIES.contains(Capabilities::SHARED_MEMORY), "atomics on no memory");
     drop(b);
     a.close();
-    assert_eq!(a.capabilities(), C::CAPABILITIES);
+    assert_eq!(a.describe(), said);
 }
 
 /// By messages over it and back, whichever end asks; and the channel is as good afterwards.
@@ -35,7 +35,7 @@ pub(crate) fn its_cost_can_be_measured<C: Carrier>() {
             cost
         });
         assert_eq!(cost.origin, CostOrigin::Measured);
-        let declared = a.kind().declared_cost();
+        let declared = a.describe().kind.declared_cost();
         assert_eq!(declared.origin, CostOrigin::Declared);
         for curve in [cost.to_peer, cost.from_peer, declared.to_peer, declared.from_peer] {
             assert!(curve.bytes_per_s > 0, "{cost:?}");

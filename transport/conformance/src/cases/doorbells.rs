@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 use tombolo_ring::{SlotSize, Variant};
-use tombolo_transport::Transport;
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wrap::Checked;
+use tombolo_transport::{Transport, TransportExt};
 
 use super::transfer::{drain, fill};
 use crate::carrier::{Carrier, counts_slots, racing_pair, shape, until_readable};
@@ -45,7 +45,7 @@ pub(crate) fn the_last_look_sees_what_came_before<C: Carrier>() {
         b.woken(false);
         assert_eq!((a.stats().rings, b.stats().sleeps), (0, 1));
 
-        let length_bytes = a.limits().max_message_bytes;
+        let length_bytes = a.max_message_bytes();
         let count = fill(&mut a, length_bytes);
         drain(&mut a, &mut b, count, length_bytes);
         announce(&mut a, Interest::Write);
@@ -72,7 +72,7 @@ pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
     for awaited in [Interest::Read, Interest::ReadWrite] {
         let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
         if awaited == Interest::ReadWrite {
-            let length_bytes = b.limits().max_message_bytes;
+            let length_bytes = b.max_message_bytes();
             fill(&mut b, length_bytes);
         }
         for round in 1..4 {
@@ -91,7 +91,7 @@ pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
 pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
         let (mut a, mut b) = channel::<C>(variant);
-        let length_bytes = a.limits().max_message_bytes;
+        let length_bytes = a.max_message_bytes();
         let mut expected = fill(&mut a, length_bytes);
         announce(&mut a, Interest::Write);
         if !counts_slots::<C>() && !a.may_sleep(Interest::Write) {

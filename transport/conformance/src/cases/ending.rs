@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_link::ChannelConfig;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, EndError, Transport};
+use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use super::transfer::fill;
 use crate::carrier::{Carrier, counts_slots, pair, shapes};
@@ -81,7 +81,7 @@ pub(crate) fn drop_closes<C: Carrier>() {
 /// Everything that was accepted arrives, though the kernel had not taken all of it when the channel was dropped.
 pub(crate) fn what_was_accepted_outlives_the_sender<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(ChannelConfig::default());
-    let length_bytes = a.limits().max_message_bytes;
+    let length_bytes = a.max_message_bytes();
     let count = fill(&mut a, length_bytes);
     std::thread::scope(|scope| {
         scope.spawn(move || drop(a));
@@ -108,7 +108,7 @@ pub(crate) fn close_wakes_a_sleeping_receiver<C: Carrier>() {
 pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
     for round in 0..20 {
         let (mut a, mut b) = pair::<C>(ChannelConfig::default());
-        let length_bytes = a.limits().max_message_bytes;
+        let length_bytes = a.max_message_bytes();
         fill(&mut a, length_bytes);
         std::thread::scope(|scope| {
             scope.spawn(|| {

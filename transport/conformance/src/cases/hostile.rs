@@ -8,7 +8,7 @@ use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, EndError, Message, Transport};
+use tombolo_transport::{ChannelError, EndError, Message, Transport, TransportExt};
 
 use crate::carrier::{Carrier, Hostile, hello, pair, shape};
 use crate::messages::{Random, check, message, recv, send};
@@ -85,7 +85,7 @@ fn use_it<C: Carrier>(
     operations: u32,
 ) -> Option<ChannelError> {
     let mut buffer = Vec::new();
-    let max_bytes = channel.limits().max_message_bytes;
+    let max_bytes = channel.max_message_bytes();
     let timeout = Duration::from_micros(50);
     for _ in 0..operations {
         let length_bytes = random.below(max_bytes as u64 + 1) as usize;

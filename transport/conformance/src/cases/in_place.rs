@@ -3,7 +3,7 @@
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{ChannelError, Draft, EndError, Message, NotAdded, Transport};
+use tombolo_transport::{ChannelError, Draft, EndError, Message, NotAdded, Transport, TransportExt};
 
 use crate::carrier::{Carrier, pair, shape};
 use crate::patience::{in_time, patience};

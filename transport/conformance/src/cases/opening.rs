@@ -7,7 +7,7 @@ use tombolo_platform::time::Deadline;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, Transport, TransportExt};
 
 use crate::carrier::{Carrier, Opened, hello, open_both, shape, watched};
 use crate::messages::{check, message, recv, send};
@@ -71,7 +71,7 @@ pub(crate) fn both_sides_learn_of_a_difference<C: Carrier>() {
         for theirs in [deeper, flagged] {
             let (a, b) = open_both::<C>(theirs, ours);
             let (mut a, mut b) = (watched::<C>(a.unwrap()), watched::<C>(b.unwrap()));
-            assert_eq!(a.limits(), b.limits());
+            assert_eq!(a.max_message_bytes(), b.max_message_bytes());
             works(&mut a, &mut b);
         }
     } else {

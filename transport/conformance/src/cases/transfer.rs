@@ -1,9 +1,10 @@
 //! Messages arrive whole, unchanged, in order, once.
 
 use tombolo_link::ChannelConfig;
+use tombolo_platform::event::Interest;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{Capabilities, ChannelError, EndError, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Stats, Transport, TransportExt};
 
 use crate::carrier::{Carrier, counts_slots, effort, pair, shape, shapes};
 use crate::messages::{check, message, recv, send, some_length};
@@ -31,7 +32,7 @@ pub(crate) fn lengths_around_slots_and_limit<C: Carrier>() {
         let (mut a, mut b) = pair::<C>(config);
         let payload_bytes = config.slot.payload_bytes();
         let max_bytes = payload_bytes * config.slots as usize;
-        assert_eq!(a.limits().max_message_bytes, max_bytes);
+        assert_eq!(a.max_message_bytes(), max_bytes);
         for slots in [1, 2, 3, config.slots / 2, config.slots - 1, config.slots] {
             let boundary = slots as usize * payload_bytes;
             for length_bytes in [boundary - 1, boundary, boundary + 1] {
@@ -51,7 +52,7 @@ pub(crate) fn lengths_around_slots_and_limit<C: Carrier>() {
 
 /// Sends and receives `count` messages at the same time.
 fn exchange<T: Transport>(channel: &mut T, count: u64, own: u64, others: u64) {
-    let max_bytes = channel.limits().max_message_bytes;
+    let max_bytes = channel.max_message_bytes();
     let length = |number| some_length(number, max_bytes);
     let (mut sent, mut received, mut buffer) = (0, 0, Vec::new());
     let mut deadline = a_deadline();
@@ -125,8 +126,7 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
         let (mut a, mut b) = pair::<C>(config);
         let single = config.slot.payload_bytes();
         // A stream takes far more than its shape says: long messages fill it sooner.
-        let lengths =
-            if counts_slots::<C>() { vec![0, 1, single] } else { vec![a.limits().max_message_bytes] };
+        let lengths = if counts_slots::<C>() { vec![0, 1, single] } else { vec![a.max_message_bytes()] };
         for length_bytes in lengths {
             for _ in 0..effort::<C>(3) {
                 let count = fill(&mut a, length_bytes);
@@ -194,7 +194,7 @@ pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
         let config = shape(SlotSize::B32, slots, Variant::EpochCredit);
         let (mut a, mut b) = pair::<C>(config);
         let max_bytes = slots as usize * config.slot.payload_bytes();
-        assert_eq!(a.limits().max_message_bytes, max_bytes);
+        assert_eq!(a.max_message_bytes(), max_bytes);
         for number in 0..3 {
             std::thread::scope(|scope| {
                 scope.spawn(|| send(&mut a, 0, &message(number, max_bytes)));
@@ -210,7 +210,7 @@ pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
 pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
     for config in shapes::<C>(16) {
         let (mut a, mut b) = pair::<C>(config);
-        let length_bytes = a.limits().max_message_bytes;
+        let length_bytes = a.max_message_bytes();
         let mut sent = 0;
         let deadline = a_deadline();
         // It speaks of a message as long as the last that found none: first there has to be one.
@@ -221,7 +221,7 @@ pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
                 Err(error) => {
                     assert_eq!(error, EndError::Full);
                     assert!(!showed, "it showed room and had none");
-                    showed = a.sendable();
+                    showed = a.is_ready(Interest::Write);
                     if !showed {
                         break;
                     }
@@ -235,7 +235,7 @@ pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
             check(&recv(&mut b, 0), number, length_bytes);
         }
         let deadline = a_deadline();
-        while !a.sendable() {
+        while !a.is_ready(Interest::Write) {
             assert!(!deadline.passed(), "all room was given back and none is shown");
             a.unsent();
             assert!(!b.readable());
@@ -250,6 +250,6 @@ pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
             }
         };
         assert_eq!(end, ChannelError::Closed);
-        assert!(a.sendable(), "an end is shown as well");
+        assert!(a.is_ready(Interest::Write), "an end is shown as well");
     }
 }

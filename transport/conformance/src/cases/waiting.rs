@@ -7,7 +7,7 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
-use tombolo_transport::{Capabilities, ChannelError, EndError, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Transport, TransportExt};
 
 use super::transfer::{drain, fill};
 use crate::carrier::{Carrier, counts_slots, effort, pair, racing_pair, shape, shapes, until_readable};
@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_millis(5);
 
 fn answer<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
     for number in 0..count {
-        let length_bytes = some_length(number, channel.limits().max_message_bytes);
+        let length_bytes = some_length(number, channel.max_message_bytes());
         check(&recv(channel, spin_ns), number, length_bytes);
         send(channel, spin_ns, &message(!number, length_bytes));
     }
@@ -26,7 +26,7 @@ fn answer<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
 
 fn ask<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
     for number in 0..count {
-        let length_bytes = some_length(number, channel.limits().max_message_bytes);
+        let length_bytes = some_length(number, channel.max_message_bytes());
         send(channel, spin_ns, &message(number, length_bytes));
         check(&recv(channel, spin_ns), !number, length_bytes);
     }
@@ -63,7 +63,7 @@ pub(crate) fn streaming_asleep<C: Carrier>() {
     let count = effort::<C>(2_000);
     for config in shapes::<C>(2) {
         let (mut a, mut b) = racing_pair::<C>(config);
-        let max_bytes = a.limits().max_message_bytes;
+        let max_bytes = a.max_message_bytes();
         // From one slot to all of them.
         let length = |number: u64| (number as usize * 5) % (max_bytes + 1);
         std::thread::scope(|scope| {
@@ -78,8 +78,8 @@ pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
         let (mut a, mut b) = pair::<C>(config);
         let short = 8;
         // What takes most of the ring waits while only some slots are free.
-        let long = a.limits().max_message_bytes - config.slot.payload_bytes();
-        let first = if counts_slots::<C>() { short } else { a.limits().max_message_bytes };
+        let long = a.max_message_bytes() - config.slot.payload_bytes();
+        let first = if counts_slots::<C>() { short } else { a.max_message_bytes() };
         for blocked in [short, long] {
             let count = fill(&mut a, first);
             std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
                 assert_eq!(timed_out, Err(ChannelError::TimedOut(Awaited::Message)));
                 assert_eq!(buffer, [1, 2, 3]);
 
-                let length_bytes = a.limits().max_message_bytes;
+                let length_bytes = a.max_message_bytes();
                 let mut count = fill(&mut a, length_bytes);
                 let timed_out = loop {
                     let more = if counts_slots::<C>() { vec![7] } else { message(count, length_bytes) };
@@ -134,7 +134,7 @@ pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, Variant::EpochCredit));
     let count = effort::<C>(300);
     let side = |channel: &mut Checked<C::Channel>| {
-        let max_bytes = channel.limits().max_message_bytes;
+        let max_bytes = channel.max_message_bytes();
         let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
         let (mut sent, mut received) = (0, 0);
         while sent < count || received < count {

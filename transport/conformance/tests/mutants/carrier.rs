@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use tombolo_conformance::peer::{self, Doomed, Order};
 use tombolo_conformance::{Carrier, Hostile, Rig, Watch};
-use tombolo_link::{ChannelConfig, Hello, Side, TransportKind};
+use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::contract::Announced;
-use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
+use tombolo_transport::{
+    Capabilities, ChannelError, Description, EndError, Message, Stats, Transport, TransportExt,
+};
 
 /// What is wrong with it. Whatever is not written out is right.
 pub(crate) trait Mutation: Default + Send + 'static {
@@ -33,8 +35,9 @@ pub(crate) trait Mutation: Default + Send + 'static {
         Self::Base::decline(end, hello, reason)
     }
 
-    fn limits(inner: &impl Transport) -> Limits {
-        inner.limits()
+    /// The longest message that it says it carries.
+    fn max_message_bytes(inner: &impl Transport) -> usize {
+        inner.describe().max_message_bytes
     }
 
     fn stats(inner: &impl Transport) -> Stats {
@@ -110,16 +113,12 @@ impl<M: Mutation> Drop for Mutant<M> {
 }
 
 impl<M: Mutation> Transport for Mutant<M> {
-    fn kind(&self) -> TransportKind {
-        self.inner().kind()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        M::CAPABILITIES
-    }
-
-    fn limits(&self) -> Limits {
-        M::limits(self.inner())
+    fn describe(&self) -> Description {
+        Description {
+            capabilities: M::CAPABILITIES,
+            max_message_bytes: M::max_message_bytes(self.inner()),
+            ..self.inner().describe()
+        }
     }
 
     fn stats(&self) -> Stats {
@@ -135,18 +134,20 @@ impl<M: Mutation> Transport for Mutant<M> {
         mutation.send(inner, message)
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let (mutation, inner) = self.parts();
-        mutation.receive(inner, buffer)
+        let mut buffer = Vec::new();
+        let received = mutation.receive(inner, &mut buffer)?;
+        Ok(received.map(|_| read(&Message::of_bytes(&buffer))))
     }
 
-    fn readable(&mut self) -> bool {
+    fn is_ready(&mut self, awaited: Interest) -> bool {
         let (mutation, inner) = self.parts();
-        mutation.readable(inner)
-    }
-
-    fn unsent(&mut self) -> bool {
-        self.parts().1.unsent()
+        match awaited {
+            Interest::Read => mutation.readable(inner),
+            Interest::Write => inner.is_ready(awaited),
+            Interest::ReadWrite => mutation.readable(inner) || inner.is_ready(Interest::Write),
+        }
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {

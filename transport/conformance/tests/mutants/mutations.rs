@@ -10,7 +10,7 @@ use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 use tombolo_transport::contract::Announced;
-use tombolo_transport::{Capabilities, ChannelError, EndError, Limits, Stats, Transport};
+use tombolo_transport::{Capabilities, ChannelError, EndError, Stats, Transport, TransportExt};
 
 use crate::carrier::{Mutation, Opened};
 use crate::trial;
@@ -116,7 +116,7 @@ impl Mutation for ChangesAByte {
 
     fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
         let received = inner.try_recv_into(buffer)?;
-        if received.is_some_and(|length_bytes| length_bytes == inner.limits().max_message_bytes) {
+        if received.is_some_and(|length_bytes| length_bytes == inner.describe().max_message_bytes) {
             *buffer.last_mut().unwrap() ^= 1;
         }
         Ok(received)
@@ -153,7 +153,7 @@ impl Mutation for AcceptsTooLong {
     const CAUGHT_BY: &'static str = "transfer::lengths_around_slots_and_limit";
 
     fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
-        inner.try_send(&message[..message.len().min(inner.limits().max_message_bytes)])
+        inner.try_send(&message[..message.len().min(inner.describe().max_message_bytes)])
     }
 }
 
@@ -165,8 +165,8 @@ impl Mutation for RefusesTheLongest {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "transfer::lengths_around_slots_and_limit";
 
-    fn limits(inner: &impl Transport) -> Limits {
-        Limits { max_message_bytes: inner.limits().max_message_bytes - 1 }
+    fn max_message_bytes(inner: &impl Transport) -> usize {
+        inner.describe().max_message_bytes - 1
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, Transport, TransportExt};
 
 use super::wire::{ANSWER_BYTES, Answer, COMMAND_BYTES, Command, FarRange, MAX_PIECE_BYTES, Order};
 use crate::contract::Abilities;
@@ -39,7 +39,7 @@ impl Far {
         channel: T,
         limit: usize,
     ) -> Result<Far, OsError> {
-        let longest = channel.limits().max_message_bytes;
+        let longest = channel.max_message_bytes();
         let carries = longest.saturating_sub(COMMAND_BYTES.max(ANSWER_BYTES));
         if carries < 8 {
             return Err(OsError::new(

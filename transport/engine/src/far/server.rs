@@ -7,7 +7,7 @@ use tombolo_platform::Deadline;
 use tombolo_platform::copy::{self, CopyError, Loop};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Transport};
+use tombolo_transport::{ChannelError, Transport, TransportExt};
 
 use super::wire::{ANSWER_BYTES, Answer, Command, FarRange, FarRefusal, MemoryId, Order};
 
@@ -182,7 +182,7 @@ impl<T: Transport> Server<T> {
             return Err(ChannelError::Violation("what it said is no command of a copy".into()));
         };
         let reads = matches!(command.order, Order::Read { .. }) && !command.only_check;
-        let longest = self.channel.limits().max_message_bytes;
+        let longest = self.channel.max_message_bytes();
         if reads && command.length_bytes as usize + ANSWER_BYTES > longest {
             return Err(ChannelError::Violation("it asks for more than a message carries".into()));
         }

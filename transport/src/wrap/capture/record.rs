@@ -10,7 +10,7 @@ use tombolo_platform::time::now_ns;
 
 use super::format::{About, Event, Writer};
 use crate::capabilities::Capabilities;
-use crate::contract::{EndError, Transport};
+use crate::contract::{Description, EndError, Transport};
 use crate::error::ChannelError;
 use crate::message::Message;
 
@@ -50,8 +50,9 @@ impl<T: Transport, W: Write> Capture<T, W> {
     /// # Errors
     /// What the sink answered.
     pub fn new(inner: T, sink: W, about: About) -> io::Result<Self> {
-        let max_message_bytes = u32::try_from(inner.limits().max_message_bytes).unwrap_or(u32::MAX);
-        let about = About { transport: inner.kind(), max_message_bytes, ..about };
+        let Description { kind, max_message_bytes, .. } = inner.describe();
+        let max_message_bytes = u32::try_from(max_message_bytes).unwrap_or(u32::MAX);
+        let about = About { transport: kind, max_message_bytes, ..about };
         let writer = Some(Writer::new(sink, about)?);
         let (failed, scratch) = (None, Vec::new());
         Ok(Capture { inner, writer, failed, missed: 0, began_ns: now_ns(), end_noted: false, scratch })
@@ -124,11 +125,13 @@ fn note<W: Write>(
 }
 
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
-    forward!(inner: kind limits stats failure readable unsent sendable announce_sleep sources woken);
+    forward!(inner: stats failure is_ready announce_sleep sources doze woken);
 
     /// Writing it down may be a system call, and is done message by message.
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities().without(Capabilities::SILENT | Capabilities::WHOLE_BATCHES)
+    fn describe(&self) -> Description {
+        let inner = self.inner.describe();
+        let lacks = Capabilities::SILENT | Capabilities::WHOLE_BATCHES;
+        Description { capabilities: inner.capabilities.without(lacks), ..inner }
     }
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
@@ -143,26 +146,25 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
         sent
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        let received = self.inner.try_recv_into(buffer);
-        match &received {
-            Ok(Some(_)) => {
-                let time_ns = now_ns() - self.began_ns;
-                note(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
-                    writer.received(time_ns, buffer)
-                });
-            }
-            Ok(None) => {}
-            Err(error) => self.note_end(*error),
-        }
-        received
-    }
-
     /// From one copy, so that the capture has what the program read, whatever a peer does to the memory meanwhile.
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut copy = std::mem::take(&mut self.scratch);
-        let received =
-            self.try_recv_into(&mut copy).map(|length| length.map(|_| read(&Message::of_bytes(&copy))));
+        // Of one type, whatever `read` is, so that what is captured may be a type that has captures among its kinds.
+        let take: &mut dyn FnMut(&Message<'_>) = &mut |message| message.copy_into(&mut copy);
+        let received = match self.inner.try_recv_in_place(take) {
+            Ok(None) => Ok(None),
+            Ok(Some(())) => {
+                let time_ns = now_ns() - self.began_ns;
+                note(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
+                    writer.received(time_ns, &copy)
+                });
+                Ok(Some(read(&Message::of_bytes(&copy))))
+            }
+            Err(error) => {
+                self.note_end(error);
+                Err(error)
+            }
+        };
         self.scratch = copy;
         received
     }

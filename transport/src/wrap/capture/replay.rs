@@ -5,15 +5,15 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use tombolo_link::TransportKind;
 use tombolo_platform::event::{Interest, drain, set_timer, timer};
 use tombolo_platform::time::now_ns;
 
 use super::format::{About, CaptureError, Event, Record};
 use super::read::read_all;
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, EndError, Limits, Stats, Transport};
+use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::ChannelError;
+use crate::message::Message;
 
 /// When the messages of a capture come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,16 +129,10 @@ fn briefly(message: &[u8]) -> String {
 }
 
 impl Transport for Replay {
-    fn kind(&self) -> TransportKind {
-        self.about.transport
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::DESCRIPTORS
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_message_bytes: self.about.max_message_bytes as usize }
+    fn describe(&self) -> Description {
+        let About { transport: kind, max_message_bytes, .. } = self.about;
+        let max_message_bytes = max_message_bytes as usize;
+        Description { kind, capabilities: Capabilities::DESCRIPTORS, max_message_bytes }
     }
 
     fn stats(&self) -> Stats {
@@ -156,7 +150,7 @@ impl Transport for Replay {
     }
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        if message.len() > self.limits().max_message_bytes {
+        if message.len() > self.about.max_message_bytes as usize {
             return Err(EndError::TooLong);
         }
         if self.closed || self.diverged.is_some() || self.peers_turn().is_some_and(is_end_by_peer) {
@@ -184,7 +178,7 @@ impl Transport for Replay {
         Ok(())
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if self.closed || self.diverged.is_some() {
             return self.end().map_or(Ok(None), Err);
         }
@@ -197,28 +191,23 @@ impl Transport for Replay {
         let Some(Record { event: Event::Received(message), .. }) = self.records.pop_front() else {
             return Ok(None);
         };
-        buffer.clear();
-        buffer.extend_from_slice(&message);
         self.stats.messages_received += 1;
         self.stats.bytes_received += message.len() as u64;
-        Ok(Some(message.len()))
+        Ok(Some(read(&Message::of_bytes(&message))))
     }
 
-    fn readable(&mut self) -> bool {
-        self.closed || self.diverged.is_some() || self.due_in_ns() == Some(0)
-    }
-
-    fn unsent(&mut self) -> bool {
-        false
+    /// There is always room.
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        awaited != Interest::Read || self.closed || self.diverged.is_some() || self.due_in_ns() == Some(0)
     }
 
     fn announce_sleep(&mut self, _awaited: Interest) -> Announced {
         Announced::Complete
     }
 
-    /// There is always room. A wait for a message while it is the program's turn lasts until its deadline.
+    /// A wait for a message while it is the program's turn lasts until its deadline.
     fn may_sleep(&mut self, awaited: Interest) -> bool {
-        if awaited != Interest::Read || self.readable() {
+        if self.is_ready(awaited) {
             return false;
         }
         self.stats.sleeps += 1;

@@ -4,12 +4,10 @@ mod ledger;
 
 use std::os::fd::BorrowedFd;
 
-use tombolo_link::TransportKind;
 use tombolo_platform::event::Interest;
-use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, EndError, Limits, Stats, Transport};
+use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::message::{Batch, Draft, Message, NotAdded};
 use ledger::Witness;
 
@@ -29,7 +27,7 @@ pub struct Checked<T> {
     witness: Option<Witness>,
     inner: T,
     watches: bool,
-    declared: (TransportKind, Capabilities, Limits),
+    declared: Description,
     /// The first final answer to receiving.
     end: Option<EndError>,
     /// The first final answer to sending.
@@ -103,7 +101,7 @@ impl<T: Transport> Checked<T> {
     /// Watches one end.
     #[must_use]
     pub fn new(inner: T) -> Self {
-        let declared = (inner.kind(), inner.capabilities(), inner.limits());
+        let declared = inner.describe();
         Checked {
             witness: None,
             inner,
@@ -163,7 +161,7 @@ impl<T: Transport> Checked<T> {
         let stats = self.inner.stats();
         panic!(
             "{who} broke the contract of a {} channel: {what}\noperations until then:{}\n{stats:?}",
-            self.declared.0, self.history
+            self.declared.kind, self.history
         )
     }
 
@@ -176,8 +174,7 @@ impl<T: Transport> Checked<T> {
 
     /// What it says of itself is what it said at first, and it counted what has passed and nothing else.
     fn unchanged_but_for(&self, before: Stats, sent: (u64, u64), received: (u64, u64)) {
-        let declared = (self.inner.kind(), self.inner.capabilities(), self.inner.limits());
-        self.must(declared == self.declared, "it says something else of itself than before");
+        self.must(self.inner.describe() == self.declared, "it says something else of itself than before");
         let now = self.inner.stats();
         let counted = |now: u64, before: u64, passed: u64| now == before + passed;
         self.must(
@@ -187,10 +184,12 @@ impl<T: Transport> Checked<T> {
                 && counted(now.bytes_received, before.bytes_received, received.1),
             "its counts do not fit what passed",
         );
+        let in_memory = self.declared.capabilities.contains(Capabilities::SHARED_MEMORY);
+        self.must(now.unsent_bytes == 0 || !in_memory, "a store to memory waits to be sent");
     }
 
     fn answered_send(&mut self, length_bytes: usize, before: Stats, answer: &Result<(), EndError>) {
-        let max_bytes = self.declared.2.max_message_bytes;
+        let max_bytes = self.declared.max_message_bytes;
         let sent = if answer.is_ok() { (1, length_bytes as u64) } else { (0, 0) };
         self.unchanged_but_for(before, sent, (0, 0));
         match answer {
@@ -248,6 +247,13 @@ impl<T: Transport> Checked<T> {
         }
     }
 
+    fn answered_readable(&mut self, readable: bool) {
+        self.must(readable || !self.closed, "it shows no end after it was closed");
+        self.must(readable || !self.final_end(), "it shows no end after the end");
+        self.must(readable || !self.shown || !self.watches_both(), "what it showed is gone");
+        self.shown = readable;
+    }
+
     fn witness_received(&self, message: &[u8]) {
         if let Some(Err(what)) = self.witness.as_ref().map(|witness| witness.received(message)) {
             self.breach("the transport", &what);
@@ -276,7 +282,7 @@ fn watched_batch(
 }
 
 impl<T: Transport> Transport for Checked<T> {
-    forward!(inner: kind capabilities limits stats failure);
+    forward!(inner: describe stats failure doze);
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.history.note("send", message.len());
@@ -289,33 +295,8 @@ impl<T: Transport> Transport for Checked<T> {
         answer
     }
 
-    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        self.history.note("receive", 0);
-        let before = self.inner.stats();
-        // A copy for each poll is too much where nobody watches both ends.
-        let held = self.witness.as_ref().map(|_| buffer.clone());
-        let held_bytes = buffer.len();
-        let answer = self.inner.try_recv_into(buffer);
-        match &answer {
-            Ok(Some(length_bytes)) => {
-                let fits =
-                    *length_bytes == buffer.len() && *length_bytes <= self.declared.2.max_message_bytes;
-                self.must(fits, "it received another length than there are bytes, or more than its limit");
-                self.answered_receive((1, *length_bytes as u64), before, None);
-                self.witness_received(buffer);
-            }
-            Ok(None) => self.answered_receive((0, 0), before, None),
-            Err(error) => self.answered_receive((0, 0), before, Some(*error)),
-        }
-        if !matches!(answer, Ok(Some(_))) {
-            let untouched = held.map_or(held_bytes == buffer.len(), |held| held == *buffer);
-            self.must(untouched, "it received nothing and changed the buffer");
-        }
-        answer
-    }
-
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        self.history.note("receive in place", 0);
+        self.history.note("receive", 0);
         let before = self.inner.stats();
         let (mut copy, mut length_bytes) = (None, 0);
         let wants_copy = self.witness.is_some();
@@ -326,6 +307,8 @@ impl<T: Transport> Transport for Checked<T> {
         });
         match &answer {
             Ok(Some(_)) => {
+                let fits = length_bytes <= self.declared.max_message_bytes as u64;
+                self.must(fits, "it received more than its limit");
                 self.answered_receive((1, length_bytes), before, None);
                 if let Some(message) = copy {
                     self.witness_received(&message);
@@ -377,7 +360,7 @@ impl<T: Transport> Transport for Checked<T> {
         self.history.note("send in place", length_bytes);
         let before = self.inner.stats();
         let answer = match &self.witness {
-            Some(witness) if length_bytes <= self.declared.2.max_message_bytes => {
+            Some(witness) if length_bytes <= self.declared.max_message_bytes => {
                 let mut message = vec![0; length_bytes];
                 write(&mut Draft::of_bytes(&mut message));
                 let inner = &mut self.inner;
@@ -405,7 +388,7 @@ impl<T: Transport> Transport for Checked<T> {
             return answer;
         };
         let mut bytes = 0;
-        let max_bytes = self.declared.2.max_message_bytes;
+        let max_bytes = self.declared.max_message_bytes;
         let answer =
             self.inner.try_send_batch(|inner| watched_batch(witness, &mut bytes, max_bytes, inner, fill));
         match &answer {
@@ -419,27 +402,19 @@ impl<T: Transport> Transport for Checked<T> {
         answer
     }
 
-    fn readable(&mut self) -> bool {
-        let readable = self.inner.readable();
-        self.must(readable || !self.closed, "it shows no end after it was closed");
-        self.must(readable || !self.final_end(), "it shows no end after the end");
-        self.must(readable || !self.shown || !self.watches_both(), "what it showed is gone");
-        self.shown = readable;
-        readable
-    }
-
-    fn unsent(&mut self) -> bool {
-        let unsent = self.inner.unsent();
-        let in_memory = self.declared.1.contains(Capabilities::SHARED_MEMORY);
-        self.must(!(unsent && in_memory), "a store to memory waits to be sent");
-        unsent
-    }
-
-    fn sendable(&mut self) -> bool {
-        let sendable = self.inner.sendable();
-        let ended = self.closed || self.unsendable.is_some();
-        self.must(sendable || !ended, "it would have a sender wait after the end");
-        sendable
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        let ready = self.inner.is_ready(awaited);
+        match awaited {
+            Interest::Read => self.answered_readable(ready),
+            Interest::Write => {
+                let ended = self.closed || self.unsendable.is_some();
+                self.must(ready || !ended, "it would have a sender wait after the end");
+            }
+            Interest::ReadWrite => {
+                self.must(ready || !self.closed, "it shows no end after it was closed");
+            }
+        }
+        ready
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
@@ -466,12 +441,8 @@ impl<T: Transport> Transport for Checked<T> {
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         let before = sources.len();
         self.inner.sources(awaited, sources);
-        let promised = self.declared.1.contains(Capabilities::DESCRIPTORS);
+        let promised = self.declared.capabilities.contains(Capabilities::DESCRIPTORS);
         self.must(sources.len() > before || !promised, "it has nothing to sleep on");
-    }
-
-    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
-        self.inner.doze(deadline)
     }
 
     fn woken(&mut self, rung: bool) {
