@@ -11,25 +11,27 @@ pub struct Deadline(u64);
 /// Nanoseconds on the monotonic clock of this kernel.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::Monotonic);
-    // The monotonic clock starts at zero when the system does, so neither part is negative.
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    // It starts at zero when the system does.
+    nanoseconds(rustix::time::clock_gettime(ClockId::Monotonic))
 }
 
 /// Processor time that this thread has had, in nanoseconds.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
-    let spent = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     // It starts at zero with the thread.
-    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+    nanoseconds(rustix::time::clock_gettime(ClockId::ThreadCPUTime))
 }
 
 /// Processor time that all threads of this process have had, in nanoseconds.
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
-    let spent = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
     // It starts at zero with the process.
-    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+    nanoseconds(rustix::time::clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// A reading of a clock that starts at zero, so that neither part is negative.
+const fn nanoseconds(reading: Timespec) -> u64 {
+    reading.tv_sec as u64 * 1_000_000_000 + reading.tv_nsec as u64
 }
 
 impl Deadline {
@@ -97,6 +99,12 @@ mod tests {
                 assert!((before..=after).contains(&now), "{clock:?}: {before} {now} {after}");
             }
         }
+    }
+
+    #[test]
+    fn a_reading_is_seconds_and_the_nanoseconds_after_them() {
+        assert_eq!(nanoseconds(Timespec { tv_sec: 3, tv_nsec: 5 }), 3_000_000_005);
+        assert_eq!(nanoseconds(Timespec { tv_sec: 0, tv_nsec: 7 }), 7);
     }
 
     #[test]

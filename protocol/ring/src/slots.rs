@@ -219,3 +219,20 @@ impl Slots {
         (slot as u64, within)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::config::SlotCount;
+
+    /// A consumer that looked at the tags of the next lap too soon or too late would take the usual way or the slow one all
+    /// the same, so that nothing but this shows where laps begin.
+    #[test]
+    fn a_lap_begins_where_the_ring_does() {
+        let config = RingConfig::new(SlotSize::B32, SlotCount::new(4).unwrap(), Variant::EpochCredit);
+        let slots = Slots::new(&config, SharedMemory::zeroed(config.slots_bytes()));
+        let next = [0, 1, 3, 4, 7, 8, 21].map(|position| slots.next_lap(position));
+        assert_eq!(next, [4, 4, 4, 8, 8, 12, 24]);
+        assert_eq!([0, 3, 4, 7, 8].map(|position| slots.lap(position)), [0, 0, 1, 1, 2]);
+    }
+}

@@ -98,6 +98,15 @@ fn a_producer_cannot_have_closed_elsewhere() {
     memory.producer_line.store_le(0, 3, Relaxed);
     let violation = Violation::LapTag { position: 0, expected: 0x8000, found: 0 };
     assert_eq!(consumer.try_recv().err(), Some(violation.into()));
+    // As far ahead as a producer can be that has filled the ring.
+    let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
+    for _ in 0..2 {
+        producer.try_send(&[1]).unwrap();
+        assert!(consumer.try_recv().unwrap().is_some());
+    }
+    memory.producer_line.store_le(0, 7, Relaxed);
+    let violation = Violation::LapTag { position: 2, expected: 0x8000, found: 0 };
+    assert_eq!(consumer.try_recv().err(), Some(violation.into()));
 }
 
 #[test]

@@ -341,6 +341,29 @@ mod tests {
     }
 
     #[test]
+    fn what_was_reserved_for_a_mapping_that_is_refused_is_given_back() {
+        // A length that nothing else in this process maps.
+        let length_bytes = 1013 * 4096;
+        let is_reserved = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().any(|line| {
+                let (range, rest) = line.split_once(' ').unwrap();
+                let (start, end) = range.split_once('-').unwrap();
+                let [start, end] = [start, end].map(|address| usize::from_str_radix(address, 16).unwrap());
+                end - start == length_bytes && rest.starts_with("---p")
+            })
+        };
+        let aligned = MapOptions { alignment_bytes: 1 << 21, ..WRITABLE };
+        let reserved = Reserved::aligned(length_bytes, aligned).unwrap();
+        assert!(reserved.is_some() && is_reserved());
+        drop(reserved);
+        assert!(!is_reserved());
+        let (ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        assert!(Revocable::map(&ours, 0, length_bytes, aligned, theirs).is_err(), "no socket can be mapped");
+        assert!(!is_reserved());
+    }
+
+    #[test]
     fn bytes_at_any_offset_come_back() {
         let (mapped, ..) = mapped(WRITABLE);
         let text: Vec<u8> = (0..100).collect();
