@@ -26,6 +26,8 @@ mod echo_grpc;
 mod grpc;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
+#[cfg(feature = "threads")]
+mod threads;
 #[cfg(feature = "zeromq")]
 mod zeromq;
 
@@ -63,6 +65,8 @@ fn all() -> Vec<Box<dyn Peer>> {
     all.push(Box::new(zeromq::Pairs));
     #[cfg(feature = "aeron")]
     all.push(Box::new(aeron::Ipc));
+    #[cfg(feature = "threads")]
+    all.extend([Box::new(threads::Rtrb) as Box<dyn Peer>, Box::new(threads::Crossbeam)]);
     all.extend(calling());
     all
 }
@@ -93,6 +97,9 @@ fn absent() -> Vec<Absent> {
     }
     if cfg!(not(feature = "aeron")) {
         absent.push(without("Aeron IPC", "CMake 3.30, libclang, libbsd and libuuid"));
+    }
+    if cfg!(not(feature = "threads")) {
+        absent.extend(["rtrb", "crossbeam"].map(|peer| without(peer, "nothing but its feature")));
     }
     absent
 }

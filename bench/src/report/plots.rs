@@ -4,7 +4,7 @@ use super::svg::{Anchor, Axis, CHARACTER, COLOURS, FAINT, INK, Svg};
 use super::text::{divisor, unit};
 use super::{lengths, spread};
 use crate::rpc;
-use crate::suite::peers::{bare, kernel, lines, tombolo};
+use crate::suite::peers::{bare, in_process, kernel, lines, tombolo};
 use crate::suite::{Distance, Metric, Pair, Results, Row, Unit};
 use crate::table::significant;
 
@@ -42,7 +42,9 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
 /// The colour of a peer: Tombolo's own, the bare machine's, and one for everybody else.
 fn colour(peer: &str) -> &'static str {
     match peer {
-        tombolo::NAME | tombolo::WIDE | tombolo::DEEP | rpc::CALLS | rpc::MESSAGES => COLOURS[0],
+        tombolo::NAME | tombolo::WIDE | tombolo::DEEP | in_process::NAME | rpc::CALLS | rpc::MESSAGES => {
+            COLOURS[0]
+        }
         rpc::RINGS | bare::LINES | bare::BUFFERS | lines::NAME | kernel::FUTEX | "eventfd" | "memcpy" => {
             COLOURS[6]
         }

@@ -83,6 +83,11 @@ impl Line {
         Ok((Line { socket: near }, far))
     }
 
+    /// Over an end of such a pair.
+    pub(super) fn over(socket: OwnedFd) -> Line {
+        Line { socket }
+    }
+
     /// The far side's end, which it is started with as its standard input.
     pub(super) fn inherited() -> Result<Line, Error> {
         let input = std::io::stdin();
@@ -171,7 +176,7 @@ mod tests {
     #[test]
     fn commands_and_descriptors_arrive_and_an_end_is_told() {
         let (near, far) = Line::pair().expect("a pair");
-        let far = Line { socket: far };
+        let far = Line::over(far);
         let command = Command::Work { index: 3, work: Work::RoundTrips { bytes: 64, warm: 1, cycles: 2 } };
         near.tell(&command).expect("it listens");
         assert_eq!(far.hear::<Command>().expect("one was told"), command);

@@ -3,6 +3,7 @@
 pub mod bare;
 pub mod c_ring;
 pub mod copying;
+pub mod in_process;
 pub mod kernel;
 pub mod lines;
 pub mod stream;
@@ -11,7 +12,7 @@ pub mod tombolo;
 use super::Peer;
 
 /// The names of those that `bench/peers` has besides.
-pub const FOREIGN: [&str; 3] = ["iceoryx2", "ZeroMQ", "Aeron IPC"];
+pub const FOREIGN: [&str; 5] = ["iceoryx2", "ZeroMQ", "Aeron IPC", "rtrb", "crossbeam"];
 
 /// All of them, in the order of tables.
 #[must_use]
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Box<dyn Peer>> {
         Box::new(tombolo::Facade::default()),
         Box::new(tombolo::Deep::default()),
         Box::new(tombolo::Wide::default()),
+        Box::new(in_process::Threads),
         Box::new(bare::Buffers),
         Box::new(lines::Stream),
         Box::new(kernel::Futex),

@@ -1,0 +1,236 @@
+//! Queues between two threads of one process: ours, and a frame for those of others.
+//!
+//! The near program has both ends. The far program lends its processor: it says which one it is kept on, sleeps while a
+//! thread of the near program does the far half there, and passes on how long that took.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use tombolo_base::{LINE_BYTES, SharedMemory};
+use tombolo_platform::OsError;
+use tombolo_platform::calls::Calls;
+use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
+
+use crate::cpus;
+use crate::sample::{Clock, Samples};
+use crate::suite::line::Line;
+use crate::suite::placement::RingsEnd;
+use crate::suite::work::{Counted, Runner, Work};
+use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
+
+/// The name of our ring between two threads.
+pub const NAME: &str = "ring of threads";
+
+/// Messages on their way: as many as Tombolo's rings have slots.
+pub const DEPTH: usize = 64;
+
+/// What is measured of a queue between threads.
+#[must_use]
+pub fn metrics() -> Vec<Metric> {
+    let rates = [48, 64].map(|bytes| Metric::Rate { bytes, batch: 1 });
+    [48, 64].map(|bytes| Metric::RoundTrip { bytes }).into_iter().chain(rates).collect()
+}
+
+/// Opens a peer both of whose ends `make` makes, the near one first.
+///
+/// # Errors
+/// What `make` said; when the other side is gone.
+pub fn open<E: End + Send + 'static>(
+    meeting: &Meeting<'_>,
+    make: impl FnOnce() -> Result<(E, E), Error>,
+) -> Result<AnyEnd, Error> {
+    match meeting.side {
+        Side::Near => {
+            let (ours, theirs) = Line::pair()?;
+            meeting.line.give_fds(&[theirs.as_fd()])?;
+            let (near, far) = make()?;
+            Ok(AnyEnd::of_runner(BothEnds::start(near, far, ours)?))
+        }
+        Side::Far => {
+            let [line] = meeting.line.take_fds()?;
+            Ok(AnyEnd::of_runner(Lender { line: Line::over(line) }))
+        }
+    }
+}
+
+/// The near end, and the thread that has the far end.
+struct BothEnds<E> {
+    near: E,
+    /// Gone when it is to end.
+    works: Option<Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+    /// How long the thread has been ready to run while something else ran, in nanoseconds.
+    waited_ns: Arc<AtomicU64>,
+}
+
+impl<E: End + Send + 'static> BothEnds<E> {
+    fn start(near: E, far: E, line: Line) -> Result<Self, Error> {
+        let (works, orders) = channel();
+        let waited_ns = Arc::new(AtomicU64::new(0));
+        let waited = Arc::clone(&waited_ns);
+        let thread = std::thread::Builder::new()
+            .name("far half".into())
+            .spawn(move || follow_all(far, &line, &orders, &waited))
+            .map_err(|error| OsError::from_io("start a thread", &error))?;
+        Ok(BothEnds { near, works: Some(works), thread: Some(thread), waited_ns })
+    }
+}
+
+/// Does the far half of everything, each on the processor that the far program is kept on.
+fn follow_all<E: End>(mut far: E, line: &Line, works: &Receiver<Work>, waited_ns: &AtomicU64) {
+    for work in works {
+        let Ok(cpu) = line.hear::<usize>() else { return };
+        let elapsed_ns = match cpus::pin(cpu) {
+            Ok(()) => far.follow(work).map_err(|error| error.to_string()),
+            Err(error) => Err(format!("stay on processor {cpu}: {error}")),
+        };
+        waited_ns.store(cpus::waited_ns().unwrap_or(0), Ordering::Relaxed);
+        if line.tell(&elapsed_ns).is_err() {
+            return;
+        }
+    }
+}
+
+impl<E: End> Runner for BothEnds<E> {
+    fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error> {
+        let told = self.works.as_ref().is_some_and(|works| works.send(work).is_ok());
+        if !told {
+            return Err(Error::Far { what: "has ended".into() });
+        }
+        self.near.lead(work, clock)
+    }
+
+    fn follow(&mut self, _: Work) -> Result<u64, Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn rings(&self) -> u64 {
+        0
+    }
+
+    fn waited_ns(&self) -> u64 {
+        self.waited_ns.load(Ordering::Relaxed)
+    }
+
+    fn count_calls(&mut self, _: Side, _: Counted, _: &Calls) -> Result<u64, Error> {
+        Err(Error::Unsupported)
+    }
+}
+
+impl<E> Drop for BothEnds<E> {
+    fn drop(&mut self) {
+        drop(self.works.take());
+        // In the middle of a message it gives up when its patience ends.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What the far program has of it: the line to the thread.
+struct Lender {
+    line: Line,
+}
+
+impl Runner for Lender {
+    fn lead(&mut self, _: Work, _: Clock) -> Result<Samples, Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn follow(&mut self, _: Work) -> Result<u64, Error> {
+        let allowed = cpus::allowed().map_err(|error| OsError::from_io("look at processors", &error))?;
+        let cpu = allowed.first().ok_or_else(|| Error::Far { what: "has no processor".into() })?;
+        self.line.tell(cpu)?;
+        self.line.hear::<Result<u64, String>>()?.map_err(|what| Error::Far { what })
+    }
+
+    fn rings(&self) -> u64 {
+        0
+    }
+
+    fn count_calls(&mut self, _: Side, _: Counted, _: &Calls) -> Result<u64, Error> {
+        Err(Error::Unsupported)
+    }
+}
+
+/// Our ring each way, between two threads.
+#[derive(Debug)]
+pub struct Threads;
+
+impl Peer for Threads {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> String {
+        format!("tombolo-ring between two threads of one process: {DEPTH} slots of 64 bytes each way; polled")
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        metrics()
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
+        open(meeting, rings)
+    }
+}
+
+fn rings() -> Result<(RingsEnd, RingsEnd), Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::of_peer(NAME, error);
+    let slots = SlotCount::new(DEPTH as u32).map_err(|error| failed(&error))?;
+    let config = RingConfig::new(SlotSize::B64, slots, Variant::EpochCredit);
+    let ring = || {
+        let memory = RingMemory {
+            slots: SharedMemory::zeroed(config.slots_bytes()),
+            producer_line: SharedMemory::zeroed(LINE_BYTES),
+            credit_line: SharedMemory::zeroed(LINE_BYTES),
+        };
+        let producer = Producer::new(config, memory.clone()).map_err(|error| failed(&error))?;
+        Ok::<_, Error>((producer, Consumer::new(config, memory).map_err(|error| failed(&error))?))
+    };
+    let ((out, into_far), (back, into_near)) = (ring()?, ring()?);
+    let end = |producer, consumer| RingsEnd { producer, consumer };
+    Ok((end(out, into_near), end(back, into_far)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_far_half_is_done_by_a_thread_and_timed_there() {
+        let (ours, theirs) = Line::pair().expect("a pair");
+        let (near, far) = rings().expect("memory");
+        let mut both = BothEnds::start(near, far, ours).expect("a thread");
+        let mut lender = Lender { line: Line::over(theirs) };
+        let works = [
+            Work::RoundTrips { bytes: 48, warm: 3, cycles: 2 },
+            Work::Stream { bytes: 64, batch: 1, warm: 7, messages: 500 },
+        ];
+        for work in works {
+            let elapsed_ns = std::thread::scope(|scope| {
+                let follower = scope.spawn(|| lender.follow(work));
+                both.lead(work, Clock::calibrate()).expect("an answer");
+                follower.join().expect("no panic").expect("it was done")
+            });
+            assert!(elapsed_ns > 0, "{work:?}");
+        }
+    }
+
+    #[test]
+    fn a_far_half_that_fails_says_why() {
+        let (ours, theirs) = Line::pair().expect("a pair");
+        let (near, far) = rings().expect("memory");
+        let both = BothEnds::start(near, far, ours).expect("a thread");
+        let works = both.works.as_ref().expect("it listens");
+        // A ring moves no bulk data.
+        works.send(Work::Bulk { bytes: 4096, warm: 0, messages: 1 }).expect("it listens");
+        let mut lender = Lender { line: Line::over(theirs) };
+        let failure = lender.follow(Work::Bulk { bytes: 4096, warm: 0, messages: 1 });
+        assert!(matches!(failure, Err(Error::Far { .. })), "{failure:?}");
+        drop(both);
+        let ended = lender.follow(Work::Singles { bytes: 8, rounds: 1 });
+        assert!(ended.is_err(), "{ended:?}");
+    }
+}
