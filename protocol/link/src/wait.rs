@@ -260,6 +260,20 @@ mod tests {
     }
 
     #[test]
+    fn a_glance_restores_the_budget_when_it_had_to_look_again() {
+        let mut spin = Spin::new(640);
+        wait_in_vain(&mut spin);
+        assert_eq!(spin.glance(|| Some(5)), Some(5));
+        assert_eq!(spin.budget_ns, 320, "it was there already, which says nothing about waiting");
+        let mut looks = 0;
+        let found = spin.glance(|| {
+            looks += 1;
+            (looks == LOOKS_AT_ONCE).then_some(6)
+        });
+        assert_eq!((found, spin.budget_ns), (Some(6), 640));
+    }
+
+    #[test]
     fn no_budget_is_one_look_and_a_deadline_that_passed_none() {
         let mut looks = 0;
         assert_eq!(Spin::new(0).glance(|| looks_at(&mut looks)), None);
