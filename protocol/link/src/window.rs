@@ -213,14 +213,18 @@ impl WindowAllocator {
         if !tombolo_base::canary!("window lends twice") {
             self.free.remove(&at);
         }
-        if offset > at {
-            self.free.insert(at, offset - at);
-        }
-        if left > length {
-            self.free.insert(offset + length, left - length);
-        }
+        self.leave_free(at, offset - at);
+        self.leave_free(offset + length, left - length);
         self.lent.insert(offset, length);
         Ok(WindowRange { offset_bytes: offset, length_bytes: length })
+    }
+
+    /// What is left of a free range on either side of one that was lent, if anything is. One of no bytes would keep those beside
+    /// it apart.
+    fn leave_free(&mut self, at: u64, length: u64) {
+        if length > 0 {
+            self.free.insert(at, length);
+        }
     }
 
     /// Takes a range back; false, and nothing changed, for one that is not lent.
