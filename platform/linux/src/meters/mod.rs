@@ -15,6 +15,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use frequency::{Frequencies, Frequency, MAX_GOVERNORS};
@@ -50,8 +51,13 @@ impl Folders {
     /// As this process was told by [`SYSFS_VARIABLE`].
     #[must_use]
     pub fn from_environment() -> Folders {
+        Folders::with_sysfs(std::env::var_os(SYSFS_VARIABLE))
+    }
+
+    /// With sysfs where `folder` says, if it says anything.
+    fn with_sysfs(folder: Option<OsString>) -> Folders {
         let usual = Folders::default();
-        let sys = std::env::var_os(SYSFS_VARIABLE).filter(|folder| !folder.is_empty());
+        let sys = folder.filter(|folder| !folder.is_empty());
         Folders { sys: sys.map_or(usual.sys, PathBuf::from), ..usual }
     }
 }

@@ -281,3 +281,12 @@ fn whoever_outlives_the_one_who_changed_it_gives_it_back() {
     rustix::io::pwrite(&ledger, b"7 scaling_governor performance\n", 0).unwrap();
     assert!(give_back(&machine.folders(), &ledger).is_err());
 }
+
+#[test]
+fn sysfs_is_where_the_environment_says() {
+    let usual = Folders::default();
+    assert_eq!(Folders::with_sysfs(None), usual);
+    assert_eq!(Folders::with_sysfs(Some("".into())), usual);
+    let elsewhere = Folders::with_sysfs(Some("/elsewhere".into()));
+    assert_eq!(elsewhere, Folders { sys: "/elsewhere".into(), ..usual });
+}
