@@ -219,8 +219,7 @@ impl WindowAllocator {
         Ok(WindowRange { offset_bytes: offset, length_bytes: length })
     }
 
-    /// What is left of a free range on either side of one that was lent, if anything is. One of no bytes would keep those beside
-    /// it apart.
+    /// What is left of a free range on either side of one that was lent, if anything is.
     fn leave_free(&mut self, at: u64, length: u64) {
         if length > 0 {
             self.free.insert(at, length);
