@@ -547,3 +547,38 @@ fn the_name_of_a_root_is_found_again_and_that_of_an_agent_is_none() {
     assert_eq!(agent, "tombolo/1000/lab/arm0");
     assert_eq!(parse_socket_name(&agent), None);
 }
+
+#[test]
+fn a_node_is_starting_while_it_is_neither_up_nor_down() {
+    let node = |up: bool, cause: &str| NodeInfo {
+        id: NodeId(1),
+        name: "n".into(),
+        kind: "vm".into(),
+        isa: Isa::current(),
+        generation: 1,
+        up,
+        cause: cause.into(),
+        cores: 0,
+        domains: 0,
+        transport: None,
+        window_bytes: (0, 0),
+        boot: Duration::ZERO,
+        pid: 0,
+    };
+    let starting = [(false, STARTING), (false, "killed"), (true, STARTING), (true, "")];
+    let starting = starting.map(|(up, cause)| node(up, cause).is_starting());
+    assert_eq!(starting, [true, false, false, false]);
+}
+
+#[test]
+fn the_fingerprint_is_of_both_interfaces_and_of_channels() {
+    let hash = |one: u64, next: u64| {
+        let bytes: Vec<u8> = one.to_le_bytes().into_iter().chain(next.to_le_bytes()).collect();
+        tombolo_base::hash::fnv1a(&bytes)
+    };
+    let interfaces = hash(monitor::MONITOR_FINGERPRINT, agent::AGENT_FINGERPRINT);
+    let all = hash(interfaces, u64::from(tombolo_link::hello::PROTOCOL_VERSION));
+    assert_eq!(FINGERPRINT, (all & 0xffff_ffff) as u32 ^ (all >> 32) as u32);
+    assert_eq!(NODE_LISTENERS, 0x8000_0000);
+    assert_eq!(MAX_TRACE_READ_BYTES, 49_152);
+}

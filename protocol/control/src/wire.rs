@@ -94,3 +94,36 @@ pub fn is_about_names(bytes: &[u8]) -> bool {
     let about = [MonitorRequest::EXPORT, MonitorRequest::WITHDRAW, MonitorRequest::NAMES];
     Header::read(&bytes).is_ok_and(|(header, _)| about.contains(&header.ordinal()))
 }
+
+#[cfg(test)]
+mod tests {
+    use tombolo_base::NodeId;
+
+    use super::*;
+    use crate::observation::Part;
+
+    #[test]
+    fn an_observation_takes_what_an_answer_grows_by() {
+        let gone = Observation::Gone { part: Part::Node(NodeId(1)) };
+        let answer = |observations| MonitorMessage {
+            request: 1,
+            body: MonitorReply::Observe {
+                observations,
+                until: 1,
+                more: false,
+                anew: false,
+                now_ns: 1,
+                wall_ns: 1,
+            },
+        };
+        let length = |observations| answer(observations).to_bytes().unwrap().len();
+        let one = length(alloc::vec![gone.clone()]);
+        let three = length(alloc::vec![gone.clone(), gone.clone(), gone.clone()]);
+        assert_eq!(observation_bytes(&gone).unwrap(), (three - one) / 2);
+    }
+
+    #[test]
+    fn an_order_has_room_around_a_whole_control_message() {
+        assert_eq!(MAX_ORDER_BYTES - MAX_MESSAGE_BYTES, 2048);
+    }
+}
