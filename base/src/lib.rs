@@ -15,10 +15,12 @@ pub mod isa;
 pub mod memory;
 pub mod sync;
 pub mod tap;
+pub mod timeout;
 
 pub use ids::{ChannelId, DomainId, NodeId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
+pub use timeout::{DEFAULT_TIMEOUT, OperationTimeout};
 
 /// Bytes between two fields that different writers own.
 ///

@@ -3,11 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tombolo::{
-    BulkOptions, Channel, ChannelOptions, Child, Domain, NodeInfo, Pool, PoolOptions, SpawnOptions,
-};
+use tombolo::{BulkOptions, Channel, Child, Domain, NodeInfo, Pool, PoolOptions, SpawnOptions};
 
-use tombolo_bench_far::bulk::command::{self, Command, PATIENCE, Way};
+use tombolo_bench_far::bulk::command::{self, Command, Way};
 use tombolo_bench_far::bulk::copies;
 use tombolo_bench_far::bulk::moving::{Mover, memory};
 use tombolo_bench_far::bulk::peer::bulk_name;
@@ -90,12 +88,12 @@ pub(super) fn start(
     check_node(node, image)?;
     let name = format!("bench/bulk/{}/{measured}", domain.id());
     let options = BulkOptions::default();
-    let listener = domain.export(&name, &ChannelOptions::default())?;
-    let bulk_listener = domain.export_bulk(&bulk_name(&name), &options)?;
+    let listener = domain.export(&name)?;
+    let bulk_listener = options.export(domain, &bulk_name(&name))?;
     let spawn = SpawnOptions::image(image).on(&node.name).args(["bulk", &name]);
     let child = domain.spawn(&spawn)?;
-    let opened = accept(&child, |timeout| listener.accept(timeout)).and_then(|control| {
-        let bulk = accept(&child, |timeout| bulk_listener.accept_bulk(&options, timeout))?;
+    let opened = accept(&child, |timeout| listener.within(timeout).accept()).and_then(|control| {
+        let bulk = accept(&child, |timeout| bulk_listener.within(timeout).accept_bulk())?;
         Ok((control, Mover::new(bulk)))
     });
     match opened {
@@ -155,11 +153,11 @@ impl Near<'_> {
                 }
             };
             self.tell(Command::Join)?;
-            self.mover.bulk.assign(&pool, PATIENCE)?;
+            self.mover.bulk.assign(&pool)?;
             command::answered(&mut self.control)?;
             self.length(results, bytes, &pool)?;
             self.tell(Command::Leave)?;
-            self.mover.bulk.unassign(&pool, PATIENCE)?;
+            self.mover.bulk.unassign(&pool)?;
             command::answered(&mut self.control)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tombolo::{Channel, ChannelOptions, Child, Domain, NodeInfo, SpawnOptions};
+use tombolo::{Channel, Child, Domain, NodeInfo, SpawnOptions};
 use tombolo_platform::copy::{self, Loop};
 
 use super::nodes::{
@@ -10,7 +10,7 @@ use super::nodes::{
 };
 use crate::ring::{Error, accept, finish};
 use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, length};
-use tombolo_bench_far::bulk::command::{self, Command, PATIENCE};
+use tombolo_bench_far::bulk::command::{self, Command};
 use tombolo_bench_far::bulk::moving::memory;
 
 /// Adds rows for every two of `nodes`.
@@ -52,10 +52,10 @@ fn directly(
     let start = |node: &NodeInfo, role: &[&str]| {
         nodes::check_node(node, image)?;
         let name = format!("{pair}/{}", node.name);
-        let listener = domain.export(&name, &ChannelOptions::default())?;
+        let listener = domain.export(&name)?;
         let arguments = ["bulk-pair", &name, &pair].into_iter().chain(role.iter().copied());
         let child = domain.spawn(&SpawnOptions::image(image).on(&node.name).args(arguments))?;
-        match accept(&child, |timeout| listener.accept(timeout)) {
+        match accept(&child, |timeout| listener.within(timeout).accept()) {
             Ok(control) => Ok((child, control)),
             Err(error) => finish(&child, Err(error)),
         }
@@ -159,7 +159,7 @@ fn relay_lengths(
         let pools = [nodes::pool_for(domain, first, bytes)?, nodes::pool_for(domain, second, bytes)?];
         for (peer, pool) in [(&mut *near, &pools[0]), (&mut *far, &pools[1])] {
             command::tell(&mut peer.control, Command::Join)?;
-            peer.mover.bulk.assign(pool, PATIENCE)?;
+            peer.mover.bulk.assign(pool)?;
             command::answered(&mut peer.control)?;
         }
         let [near_pool, far_pool] = [&pools[0], &pools[1]];
@@ -175,7 +175,7 @@ fn relay_lengths(
         }
         for (peer, pool) in [(&mut *near, &pools[0]), (&mut *far, &pools[1])] {
             command::tell(&mut peer.control, Command::Leave)?;
-            peer.mover.bulk.unassign(pool, PATIENCE)?;
+            peer.mover.bulk.unassign(pool)?;
             command::answered(&mut peer.control)?;
         }
     }

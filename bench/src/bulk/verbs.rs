@@ -1,7 +1,6 @@
 //! The verbs of pools, through the façade that programs use.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use tombolo::{Buffer, BulkChannel, BulkOptions, Domain, Pool, PoolOptions, Shared, Trust};
 use tombolo_bench_far::content::{check_words, fill_words};
@@ -18,8 +17,6 @@ pub const SHARED: &str = "pool: share";
 pub const MOVED_WITHOUT_TRUST: &str = "pool: move without trust";
 /// The name of buffers that are shared without trust.
 pub const SHARED_WITHOUT_TRUST: &str = "pool: share without trust";
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How buffers go over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,16 +79,16 @@ impl Peer for Pools {
         let options = BulkOptions::default().trust(self.trust);
         let (bulk, pool) = match meeting.side {
             Side::Near => {
-                let listener = domain.export_bulk(meeting.name, &options)?;
-                let mut bulk = listener.accept_bulk(&options, PATIENCE)?;
+                let listener = options.export(domain, meeting.name)?;
+                let mut bulk = listener.accept_bulk()?;
                 let pool =
                     domain.create_pool(&PoolOptions::new(bytes as u64, count as u32).trust(self.trust))?;
-                bulk.assign(&pool, PATIENCE)?;
+                bulk.assign(&pool)?;
                 (bulk, pool)
             }
             Side::Far => {
-                let mut bulk = domain.connect_bulk(meeting.name, &options, PATIENCE)?;
-                let pool = bulk.recv_pool(PATIENCE)?;
+                let mut bulk = options.connect(domain, meeting.name)?;
+                let pool = bulk.recv_pool()?;
                 (bulk, pool)
             }
         };
@@ -121,24 +118,24 @@ fn fill(buffer: &mut Buffer, sequence: u64) -> Result<(), Error> {
 impl PoolEnd {
     fn hand_over(&mut self, buffer: Buffer) -> Result<(), Error> {
         match self.verb {
-            Verb::Move => self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
+            Verb::Move => self.bulk.move_to(buffer, &[]).map_err(tombolo::Error::from)?,
             // Dropped, it is free when the other side has released it.
-            Verb::Share => drop(self.bulk.share(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?),
+            Verb::Share => drop(self.bulk.share(buffer, &[]).map_err(tombolo::Error::from)?),
         }
         Ok(())
     }
 
     fn receive(&mut self) -> Result<Held, Error> {
         Ok(match self.verb {
-            Verb::Move => Held::Own(self.bulk.recv_moved(&mut self.metadata, PATIENCE)?),
-            Verb::Share => Held::Lent(self.bulk.recv_shared(&mut self.metadata, PATIENCE)?),
+            Verb::Move => Held::Own(self.bulk.recv_moved(&mut self.metadata)?),
+            Verb::Share => Held::Lent(self.bulk.recv_shared(&mut self.metadata)?),
         })
     }
 
     fn return_it(&mut self, held: Held) -> Result<(), Error> {
         match held {
-            Held::Own(buffer) => self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
-            Held::Lent(shared) => self.bulk.release(shared, &[], PATIENCE).map_err(tombolo::Error::from)?,
+            Held::Own(buffer) => self.bulk.pass(buffer, &[]).map_err(tombolo::Error::from)?,
+            Held::Lent(shared) => self.bulk.release(shared, &[]).map_err(tombolo::Error::from)?,
         }
         Ok(())
     }
@@ -178,7 +175,7 @@ impl End for PoolEnd {
     }
 
     fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
-        let mut buffer = self.bulk.take(&self.pool, PATIENCE)?;
+        let mut buffer = self.bulk.take(&self.pool)?;
         if buffer.len_bytes() != bytes as u64 {
             return Err(corrupt(sequence));
         }
@@ -195,11 +192,11 @@ impl End for PoolEnd {
     fn lend(&mut self) -> Result<(), Error> {
         let buffer = match self.back.take() {
             Some(buffer) => buffer,
-            None => self.bulk.take(&self.pool, PATIENCE)?,
+            None => self.bulk.take(&self.pool)?,
         };
         self.hand_over(buffer)?;
         // The only one: that it is here means that it is back.
-        self.back = Some(self.bulk.take(&self.pool, PATIENCE)?);
+        self.back = Some(self.bulk.take(&self.pool)?);
         Ok(())
     }
 

@@ -32,10 +32,10 @@ pub(super) fn measure(
     progress("starting the peer");
     let shape = options.shape.options()?;
     let name = format!("bench/{}/{}", domain.id(), node.name);
-    let listener = domain.export(&name, &shape)?;
+    let listener = shape.export(domain, &name)?;
     // A name is one listener's, so all channels have its options; the ends that sleep at once are asked for by
     // another name.
-    let sleeper = domain.export(&sleeper_name(&name), &shape.clone().spin_ns(0))?;
+    let sleeper = shape.clone().spin_ns(0).export(domain, &sleeper_name(&name))?;
     let arguments = PeerArguments { name, shape: options.shape, cpu: peer_cpu };
     let spawn = SpawnOptions::image(&options.image).on(&node.name).args(arguments.to_arguments());
     let child = domain.spawn(&spawn)?;
@@ -53,11 +53,11 @@ fn open(
     sleeper: &Listener,
     (child, arguments, roomy): (&Child, &PeerArguments, &ChannelOptions),
 ) -> Result<Ends<Channel>, Error> {
-    let ring = accept(child, |timeout| listener.accept(timeout))?;
-    let raw = accept(child, |timeout| listener.accept(timeout))?.into_raw_memory();
-    let wake = accept(child, |timeout| sleeper.accept(timeout))?;
+    let ring = accept(child, |timeout| listener.within(timeout).accept())?;
+    let raw = accept(child, |timeout| listener.within(timeout).accept())?.into_raw_memory();
+    let wake = accept(child, |timeout| sleeper.within(timeout).accept())?;
     let own = if opener_makes_memory(&ring) {
-        domain.connect(&back_name(&arguments.name), roomy, OPEN)?.into_raw_memory()
+        roomy.connect(&domain.within(OPEN), &back_name(&arguments.name))?.into_raw_memory()
     } else {
         None
     };

@@ -3,11 +3,11 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use tombolo::interface::{Decline, Later, Never};
+use tombolo::interface::{Call, Decline, Never, Response};
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_interfaces::echo::{
-    Echo, EchoClient, EchoEcho, EchoEchoReply, EchoEchoRequest, EchoEchoRequestView, EchoHandler, EchoNull,
-    EchoNullReply, EchoNullRequest, EchoNullRequestView, EchoServer, MAX_DATA,
+    Echo, EchoClient, EchoEcho, EchoEchoReply, EchoEchoRequest, EchoHandler, EchoNull, EchoNullReply,
+    EchoNullRequest, EchoServer, MAX_DATA,
 };
 
 use super::slots;
@@ -62,7 +62,7 @@ impl Peer for Calls {
     }
 
     fn about(&self) -> String {
-        "typed calls over the same channel: the request is written where it is sent from, the answer read where it lies"
+        "typed calls over the same channel: the request is written where it is sent from, the answer copied once"
             .into()
     }
 
@@ -101,17 +101,14 @@ impl End for Calling {
     #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         if N == 0 {
-            return self.client.null(&EchoNullRequest {}, PATIENCE, |_| Ok(())).map_err(failed);
+            return self.client.null(&EchoNullRequest {}).map(|_| ()).map_err(failed);
         }
         let mut data = [0; N];
         fill(&mut data, sequence);
-        let read = self.client.echo(&EchoEchoRequest { data: &data }, PATIENCE, |answer| {
-            let Ok(reply) = answer;
-            let mut data = [0; N];
-            let whole = reply.data()?.copy_to(&mut data).is_some_and(|data| data.len() == N);
-            Ok(whole && check::<N>(&data, sequence).is_ok())
-        });
-        if read.map_err(failed)? { Ok(()) } else { Err(corrupt(sequence)) }
+        let reply = self.client.echo(&EchoEchoRequest { data: &data }).map_err(failed)?;
+        let mut data = [0; N];
+        let whole = reply.data().map_err(failed)?.copy_to(&mut data).is_some_and(|data| data.len() == N);
+        if whole && check::<N>(&data, sequence).is_ok() { Ok(()) } else { Err(corrupt(sequence)) }
     }
 }
 
@@ -132,22 +129,17 @@ struct Data {
 
 impl EchoHandler for Data {
     #[inline]
-    fn null(
-        &mut self,
-        _: Later<EchoNull>,
-        _: EchoNullRequestView<'_>,
-    ) -> Result<EchoNullReply, Decline<Never>> {
-        Ok(EchoNullReply {})
+    fn null(&mut self, _: Call<'_, EchoNull>) -> Result<Response<EchoNullReply>, Decline<Never>> {
+        Ok(EchoNullReply {}.into())
     }
 
     #[inline]
     fn echo<'s>(
         &'s mut self,
-        _: Later<EchoEcho>,
-        request: EchoEchoRequestView<'_>,
-    ) -> Result<EchoEchoReply<'s>, Decline<Never>> {
+        request: Call<'_, EchoEcho>,
+    ) -> Result<Response<EchoEchoReply<'s>>, Decline<Never>> {
         // It has room for the longest.
-        Ok(EchoEchoReply { data: request.data()?.copy_to(&mut self.bytes).unwrap_or_default() })
+        Ok(EchoEchoReply { data: request.data()?.copy_to(&mut self.bytes).unwrap_or_default() }.into())
     }
 }
 
@@ -160,7 +152,7 @@ impl End for Serving {
 
     #[inline(always)]
     fn recv<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
-        match self.server.serve_one(&mut self.data, PATIENCE) {
+        match self.server.serve_one(&mut self.data) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::Stalled { waited: PATIENCE }),
             Err(error) => Err(failed(error)),

@@ -267,19 +267,18 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn test(&self, node: &str) -> Result<Outcome, Failure> {
-        let spawn = |rank: &str, on: &str| {
+        let job = format!("litmus/{}/{node}", self.domain.id());
+        let spawn = |rank: u32, on: &str| {
             let options = SpawnOptions::image(self.image)
                 .on(on)
-                .env("TOMBOLO_RANK", rank)
-                .env("TOMBOLO_SIZE", "2")
-                .env("TOMBOLO_JOB", format!("litmus/{}/{node}", self.domain.id()))
+                .rank(rank, 2, &job)
                 .env("TOMBOLO_LITMUS_REPORT", "1")
                 .env("TOMBOLO_LITMUS_ROUNDS", self.options.rounds.to_string())
                 .env("TOMBOLO_LITMUS_SECONDS", self.options.seconds.to_string());
             self.domain.spawn(&options)
         };
-        let first = spawn("0", self.domain.node_name())?;
-        let second = match spawn("1", node) {
+        let first = spawn(0, self.domain.node_name())?;
+        let second = match spawn(1, node) {
             Ok(second) => second,
             Err(error) => {
                 first.kill()?;

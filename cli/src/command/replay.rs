@@ -86,11 +86,11 @@ fn connect(
     let slots = about.max_message_bytes.div_ceil(SLOT_PAYLOAD_BYTES).clamp(64, 1 << 16).next_power_of_two();
     let shape = ChannelOptions::default().slots(slots)?.interface_hash(options.interface_hash);
     match about.side {
-        Some(Side::B) => Ok(domain.connect(&options.name, &shape, timeout)?),
+        Some(Side::B) => Ok(shape.connect(&domain.within(timeout), &options.name)?),
         Some(Side::A) => {
-            let listener = domain.export(&options.name, &shape)?;
+            let listener = shape.export(domain, &options.name)?;
             context.say(format!("waiting for a program that connects to '{}'", options.name));
-            Ok(listener.accept(timeout)?)
+            Ok(listener.within(timeout).accept()?)
         }
         None => Err(Failure::Usage {
             message: format!("{} does not say which end it is of", options.file.display()),
@@ -116,7 +116,7 @@ impl Player<'_> {
         let diverged =
             |what| Failure::Diverged { path: self.path.to_owned(), offset_bytes: record.offset_bytes, what };
         match &record.event {
-            Event::Sent(then) => match self.channel.recv_into(&mut self.buffer, self.timeout) {
+            Event::Sent(then) => match self.channel.within(self.timeout).recv_into(&mut self.buffer) {
                 Ok(_) if self.buffer == *then => self.messages += 1,
                 Ok(_) => {
                     let (then, now) = (briefly(then), briefly(&self.buffer));
@@ -131,10 +131,10 @@ impl Player<'_> {
                     let due = Duration::from_nanos(record.time_ns);
                     std::thread::sleep(due.saturating_sub(start.elapsed()));
                 }
-                self.channel.send(message, self.timeout)?;
+                self.channel.within(self.timeout).send(message)?;
                 self.messages += 1;
             }
-            Event::ClosedHere => match self.channel.recv_into(&mut self.buffer, self.timeout) {
+            Event::ClosedHere => match self.channel.within(self.timeout).recv_into(&mut self.buffer) {
                 Err(Error::Closed { .. }) => return Ok(false),
                 Ok(_) => {
                     return Err(diverged(format!(

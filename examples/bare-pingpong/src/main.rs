@@ -4,17 +4,15 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use core::error::Error;
-use core::time::Duration;
 #[cfg(not(target_os = "none"))]
-use std::{env, process::ExitCode, time::Instant};
+use std::{process::ExitCode, time::Instant};
 
 #[cfg(target_os = "none")]
-use tombolo_bare::{self as tombolo, env, prelude::*, time::Instant};
+use tombolo_bare::{self as tombolo, prelude::*, time::Instant};
 
-use tombolo::{ChannelOptions, Domain, Isa};
+use tombolo::{Channel, Domain, Isa};
 
 const ROUNDS: u64 = 10_000;
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[cfg(target_os = "none")]
 tombolo_bare::main!(play);
@@ -26,15 +24,7 @@ fn main() -> ExitCode {
 
 /// Plays this domain's part; returns the exit status.
 fn play() -> u8 {
-    // What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job.
-    let [rank, size, job] = ["RANK", "SIZE", "JOB"].map(|it| env::var(format!("TOMBOLO_{it}")));
-    let name = format!("{}/ping", job.unwrap_or_default());
-    let result = match (rank.as_deref(), size.as_deref()) {
-        (Ok("0"), Ok("2")) => measure(&name),
-        (Ok("1"), Ok("2")) => return_all(&name),
-        _ => Err("start two of me: tombolo run --on host,bare0 bare-pingpong.tbi".into()),
-    };
-    match result {
+    match play_rank() {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("bare-pingpong: {error}");
@@ -43,17 +33,25 @@ fn play() -> u8 {
     }
 }
 
-/// Rank 0 takes up the name, waits for the other to connect, and measures.
-fn measure(name: &str) -> Result<(), Box<dyn Error>> {
+fn play_rank() -> Result<(), Box<dyn Error>> {
     let domain = Domain::attach()?;
-    let mut channel = domain.export(name, &ChannelOptions::default())?.accept(PATIENCE)?;
+    let job = domain.job()?;
+    match (job.rank(), job.size()) {
+        (0, 2) => measure(&domain, job.channel_to(1)?),
+        (1, 2) => return_all(job.channel_to(0)?),
+        _ => Err("start two of me: tombolo run --on host,bare0 bare-pingpong.tbi".into()),
+    }
+}
+
+/// Rank 0 sends each message when the one before has come back, and measures.
+fn measure(domain: &Domain, mut channel: Channel) -> Result<(), Box<dyn Error>> {
     let (mut message, mut times_ns) = (Vec::new(), Vec::new());
-    channel.recv_into(&mut message, PATIENCE)?;
+    channel.recv_into(&mut message)?;
     let peer_isa = String::from_utf8(message.clone())?;
     for round in 0..ROUNDS {
         let start = Instant::now();
-        channel.send(&round.to_le_bytes(), PATIENCE)?;
-        channel.recv_into(&mut message, PATIENCE)?;
+        channel.send(&round.to_le_bytes())?;
+        channel.recv_into(&mut message)?;
         times_ns.push(start.elapsed().as_nanos());
         if message != round.to_le_bytes() {
             return Err(format!("round {round} came back as {message:?}").into());
@@ -66,13 +64,12 @@ fn measure(name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Rank 1 connects, says what it runs on, and returns every message until rank 0 closes the channel.
-fn return_all(name: &str) -> Result<(), Box<dyn Error>> {
-    let mut channel = Domain::attach()?.connect(name, &ChannelOptions::default(), PATIENCE)?;
+/// Rank 1 says what it runs on, and returns every message until rank 0 closes the channel.
+fn return_all(mut channel: Channel) -> Result<(), Box<dyn Error>> {
     let mut message = Isa::current().name().as_bytes().to_vec();
     loop {
-        channel.send(&message, PATIENCE)?;
-        match channel.recv_into(&mut message, PATIENCE) {
+        channel.send(&message)?;
+        match channel.recv_into(&mut message) {
             Err(tombolo::Error::Closed { .. }) => return Ok(()),
             received => received?,
         };

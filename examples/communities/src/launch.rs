@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tombolo::{
-    BulkChannel, BulkOptions, Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, Listener,
-    NodeInfo, Ready, SpawnOptions, WaitSet,
+    BulkChannel, Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, Listener, NodeInfo, Ready,
+    SpawnOptions, WaitSet,
 };
 
 use crate::args::Staff;
@@ -208,8 +208,8 @@ struct Door {
 
 impl Door {
     fn open(domain: &Domain, name: &str) -> Result<Door, Error> {
-        let messages = domain.export(name, &options()?)?;
-        let bulk = domain.export_bulk(&bulk_name(name), &BulkOptions::default())?;
+        let messages = options()?.export(domain, name)?;
+        let bulk = domain.export_bulk(&bulk_name(name))?;
         let mut set = WaitSet::new()?;
         set.add_listener(&messages)?;
         set.add_listener(&bulk)?;
@@ -224,10 +224,10 @@ impl Door {
             Err(error) => return Err(error),
         }
         // Which of the two it is does not matter: neither waits.
-        if let Some(channel) = if_there(self.messages.accept(Duration::ZERO))? {
+        if let Some(channel) = if_there(self.messages.within(Duration::ZERO).accept())? {
             self.channels.push(channel);
         }
-        if let Some(bulk) = if_there(self.bulk.accept_bulk(&BulkOptions::default(), Duration::ZERO))? {
+        if let Some(bulk) = if_there(self.bulk.within(Duration::ZERO).accept_bulk())? {
             self.bulks.push(bulk);
         }
         for (at, channel) in self.channels.iter().enumerate() {
@@ -332,8 +332,8 @@ pub fn work(master: &str, number: u32) -> Result<(), WorkError> {
     let no_master = |source| WorkError::NoMaster { master: master.to_owned(), source };
     let domain = domain().map_err(no_master)?;
     let options = options().map_err(no_master)?;
-    let channel = domain.connect(master, &options, START_TIMEOUT).map_err(no_master)?;
-    let bulk = domain.connect_bulk(&bulk_name(master), &BulkOptions::default(), START_TIMEOUT);
+    let channel = options.connect(&domain.within(START_TIMEOUT), master).map_err(no_master)?;
+    let bulk = domain.within(START_TIMEOUT).connect_bulk(&bulk_name(master));
     let mut port = DomainPort::of_worker(channel, bulk.map_err(no_master)?, START_TIMEOUT);
     worker::serve(&mut port, number)?;
     Ok(())

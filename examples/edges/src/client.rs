@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use edges::{EdgesClient, EdgesFind, EdgesFindRequest, FRAME_BYTES};
+use edges::{EdgesClient, EdgesError, EdgesFind, EdgesFindRequest, FRAME_BYTES};
 use tombolo::interface::{CallError, Pending};
 use tombolo::{Buffer, BulkOptions, Channel, Domain, Error, Pool, Shared, Transfers, wait_any};
 
-use crate::{NAME, Outcome, PATIENCE};
+use crate::{NAME, Outcome};
 
 /// Calls at a time.
 const IN_FLIGHT: usize = 3;
@@ -34,7 +34,7 @@ pub(crate) fn send(domain: &Domain, count: u64) -> Outcome {
     let mut recovered = 0;
     loop {
         // Waits for a server, and after the death of one for the next.
-        let channel = domain.connect(NAME, &crate::options(), PATIENCE)?;
+        let channel = crate::options().connect(domain, NAME)?;
         let frames = match &mut frames {
             Some(frames) => frames,
             None => frames.insert(Frames::new(domain, &channel, count)?),
@@ -55,10 +55,9 @@ pub(crate) fn send(domain: &Domain, count: u64) -> Outcome {
 
 /// Whether an error says that the server closed the channel or died.
 fn is_gone(error: &(dyn std::error::Error + 'static)) -> bool {
-    match (error.downcast_ref(), error.downcast_ref()) {
-        (Some(CallError::<Error>::Ended { error, .. }), _) | (_, Some(error)) => Error::is_peer_gone(error),
-        _ => false,
-    }
+    let unsent = error.downcast_ref().and_then(CallError::<Error>::end);
+    let unanswered = error.downcast_ref().and_then(CallError::<Error, EdgesError>::end);
+    unsent.or(unanswered).or(error.downcast_ref()).is_some_and(Error::is_peer_gone)
 }
 
 impl Frames {
@@ -72,12 +71,12 @@ impl Frames {
     fn send_to_one(&mut self, domain: &Domain, mut channel: Channel) -> Result<(), Failed> {
         let options = BulkOptions::default();
         let pools = std::slice::from_ref(&self.pool);
-        let transfers = channel.open_bulk(domain, &options, pools, PATIENCE)?;
+        let transfers = channel.open_bulk(domain, &options, pools)?;
         let mut client = EdgesClient::bind(channel, ())?;
         let ended = self.exchange(&mut client, &transfers);
         if ended.as_ref().is_err_and(|error| is_gone(&**error)) {
             // What the server had is this program's again: unchanged, as it was lent to be read.
-            transfers.recover(PATIENCE)?;
+            transfers.recover()?;
             while let Some((number, lent)) = self.lent.pop_back() {
                 self.again.push_front((number, lent.reclaim().map_err(Error::from)?));
             }
@@ -95,7 +94,7 @@ impl Frames {
             while calls.len() < IN_FLIGHT
                 && let Some((number, frame)) = self.next_frame()?
             {
-                let (frame, lent) = match transfers.share(frame, PATIENCE) {
+                let (frame, lent) = match transfers.share(frame) {
                     Ok(shared) => shared,
                     Err(not_sent) => {
                         self.again.push_front((number, not_sent.kept));
@@ -103,7 +102,7 @@ impl Frames {
                     }
                 };
                 self.lent.push_back((number, lent));
-                calls.push_back(client.start(&EdgesFindRequest { frame }, PATIENCE)?);
+                calls.push_back(client.start(&EdgesFindRequest { frame })?);
             }
             if let Some(call) = calls.pop_front() {
                 self.take_answer(client, transfers, call)?;
@@ -142,13 +141,10 @@ impl Frames {
             }
             client.poll()?;
         }
-        let answer = client.wait(call, |answer| match answer {
-            Ok(reply) => Ok(Ok((reply.count()?, reply.edges()?))),
-            Err(declined) => Ok(Err(declined)),
-        })?;
-        let (count, answer) = answer.map_err(|error| format!("the server declined a frame: {error}"))?;
+        let reply = client.wait(call)?;
+        let (count, answer) = (reply.count()?, reply.edges()?);
         let mut edges = vec![0; FRAME_BYTES];
-        transfers.claim(answer, Duration::ZERO)?.read(0, &mut edges)?;
+        transfers.within(Duration::ZERO).claim(answer)?.read(0, &mut edges)?;
         // The frame's buffer is free again.
         let number = self.lent.pop_front().map_or(0, |(number, _)| number);
         let mut expected = edges::frame(number);

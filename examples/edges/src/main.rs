@@ -5,14 +5,10 @@
 mod client;
 mod server;
 
-use std::time::Duration;
-
 use tombolo::{ChannelOptions, Domain};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// How long either side waits for the other, for instance for one that is started anew.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The name of the service in the machine.
 const NAME: &str = "edges";
 

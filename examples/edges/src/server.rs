@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use edges::{
-    BUFFERS, EdgesError, EdgesFind, EdgesFindReply, EdgesFindRequestView, EdgesHandler, EdgesServer,
-    FRAME_BYTES,
-};
-use tombolo::interface::{Decline, Later};
+use edges::{BUFFERS, EdgesError, EdgesFind, EdgesFindReply, EdgesHandler, EdgesServer, FRAME_BYTES};
+use tombolo::interface::{Call, Decline, Response};
 use tombolo::{BulkOptions, Channel, Domain, Error, Pool, Transfers};
 
-use crate::{NAME, Outcome, PATIENCE};
+use crate::{NAME, Outcome};
 
 /// What one client is served from.
 struct Session {
@@ -21,11 +18,10 @@ struct Session {
 impl EdgesHandler for Session {
     fn find(
         &mut self,
-        _: Later<EdgesFind>,
-        request: EdgesFindRequestView<'_>,
-    ) -> Result<EdgesFindReply, Decline<EdgesError>> {
+        request: Call<'_, EdgesFind>,
+    ) -> Result<Response<EdgesFindReply>, Decline<EdgesError>> {
         // The number of a buffer is a claim of the client: what it did not lend is refused here.
-        let frame = self.transfers.claim(request.frame()?, Duration::ZERO)?;
+        let frame = self.transfers.within(Duration::ZERO).claim(request.frame()?)?;
         if frame.len_bytes() != FRAME_BYTES as u64 {
             return Err(Decline::Error(EdgesError::WRONG_LENGTH));
         }
@@ -34,18 +30,18 @@ impl EdgesHandler for Session {
         let count = edges::find_edges(&mut pixels);
         let mut answer = self.pool.take()?;
         answer.write(0, &pixels)?;
-        let edges = self.transfers.move_to(answer, PATIENCE).map_err(Error::from)?;
-        Ok(EdgesFindReply { count, edges })
+        let edges = self.transfers.move_to(answer)?;
+        Ok(EdgesFindReply { count, edges }.into())
     }
 }
 
 /// Serves one client after another, all from one pool.
 pub(crate) fn serve(domain: &Domain) -> Outcome {
-    let listener = domain.export(NAME, &crate::options())?;
+    let listener = crate::options().export(domain, NAME)?;
     println!("serving on {}", domain.node_name());
     let mut pool = None;
     loop {
-        let channel = match listener.accept(PATIENCE) {
+        let channel = match listener.accept() {
             Err(Error::TimedOut { .. }) => continue,
             accepted => accepted?,
         };
@@ -65,15 +61,15 @@ pub(crate) fn serve(domain: &Domain) -> Outcome {
 /// Serves one client until it is gone, and has back what it had.
 fn serve_one(domain: &Domain, mut channel: Channel, pool: &Pool) -> Outcome {
     let options = BulkOptions::default();
-    let transfers = channel.open_bulk(domain, &options, std::slice::from_ref(pool), PATIENCE)?;
+    let transfers = channel.open_bulk(domain, &options, std::slice::from_ref(pool))?;
     let mut server = EdgesServer::bind(channel)?;
     let mut session = Session { transfers: transfers.clone(), pool: pool.clone() };
     let ended = loop {
-        if let Err(ended) = server.serve_one(&mut session, PATIENCE) {
+        if let Err(ended) = server.serve_one(&mut session) {
             break ended;
         }
     };
     println!("{} buffers were with the client", pool.counts().away);
-    transfers.recover(PATIENCE)?;
+    transfers.recover()?;
     Err(ended.into())
 }

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use picture::{FRAME_BYTES, HEIGHT, WIDTH};
-use tombolo::{Arrival, Buffer, BulkChannel, BulkOptions, Domain, Isa, Pool, PoolOptions, WaitSet};
+use tombolo::{Arrival, Buffer, BulkChannel, Domain, Isa, Pool, PoolOptions, WaitSet};
 
 const FRAMES: u64 = 200;
 const BUFFERS: u32 = 4;
@@ -18,63 +18,46 @@ const PATIENCE: Duration = Duration::from_secs(30);
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() {
-    // What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job.
-    let [rank, size, job] = ["RANK", "SIZE", "JOB"].map(|it| std::env::var(format!("TOMBOLO_{it}")));
-    let job = job.unwrap_or_default();
-    let result = match (rank.as_deref(), size.as_deref()) {
-        (Ok("0"), Ok("3")) => camera(&job),
-        (Ok("1"), Ok("3")) => filter(&job),
-        (Ok("2"), Ok("3")) => viewer(&job),
-        _ => Err("start three of me: tombolo run --on host,arm0,host frames.tbi".into()),
-    };
-    if let Err(error) = result {
+    if let Err(error) = play() {
         eprintln!("frames: {error}");
         std::process::exit(1);
     }
 }
 
-/// Rank 0 has the pool: it fills what is free and moves it on.
-fn camera(job: &str) -> Outcome {
+/// Plays the part of this domain's rank.
+fn play() -> Outcome {
     let domain = Domain::attach()?;
-    let mut filter = domain.connect_bulk(&format!("{job}/filter"), &BulkOptions::default(), PATIENCE)?;
-    let nodes = [domain.node_name().to_owned(), filter.channel().peer_node().to_owned()];
-    let pool = domain.create_pool(&pool_for(&domain, &nodes)?)?;
-    filter.assign(&pool, PATIENCE)?;
+    let job = domain.job()?;
+    match (job.rank(), job.size()) {
+        (0, 3) => camera(job.bulk_channel_to(1)?),
+        (1, 3) => filter(&domain, job.bulk_channel_to(0)?, job.bulk_channel_to(2)?),
+        (2, 3) => viewer(job.bulk_channel_to(1)?),
+        _ => Err("start three of me: tombolo run --on host,arm0,host frames.tbi".into()),
+    }
+}
+
+/// Rank 0 has the pool: it fills what is free and moves it on.
+fn camera(mut filter: BulkChannel) -> Outcome {
+    let pool = filter.create_pool(&PoolOptions::new(FRAME_BYTES, BUFFERS))?;
     for number in 0..FRAMES {
-        let mut frame = filter.take(&pool, PATIENCE)?;
+        let mut frame = filter.take(&pool)?;
         for y in 0..HEIGHT {
             frame.write((y * WIDTH) as u64, &picture::row(number, y))?;
         }
-        filter.move_to(frame, &number.to_le_bytes(), PATIENCE).map_err(tombolo::Error::from)?;
+        filter.move_to(frame, &number.to_le_bytes())?;
     }
     // When all buffers are back, all frames have been seen.
     let mut back = Vec::new();
     while back.len() < BUFFERS as usize {
-        back.push(filter.take(&pool, PATIENCE)?);
+        back.push(filter.take(&pool)?);
     }
     Ok(())
 }
 
-/// A pool that both nodes reach: where one of them is a virtual machine, in the window to it. A third node that does not
-/// reach that refuses the pool when it is assigned to it.
-fn pool_for(domain: &Domain, nodes: &[String]) -> Result<PoolOptions, tombolo::Error> {
-    let options = PoolOptions::new(FRAME_BYTES, BUFFERS);
-    let known = domain.nodes()?;
-    let machine = nodes.iter().find(|name| known.iter().any(|node| node.name == **name && node.kind == "vm"));
-    Ok(match machine {
-        Some(node) => options.reachable_from(node),
-        None => options,
-    })
-}
-
 /// Rank 1 hears of frames on one side and of free buffers on the other, and waits for both at once.
-fn filter(job: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export_bulk(&format!("{job}/filter"), &BulkOptions::default())?;
-    let mut camera = listener.accept_bulk(&BulkOptions::default(), PATIENCE)?;
-    let pool = camera.recv_pool(PATIENCE)?;
-    let mut viewer = domain.connect_bulk(&format!("{job}/viewer"), &BulkOptions::default(), PATIENCE)?;
-    viewer.assign(&pool, PATIENCE)?;
+fn filter(domain: &Domain, mut camera: BulkChannel, mut viewer: BulkChannel) -> Outcome {
+    let pool = camera.recv_pool()?;
+    viewer.assign(&pool)?;
     println!("{} on {} finds edges", Isa::current(), domain.node_name());
     let mut set = WaitSet::new()?;
     let (camera, viewer) = (set.add_bulk(camera)?, set.add_bulk(viewer)?);
@@ -87,17 +70,17 @@ fn filter(job: &str) -> Outcome {
         };
         let taking = set.get_bulk_mut(camera).ok_or("the camera left the set")?;
         while let Some(free) = came_back(&pool)? {
-            taking.pass(free, &[], PATIENCE).map_err(tombolo::Error::from)?;
+            taking.pass(free, &[])?;
         }
         if is_over {
             return Ok(());
         }
-        match taking.recv(&mut metadata, Duration::ZERO) {
+        match taking.within(Duration::ZERO).recv(&mut metadata) {
             Ok(Arrival::Moved(received)) => {
                 let mut frame = received.into_first();
                 find_edges(&mut frame)?;
                 let viewing = set.get_bulk_mut(viewer).ok_or("the viewer left the set")?;
-                viewing.move_to(frame, &metadata, PATIENCE).map_err(tombolo::Error::from)?;
+                viewing.move_to(frame, &metadata)?;
             }
             Ok(other) => return Err(format!("the camera did something else: {other:?}").into()),
             Err(tombolo::Error::WouldBlock) => drop(set.wait(PATIENCE)?),
@@ -127,10 +110,7 @@ fn find_edges(frame: &mut Buffer) -> Result<(), tombolo::Error> {
 }
 
 /// Rank 2 looks at every frame and gives its buffer back.
-fn viewer(job: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export_bulk(&format!("{job}/viewer"), &BulkOptions::default())?;
-    let mut filter = listener.accept_bulk(&BulkOptions::default(), PATIENCE)?;
+fn viewer(mut filter: BulkChannel) -> Outcome {
     let mut start = None;
     for number in 0..FRAMES {
         look(&mut filter, number)?;
@@ -148,7 +128,7 @@ fn viewer(job: &str) -> Outcome {
 
 fn look(filter: &mut BulkChannel, number: u64) -> Outcome {
     let mut metadata = Vec::new();
-    let frame = filter.recv_moved(&mut metadata, PATIENCE)?;
+    let frame = filter.recv_moved(&mut metadata)?;
     if metadata != number.to_le_bytes() || frame.len_bytes() != FRAME_BYTES {
         return Err(format!("frame {number} was to come, not {metadata:?}").into());
     }
@@ -161,5 +141,6 @@ fn look(filter: &mut BulkChannel, number: u64) -> Outcome {
             return Err(format!("row {y} of frame {number} is not as it should be").into());
         }
     }
-    Ok(filter.pass(frame, &[], PATIENCE).map_err(tombolo::Error::from)?)
+    filter.pass(frame, &[])?;
+    Ok(())
 }

@@ -1,39 +1,39 @@
 //! Two domains send a message back and forth: `tombolo run --on host,arm0 pingpong.tbi`
 
 use std::error::Error;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tombolo::{ChannelOptions, Domain, Isa};
+use tombolo::{Channel, Domain, Isa};
 
 const ROUNDS: u64 = 10_000;
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() {
-    // What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job.
-    let [rank, size, job] = ["RANK", "SIZE", "JOB"].map(|it| std::env::var(format!("TOMBOLO_{it}")));
-    let name = format!("{}/ping", job.unwrap_or_default());
-    let result = match (rank.as_deref(), size.as_deref()) {
-        (Ok("0"), Ok("2")) => measure(&name),
-        (Ok("1"), Ok("2")) => return_all(&name),
-        _ => Err("start two of me: tombolo run --on host,arm0 pingpong.tbi".into()),
-    };
-    if let Err(error) = result {
+    if let Err(error) = play() {
         eprintln!("pingpong: {error}");
         std::process::exit(1);
     }
 }
 
-/// Rank 0 takes up the name, waits for the other to connect, and measures.
-fn measure(name: &str) -> Result<(), Box<dyn Error>> {
+/// Plays the part of this domain's rank.
+fn play() -> Result<(), Box<dyn Error>> {
     let domain = Domain::attach()?;
-    let mut channel = domain.export(name, &ChannelOptions::default())?.accept(PATIENCE)?;
+    let job = domain.job()?;
+    match (job.rank(), job.size()) {
+        (0, 2) => measure(&domain, job.channel_to(1)?),
+        (1, 2) => return_all(job.channel_to(0)?),
+        _ => Err("start two of me: tombolo run --on host,arm0 pingpong.tbi".into()),
+    }
+}
+
+/// Rank 0 sends each message when the one before has come back, and measures.
+fn measure(domain: &Domain, mut channel: Channel) -> Result<(), Box<dyn Error>> {
     let (mut message, mut times_us) = (Vec::new(), Vec::new());
-    channel.recv_into(&mut message, PATIENCE)?;
+    channel.recv_into(&mut message)?;
     let peer_isa = String::from_utf8(message.clone())?;
     for round in 0..ROUNDS {
         let start = Instant::now();
-        channel.send(&round.to_le_bytes(), PATIENCE)?;
-        channel.recv_into(&mut message, PATIENCE)?;
+        channel.send(&round.to_le_bytes())?;
+        channel.recv_into(&mut message)?;
         times_us.push(start.elapsed().as_secs_f64() * 1e6);
         assert_eq!(message, round.to_le_bytes());
     }
@@ -44,13 +44,12 @@ fn measure(name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Rank 1 connects, says what it runs on, and returns every message until rank 0 closes the channel.
-fn return_all(name: &str) -> Result<(), Box<dyn Error>> {
-    let mut channel = Domain::attach()?.connect(name, &ChannelOptions::default(), PATIENCE)?;
+/// Rank 1 says what it runs on, and returns every message until rank 0 closes the channel.
+fn return_all(mut channel: Channel) -> Result<(), Box<dyn Error>> {
     let mut message = Isa::current().name().as_bytes().to_vec();
     loop {
-        channel.send(&message, PATIENCE)?;
-        match channel.recv_into(&mut message, PATIENCE) {
+        channel.send(&message)?;
+        match channel.recv_into(&mut message) {
             Err(tombolo::Error::Closed { .. }) => return Ok(()),
             received => received?,
         };

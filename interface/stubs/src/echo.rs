@@ -42,7 +42,7 @@ rt::interface! {
 rt::method! {
     /// Nothing, there and back.
     pub struct EchoNull of Echo @ 1, idempotent true;
-    EchoNullRequest;
+    EchoNullRequest => EchoNullRequestView;
     EchoNullReply => EchoNullReplyView;
     error rt::Never => rt::Never;
 }
@@ -50,7 +50,7 @@ rt::method! {
 rt::method! {
     /// Data comes back as it is.
     pub struct EchoEcho of Echo @ 2, idempotent true;
-    EchoEchoRequest<'_>;
+    EchoEchoRequest<'_> => EchoEchoRequestView;
     EchoEchoReply<'a> => EchoEchoReplyView;
     error rt::Never => rt::Never;
 }
@@ -59,29 +59,19 @@ impl<P: rt::Port, E: EchoEvents> EchoClient<P, E> {
     /// Nothing, there and back.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn null<R>(
-        &mut self,
-        request: &EchoNullRequest,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<EchoNullReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn null(&mut self, request: &EchoNullRequest) -> rt::Called<'_, EchoNull, P::Error> {
+        self.0.call(request)
     }
 
     /// Data comes back as it is.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn echo<R>(
-        &mut self,
-        request: &EchoEchoRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<EchoEchoReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn echo(&mut self, request: &EchoEchoRequest<'_>) -> rt::Called<'_, EchoEcho, P::Error> {
+        self.0.call(request)
     }
 }
 
@@ -103,22 +93,14 @@ pub trait EchoHandler {
     /// Nothing, there and back.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn null(
-        &mut self,
-        call: rt::Later<EchoNull>,
-        request: EchoNullRequestView<'_>,
-    ) -> Result<EchoNullReply, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn null(&mut self, call: rt::Call<'_, EchoNull>) -> Result<rt::Response<EchoNullReply>, rt::Decline<rt::Never>>;
 
     /// Data comes back as it is.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn echo<'s>(
-        &'s mut self,
-        call: rt::Later<EchoEcho>,
-        request: EchoEchoRequestView<'_>,
-    ) -> Result<EchoEchoReply<'s>, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn echo<'s>(&'s mut self, call: rt::Call<'_, EchoEcho>) -> Result<rt::Response<EchoEchoReply<'s>>, rt::Decline<rt::Never>>;
 }
 
 rt::answers! {
@@ -135,15 +117,15 @@ impl<H: EchoHandler + ?Sized> rt::Serves<H> for Echo {
         H: 's;
 
     #[inline]
-    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
         match request.what() {
             (rt::Kind::Call, 1) => {
-                let result = handler.null(request.later(), request.view());
-                rt::Answer::of_sure(result, EchoAnswer::NullReply)
+                let result = handler.null(request.call());
+                rt::Outcome::of_sure(result, EchoAnswer::NullReply)
             }
             (rt::Kind::Call, 2) => {
-                let result = handler.echo(request.later(), request.view());
-                rt::Answer::of_sure(result, EchoAnswer::EchoReply)
+                let result = handler.echo(request.call());
+                rt::Outcome::of_sure(result, EchoAnswer::EchoReply)
             }
             _ => request.unknown(),
         }

@@ -247,7 +247,7 @@ rt::interface! {
 rt::method! {
     /// Numbers come back as they are.
     pub struct EverythingNumbers of Everything @ 1, idempotent true;
-    EverythingNumbersRequest;
+    EverythingNumbersRequest => EverythingNumbersRequestView;
     EverythingNumbersReply => EverythingNumbersReplyView;
     error rt::Never => rt::Never;
 }
@@ -255,7 +255,7 @@ rt::method! {
 rt::method! {
     /// Text, bytes and what is made of them.
     pub struct EverythingParts of Everything @ 2, idempotent false;
-    EverythingPartsRequest<'_>;
+    EverythingPartsRequest<'_> => EverythingPartsRequestView;
     EverythingPartsReply<'a> => EverythingPartsReplyView;
     error Failure<'a> => FailureView<'m>;
 }
@@ -263,7 +263,7 @@ rt::method! {
 rt::method! {
     /// Nothing, both ways.
     pub struct EverythingNull of Everything @ 3, idempotent true;
-    EverythingNullRequest;
+    EverythingNullRequest => EverythingNullRequestView;
     EverythingNullReply => EverythingNullReplyView;
     error rt::Never => rt::Never;
 }
@@ -276,51 +276,36 @@ impl<P: rt::Port, E: EverythingEvents> EverythingClient<P, E> {
     /// Numbers come back as they are.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn numbers<R>(
-        &mut self,
-        request: &EverythingNumbersRequest,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<EverythingNumbersReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn numbers(&mut self, request: &EverythingNumbersRequest) -> rt::Called<'_, EverythingNumbers, P::Error> {
+        self.0.call(request)
     }
 
     /// Text, bytes and what is made of them.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn parts<R>(
-        &mut self,
-        request: &EverythingPartsRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<EverythingPartsReplyView<'_>, FailureView<'_>>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn parts(&mut self, request: &EverythingPartsRequest<'_>) -> rt::Called<'_, EverythingParts, P::Error> {
+        self.0.call(request)
     }
 
     /// Nothing, both ways.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn null<R>(
-        &mut self,
-        request: &EverythingNullRequest,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<EverythingNullReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn null(&mut self, request: &EverythingNullRequest) -> rt::Called<'_, EverythingNull, P::Error> {
+        self.0.call(request)
     }
 
     /// Nothing, one way.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn poke(&mut self, message: &EverythingPoke, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn poke(&mut self, message: &EverythingPoke) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }
 
@@ -353,32 +338,20 @@ pub trait EverythingHandler {
     /// Numbers come back as they are.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn numbers(
-        &mut self,
-        call: rt::Later<EverythingNumbers>,
-        request: EverythingNumbersRequestView<'_>,
-    ) -> Result<EverythingNumbersReply, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn numbers(&mut self, call: rt::Call<'_, EverythingNumbers>) -> Result<rt::Response<EverythingNumbersReply>, rt::Decline<rt::Never>>;
 
     /// Text, bytes and what is made of them.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn parts<'s>(
-        &'s mut self,
-        call: rt::Later<EverythingParts>,
-        request: EverythingPartsRequestView<'_>,
-    ) -> Result<EverythingPartsReply<'s>, rt::Decline<Failure<'s>>>;
+    /// What declines it.
+    fn parts<'s>(&'s mut self, call: rt::Call<'_, EverythingParts>) -> Result<rt::Response<EverythingPartsReply<'s>>, rt::Decline<Failure<'s>>>;
 
     /// Nothing, both ways.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn null(
-        &mut self,
-        call: rt::Later<EverythingNull>,
-        request: EverythingNullRequestView<'_>,
-    ) -> Result<EverythingNullReply, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn null(&mut self, call: rt::Call<'_, EverythingNull>) -> Result<rt::Response<EverythingNullReply>, rt::Decline<rt::Never>>;
 
     /// Nothing, one way.
     ///
@@ -403,21 +376,21 @@ impl<H: EverythingHandler + ?Sized> rt::Serves<H> for Everything {
         H: 's;
 
     #[inline]
-    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
         match request.what() {
             (rt::Kind::Call, 1) => {
-                let result = handler.numbers(request.later(), request.view());
-                rt::Answer::of_sure(result, EverythingAnswer::NumbersReply)
+                let result = handler.numbers(request.call());
+                rt::Outcome::of_sure(result, EverythingAnswer::NumbersReply)
             }
             (rt::Kind::Call, 2) => {
-                let result = handler.parts(request.later(), request.view());
-                rt::Answer::of(result, EverythingAnswer::PartsReply, EverythingAnswer::PartsDeclined)
+                let result = handler.parts(request.call());
+                rt::Outcome::of(result, EverythingAnswer::PartsReply, EverythingAnswer::PartsDeclined)
             }
             (rt::Kind::Call, 3) => {
-                let result = handler.null(request.later(), request.view());
-                rt::Answer::of_sure(result, EverythingAnswer::NullReply)
+                let result = handler.null(request.call());
+                rt::Outcome::of_sure(result, EverythingAnswer::NullReply)
             }
-            (rt::Kind::Message, 7) => rt::Answer::of_message(handler.poke(request.view())),
+            (rt::Kind::Message, 7) => rt::Outcome::of_message(handler.poke(request.view())),
             _ => request.unknown(),
         }
     }
@@ -428,7 +401,7 @@ impl<P: rt::Port> EverythingServer<P> {
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn drawn(&mut self, message: &EverythingDrawn<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn drawn(&mut self, message: &EverythingDrawn<'_>) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }

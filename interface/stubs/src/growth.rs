@@ -110,7 +110,7 @@ rt::interface! {
 rt::method! {
     /// A note comes back, with something.
     pub struct GrowthLook of Growth @ 1, idempotent true;
-    GrowthLookRequest<'_>;
+    GrowthLookRequest<'_> => GrowthLookRequestView;
     GrowthLookReply<'a> => GrowthLookReplyView;
     error rt::Never => rt::Never;
 }
@@ -118,7 +118,7 @@ rt::method! {
 rt::method! {
     /// Is new.
     pub struct GrowthNumber of Growth @ 4, idempotent false;
-    GrowthNumberRequest;
+    GrowthNumberRequest => GrowthNumberRequestView;
     GrowthNumberReply => GrowthNumberReplyView;
     error rt::Never => rt::Never;
 }
@@ -135,45 +135,35 @@ impl<P: rt::Port, E: GrowthEvents> GrowthClient<P, E> {
     /// A note comes back, with something.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn look<R>(
-        &mut self,
-        request: &GrowthLookRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<GrowthLookReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn look(&mut self, request: &GrowthLookRequest<'_>) -> rt::Called<'_, GrowthLook, P::Error> {
+        self.0.call(request)
     }
 
     /// Is new.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn number<R>(
-        &mut self,
-        request: &GrowthNumberRequest,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<GrowthNumberReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn number(&mut self, request: &GrowthNumberRequest) -> rt::Called<'_, GrowthNumber, P::Error> {
+        self.0.call(request)
     }
 
     /// Forgets a note.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn forget(&mut self, message: &GrowthForget<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn forget(&mut self, message: &GrowthForget<'_>) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 
     /// Is new, one way.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn poke(&mut self, message: &GrowthPoke, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn poke(&mut self, message: &GrowthPoke) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }
 
@@ -216,22 +206,14 @@ pub trait GrowthHandler {
     /// A note comes back, with something.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn look<'s>(
-        &'s mut self,
-        call: rt::Later<GrowthLook>,
-        request: GrowthLookRequestView<'_>,
-    ) -> Result<GrowthLookReply<'s>, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn look<'s>(&'s mut self, call: rt::Call<'_, GrowthLook>) -> Result<rt::Response<GrowthLookReply<'s>>, rt::Decline<rt::Never>>;
 
     /// Is new.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn number(
-        &mut self,
-        call: rt::Later<GrowthNumber>,
-        request: GrowthNumberRequestView<'_>,
-    ) -> Result<GrowthNumberReply, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn number(&mut self, call: rt::Call<'_, GrowthNumber>) -> Result<rt::Response<GrowthNumberReply>, rt::Decline<rt::Never>>;
 
     /// Forgets a note.
     ///
@@ -260,18 +242,18 @@ impl<H: GrowthHandler + ?Sized> rt::Serves<H> for Growth {
         H: 's;
 
     #[inline]
-    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
         match request.what() {
             (rt::Kind::Call, 1) => {
-                let result = handler.look(request.later(), request.view());
-                rt::Answer::of_sure(result, GrowthAnswer::LookReply)
+                let result = handler.look(request.call());
+                rt::Outcome::of_sure(result, GrowthAnswer::LookReply)
             }
             (rt::Kind::Call, 4) => {
-                let result = handler.number(request.later(), request.view());
-                rt::Answer::of_sure(result, GrowthAnswer::NumberReply)
+                let result = handler.number(request.call());
+                rt::Outcome::of_sure(result, GrowthAnswer::NumberReply)
             }
-            (rt::Kind::Message, 2) => rt::Answer::of_message(handler.forget(request.view())),
-            (rt::Kind::Message, 5) => rt::Answer::of_message(handler.poke(request.view())),
+            (rt::Kind::Message, 2) => rt::Outcome::of_message(handler.forget(request.view())),
+            (rt::Kind::Message, 5) => rt::Outcome::of_message(handler.poke(request.view())),
             _ => request.unknown(),
         }
     }
@@ -282,15 +264,15 @@ impl<P: rt::Port> GrowthServer<P> {
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn seen(&mut self, message: &GrowthSeen<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn seen(&mut self, message: &GrowthSeen<'_>) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 
     /// Is new, the other way.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn news(&mut self, message: &GrowthNews, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn news(&mut self, message: &GrowthNews) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }

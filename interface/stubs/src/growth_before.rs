@@ -63,7 +63,7 @@ rt::interface! {
 rt::method! {
     /// A note comes back, with something.
     pub struct GrowthLook of Growth @ 1, idempotent true;
-    GrowthLookRequest<'_>;
+    GrowthLookRequest<'_> => GrowthLookRequestView;
     GrowthLookReply<'a> => GrowthLookReplyView;
     error rt::Never => rt::Never;
 }
@@ -76,23 +76,18 @@ impl<P: rt::Port, E: GrowthEvents> GrowthClient<P, E> {
     /// A note comes back, with something.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn look<R>(
-        &mut self,
-        request: &GrowthLookRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<GrowthLookReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn look(&mut self, request: &GrowthLookRequest<'_>) -> rt::Called<'_, GrowthLook, P::Error> {
+        self.0.call(request)
     }
 
     /// Forgets a note.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn forget(&mut self, message: &GrowthForget, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn forget(&mut self, message: &GrowthForget) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }
 
@@ -125,12 +120,8 @@ pub trait GrowthHandler {
     /// A note comes back, with something.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn look<'s>(
-        &'s mut self,
-        call: rt::Later<GrowthLook>,
-        request: GrowthLookRequestView<'_>,
-    ) -> Result<GrowthLookReply<'s>, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn look<'s>(&'s mut self, call: rt::Call<'_, GrowthLook>) -> Result<rt::Response<GrowthLookReply<'s>>, rt::Decline<rt::Never>>;
 
     /// Forgets a note.
     ///
@@ -152,13 +143,13 @@ impl<H: GrowthHandler + ?Sized> rt::Serves<H> for Growth {
         H: 's;
 
     #[inline]
-    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
         match request.what() {
             (rt::Kind::Call, 1) => {
-                let result = handler.look(request.later(), request.view());
-                rt::Answer::of_sure(result, GrowthAnswer::LookReply)
+                let result = handler.look(request.call());
+                rt::Outcome::of_sure(result, GrowthAnswer::LookReply)
             }
-            (rt::Kind::Message, 2) => rt::Answer::of_message(handler.forget(request.view())),
+            (rt::Kind::Message, 2) => rt::Outcome::of_message(handler.forget(request.view())),
             _ => request.unknown(),
         }
     }
@@ -169,7 +160,7 @@ impl<P: rt::Port> GrowthServer<P> {
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn seen(&mut self, message: &GrowthSeen, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn seen(&mut self, message: &GrowthSeen) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }

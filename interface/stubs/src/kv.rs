@@ -110,7 +110,7 @@ rt::interface! {
 rt::method! {
     /// The value of a key, and how often it was set.
     pub struct KvGet of Kv @ 1, idempotent true;
-    KvGetRequest<'_>;
+    KvGetRequest<'_> => KvGetRequestView;
     KvGetReply<'a> => KvGetReplyView;
     error KvError => KvError;
 }
@@ -118,7 +118,7 @@ rt::method! {
 rt::method! {
     /// Sets a key, if its version is the expected one or none is expected.
     pub struct KvPut of Kv @ 2, idempotent false;
-    KvPutRequest<'_>;
+    KvPutRequest<'_> => KvPutRequestView;
     KvPutReply => KvPutReplyView;
     error KvError => KvError;
 }
@@ -126,7 +126,7 @@ rt::method! {
 rt::method! {
     /// Up to 64 keys that begin with a prefix.
     pub struct KvList of Kv @ 3, idempotent true;
-    KvListRequest<'_>;
+    KvListRequest<'_> => KvListRequestView;
     KvListReply<'a> => KvListReplyView;
     error rt::Never => rt::Never;
 }
@@ -134,7 +134,7 @@ rt::method! {
 rt::method! {
     /// Waits until a key is set, and answers then.
     pub struct KvAwaitChange of Kv @ 4, idempotent true;
-    KvAwaitChangeRequest<'_>;
+    KvAwaitChangeRequest<'_> => KvAwaitChangeRequestView;
     KvAwaitChangeReply => KvAwaitChangeReplyView;
     error KvError => KvError;
 }
@@ -147,65 +147,45 @@ impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
     /// The value of a key, and how often it was set.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn get<R>(
-        &mut self,
-        request: &KvGetRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<KvGetReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn get(&mut self, request: &KvGetRequest<'_>) -> rt::Called<'_, KvGet, P::Error> {
+        self.0.call(request)
     }
 
     /// Sets a key, if its version is the expected one or none is expected.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn put<R>(
-        &mut self,
-        request: &KvPutRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<KvPutReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn put(&mut self, request: &KvPutRequest<'_>) -> rt::Called<'_, KvPut, P::Error> {
+        self.0.call(request)
     }
 
     /// Up to 64 keys that begin with a prefix.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn list<R>(
-        &mut self,
-        request: &KvListRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<KvListReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn list(&mut self, request: &KvListRequest<'_>) -> rt::Called<'_, KvList, P::Error> {
+        self.0.call(request)
     }
 
     /// Waits until a key is set, and answers then.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn await_change<R>(
-        &mut self,
-        request: &KvAwaitChangeRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<KvAwaitChangeReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn await_change(&mut self, request: &KvAwaitChangeRequest<'_>) -> rt::Called<'_, KvAwaitChange, P::Error> {
+        self.0.call(request)
     }
 
     /// Forgets a key, if it is there. Nobody answers.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn forget(&mut self, message: &KvForget<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn forget(&mut self, message: &KvForget<'_>) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }
 
@@ -238,42 +218,26 @@ pub trait KvHandler {
     /// The value of a key, and how often it was set.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn get<'s>(
-        &'s mut self,
-        call: rt::Later<KvGet>,
-        request: KvGetRequestView<'_>,
-    ) -> Result<KvGetReply<'s>, rt::Decline<KvError>>;
+    /// What declines it.
+    fn get<'s>(&'s mut self, call: rt::Call<'_, KvGet>) -> Result<rt::Response<KvGetReply<'s>>, rt::Decline<KvError>>;
 
     /// Sets a key, if its version is the expected one or none is expected.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn put(
-        &mut self,
-        call: rt::Later<KvPut>,
-        request: KvPutRequestView<'_>,
-    ) -> Result<KvPutReply, rt::Decline<KvError>>;
+    /// What declines it.
+    fn put(&mut self, call: rt::Call<'_, KvPut>) -> Result<rt::Response<KvPutReply>, rt::Decline<KvError>>;
 
     /// Up to 64 keys that begin with a prefix.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn list<'s>(
-        &'s mut self,
-        call: rt::Later<KvList>,
-        request: KvListRequestView<'_>,
-    ) -> Result<KvListReply<'s>, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn list<'s>(&'s mut self, call: rt::Call<'_, KvList>) -> Result<rt::Response<KvListReply<'s>>, rt::Decline<rt::Never>>;
 
     /// Waits until a key is set, and answers then.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn await_change(
-        &mut self,
-        call: rt::Later<KvAwaitChange>,
-        request: KvAwaitChangeRequestView<'_>,
-    ) -> Result<KvAwaitChangeReply, rt::Decline<KvError>>;
+    /// What declines it.
+    fn await_change(&mut self, call: rt::Call<'_, KvAwaitChange>) -> Result<rt::Response<KvAwaitChangeReply>, rt::Decline<KvError>>;
 
     /// Forgets a key, if it is there. Nobody answers.
     ///
@@ -301,25 +265,25 @@ impl<H: KvHandler + ?Sized> rt::Serves<H> for Kv {
         H: 's;
 
     #[inline]
-    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
         match request.what() {
             (rt::Kind::Call, 1) => {
-                let result = handler.get(request.later(), request.view());
-                rt::Answer::of(result, KvAnswer::GetReply, KvAnswer::GetDeclined)
+                let result = handler.get(request.call());
+                rt::Outcome::of(result, KvAnswer::GetReply, KvAnswer::GetDeclined)
             }
             (rt::Kind::Call, 2) => {
-                let result = handler.put(request.later(), request.view());
-                rt::Answer::of(result, KvAnswer::PutReply, KvAnswer::PutDeclined)
+                let result = handler.put(request.call());
+                rt::Outcome::of(result, KvAnswer::PutReply, KvAnswer::PutDeclined)
             }
             (rt::Kind::Call, 3) => {
-                let result = handler.list(request.later(), request.view());
-                rt::Answer::of_sure(result, KvAnswer::ListReply)
+                let result = handler.list(request.call());
+                rt::Outcome::of_sure(result, KvAnswer::ListReply)
             }
             (rt::Kind::Call, 4) => {
-                let result = handler.await_change(request.later(), request.view());
-                rt::Answer::of(result, KvAnswer::AwaitChangeReply, KvAnswer::AwaitChangeDeclined)
+                let result = handler.await_change(request.call());
+                rt::Outcome::of(result, KvAnswer::AwaitChangeReply, KvAnswer::AwaitChangeDeclined)
             }
-            (rt::Kind::Message, 5) => rt::Answer::of_message(handler.forget(request.view())),
+            (rt::Kind::Message, 5) => rt::Outcome::of_message(handler.forget(request.view())),
             _ => request.unknown(),
         }
     }
@@ -330,7 +294,7 @@ impl<P: rt::Port> KvServer<P> {
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn changed(&mut self, message: &KvChanged<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
-        self.0.tell(message, timeout)
+    pub fn changed(&mut self, message: &KvChanged<'_>) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message)
     }
 }

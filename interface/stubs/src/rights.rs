@@ -55,7 +55,7 @@ rt::interface! {
 rt::method! {
     /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
     pub struct RightsPass of Rights @ 1, idempotent false;
-    RightsPassRequest<'_>;
+    RightsPassRequest<'_> => RightsPassRequestView;
     RightsPassReply => RightsPassReplyView;
     error rt::Never => rt::Never;
 }
@@ -64,15 +64,10 @@ impl<P: rt::Port, E: RightsEvents> RightsClient<P, E> {
     /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn pass<R>(
-        &mut self,
-        request: &RightsPassRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<RightsPassReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn pass(&mut self, request: &RightsPassRequest<'_>) -> rt::Called<'_, RightsPass, P::Error> {
+        self.0.call(request)
     }
 }
 
@@ -94,12 +89,8 @@ pub trait RightsHandler {
     /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn pass(
-        &mut self,
-        call: rt::Later<RightsPass>,
-        request: RightsPassRequestView<'_>,
-    ) -> Result<RightsPassReply, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn pass(&mut self, call: rt::Call<'_, RightsPass>) -> Result<rt::Response<RightsPassReply>, rt::Decline<rt::Never>>;
 }
 
 rt::answers! {
@@ -115,11 +106,11 @@ impl<H: RightsHandler + ?Sized> rt::Serves<H> for Rights {
         H: 's;
 
     #[inline]
-    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
         match request.what() {
             (rt::Kind::Call, 1) => {
-                let result = handler.pass(request.later(), request.view());
-                rt::Answer::of_sure(result, RightsAnswer::PassReply)
+                let result = handler.pass(request.call());
+                rt::Outcome::of_sure(result, RightsAnswer::PassReply)
             }
             _ => request.unknown(),
         }
@@ -137,7 +128,7 @@ rt::interface! {
 rt::method! {
     /// The server adds up the bytes of all buffers, each from its start for as long as it says.
     pub struct BuffersPass of Buffers @ 1, idempotent false;
-    BuffersPassRequest<'_>;
+    BuffersPassRequest<'_> => BuffersPassRequestView;
     BuffersPassReply => BuffersPassReplyView;
     error rt::Never => rt::Never;
 }
@@ -146,15 +137,10 @@ impl<P: rt::Port, E: BuffersEvents> BuffersClient<P, E> {
     /// The server adds up the bytes of all buffers, each from its start for as long as it says.
     ///
     /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
-    pub fn pass<R>(
-        &mut self,
-        request: &BuffersPassRequest<'_>,
-        timeout: core::time::Duration,
-        read: impl FnOnce(Result<BuffersPassReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        self.0.call(request, timeout, read)
+    pub fn pass(&mut self, request: &BuffersPassRequest<'_>) -> rt::Called<'_, BuffersPass, P::Error> {
+        self.0.call(request)
     }
 }
 
@@ -176,12 +162,8 @@ pub trait BuffersHandler {
     /// The server adds up the bytes of all buffers, each from its start for as long as it says.
     ///
     /// # Errors
-    /// What declines it, or that it is answered later.
-    fn pass(
-        &mut self,
-        call: rt::Later<BuffersPass>,
-        request: BuffersPassRequestView<'_>,
-    ) -> Result<BuffersPassReply, rt::Decline<rt::Never>>;
+    /// What declines it.
+    fn pass(&mut self, call: rt::Call<'_, BuffersPass>) -> Result<rt::Response<BuffersPassReply>, rt::Decline<rt::Never>>;
 }
 
 rt::answers! {
@@ -197,11 +179,11 @@ impl<H: BuffersHandler + ?Sized> rt::Serves<H> for Buffers {
         H: 's;
 
     #[inline]
-    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
         match request.what() {
             (rt::Kind::Call, 1) => {
-                let result = handler.pass(request.later(), request.view());
-                rt::Answer::of_sure(result, BuffersAnswer::PassReply)
+                let result = handler.pass(request.call());
+                rt::Outcome::of_sure(result, BuffersAnswer::PassReply)
             }
             _ => request.unknown(),
         }

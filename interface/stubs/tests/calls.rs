@@ -5,38 +5,29 @@ use std::time::Duration;
 
 use tombolo_interface::local::{Gone, LocalPort, pair};
 use tombolo_interface::{
-    BindError, CallError, Decline, Fault, Header, Kind, Later, Malformed, Never, Outgoing, ReplyError,
-    ServeError,
+    BindError, Call, CallError, Decline, Fault, Header, Kind, Malformed, Never, Outgoing, ReplyError,
+    Responder, Response, ServeError,
 };
 use tombolo_interfaces::everything::EverythingClient;
 use tombolo_interfaces::kv::*;
 use tombolo_interfaces::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
 
-const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::ZERO;
 
 #[derive(Default)]
 struct Store {
     values: BTreeMap<String, (Vec<u8>, u64)>,
-    waiting: Vec<Later<KvAwaitChange>>,
+    waiting: Vec<Responder<KvAwaitChange>>,
 }
 
 impl KvHandler for Store {
-    fn get<'s>(
-        &'s mut self,
-        _: Later<KvGet>,
-        request: KvGetRequestView<'_>,
-    ) -> Result<KvGetReply<'s>, Decline<KvError>> {
+    fn get<'s>(&'s mut self, request: Call<'_, KvGet>) -> Result<Response<KvGetReply<'s>>, Decline<KvError>> {
         let key = request.key()?.to_string()?;
         let found = self.values.get(&key).ok_or(Decline::Error(KvError::NOT_FOUND))?;
-        Ok(KvGetReply { value: &found.0, version: found.1 })
+        Ok(KvGetReply { value: &found.0, version: found.1 }.into())
     }
 
-    fn put(
-        &mut self,
-        _: Later<KvPut>,
-        request: KvPutRequestView<'_>,
-    ) -> Result<KvPutReply, Decline<KvError>> {
+    fn put(&mut self, request: Call<'_, KvPut>) -> Result<Response<KvPutReply>, Decline<KvError>> {
         let key = request.key()?.to_string()?;
         if key == NOT_YOURS {
             return Err(Malformed::Right.into());
@@ -46,24 +37,20 @@ impl KvHandler for Store {
             return Err(Decline::Error(KvError::CONFLICT));
         }
         self.values.insert(key, (request.value()?.to_vec(), version + 1));
-        Ok(KvPutReply { version: version + 1 })
+        Ok(KvPutReply { version: version + 1 }.into())
     }
 
-    fn list<'s>(
-        &'s mut self,
-        _: Later<KvList>,
-        _: KvListRequestView<'_>,
-    ) -> Result<KvListReply<'s>, Decline<Never>> {
+    fn list<'s>(&'s mut self, _: Call<'_, KvList>) -> Result<Response<KvListReply<'s>>, Decline<Never>> {
         Err(Decline::Unserved)
     }
 
     fn await_change(
         &mut self,
-        call: Later<KvAwaitChange>,
-        _: KvAwaitChangeRequestView<'_>,
-    ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
-        self.waiting.push(call);
-        Err(Decline::Later)
+        call: Call<'_, KvAwaitChange>,
+    ) -> Result<Response<KvAwaitChangeReply>, Decline<KvError>> {
+        let (responder, response) = call.defer();
+        self.waiting.push(responder);
+        Ok(response)
     }
 
     fn forget(&mut self, message: KvForgetView<'_>) -> Result<(), Malformed> {
@@ -83,20 +70,16 @@ fn a_right_that_is_not_given_fails_its_message_alone_and_is_counted() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let put = start_put(&mut client, NOT_YOURS, None);
-    client.forget(&KvForget { key: NOT_YOURS }, NOW).unwrap();
+    client.within(NOW).forget(&KvForget { key: NOT_YOURS }).unwrap();
     let next = start_put(&mut client, "b", None);
     serve_all(&mut server, &mut store);
-    let refused = client.wait(put, |_| Ok(()));
+    let refused = client.wait(put).map(|_| ());
     assert_eq!(refused, Err(CallError::Fault(Fault::Refused)));
     assert_eq!(put_result(&mut client, next), Ok(1));
     let counts = server.counts();
     assert_eq!((counts.refused, counts.malformed, counts.messages), (2, 0, 0));
-    // The other way round it is the answer that is refused, and the event that is counted.
-    let get = client.start(&KvGetRequest { key: "b" }, SECOND).unwrap();
-    serve_all(&mut server, &mut store);
-    let answer = client.wait(get, |_| Err::<(), _>(Malformed::Right));
-    assert_eq!(answer, Err(CallError::Malformed(Malformed::Right)));
-    server.changed(&KvChanged { key: NOT_YOURS, version: 1 }, NOW).unwrap();
+    // The other way round it is the event that is counted.
+    server.within(NOW).changed(&KvChanged { key: NOT_YOURS, version: 1 }).unwrap();
     client.poll().unwrap();
     assert_eq!((client.counts().refused, client.counts().malformed), (1, 0));
 }
@@ -123,20 +106,20 @@ fn both() -> (Client, Server) {
 }
 
 fn serve_all(server: &mut Server, store: &mut Store) {
-    while server.serve_one(store, NOW).unwrap() {}
+    while server.within(NOW).serve_one(store).unwrap() {}
 }
 
 fn start_put(client: &mut Client, key: &str, expected: Option<u64>) -> tombolo_interface::Pending<KvPut> {
-    client.start(&KvPutRequest { key, value: b"v", expected }, SECOND).unwrap()
+    client.start(&KvPutRequest { key, value: b"v", expected }).unwrap()
 }
 
 /// The version, or the declared error.
 fn put_result(client: &mut Client, call: tombolo_interface::Pending<KvPut>) -> Result<u64, KvError> {
-    client
-        .wait(call, |answer| {
-            answer.map(|reply| reply.version()).map_or_else(|error| Ok(Err(error)), |version| version.map(Ok))
-        })
-        .unwrap()
+    match client.wait(call) {
+        Ok(reply) => Ok(reply.version().unwrap()),
+        Err(CallError::Declined(error)) => Err(error),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[test]
@@ -149,20 +132,12 @@ fn results_and_declared_errors_come_back() {
     assert_eq!(put_result(&mut client, put), Ok(1));
     assert_eq!(put_result(&mut client, conflict), Err(KvError::CONFLICT));
 
-    let get = client.start(&KvGetRequest { key: "a" }, SECOND).unwrap();
-    let none = client.start(&KvGetRequest { key: "b" }, SECOND).unwrap();
+    let get = client.start(&KvGetRequest { key: "a" }).unwrap();
+    let none = client.start(&KvGetRequest { key: "b" }).unwrap();
     serve_all(&mut server, &mut store);
-    let read = client.wait(get, |answer| {
-        let reply = answer.expect("a value");
-        Ok((reply.value()?.to_vec(), reply.version()?))
-    });
-    assert_eq!(read, Ok((b"v".to_vec(), 1)));
-    client
-        .wait(none, |answer| {
-            assert_eq!(answer.err(), Some(KvError::NOT_FOUND));
-            Ok(())
-        })
-        .unwrap();
+    let reply = client.wait(get).unwrap();
+    assert_eq!((reply.value().unwrap().to_vec(), reply.version()), (b"v".to_vec(), Ok(1)));
+    assert_eq!(client.wait(none).map(|_| ()), Err(CallError::Declined(KvError::NOT_FOUND)));
     assert_eq!((client.counts().calls, client.counts().answers), (4, 4));
     assert_eq!((server.counts().calls, server.counts().answers), (4, 4));
 }
@@ -185,28 +160,27 @@ fn several_calls_are_in_flight_and_are_waited_for_in_any_order() {
 fn answers_that_come_out_of_order_reach_their_calls() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let late = client.start(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
+    let late = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
     let quick = start_put(&mut client, "a", None);
     serve_all(&mut server, &mut store);
     assert_eq!(put_result(&mut client, quick), Ok(1));
     assert!(!client.is_ready(&late));
-    server.reply(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW).unwrap();
-    assert_eq!(client.wait(late, |answer| answer.expect("no error").version()), Ok(1));
-    let again = server.reply(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
-    assert_eq!(again, Err(ReplyError::NotOutstanding));
+    let responder = store.waiting.remove(0);
+    server.within(NOW).reply(responder, Ok(KvAwaitChangeReply { version: 1 })).unwrap();
+    assert_eq!(client.wait(late).unwrap().version(), Ok(1));
 }
 
 #[test]
 fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let slow = client.start(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
-    assert!(server.serve_one(&mut store, NOW).unwrap());
+    let slow = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
+    assert!(server.within(NOW).serve_one(&mut store).unwrap());
     // The answer crosses with the cancellation.
-    let answered = server.reply(store.waiting[0], Err(KvError::FULL), NOW);
+    let answered = server.within(NOW).reply(store.waiting.remove(0), Err(KvError::FULL));
     let held = client.port().recv_bytes().unwrap();
     assert_eq!(answered, Ok(()));
-    assert_eq!(client.wait(slow, |_| Ok(())), Err(CallError::TimedOut));
+    assert_eq!(client.wait(slow).map(|_| ()), Err(CallError::TimedOut));
     server.port().send_bytes(&held);
     client.poll().unwrap();
     assert_eq!(client.counts().late, 1);
@@ -222,14 +196,49 @@ fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
 fn a_cancelled_call_is_forgotten_by_the_server_too() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let call = client.start(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
-    assert!(server.serve_one(&mut store, NOW).unwrap());
-    assert!(server.is_outstanding(store.waiting[0]));
+    let call = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
+    assert!(server.within(NOW).serve_one(&mut store).unwrap());
+    let responder = store.waiting.remove(0);
+    assert!(responder.is_awaited());
     client.cancel(call);
-    assert!(server.serve_one(&mut store, NOW).unwrap());
-    assert!(!server.is_outstanding(store.waiting[0]));
-    let reply = server.reply(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
+    assert!(server.within(NOW).serve_one(&mut store).unwrap());
+    assert!(!responder.is_awaited());
+    let reply = server.within(NOW).reply(responder, Ok(KvAwaitChangeReply { version: 1 }));
     assert_eq!(reply, Err(ReplyError::NotOutstanding));
+    // Nothing is owed for it any more.
+    assert_eq!(server.within(NOW).serve_one(&mut store), Ok(false));
+    assert_eq!((server.counts().answers, client.poll()), (0, Ok(0)));
+}
+
+#[test]
+fn an_answer_that_nobody_can_give_any_more_is_a_fault() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let call = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
+    serve_all(&mut server, &mut store);
+    assert!(!client.is_ready(&call));
+    store.waiting.clear();
+    serve_all(&mut server, &mut store);
+    assert_eq!(client.wait(call).map(|_| ()), Err(CallError::Fault(Fault::Dropped)));
+    serve_all(&mut server, &mut store);
+    assert_eq!((server.counts().answers, client.counts().late), (1, 0), "once");
+}
+
+/// The answer finds no room, and the server cannot give it again.
+#[test]
+fn an_answer_that_was_not_sent_is_a_fault_when_there_is_room() {
+    let (client, server) = pair(1, 4096);
+    let mut client = KvClient::bind(client, Events::default()).unwrap();
+    let mut server = KvServer::bind(server).unwrap();
+    let mut store = Store::default();
+    let call = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
+    serve_all(&mut server, &mut store);
+    server.changed(&KvChanged { key: "a", version: 1 }).unwrap();
+    let reply = server.within(NOW).reply(store.waiting.remove(0), Ok(KvAwaitChangeReply { version: 1 }));
+    assert_eq!(reply, Err(ReplyError::NotSent(CallError::NoRoom)));
+    client.poll().unwrap();
+    serve_all(&mut server, &mut store);
+    assert_eq!(client.wait(call).map(|_| ()), Err(CallError::Fault(Fault::Dropped)));
 }
 
 #[test]
@@ -237,15 +246,15 @@ fn places_for_calls_are_limited_and_come_back() {
     let (client, _server) = pair(1000, 4096);
     let mut client = KvClient::bind(client, ()).unwrap();
     let request = KvGetRequest { key: "a" };
-    let mut calls: Vec<_> = (0..256).map(|_| client.start(&request, SECOND).unwrap()).collect();
-    let refused = client.start(&request, SECOND).map(|_| ());
+    let mut calls: Vec<_> = (0..256).map(|_| client.start(&request).unwrap()).collect();
+    let refused = client.start(&request).map(|_| ());
     assert_eq!(refused, Err(CallError::InFlight { in_flight: 256 }));
     client.cancel(calls.pop().unwrap());
-    let call = client.start(&request, NOW).unwrap();
+    let call = client.within(NOW).start(&request).unwrap();
     assert!(!client.is_ready(&call));
     // Nobody waits for those any more: their deadlines give the places back.
     drop((call, calls));
-    let waited = client.start(&request, SECOND);
+    let waited = client.start(&request);
     assert!(waited.is_err(), "the clock has not moved");
 }
 
@@ -255,14 +264,14 @@ fn the_end_of_the_peer_ends_each_call_and_says_whether_it_can_be_repeated() {
     let mut store = Store::default();
     let answered = start_put(&mut client, "a", None);
     serve_all(&mut server, &mut store);
-    let get = client.start(&KvGetRequest { key: "a" }, SECOND).unwrap();
+    let get = client.start(&KvGetRequest { key: "a" }).unwrap();
     let put = start_put(&mut client, "b", None);
     drop(server);
     // What was answered before the end is received.
     assert_eq!(put_result(&mut client, answered), Ok(1));
-    assert_eq!(client.wait(get, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: true }));
-    assert_eq!(client.wait(put, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: false }));
-    let unsent = client.start(&KvPutRequest { key: "a", value: b"", expected: None }, NOW).map(|_| ());
+    assert_eq!(client.wait(get).map(|_| ()), Err(CallError::Ended { error: Gone, may_repeat: true }));
+    assert_eq!(client.wait(put).map(|_| ()), Err(CallError::Ended { error: Gone, may_repeat: false }));
+    let unsent = client.within(NOW).start(&KvPutRequest { key: "a", value: b"", expected: None }).map(|_| ());
     assert_eq!(unsent, Err(CallError::Ended { error: Gone, may_repeat: true }));
 }
 
@@ -270,7 +279,7 @@ fn the_end_of_the_peer_ends_each_call_and_says_whether_it_can_be_repeated() {
 fn a_server_notices_the_end_of_its_client() {
     let (client, mut server) = both();
     drop(client);
-    assert_eq!(server.serve_one(&mut Store::default(), SECOND), Err(ServeError::Ended(Gone)));
+    assert_eq!(server.serve_one(&mut Store::default()), Err(ServeError::Ended(Gone)));
 }
 
 #[test]
@@ -278,10 +287,10 @@ fn one_way_messages_go_both_ways() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let put = start_put(&mut client, "a", None);
-    client.forget(&KvForget { key: "a" }, NOW).unwrap();
+    client.within(NOW).forget(&KvForget { key: "a" }).unwrap();
     serve_all(&mut server, &mut store);
     assert!(store.values.is_empty());
-    server.changed(&KvChanged { key: "a", version: 1 }, NOW).unwrap();
+    server.within(NOW).changed(&KvChanged { key: "a", version: 1 }).unwrap();
     assert_eq!(put_result(&mut client, put), Ok(1));
     client.poll().unwrap();
     assert_eq!(client.events().0, [("a".to_owned(), 1)]);
@@ -292,9 +301,9 @@ fn one_way_messages_go_both_ways() {
 fn what_one_side_does_not_know_or_cannot_read_fails_that_call_only() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let list = client.start(&KvListRequest { prefix: "" }, SECOND).unwrap();
+    let list = client.start(&KvListRequest { prefix: "" }).unwrap();
     serve_all(&mut server, &mut store);
-    assert_eq!(client.wait(list, |_| Ok(())), Err(CallError::Fault(Fault::Unserved)));
+    assert_eq!(client.wait(list).map(|_| ()), Err(CallError::Fault(Fault::Unserved)));
 
     let send = |client: &mut Client, kind, ordinal, bytes: &mut [u8]| {
         let body = KvGetRequest { key: "abcdefgh" };
@@ -327,9 +336,7 @@ fn a_message_too_long_for_the_channel_is_not_sent() {
     let mut client = KvClient::bind(client, ()).unwrap();
     let mut server = KvServer::bind(server).unwrap();
     let put = |client: &mut KvClient<LocalPort>, value: &[u8]| {
-        client
-            .start(&KvPutRequest { key: "a", value, expected: None }, SECOND)
-            .map(|call| client.cancel(call))
+        client.start(&KvPutRequest { key: "a", value, expected: None }).map(|call| client.cancel(call))
     };
     assert_eq!(put(&mut client, &[0; 80]), Ok(()));
     let too_long = CallError::TooLong { length_bytes: 136, max_bytes: 128 };
@@ -337,17 +344,17 @@ fn a_message_too_long_for_the_channel_is_not_sent() {
     // Nor an answer: the caller learns it.
     let mut store = Store::default();
     store.values.insert("b".into(), (vec![0; 200], 1));
-    let get = client.start(&KvGetRequest { key: "b" }, SECOND).unwrap();
-    while server.serve_one(&mut store, NOW).unwrap() {}
-    assert_eq!(client.wait(get, |_| Ok(())), Err(CallError::Fault(Fault::TooLong)));
+    let get = client.start(&KvGetRequest { key: "b" }).unwrap();
+    while server.within(NOW).serve_one(&mut store).unwrap() {}
+    assert_eq!(client.wait(get).map(|_| ()), Err(CallError::Fault(Fault::TooLong)));
 }
 
 #[test]
 fn a_full_channel_refuses_and_nothing_is_half_done() {
     let (client, _server) = pair(1, 4096);
     let mut client = KvClient::bind(client, ()).unwrap();
-    let first = client.start(&KvGetRequest { key: "a" }, NOW).unwrap();
-    assert_eq!(client.start(&KvGetRequest { key: "a" }, NOW).map(|_| ()), Err(CallError::NoRoom));
+    let first = client.within(NOW).start(&KvGetRequest { key: "a" }).unwrap();
+    assert_eq!(client.within(NOW).start(&KvGetRequest { key: "a" }).map(|_| ()), Err(CallError::NoRoom));
     assert!(!client.is_ready(&first));
     assert_eq!(client.counts().calls, 1);
 }
@@ -370,10 +377,10 @@ fn events_cannot_keep_a_call_past_its_deadline() {
     let (client, server) = pair(1000, 4096);
     let mut client = KvClient::bind(client, Events::default()).unwrap();
     let mut server = KvServer::bind(server).unwrap();
-    let call = client.start(&KvGetRequest { key: "a" }, NOW).unwrap();
+    let call = client.within(NOW).start(&KvGetRequest { key: "a" }).unwrap();
     for version in 0..500 {
-        server.changed(&KvChanged { key: "a", version }, NOW).unwrap();
+        server.within(NOW).changed(&KvChanged { key: "a", version }).unwrap();
     }
-    assert_eq!(client.wait(call, |_| Ok(())), Err(CallError::TimedOut));
+    assert_eq!(client.wait(call).map(|_| ()), Err(CallError::TimedOut));
     assert!(client.events().0.len() < 500);
 }

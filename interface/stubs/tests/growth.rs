@@ -6,11 +6,10 @@ use std::time::Duration;
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
 use tombolo_idl::compile_file;
 use tombolo_interface::local::{LocalPort, pair};
-use tombolo_interface::{CallError, Decline, Fault, Later, Malformed, Never};
+use tombolo_interface::{Call, CallError, Decline, Fault, Malformed, Never, Response};
 use tombolo_interfaces::common::Stamp;
 use tombolo_interfaces::{growth, growth_before};
 
-const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::ZERO;
 const STAMP: Stamp = Stamp { at_ns: 7, node: 3 };
 
@@ -23,9 +22,8 @@ struct Now {
 impl growth::GrowthHandler for Now {
     fn look<'s>(
         &'s mut self,
-        _: Later<growth::GrowthLook>,
-        request: growth::GrowthLookRequestView<'_>,
-    ) -> Result<growth::GrowthLookReply<'s>, Decline<Never>> {
+        request: Call<'_, growth::GrowthLook>,
+    ) -> Result<Response<growth::GrowthLookReply<'s>>, Decline<Never>> {
         let note = request.note()?;
         let (mood, due, tags) = (note.mood()?, note.due()?, note.tags()?.len());
         self.heard.push(format!(
@@ -35,15 +33,15 @@ impl growth::GrowthHandler for Now {
             request.detail()?
         ));
         let note = growth::Note { text: "now", mood: growth::Mood::MERRY, tags: &["a", "b"], due: Some(9) };
-        Ok(growth::GrowthLookReply { note, thing: growth::Thing::Name("name"), stamp: STAMP, count: Some(1) })
+        Ok(growth::GrowthLookReply { note, thing: growth::Thing::Name("name"), stamp: STAMP, count: Some(1) }
+            .into())
     }
 
     fn number(
         &mut self,
-        _: Later<growth::GrowthNumber>,
-        _: growth::GrowthNumberRequestView<'_>,
-    ) -> Result<growth::GrowthNumberReply, Decline<Never>> {
-        Ok(growth::GrowthNumberReply { id: 5 })
+        _: Call<'_, growth::GrowthNumber>,
+    ) -> Result<Response<growth::GrowthNumberReply>, Decline<Never>> {
+        Ok(growth::GrowthNumberReply { id: 5 }.into())
     }
 
     fn forget(&mut self, message: growth::GrowthForgetView<'_>) -> Result<(), Malformed> {
@@ -65,12 +63,12 @@ struct Before {
 impl growth_before::GrowthHandler for Before {
     fn look<'s>(
         &'s mut self,
-        _: Later<growth_before::GrowthLook>,
-        request: growth_before::GrowthLookRequestView<'_>,
-    ) -> Result<growth_before::GrowthLookReply<'s>, Decline<Never>> {
+        request: Call<'_, growth_before::GrowthLook>,
+    ) -> Result<Response<growth_before::GrowthLookReply<'s>>, Decline<Never>> {
         self.heard.push(request.note()?.text()?.to_string()?);
         let note = growth_before::Note { text: "before" };
-        Ok(growth_before::GrowthLookReply { note, thing: growth_before::Thing::Number(4), stamp: STAMP })
+        Ok(growth_before::GrowthLookReply { note, thing: growth_before::Thing::Number(4), stamp: STAMP }
+            .into())
     }
 
     fn forget(&mut self, message: growth_before::GrowthForgetView<'_>) -> Result<(), Malformed> {
@@ -118,22 +116,18 @@ fn a_client_of_before_talks_to_a_server_of_now() {
     let mut now = Now::default();
 
     let request = growth_before::GrowthLookRequest { note: growth_before::Note { text: "hello" } };
-    let call = client.start(&request, SECOND).unwrap();
-    client.forget(&growth_before::GrowthForget { id: 3 }, NOW).unwrap();
-    while server.serve_one(&mut now, NOW).unwrap() {}
+    let call = client.start(&request).unwrap();
+    client.within(NOW).forget(&growth_before::GrowthForget { id: 3 }).unwrap();
+    while server.within(NOW).serve_one(&mut now).unwrap() {}
     assert_eq!(now.heard, ["hello 0 None 0 false", "forget 3 \"\""]);
 
-    server.seen(&growth::GrowthSeen { id: 8, by: "somebody" }, NOW).unwrap();
-    server.news(&growth::GrowthNews {}, NOW).unwrap();
-    client
-        .wait(call, |answer| {
-            let Ok(reply) = answer;
-            assert!(reply.note()?.text()?.is("now"));
-            assert!(matches!(reply.thing()?, growth_before::ThingView::Unknown(2)));
-            assert_eq!((reply.stamp()?.at_ns()?, reply.stamp()?.node()?), (7, 3));
-            Ok(())
-        })
-        .unwrap();
+    server.within(NOW).seen(&growth::GrowthSeen { id: 8, by: "somebody" }).unwrap();
+    server.within(NOW).news(&growth::GrowthNews {}).unwrap();
+    let reply = client.wait(call).unwrap();
+    assert!(reply.note().unwrap().text().unwrap().is("now"));
+    assert!(matches!(reply.thing(), Ok(growth_before::ThingView::Unknown(2))));
+    let stamp = reply.stamp().unwrap();
+    assert_eq!((stamp.at_ns(), stamp.node()), (Ok(7), Ok(3)));
     client.poll().unwrap();
     assert_eq!(client.events().0, ["8"]);
     let counts = client.counts();
@@ -149,28 +143,24 @@ fn a_client_of_now_talks_to_a_server_of_before() {
     let mut before = Before::default();
 
     let note = growth::Note { text: "hello", mood: growth::Mood::MERRY, tags: &["x"], due: Some(1) };
-    let look = client.start(&growth::GrowthLookRequest { note, detail: true }, SECOND).unwrap();
-    let number = client.start(&growth::GrowthNumberRequest {}, SECOND).unwrap();
-    client.forget(&growth::GrowthForget { id: 3, why: "old" }, NOW).unwrap();
-    client.poke(&growth::GrowthPoke {}, NOW).unwrap();
-    while server.serve_one(&mut before, NOW).unwrap() {}
+    let look = client.start(&growth::GrowthLookRequest { note, detail: true }).unwrap();
+    let number = client.start(&growth::GrowthNumberRequest {}).unwrap();
+    client.within(NOW).forget(&growth::GrowthForget { id: 3, why: "old" }).unwrap();
+    client.within(NOW).poke(&growth::GrowthPoke {}).unwrap();
+    while server.within(NOW).serve_one(&mut before).unwrap() {}
     assert_eq!(before.heard, ["hello", "forget 3"]);
     let counts = server.counts();
     assert_eq!((counts.unknown, counts.malformed, counts.messages), (2, 0, 1));
 
-    server.seen(&growth_before::GrowthSeen { id: 8 }, NOW).unwrap();
-    client
-        .wait(look, |answer| {
-            let Ok(reply) = answer;
-            let note = reply.note()?;
-            assert!(note.text()?.is("before"));
-            assert_eq!((note.mood()?, note.due()?, note.tags()?.len()), (growth::Mood::CALM, None, 0));
-            assert!(matches!(reply.thing()?, growth::ThingView::Number(4)));
-            assert_eq!((reply.stamp()?.at_ns()?, reply.count()?), (7, None));
-            Ok(())
-        })
-        .unwrap();
-    assert_eq!(client.wait(number, |_| Ok(())), Err(CallError::Fault(Fault::Unknown)));
+    server.within(NOW).seen(&growth_before::GrowthSeen { id: 8 }).unwrap();
+    let reply = client.wait(look).unwrap();
+    let note = reply.note().unwrap();
+    assert!(note.text().unwrap().is("before"));
+    assert_eq!((note.mood(), note.due()), (Ok(growth::Mood::CALM), Ok(None)));
+    assert_eq!(note.tags().unwrap().len(), 0);
+    assert!(matches!(reply.thing(), Ok(growth::ThingView::Number(4))));
+    assert_eq!((reply.stamp().unwrap().at_ns(), reply.count()), (Ok(7), Ok(None)));
+    assert_eq!(client.wait(number).map(|_| ()), Err(CallError::Fault(Fault::Unknown)));
     client.poll().unwrap();
     assert_eq!(client.events().0, ["8 \"\""]);
 }

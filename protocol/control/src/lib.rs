@@ -15,6 +15,7 @@ pub mod agent;
 mod error;
 mod held;
 mod in_flight;
+mod job;
 #[rustfmt::skip]
 pub mod machine;
 #[rustfmt::skip]
@@ -33,6 +34,7 @@ pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
 pub use in_flight::InFlight;
+pub use job::{JobError, Membership};
 pub use machine::{Exit, Fault, NodeInfo, Seat};
 pub use monitor::{
     DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap,

@@ -1,9 +1,12 @@
 //! The calling side: several calls in flight on one channel, each with a deadline.
 
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-use crate::declare::{Answered, Hears, Method, OneWay, Request};
+use tombolo_base::OperationTimeout;
+
+use crate::declare::{Hears, Method, OneWay, Request};
 use crate::encode::Body;
 use crate::error::{Malformed, OverLimit};
 pub use crate::flight::MAX_IN_FLIGHT;
@@ -11,7 +14,7 @@ use crate::flight::{Flight, Known};
 use crate::message::{Empty, Fault, Header, Kind, Outgoing};
 use crate::port::{Carries, Port, Sent};
 use crate::source::Source;
-use crate::view::{Record, View};
+use crate::view::{Never, Record, View};
 
 /// How often [`Client::call`] looks for the answer before it looks at the clock: for less than a microsecond.
 const GLANCES: u32 = 64;
@@ -22,10 +25,13 @@ const AT_ONCE: u64 = u64::MAX;
 /// The most messages that are taken at once, whatever the peer sends.
 const MAX_POLLED: usize = 1024;
 
-/// Why a call has no answer.
+/// Why a call has no results. `D` is the error that the interface declares for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CallError<E> {
+pub enum CallError<E, D = Never> {
+    /// The server declined it with the error that the interface declares.
+    #[error("the server declined the call: {0:?}")]
+    Declined(D),
     /// A parameter is longer than the interface allows; nothing was sent.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
@@ -69,6 +75,39 @@ pub enum CallError<E> {
         may_repeat: bool,
     },
 }
+
+impl<E> CallError<E> {
+    /// The same of a call that may be declined.
+    #[cold]
+    fn of_call<D>(self) -> CallError<E, D> {
+        match self {
+            CallError::Declined(never) => match never {},
+            CallError::OverLimit(limit) => CallError::OverLimit(limit),
+            CallError::TooLong { length_bytes, max_bytes } => CallError::TooLong { length_bytes, max_bytes },
+            CallError::NoRoom => CallError::NoRoom,
+            CallError::InFlight { in_flight } => CallError::InFlight { in_flight },
+            CallError::TimedOut => CallError::TimedOut,
+            CallError::Fault(fault) => CallError::Fault(fault),
+            CallError::Malformed(malformed) => CallError::Malformed(malformed),
+            CallError::NotInFlight => CallError::NotInFlight,
+            CallError::Ended { error, may_repeat } => CallError::Ended { error, may_repeat },
+        }
+    }
+}
+
+impl<E, D> CallError<E, D> {
+    /// Why the channel ended, if that is why the call has no results.
+    #[must_use]
+    pub fn end(&self) -> Option<&E> {
+        match self {
+            CallError::Ended { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// What a call `M` over a port with errors `E` comes to: its results where they lie, or why there are none.
+pub type Called<'m, M, E> = Result<<M as Method>::ReplyView<'m>, CallError<E, <M as Method>::ErrorView<'m>>>;
 
 /// Why a client or server was not made over a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -163,13 +202,67 @@ impl<M> Pending<M> {
     }
 }
 
+/// The answer to a call `M` over a port with errors `E`, out of the channel that it came over.
+#[derive(Clone, Debug)]
+pub struct Answer<M, E> {
+    message: Received,
+    of: PhantomData<fn() -> (M, E)>,
+}
+
+impl<M: Method, E> Answer<M, E> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`CallError::Declined`], [`CallError::Fault`], [`CallError::Malformed`].
+    pub fn read(&self) -> Called<'_, M, E> {
+        read::<M, E>(&self.message)
+    }
+}
+
+/// A message that was received, out of the reach of whoever sent it.
+#[derive(Clone, Default, Debug)]
+struct Received(Vec<u8>);
+
+impl Received {
+    #[inline]
+    fn fill(&mut self, source: &dyn Source) {
+        self.0.resize(source.len_bytes(), 0);
+        // Bytes that cannot be read now never can; whoever reads finds a message that is too short.
+        if !source.copy(0, &mut self.0) {
+            self.0.clear();
+        }
+    }
+}
+
+impl Source for Received {
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn word(&self, at: u32) -> Option<u64> {
+        (&*self.0).word(at)
+    }
+
+    fn copy(&self, at: u32, target: &mut [u8]) -> bool {
+        (&*self.0).copy(at, target)
+    }
+}
+
 /// The calling end of a channel: calls of `I` over `P`; `E` takes the events.
+///
+/// A call waits for room and for its answer up to the client's timeout, which is that of the channel unless
+/// [`within`](Self::within) says otherwise.
 #[derive(Debug)]
 pub struct Client<I, P, E = ()> {
     port: P,
     events: E,
     flight: Flight,
     counts: Counts,
+    timeout: OperationTimeout,
+    /// The answer that was received last: results are read there.
+    answer: Received,
     of: PhantomData<fn() -> I>,
 }
 
@@ -180,7 +273,17 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     /// The link lacks what the interface needs.
     pub fn bind(mut port: P, events: E) -> Result<Self, BindError> {
         I::NEEDS.bind(&mut port)?;
-        Ok(Client { port, events, flight: Flight::new(), counts: Counts::default(), of: PhantomData })
+        let timeout = OperationTimeout::new(port.timeout());
+        let (flight, counts, answer) = (Flight::new(), Counts::default(), Received::default());
+        Ok(Client { port, events, flight, counts, timeout, answer, of: PhantomData })
+    }
+
+    /// Has the next call wait up to `timeout`.
+    #[inline]
+    #[must_use = "it is the next call that waits so long"]
+    pub fn within(&mut self, timeout: Duration) -> &mut Self {
+        self.timeout.set_once(timeout);
+        self
     }
 
     /// What has passed.
@@ -204,93 +307,71 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         &mut self.events
     }
 
-    /// Makes a call and reads the answer where it lies, waiting for it up to `timeout`.
+    /// Makes a call and waits for its answer, of which it returns the results.
     ///
     /// # Errors
-    /// [`CallError`]; an error that the interface declares is given to `read`.
+    /// [`CallError`]; [`CallError::Declined`] has the error that the interface declares.
     #[inline]
-    pub fn call<Q, R>(
-        &mut self,
-        request: &Q,
-        timeout: Duration,
-        read: impl FnOnce(Answered<'_, Q::Method>) -> Result<R, Malformed>,
-    ) -> Result<R, CallError<P::Error>>
+    pub fn call<Q>(&mut self, request: &Q) -> Called<'_, Q::Method, P::Error>
     where
         Q: Request<Method: Method<Interface = I>>,
     {
+        let timeout = self.timeout.take();
         // The clock costs as much as a good part of a call: it is looked at when the answer does not come at once.
-        let call = self.send_call(request, timeout, AT_ONCE, None)?;
-        let mut read = Some(read);
+        let call = match self.send_call(request, timeout, AT_ONCE, None) {
+            Ok(call) => call,
+            Err(error) => return Err(error.of_call()),
+        };
         let glances = if self.port.is_polled() { GLANCES } else { 0 };
+        let mut answered = false;
         for _ in 0..glances {
-            // Not together, as a result: it would be moved in other pieces than it was made of.
-            let (mut value, mut unread) = (None, None);
-            let received = self.receive(Duration::ZERO, call.number, |header, body| {
-                match answer::<Q::Method, R>(header, body, read.take()) {
-                    Ok(answered) => value = Some(answered),
-                    Err(error) => unread = Some(error),
+            match self.receive(Duration::ZERO, call.number) {
+                Ok(received) => answered = received == Some(Taken::Awaited),
+                Err(error) => {
+                    self.flight.end(call.number);
+                    return Err(CallError::Ended { error, may_repeat: Q::Method::IDEMPOTENT });
                 }
-            });
-            if let Some(value) = value {
-                self.flight.end(call.number);
-                return Ok(value);
             }
-            if unread.is_some() || received.is_err() {
-                return Err(self.fail::<Q::Method>(call.number, unread, received.err()));
+            if answered {
+                break;
             }
         }
-        let deadline_ns = self.port.now_ns().saturating_add(nanoseconds(timeout));
-        self.flight.begin(call.number, Q::Method::ORDINAL, deadline_ns);
-        self.finish::<Q::Method, R>(call.number, |header, body| answer(header, body, read.take()))
-    }
-
-    /// Why a call has no results.
-    #[cold]
-    fn fail<M: Method>(
-        &mut self,
-        number: u32,
-        unread: Option<Unread>,
-        ended: Option<P::Error>,
-    ) -> CallError<P::Error> {
-        self.flight.end(number);
-        match (unread, ended) {
-            (Some(Unread::Fault(fault)), _) => CallError::Fault(fault),
-            (Some(Unread::Malformed(malformed)), _) => CallError::Malformed(malformed),
-            (None, Some(error)) => CallError::Ended { error, may_repeat: M::IDEMPOTENT },
-            (None, None) => CallError::NotInFlight,
+        if answered {
+            self.flight.end(call.number);
+        } else {
+            let deadline_ns = self.port.now_ns().saturating_add(nanoseconds(timeout));
+            self.flight.begin(call.number, Q::Method::ORDINAL, deadline_ns);
+            if let Err(error) = self.finish(call.number, Q::Method::IDEMPOTENT) {
+                return Err(error.of_call());
+            }
         }
+        read::<Q::Method, _>(&self.answer)
     }
 
-    /// Makes a call, which waits for its answer up to `timeout`; so does sending it, for room.
+    /// Makes a call without waiting for its answer, whose deadline is fixed here; waits for room.
     ///
     /// # Errors
     /// [`CallError`]: nothing was sent.
     #[inline]
-    pub fn start<Q>(
-        &mut self,
-        request: &Q,
-        timeout: Duration,
-    ) -> Result<Pending<Q::Method>, CallError<P::Error>>
+    pub fn start<Q>(&mut self, request: &Q) -> Result<Pending<Q::Method>, CallError<P::Error>>
     where
         Q: Request<Method: Method<Interface = I>>,
     {
+        let timeout = self.timeout.take();
         let now_ns = self.port.now_ns();
         self.send_call(request, timeout, now_ns.saturating_add(nanoseconds(timeout)), Some(now_ns))
     }
 
-    /// Makes a call if there is room for it now; its answer is waited for up to `timeout`.
+    /// As [`start`](Self::start), if there is room now.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     #[inline]
-    pub fn try_start<Q>(
-        &mut self,
-        request: &Q,
-        timeout: Duration,
-    ) -> Result<Pending<Q::Method>, CallError<P::Error>>
+    pub fn try_start<Q>(&mut self, request: &Q) -> Result<Pending<Q::Method>, CallError<P::Error>>
     where
         Q: Request<Method: Method<Interface = I>>,
     {
+        let timeout = self.timeout.take();
         let now_ns = self.port.now_ns();
         let deadline_ns = now_ns.saturating_add(nanoseconds(timeout));
         self.send_call(request, Duration::ZERO, deadline_ns, Some(now_ns))
@@ -318,15 +399,12 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         Ok(Pending { number, of: PhantomData })
     }
 
-    /// Sends a one-way message, waiting for room up to `timeout`.
+    /// Sends a one-way message, waiting for room.
     ///
     /// # Errors
     /// [`CallError`]: nothing was sent.
-    pub fn tell<B: OneWay<Interface = I>>(
-        &mut self,
-        message: &B,
-        timeout: Duration,
-    ) -> Result<(), CallError<P::Error>> {
+    pub fn tell<B: OneWay<Interface = I>>(&mut self, message: &B) -> Result<(), CallError<P::Error>> {
+        let timeout = self.timeout.take();
         send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), message, timeout)
     }
 
@@ -337,7 +415,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     /// The channel has ended; answers that arrived before can still be waited for.
     pub fn poll(&mut self) -> Result<usize, P::Error> {
         for taken in 0..MAX_POLLED {
-            if !self.receive(Duration::ZERO, 0, |_, _| ())? {
+            if self.receive(Duration::ZERO, 0)?.is_none() {
                 return Ok(taken);
             }
         }
@@ -356,70 +434,62 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         matches!(self.flight.known(number), Known::Waiting { .. })
     }
 
-    /// Waits for the answer to a call until the call's deadline, and reads it where it lies. Answers to other calls
-    /// are kept for them.
+    /// Waits for the answer to a call until the call's deadline, and returns its results. Answers to other calls are kept for
+    /// them.
     ///
     /// # Errors
-    /// [`CallError`]; an error that the interface declares is given to `read`.
+    /// [`CallError`]; [`CallError::Declined`] has the error that the interface declares.
     #[inline]
-    pub fn wait<M, R>(
-        &mut self,
-        call: Pending<M>,
-        read: impl FnOnce(Answered<'_, M>) -> Result<R, Malformed>,
-    ) -> Result<R, CallError<P::Error>>
+    pub fn wait<M>(&mut self, call: Pending<M>) -> Called<'_, M, P::Error>
     where
         M: Method<Interface = I>,
     {
-        let mut read = Some(read);
-        self.finish::<M, R>(call.number, |header, body| answer::<M, R>(header, body, read.take()))
+        match self.finish(call.number, M::IDEMPOTENT) {
+            Ok(()) => read::<M, _>(&self.answer),
+            Err(error) => Err(error.of_call()),
+        }
     }
 
-    /// Waits for an answer until the call's deadline.
-    #[inline]
-    fn finish<M, R>(
-        &mut self,
-        number: u32,
-        mut answer: impl FnMut(Header, Record<'_>) -> Result<R, Unread>,
-    ) -> Result<R, CallError<P::Error>>
+    /// As [`wait`](Self::wait), for an answer that outlives what the client does next.
+    ///
+    /// # Errors
+    /// [`CallError`]; what the server declined is in the [`Answer`].
+    pub fn wait_for_answer<M>(&mut self, call: Pending<M>) -> Result<Answer<M, P::Error>, CallError<P::Error>>
     where
         M: Method<Interface = I>,
     {
+        self.finish(call.number, M::IDEMPOTENT)?;
+        Ok(Answer { message: core::mem::take(&mut self.answer), of: PhantomData })
+    }
+
+    /// Waits until the call's answer is here or its deadline has passed.
+    #[inline]
+    fn finish(&mut self, number: u32, idempotent: bool) -> Result<(), CallError<P::Error>> {
         loop {
             let deadline_ns = match self.flight.known(number) {
                 Known::Nothing => return Err(CallError::NotInFlight),
                 Known::Arrived => {
-                    let bytes = self.flight.take(number);
-                    let (header, body) = Header::read(&bytes)?;
-                    return match answer(header, body) {
-                        Ok(value) => Ok(value),
-                        Err(unread) => Err(self.fail::<M>(number, Some(unread), None)),
-                    };
+                    self.flight.take(number, &mut self.answer.0);
+                    return Ok(());
                 }
                 Known::Waiting { deadline_ns } => deadline_ns,
             };
             let left_ns = deadline_ns.saturating_sub(self.port.now_ns());
-            let (mut value, mut unread) = (None, None);
-            let received = self.receive(Duration::from_nanos(left_ns), number, |header, body| {
-                match answer(header, body) {
-                    Ok(answered) => value = Some(answered),
-                    Err(error) => unread = Some(error),
+            match self.receive(Duration::from_nanos(left_ns), number) {
+                Ok(Some(Taken::Awaited)) => {
+                    self.flight.end(number);
+                    return Ok(());
                 }
-            });
-            if let Some(value) = value {
-                self.flight.end(number);
-                return Ok(value);
-            }
-            if unread.is_some() {
-                return Err(self.fail::<M>(number, unread, None));
-            }
-            match received {
                 // A peer that floods this end does not keep it past its deadline.
-                Ok(true) if left_ns > 0 => {}
+                Ok(Some(Taken::Other)) if left_ns > 0 => {}
                 Ok(_) => {
                     self.give_up(number);
                     return Err(CallError::TimedOut);
                 }
-                Err(error) => return Err(self.fail::<M>(number, None, Some(error))),
+                Err(error) => {
+                    self.flight.end(number);
+                    return Err(CallError::Ended { error, may_repeat: idempotent });
+                }
             }
         }
     }
@@ -444,24 +514,30 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         }
     }
 
-    /// Receives one message, and says whether there was one in time. `read` gets it if it answers the awaited call, which is
-    /// 0 for none. It returns nothing, as that of [`Port::recv`].
+    /// Receives one message, if there is one in time: what answers the awaited call, which is 0 for none, into `answer`.
     #[inline]
-    fn receive(
-        &mut self,
-        timeout: Duration,
-        awaited: u32,
-        mut read: impl FnMut(Header, Record<'_>),
-    ) -> Result<bool, P::Error> {
-        let Client { port, events, flight, counts, .. } = self;
-        port.recv(timeout, |source| match Header::read(source) {
-            Ok((header, body)) if header.answers(awaited) => {
+    fn receive(&mut self, timeout: Duration, awaited: u32) -> Result<Option<Taken>, P::Error> {
+        let Client { port, events, flight, counts, answer, .. } = self;
+        let mut taken = Taken::Other;
+        let received = port.recv(timeout, |source| match Header::read(source) {
+            Ok((header, _)) if header.answers(awaited) => {
                 counts.answers += 1;
-                read(header, body);
+                answer.fill(source);
+                taken = Taken::Awaited;
             }
             other => take_other::<I, E>(source, other, events, flight, counts),
-        })
+        });
+        Ok(received?.then_some(taken))
     }
+}
+
+/// What was received.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// The awaited answer.
+    Awaited,
+    /// Something else, which has been seen to.
+    Other,
 }
 
 /// Takes what is not the awaited answer: by itself, so that whoever waits for that has little to do.
@@ -492,33 +568,18 @@ fn take_other<I: Hears<E>, E>(
     }
 }
 
-/// Why an answer has no results: small, unlike the errors that callers get.
-enum Unread {
-    Fault(Fault),
-    Malformed(Malformed),
-}
-
-impl From<Malformed> for Unread {
-    fn from(malformed: Malformed) -> Self {
-        Unread::Malformed(malformed)
-    }
-}
-
-/// What an answer says, to be read once.
+/// What an answer says.
 #[inline]
-fn answer<M: Method, R>(
-    header: Header,
-    body: Record<'_>,
-    read: Option<impl FnOnce(Answered<'_, M>) -> Result<R, Malformed>>,
-) -> Result<R, Unread> {
-    let Some(read) = read.filter(|_| header.ordinal() == M::ORDINAL) else {
+fn read<M: Method, E>(message: &Received) -> Called<'_, M, E> {
+    let (header, body) = Header::read(message)?;
+    if header.ordinal() != M::ORDINAL {
         return Err(Malformed::Answer.into());
-    };
-    Ok(match header.kind() {
-        Kind::Reply => read(Ok(M::ReplyView::from(body)))?,
-        Kind::Error => read(Err(M::ErrorView::view(body, 0)?))?,
-        _ => return Err(Unread::Fault(Fault::from_number(u32::view(body, 0)?))),
-    })
+    }
+    match header.kind() {
+        Kind::Reply => Ok(M::ReplyView::from(body)),
+        Kind::Error => Err(CallError::Declined(M::ErrorView::view(body, 0)?)),
+        _ => Err(CallError::Fault(Fault::from_number(u32::view(body, 0)?))),
+    }
 }
 
 /// Sends a message if it may be sent at all.

@@ -7,7 +7,7 @@ use crate::client::Needs;
 use crate::encode::{Body, Encode, Out, Place, round_up};
 use crate::error::{Malformed, OverLimit};
 use crate::fits::Fits;
-use crate::server::{Answer, Incoming};
+use crate::server::{Incoming, Outcome};
 use crate::source::Sink;
 use crate::view::{Never, Record, View};
 
@@ -33,6 +33,8 @@ pub trait Method {
     const ORDINAL: u16;
     /// Whether it may be repeated when nobody knows whether it was served.
     const IDEMPOTENT: bool;
+    /// What it carries, read.
+    type RequestView<'m>: From<Record<'m>>;
     /// Its results, sent.
     type Reply<'a>: Body;
     /// Its results, read.
@@ -40,11 +42,8 @@ pub trait Method {
     /// Its error, sent; [`Never`] if it declares none.
     type Error<'a>: Encode;
     /// Its error, read; [`Never`] if it declares none.
-    type ErrorView<'m>: View<'m> + for<'a> Fits<Self::Error<'a>>;
+    type ErrorView<'m>: View<'m> + core::fmt::Debug + for<'a> Fits<Self::Error<'a>>;
 }
-
-/// What a call is answered with: its results, or the error that it declares.
-pub type Answered<'m, M> = Result<<M as Method>::ReplyView<'m>, <M as Method>::ErrorView<'m>>;
 
 /// What a call carries: its type says which call it is.
 pub trait Request: Body {
@@ -85,7 +84,7 @@ pub trait Serves<H: ?Sized>: Interface {
         H: 's;
 
     /// Has one served.
-    fn dispatch<'s>(handler: &'s mut H, request: Incoming<'_>) -> Answer<Self::Answers<'s>>;
+    fn dispatch<'s>(handler: &'s mut H, request: &Incoming<'_>) -> Outcome<Self::Answers<'s>>;
 }
 
 /// The body of an answer that declines a call: the declared error.

@@ -132,10 +132,13 @@ impl Flight {
         true
     }
 
-    /// The answer that was kept; its call is over.
-    pub fn take(&mut self, call: Number) -> &[u8] {
+    /// Gives the answer that was kept, and takes memory for another; its call is over.
+    pub fn take(&mut self, call: Number, answer: &mut Vec<u8>) {
         self.end(call);
-        self.slots.get(index_of(call)).map_or(&[], |slot| &slot.answer)
+        answer.clear();
+        if let Some(slot) = self.slots.get_mut(index_of(call)) {
+            core::mem::swap(&mut slot.answer, answer);
+        }
     }
 
     /// A call is over.

@@ -28,8 +28,8 @@ pub mod view;
 pub use alloc::collections::BTreeMap;
 pub use alloc::string::String;
 pub use alloc::vec::Vec;
-pub use client::{BindError, CallError, Client, Pending};
-pub use declare::{Answered, Declined, Event, Hears, Interface, Method, OneWay, Request, Serves};
+pub use client::{Answer, BindError, CallError, Called, Client, Pending};
+pub use declare::{Declined, Event, Hears, Interface, Method, OneWay, Request, Serves};
 pub use encode::{Body, Encode};
 pub use error::{Malformed, OverLimit};
 pub use fits::Fits;
@@ -37,8 +37,10 @@ pub use fits::Fits;
 pub use macros::lower_case;
 pub use message::{Fault, Header, Kind, Outgoing};
 pub use owned::{Envelope, Holds, HoldsPair, Messages, Unsendable};
-pub use port::{Carries, Port, Sent};
-pub use server::{Answer, Decline, Incoming, Later, ReplyError, ServeError, Server};
+pub use port::{Carries, Connect, Port, Sent};
+pub use server::{
+    Call, Decline, Incoming, Outcome, ReplyError, Responder, Response, ServeError, Served, Server,
+};
 pub use source::{Sink, Source};
 pub use tombolo_base::DomainId;
 pub use view::{Array, Blob, Budget, Domain, Handle, List, Never, Record, Text, View};

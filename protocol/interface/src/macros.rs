@@ -477,6 +477,18 @@ macro_rules! interface {
             pub fn bind(port: P, events: E) -> Result<Self, $crate::BindError> {
                 $crate::Client::bind(port, events).map($client)
             }
+
+            $crate::interface!(@within "call");
+        }
+
+        impl<P: $crate::Port> $client<P> {
+            /// Opens a channel to whoever exports `name` for this interface. Its events are counted and passed to nobody.
+            ///
+            /// # Errors
+            /// Those of the domain's `connect`, and that the link lacks what the interface needs.
+            pub fn connect<D: $crate::Connect<Port = P>>(domain: &D, name: &str) -> Result<Self, D::Error> {
+                Ok(Self::bind(domain.connect_for(name, $name::HASH)?, ())?)
+            }
         }
 
         $crate::interface!(@wraps $client<P, E>, $crate::Client<$name, P, E>);
@@ -493,9 +505,21 @@ macro_rules! interface {
             pub fn bind(port: P) -> Result<Self, $crate::BindError> {
                 $crate::Server::bind(port).map($server)
             }
+
+            $crate::interface!(@within "operation");
         }
 
         $crate::interface!(@wraps $server<P>, $crate::Server<$name, P>);
+    };
+
+    (@within $what:literal) => {
+        #[doc = concat!("Has the next ", $what, " wait up to `timeout`.")]
+        #[inline]
+        #[must_use = "it is the next one that waits so long"]
+        pub fn within(&mut self, timeout: core::time::Duration) -> &mut Self {
+            let _ = self.0.within(timeout);
+            self
+        }
     };
 
     (@wraps $wrapper:ident<$($of:ident),*>, $inner:ty) => {
@@ -529,7 +553,7 @@ macro_rules! method {
     (
         $(#[$docs:meta])*
         pub struct $name:ident of $interface:ident @ $ordinal:literal, idempotent $idempotent:literal;
-        $request:ty;
+        $request:ty => $request_view:ident;
         $reply:ident $(<$a:lifetime>)? => $reply_view:ident;
         error $error:ty => $error_view:ty;
     ) => {
@@ -541,6 +565,7 @@ macro_rules! method {
             type Interface = $interface;
             const ORDINAL: u16 = $ordinal;
             const IDEMPOTENT: bool = $idempotent;
+            type RequestView<'m> = $request_view<'m>;
             type Reply<'a> = $reply $(<$a>)?;
             type ReplyView<'m> = $reply_view<'m>;
             type Error<'a> = $error;

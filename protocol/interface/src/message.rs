@@ -60,6 +60,9 @@ pub enum Fault {
     /// A right that came with the request is not the server's: it was revoked, taken up before, or granted by somebody else.
     #[error("the server was not given a right that came with the request, or has it no more")]
     Refused,
+    /// The server had put the answer off, and can give none any more.
+    #[error("the server dropped the call without an answer")]
+    Dropped,
     /// A reason that this side does not know.
     #[error("the server gave reason {0}, which is unknown here")]
     Other(u32),
@@ -76,6 +79,7 @@ impl Fault {
             Fault::TooLong => 4,
             Fault::Busy => 5,
             Fault::Refused => 6,
+            Fault::Dropped => 7,
             Fault::Other(number) => number,
         }
     }
@@ -90,6 +94,7 @@ impl Fault {
             4 => Fault::TooLong,
             5 => Fault::Busy,
             6 => Fault::Refused,
+            7 => Fault::Dropped,
             other => Fault::Other(other),
         }
     }

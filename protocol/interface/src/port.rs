@@ -2,6 +2,9 @@
 
 use core::time::Duration;
 
+use tombolo_base::DEFAULT_TIMEOUT;
+
+use crate::client::BindError;
 use crate::encode::Body;
 use crate::message::Outgoing;
 use crate::source::Source;
@@ -30,6 +33,20 @@ pub enum Sent {
     NoRoom,
 }
 
+/// What opens channels by name, as a domain does.
+pub trait Connect {
+    /// A channel's end.
+    type Port: Port;
+    /// Why it was not opened.
+    type Error: From<BindError>;
+
+    /// Opens a channel to whoever exports `name` for an interface of that hash.
+    ///
+    /// # Errors
+    /// It was not opened.
+    fn connect_for(&self, name: &str, interface_hash: u64) -> Result<Self::Port, Self::Error>;
+}
+
 /// One end of a channel: whole messages, in order, both ways.
 pub trait Port {
     /// Why it is of no use any more, the death of the peer above all.
@@ -37,6 +54,11 @@ pub trait Port {
 
     /// Nanoseconds of a clock that never goes back.
     fn now_ns(&self) -> u64;
+
+    /// How long calls wait where nothing else is said.
+    fn timeout(&self) -> Duration {
+        DEFAULT_TIMEOUT
+    }
 
     /// The longest message, in bytes.
     fn max_message_bytes(&self) -> usize;

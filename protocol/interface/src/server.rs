@@ -1,8 +1,14 @@
 //! The serving side.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
+use core::ops::Deref;
+
 use core::time::Duration;
+
+use tombolo_base::OperationTimeout;
+use tombolo_base::sync::{AtomicBool, Ordering};
 
 use crate::client::{BindError, CallError, Counts, send};
 use crate::declare::{Declined, Event, Interface, Method, Serves};
@@ -18,27 +24,78 @@ pub const MAX_OUTSTANDING: usize = 256;
 /// How long an answer waits for room before the server gives it up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A call that is answered later: its ordinal and number.
-type Outstanding = (u16, u32);
-
-/// A call `M` that can be answered later.
+/// A call `M` that is to be served: it dereferences to what the call carries.
 #[derive(Debug)]
-pub struct Later<M> {
-    call: u32,
-    of: PhantomData<fn() -> M>,
+pub struct Call<'m, M: Method> {
+    request: M::RequestView<'m>,
+    number: u32,
 }
 
-impl<M> Clone for Later<M> {
-    fn clone(&self) -> Self {
-        *self
+impl<'m, M: Method> Deref for Call<'m, M> {
+    type Target = M::RequestView<'m>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.request
     }
 }
 
-impl<M> Copy for Later<M> {}
+impl<M: Method> Call<'_, M> {
+    /// Puts the answer off: the responder is for [`Server::reply`], and the response is for the handler to return.
+    #[must_use = "a responder that is dropped answers the call as dropped"]
+    pub fn defer<R>(self) -> (Responder<M>, Response<R>) {
+        let promise = Arc::new(Promise::default());
+        let response = Response(Results::Promised(Arc::clone(&promise)));
+        (Responder { number: self.number, promise, of: PhantomData }, response)
+    }
+}
 
-impl<M: Method> Later<M> {
-    fn outstanding(self) -> Outstanding {
-        (M::ORDINAL, self.call)
+/// What has become of an answer that was put off.
+#[derive(Debug, Default)]
+struct Promise {
+    /// The client does not want it any more.
+    cancelled: AtomicBool,
+    /// Nobody can give it any more.
+    dropped: AtomicBool,
+}
+
+/// What answers a call `M` whose answer was put off. Dropped, it answers the call with [`Fault::Dropped`], when the server serves
+/// next.
+#[derive(Debug)]
+pub struct Responder<M> {
+    number: u32,
+    promise: Arc<Promise>,
+    of: PhantomData<fn() -> M>,
+}
+
+impl<M> Responder<M> {
+    /// Whether the client still waits: it may have cancelled the call.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        !self.promise.cancelled.load(Ordering::Acquire)
+    }
+}
+
+impl<M> Drop for Responder<M> {
+    fn drop(&mut self) {
+        self.promise.dropped.store(true, Ordering::Release);
+    }
+}
+
+/// What a handler returns of a call: its results, or the promise of them.
+#[derive(Debug)]
+pub struct Response<R>(Results<R>);
+
+#[derive(Debug)]
+enum Results<R> {
+    Here(R),
+    Promised(Arc<Promise>),
+}
+
+impl<R> From<R> for Response<R> {
+    #[inline]
+    fn from(results: R) -> Self {
+        Response(Results::Here(results))
     }
 }
 
@@ -64,17 +121,18 @@ impl<'m> Incoming<'m> {
         V::from(self.body)
     }
 
-    /// By which it can be answered later.
+    /// The call that it is.
     #[inline]
     #[must_use]
-    pub fn later<M: Method>(&self) -> Later<M> {
-        Later { call: self.header.call(), of: PhantomData }
+    pub fn call<M: Method>(&self) -> Call<'m, M> {
+        Call { request: self.body.into(), number: self.header.call() }
     }
 
     /// What becomes of one with an ordinal that is unknown.
     #[must_use]
-    pub fn unknown<B>(&self) -> Answer<B> {
-        if self.header.kind() == Kind::Call { Answer::Fault(Fault::Unknown) } else { Answer::Unknown }
+    pub fn unknown<B>(&self) -> Outcome<B> {
+        let is_call = self.header.kind() == Kind::Call;
+        Outcome(if is_call { Handled::Fault(Fault::Unknown) } else { Handled::Unknown })
     }
 }
 
@@ -83,8 +141,6 @@ impl<'m> Incoming<'m> {
 pub enum Decline<E> {
     /// The error that the interface declares.
     Error(E),
-    /// It is answered later.
-    Later,
     /// This server does not serve it.
     Unserved,
     /// The request could not be read.
@@ -99,59 +155,62 @@ impl<E> From<Malformed> for Decline<E> {
     }
 }
 
-/// What is sent for a call.
+/// What comes of a message that a handler was given.
 #[derive(Debug)]
-pub enum Answer<B> {
-    /// Its results.
+pub struct Outcome<B>(Handled<B>);
+
+#[derive(Debug)]
+enum Handled<B> {
+    /// The results of a call.
     Reply(B),
     /// Its declared error.
     Error(B),
     /// Neither.
     Fault(Fault),
-    /// Nothing, now.
-    Later,
-    /// Nothing: it was a one-way message.
+    /// Its answer comes later.
+    Promised(Arc<Promise>),
+    /// A one-way message.
     Taken,
-    /// Nothing: it was a one-way message with an ordinal that is unknown.
+    /// A one-way message with an ordinal that is unknown.
     Unknown,
-    /// Nothing: it was a one-way message that could not be read.
+    /// A one-way message that could not be read.
     Malformed,
-    /// Nothing: it was a one-way message with a right that this side was not given.
+    /// A one-way message with a right that this side was not given.
     Refused,
 }
 
-impl<B> Answer<B> {
+impl<B> Outcome<B> {
     /// What a handler's result comes to.
     #[inline]
     pub fn of<M, R, E>(
-        result: Result<R, Decline<E>>,
+        result: Result<Response<R>, Decline<E>>,
         reply: impl FnOnce(R) -> B,
         declined: impl FnOnce(Declined<M, E>) -> B,
     ) -> Self {
-        match result {
-            Ok(results) => Answer::Reply(reply(results)),
-            Err(Decline::Error(error)) => Answer::Error(declined(Declined::new(error))),
-            Err(Decline::Later) => Answer::Later,
-            Err(Decline::Unserved) => Answer::Fault(Fault::Unserved),
-            Err(Decline::Malformed(_)) => Answer::Fault(Fault::Malformed),
-            Err(Decline::Refused) => Answer::Fault(Fault::Refused),
-        }
+        Outcome(match result {
+            Ok(Response(Results::Here(results))) => Handled::Reply(reply(results)),
+            Ok(Response(Results::Promised(promise))) => Handled::Promised(promise),
+            Err(Decline::Error(error)) => Handled::Error(declined(Declined::new(error))),
+            Err(Decline::Unserved) => Handled::Fault(Fault::Unserved),
+            Err(Decline::Malformed(_)) => Handled::Fault(Fault::Malformed),
+            Err(Decline::Refused) => Handled::Fault(Fault::Refused),
+        })
     }
 
     /// What the result of a handler that declares no error comes to.
     #[inline]
-    pub fn of_sure<R>(result: Result<R, Decline<Never>>, reply: impl FnOnce(R) -> B) -> Self {
-        Answer::of(result, reply, |declined: Declined<(), Never>| declined.never())
+    pub fn of_sure<R>(result: Result<Response<R>, Decline<Never>>, reply: impl FnOnce(R) -> B) -> Self {
+        Outcome::of(result, reply, |declined: Declined<(), Never>| declined.never())
     }
 
     /// What a handler of one-way messages comes to.
     #[must_use]
     pub fn of_message(result: Result<(), Malformed>) -> Self {
-        match result {
-            Ok(()) => Answer::Taken,
-            Err(Malformed::Right) => Answer::Refused,
-            Err(_) => Answer::Malformed,
-        }
+        Outcome(match result {
+            Ok(()) => Handled::Taken,
+            Err(Malformed::Right) => Handled::Refused,
+            Err(_) => Handled::Malformed,
+        })
     }
 }
 
@@ -180,12 +239,13 @@ pub enum ServeError<E> {
 }
 
 /// The serving end of a channel: serves `I` over `P`.
+///
+/// What it waits for takes up to its timeout, which is that of the channel unless [`within`](Self::within) says otherwise.
 #[derive(Debug)]
 pub struct Server<I, P> {
     port: P,
-    outstanding: Vec<Outstanding>,
-    counts: Counts,
-    of: PhantomData<fn() -> I>,
+    timeout: OperationTimeout,
+    served: Served<I>,
 }
 
 impl<I: Interface, P: Port> Server<I, P> {
@@ -194,15 +254,23 @@ impl<I: Interface, P: Port> Server<I, P> {
     /// # Errors
     /// The link lacks what the interface needs.
     pub fn bind(mut port: P) -> Result<Self, BindError> {
-        I::NEEDS.bind(&mut port)?;
-        let outstanding = Vec::with_capacity(MAX_OUTSTANDING);
-        Ok(Server { port, outstanding, counts: Counts::default(), of: PhantomData })
+        let served = Served::bind(&mut port)?;
+        let timeout = OperationTimeout::new(port.timeout());
+        Ok(Server { port, timeout, served })
+    }
+
+    /// Has what is done next wait up to `timeout`.
+    #[inline]
+    #[must_use = "it is the next operation that waits so long"]
+    pub fn within(&mut self, timeout: Duration) -> &mut Self {
+        self.timeout.set_once(timeout);
+        self
     }
 
     /// What has passed.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.counts
+        self.served.counts
     }
 
     /// The channel.
@@ -215,40 +283,106 @@ impl<I: Interface, P: Port> Server<I, P> {
         self.port
     }
 
-    /// Takes one message, waiting for it up to `timeout`, and answers it if it is a call. Says whether one came.
+    /// Takes one message, waiting for it, and answers it if it is a call. Says whether one came.
     ///
     /// # Errors
     /// [`ServeError`]: the channel is of no use any more.
     #[inline]
-    pub fn serve_one<H: ?Sized>(
+    pub fn serve_one<H: ?Sized>(&mut self, handler: &mut H) -> Result<bool, ServeError<P::Error>>
+    where
+        I: Serves<H>,
+    {
+        let timeout = self.timeout.take();
+        self.served.serve_one(&mut self.port, handler, timeout)
+    }
+
+    /// Answers a call whose answer was put off. What could not be sent is answered as dropped.
+    ///
+    /// # Errors
+    /// [`ReplyError`].
+    pub fn reply<M: Method<Interface = I>>(
         &mut self,
+        responder: Responder<M>,
+        result: Result<M::Reply<'_>, M::Error<'_>>,
+    ) -> Result<(), ReplyError<P::Error>> {
+        let timeout = self.timeout.take();
+        self.served.reply(&mut self.port, &responder, result, timeout)
+    }
+
+    /// Sends a one-way message to the client.
+    ///
+    /// # Errors
+    /// [`CallError`]: it was not sent.
+    pub fn tell<B: Event<Interface = I>>(&mut self, event: &B) -> Result<(), CallError<P::Error>> {
+        let timeout = self.timeout.take();
+        send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), event, timeout)
+    }
+}
+
+/// A call whose answer was put off.
+#[derive(Debug)]
+struct Outstanding {
+    ordinal: u16,
+    number: u32,
+    promise: Arc<Promise>,
+}
+
+/// What a server of `I` knows of the client at the other end of a channel, for whoever has the channel elsewhere.
+#[derive(Debug)]
+pub struct Served<I> {
+    outstanding: Vec<Outstanding>,
+    counts: Counts,
+    of: PhantomData<fn() -> I>,
+}
+
+impl<I: Interface> Served<I> {
+    /// Of a channel that was opened with [`Interface::HASH`].
+    ///
+    /// # Errors
+    /// The link lacks what the interface needs.
+    pub fn bind(port: &mut impl Port) -> Result<Self, BindError> {
+        I::NEEDS.bind(port)?;
+        Ok(Served { outstanding: Vec::new(), counts: Counts::default(), of: PhantomData })
+    }
+
+    /// As [`Server::serve_one`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn serve_one<H: ?Sized, P: Port>(
+        &mut self,
+        port: &mut P,
         handler: &mut H,
         timeout: Duration,
     ) -> Result<bool, ServeError<P::Error>>
     where
         I: Serves<H>,
     {
+        if !self.outstanding.is_empty() {
+            self.answer_dropped(port)?;
+        }
         let full = self.outstanding.len() >= MAX_OUTSTANDING;
         // Taken by the one message that there is: its answer may borrow from it.
         let mut handler = Some(handler);
         // Not together: it would be moved in other pieces than it was made of.
         let (mut answered, mut malformed) = (None, false);
-        let received = self.port.recv(timeout, |source| {
+        let received = port.recv(timeout, |source| {
             let Some(handler) = handler.take() else { return };
             let Ok((header, body)) = Header::read(source) else {
                 malformed = true;
                 return;
             };
-            let answer = match header.kind() {
-                Kind::Call if full => Answer::Fault(Fault::Busy),
-                Kind::Call | Kind::Message => I::dispatch(handler, Incoming { header, body }),
-                Kind::Cancel => Answer::Taken,
-                Kind::Reply | Kind::Error | Kind::Fault => Answer::Malformed,
+            let outcome = match header.kind() {
+                Kind::Call if full => Outcome(Handled::Fault(Fault::Busy)),
+                Kind::Call | Kind::Message => I::dispatch(handler, &Incoming { header, body }),
+                Kind::Cancel => Outcome(Handled::Taken),
+                Kind::Reply | Kind::Error | Kind::Fault => Outcome(Handled::Malformed),
             };
-            answered = Some((header, answer));
+            answered = Some((header, outcome));
         });
         match answered {
-            Some((header, answer)) => self.settle(header, answer)?,
+            Some((header, outcome)) => self.settle(port, header, outcome)?,
             None if malformed => self.counts.malformed += 1,
             None => return received.map_err(ServeError::Ended),
         }
@@ -256,110 +390,117 @@ impl<I: Interface, P: Port> Server<I, P> {
     }
 
     #[inline]
-    fn settle<B: Body>(&mut self, header: Header, answer: Answer<B>) -> Result<(), ServeError<P::Error>> {
+    fn settle<B: Body, P: Port>(
+        &mut self,
+        port: &mut P,
+        header: Header,
+        Outcome(handled): Outcome<B>,
+    ) -> Result<(), ServeError<P::Error>> {
         match header.kind() {
             Kind::Cancel => {
-                self.forget((header.ordinal(), header.call()));
+                self.cancel(header);
                 return Ok(());
             }
             Kind::Call => self.counts.calls += 1,
             _ => {}
         }
-        match answer {
-            Answer::Reply(body) => return self.answer(header.with_kind(Kind::Reply), &body),
-            Answer::Error(body) => return self.answer(header.with_kind(Kind::Error), &body),
-            Answer::Fault(fault) => {
+        match handled {
+            Handled::Reply(body) => return self.answer(port, header.with_kind(Kind::Reply), &body),
+            Handled::Error(body) => return self.answer(port, header.with_kind(Kind::Error), &body),
+            Handled::Fault(fault) => {
                 match fault {
                     Fault::Malformed => self.counts.malformed += 1,
                     Fault::Unknown => self.counts.unknown += 1,
                     Fault::Refused => self.counts.refused += 1,
                     _ => {}
                 }
-                return self.answer(header.with_kind(Kind::Fault), &FaultBody(fault));
+                return self.answer(port, header.with_kind(Kind::Fault), &FaultBody(fault));
             }
-            Answer::Later => self.outstanding.push((header.ordinal(), header.call())),
-            Answer::Taken => self.counts.messages += 1,
-            Answer::Unknown => self.counts.unknown += 1,
-            Answer::Malformed => self.counts.malformed += 1,
-            Answer::Refused => self.counts.refused += 1,
+            Handled::Promised(promise) => {
+                let (ordinal, number) = (header.ordinal(), header.call());
+                self.outstanding.push(Outstanding { ordinal, number, promise });
+            }
+            Handled::Taken => self.counts.messages += 1,
+            Handled::Unknown => self.counts.unknown += 1,
+            Handled::Malformed => self.counts.malformed += 1,
+            Handled::Refused => self.counts.refused += 1,
         }
         Ok(())
     }
 
     #[inline]
-    fn answer(&mut self, header: Header, body: &impl Body) -> Result<(), ServeError<P::Error>> {
-        self.counts.answers += 1;
-        match send(&mut self.port, header, body, ANSWER_TIMEOUT) {
-            Ok(()) => Ok(()),
-            Err(error) => self.not_answered(header, error),
-        }
-    }
-
-    /// An answer that could not be sent because of what it is is replaced by a fault.
-    #[cold]
-    fn not_answered(
+    fn answer<P: Port>(
         &mut self,
+        port: &mut P,
         header: Header,
-        error: CallError<P::Error>,
+        body: &impl Body,
     ) -> Result<(), ServeError<P::Error>> {
-        let sent = match error {
-            CallError::OverLimit(OverLimit { .. }) | CallError::TooLong { .. } => {
-                let fault = FaultBody(Fault::TooLong);
-                send(&mut self.port, header.with_kind(Kind::Fault), &fault, ANSWER_TIMEOUT)
-            }
-            error => Err(error),
-        };
-        match sent {
-            Err(CallError::Ended { error, .. }) => Err(ServeError::Ended(error)),
-            Err(CallError::NoRoom) => Err(ServeError::ClientStuck),
-            _ => Ok(()),
-        }
-    }
-
-    fn forget(&mut self, call: Outstanding) {
-        self.outstanding.retain(|other| *other != call);
-    }
-
-    /// Whether somebody still waits for the answer to a call.
-    #[must_use]
-    pub fn is_outstanding<M: Method<Interface = I>>(&self, call: Later<M>) -> bool {
-        self.outstanding.contains(&call.outstanding())
-    }
-
-    /// Answers a call later. If that was not sent the call stays outstanding.
-    ///
-    /// # Errors
-    /// [`ReplyError`].
-    pub fn reply<M: Method<Interface = I>>(
-        &mut self,
-        call: Later<M>,
-        result: Result<M::Reply<'_>, M::Error<'_>>,
-        timeout: Duration,
-    ) -> Result<(), ReplyError<P::Error>> {
-        if !self.is_outstanding(call) {
-            return Err(ReplyError::NotOutstanding);
-        }
-        let header = |kind| Header::new(M::ORDINAL, kind, call.call);
-        match result {
-            Ok(body) => send(&mut self.port, header(Kind::Reply), &body, timeout)?,
-            Err(error) => {
-                send(&mut self.port, header(Kind::Error), &Declined::<M, _>::new(error), timeout)?;
-            }
-        }
         self.counts.answers += 1;
-        self.forget(call.outstanding());
+        match send(port, header, body, ANSWER_TIMEOUT) {
+            Ok(()) => Ok(()),
+            Err(error) => not_answered(port, header, error),
+        }
+    }
+
+    /// Answers the calls whose responders are gone.
+    #[cold]
+    fn answer_dropped<P: Port>(&mut self, port: &mut P) -> Result<(), ServeError<P::Error>> {
+        let is_dropped = |call: &Outstanding| call.promise.dropped.load(Ordering::Acquire);
+        while let Some(index) = self.outstanding.iter().position(is_dropped) {
+            let Outstanding { ordinal, number, .. } = self.outstanding.swap_remove(index);
+            self.answer(port, Header::new(ordinal, Kind::Fault, number), &FaultBody(Fault::Dropped))?;
+        }
         Ok(())
     }
 
-    /// Sends a one-way message to the client.
+    fn cancel(&mut self, header: Header) {
+        let is_meant = |call: &Outstanding| call.ordinal == header.ordinal() && call.number == header.call();
+        if let Some(index) = self.outstanding.iter().position(is_meant) {
+            self.outstanding.swap_remove(index).promise.cancelled.store(true, Ordering::Release);
+        }
+    }
+
+    /// As [`Server::reply`].
     ///
     /// # Errors
-    /// [`CallError`]: it was not sent.
-    pub fn tell<B: Event<Interface = I>>(
+    /// As there.
+    pub fn reply<M: Method<Interface = I>, P: Port>(
         &mut self,
-        event: &B,
+        port: &mut P,
+        responder: &Responder<M>,
+        result: Result<M::Reply<'_>, M::Error<'_>>,
         timeout: Duration,
-    ) -> Result<(), CallError<P::Error>> {
-        send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), event, timeout)
+    ) -> Result<(), ReplyError<P::Error>> {
+        let is_meant = |call: &Outstanding| Arc::ptr_eq(&call.promise, &responder.promise);
+        let index = self.outstanding.iter().position(is_meant).ok_or(ReplyError::NotOutstanding)?;
+        let header = |kind| Header::new(M::ORDINAL, kind, responder.number);
+        match result {
+            Ok(body) => send(port, header(Kind::Reply), &body, timeout)?,
+            Err(error) => send(port, header(Kind::Error), &Declined::<M, _>::new(error), timeout)?,
+        }
+        self.counts.answers += 1;
+        self.outstanding.swap_remove(index);
+        Ok(())
+    }
+}
+
+/// An answer that could not be sent because of what it is is replaced by a fault.
+#[cold]
+fn not_answered<P: Port>(
+    port: &mut P,
+    header: Header,
+    error: CallError<P::Error>,
+) -> Result<(), ServeError<P::Error>> {
+    let sent = match error {
+        CallError::OverLimit(OverLimit { .. }) | CallError::TooLong { .. } => {
+            let fault = FaultBody(Fault::TooLong);
+            send(port, header.with_kind(Kind::Fault), &fault, ANSWER_TIMEOUT)
+        }
+        error => Err(error),
+    };
+    match sent {
+        Err(CallError::Ended { error, .. }) => Err(ServeError::Ended(error)),
+        Err(CallError::NoRoom) => Err(ServeError::ClientStuck),
+        _ => Ok(()),
     }
 }

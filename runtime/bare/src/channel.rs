@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId, SharedMemory};
+use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory};
 use tombolo_control::{Grant, WindowPlace};
 pub use tombolo_link::end::Stats;
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals};
@@ -26,6 +26,8 @@ const SPIN_NS: u64 = 20_000;
 pub struct ChannelOptions {
     pub(crate) config: ChannelConfig,
     pub(crate) interface_hash: u64,
+    /// The domain's, where it is not given.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl ChannelOptions {
@@ -42,6 +44,14 @@ impl ChannelOptions {
         self.interface_hash = hash;
         self
     }
+
+    /// How long the channel's operations wait, where [`Channel::within`] does not say otherwise: as long as the domain's, by
+    /// default.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
 }
 
 /// One end of a channel: whole messages, in order, both ways.
@@ -51,6 +61,7 @@ pub struct Channel {
     end: ChannelEnd<BoardSignals>,
     spin: Spin,
     memory: SharedMemory,
+    timeout: OperationTimeout,
     peer: DomainId,
     peer_node: String,
     released: bool,
@@ -114,13 +125,18 @@ impl Channel {
         grant: &Grant,
         own: DomainId,
         options: &ChannelOptions,
-        timeout: Duration,
+        (timeout, usual): (Duration, Duration),
     ) -> Result<Channel, Error> {
-        let opened = Self::shake_hands(link, grant, own, options, timeout);
-        if opened.is_err() {
-            link.release(grant.channel);
+        match Self::shake_hands(link, grant, own, options, timeout) {
+            Ok(mut channel) => {
+                channel.timeout = OperationTimeout::new(options.timeout.unwrap_or(usual));
+                Ok(channel)
+            }
+            Err(error) => {
+                link.release(grant.channel);
+                Err(error)
+            }
         }
-        opened
     }
 
     fn shake_hands(
@@ -150,7 +166,16 @@ impl Channel {
             opening.wait(&mut signals, deadline_ns).map_err(|error| not_opened(error, grant, timeout))?;
         let end = opening.end(agreed, signals).map_err(|error| unusable(&error))?;
         let (peer, peer_node) = (grant.peer, grant.peer_node.clone());
-        Ok(Channel { end, spin: Spin::new(SPIN_NS), memory, peer, peer_node, released: false })
+        let (spin, timeout) = (Spin::new(SPIN_NS), OperationTimeout::new(timeout));
+        Ok(Channel { end, spin, memory, timeout, peer, peer_node, released: false })
+    }
+
+    /// Has the next operation that waits do so up to `timeout`.
+    #[inline]
+    #[must_use = "it is the next operation that waits so long"]
+    pub fn within(&mut self, timeout: Duration) -> &mut Channel {
+        self.timeout.set_once(timeout);
+        self
     }
 
     /// Sends a message if there is room, whole or not at all.
@@ -165,12 +190,13 @@ impl Channel {
         }
     }
 
-    /// Sends a message, whole, waiting for room up to `timeout`.
+    /// Sends a message, whole, waiting for room.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or the
     /// end of the peer.
-    pub fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        let timeout = self.timeout.take();
         let sent = self.until(Awaited::Room, timeout, |channel| match channel.try_send(message) {
             Err(Error::WouldBlock) => None,
             result => Some(result),
@@ -196,11 +222,12 @@ impl Channel {
         }
     }
 
-    /// Receives the next message in place of what `buffer` held, waiting up to `timeout`. Returns its length.
+    /// Waits for the next message and receives it in place of what `buffer` held. Returns its length.
     ///
     /// # Errors
     /// [`Error::TimedOut`], or the end of the peer after everything it sent has been received.
-    pub fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, Error> {
+    pub fn recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Error> {
+        let timeout = self.timeout.take();
         let received =
             self.until(Awaited::Message, timeout, |channel| channel.try_recv_into(buffer).transpose());
         received?.unwrap_or_else(|| Err(Error::TimedOut { what: "a message".to_string(), timeout }))

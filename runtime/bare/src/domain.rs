@@ -5,9 +5,8 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::time::Duration;
 
-use tombolo_base::DomainId;
-use tombolo_control::FINGERPRINT;
-use tombolo_control::{Reply, Request};
+use tombolo_base::{DEFAULT_TIMEOUT, DomainId};
+use tombolo_control::{FINGERPRINT, Grant, Membership, Reply, Request};
 use tombolo_naming::split_scope;
 
 use crate::channel::{Channel, ChannelOptions};
@@ -20,12 +19,19 @@ use crate::time::{self, Instant};
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// This program as a domain of a machine. Cloning names the same domain.
+///
+/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds, unless
+/// [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one operation.
 #[derive(Clone)]
 pub struct Domain {
     pub(crate) link: Rc<Link>,
     id: DomainId,
     node: String,
     machine: String,
+    /// Of its operations.
+    timeout: Duration,
+    /// Of the channels that it opens.
+    channel_timeout: Duration,
 }
 
 impl Domain {
@@ -37,7 +43,10 @@ impl Domain {
         let link = Rc::new(Link::new());
         let program = env::args().next().unwrap_or_default();
         match link.ask(Request::Attach { version: FINGERPRINT, program }, ANSWER_TIMEOUT)? {
-            Reply::Attach { domain, node, machine, .. } => Ok(Domain { link, id: domain, node, machine }),
+            Reply::Attach { domain, node, machine, .. } => {
+                let (timeout, channel_timeout) = (DEFAULT_TIMEOUT, DEFAULT_TIMEOUT);
+                Ok(Domain { link, id: domain, node, machine, timeout, channel_timeout })
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -60,41 +69,43 @@ impl Domain {
         &self.machine
     }
 
-    /// Takes up a name, machine-wide, under which others [`connect`](Self::connect).
-    ///
-    /// # Errors
-    /// [`Error::Monitor`]: the name is taken, or is none.
-    pub fn export(&self, name: &str, options: &ChannelOptions) -> Result<Listener, Error> {
-        let (scope, own_name) = split_scope(name);
-        let request = Request::Export { scope, name: own_name.to_owned() };
-        match self.link.ask(request, ANSWER_TIMEOUT)? {
-            Reply::Export { listener } => Ok(Listener {
-                domain: self.clone(),
-                number: listener,
-                name: name.to_owned(),
-                options: options.clone(),
-            }),
-            other => Err(unexpected(&other)),
-        }
+    /// The same domain, whose operations and channels wait up to `timeout`.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Domain {
+        Domain { timeout, channel_timeout: timeout, ..self }
     }
 
-    /// Opens a channel to whoever exports `name`, waiting up to `timeout` for somebody to do so and to accept.
-    /// `@NODE/NAME` is a name of that node.
+    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's own.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Domain {
+        Domain { timeout, ..self.clone() }
+    }
+
+    /// The job that this program was started in.
+    ///
+    /// # Errors
+    /// [`Error::Job`] when nobody started it as one of a job.
+    pub fn job(&self) -> Result<Job, Error> {
+        Ok(Job { domain: self.clone(), membership: Membership::from_variables(|name| env::var(name).ok())? })
+    }
+
+    /// Takes up a name, machine-wide, under which others [`connect`](Self::connect). [`ChannelOptions::export`] does so with
+    /// other options than the default.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: the name is taken, or is not a name.
+    pub fn export(&self, name: &str) -> Result<Listener, Error> {
+        ChannelOptions::default().export(self, name)
+    }
+
+    /// Opens a channel to whoever exports `name`, waiting for somebody to do so and to accept. `@NODE/NAME` is a name of
+    /// that node. [`ChannelOptions::connect`] does so with other options than the default.
     ///
     /// # Errors
     /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
     /// [`Error::TimedOut`] when it did not accept in time.
-    pub fn connect(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
-        let start = Instant::now();
-        let (scope, name) = split_scope(name);
-        let request = Request::Connect { scope, name: name.to_owned(), timeout, config: options.config };
-        match self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
-            Reply::Connect { grant } => {
-                let remaining = timeout.saturating_sub(start.elapsed());
-                Channel::open(&self.link, &grant, self.id, options, remaining)
-            }
-            other => Err(unexpected(&other)),
-        }
+    pub fn connect(&self, name: &str) -> Result<Channel, Error> {
+        ChannelOptions::default().connect(self, name)
     }
 
     /// Sleeps until a doorbell rings, the monitor has something to say, or `timeout` has passed: for a program that
@@ -109,8 +120,99 @@ impl Domain {
     }
 }
 
-/// A name that this domain has taken up. Dropping it gives the name back.
+impl ChannelOptions {
+    /// As [`Domain::export`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::export`].
+    pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
+        let (scope, own_name) = split_scope(name);
+        let request = Request::Export { scope, name: own_name.to_owned() };
+        match domain.link.ask(request, ANSWER_TIMEOUT)? {
+            Reply::Export { listener } => {
+                let (domain, name, options) = (domain.clone(), name.to_owned(), self.clone());
+                let timeout = domain.channel_timeout;
+                let taken = Taken { domain, number: listener, name, options };
+                Ok(Listener { taken: Rc::new(taken), timeout })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// As [`Domain::connect`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::connect`].
+    pub fn connect(&self, domain: &Domain, name: &str) -> Result<Channel, Error> {
+        let timeout = domain.timeout;
+        let start = Instant::now();
+        let (scope, name) = split_scope(name);
+        let request = Request::Connect { scope, name: name.to_owned(), timeout, config: self.config };
+        match domain.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
+            Reply::Connect { grant } => domain.open(&grant, self, timeout.saturating_sub(start.elapsed())),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Domain {
+    fn open(&self, grant: &Grant, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
+        Channel::open(&self.link, grant, self.id, options, (timeout, self.channel_timeout))
+    }
+}
+
+/// The domains that one `tombolo run` started, with ranks from 0, and this one's place among them.
+#[derive(Clone)]
+pub struct Job {
+    domain: Domain,
+    membership: Membership,
+}
+
+impl Job {
+    /// This domain's rank: its number, in the order in which nodes were given to `tombolo run`.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.membership.rank()
+    }
+
+    /// How many domains were started.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.membership.size()
+    }
+
+    /// The job's id, a prefix of names that no other job has.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.membership.id()
+    }
+
+    /// A name that is the job's own, to [export](Domain::export) and [connect](Domain::connect) to.
+    #[must_use]
+    pub fn name(&self, name: &str) -> String {
+        self.membership.name(name)
+    }
+
+    /// Opens the channel between this domain and another of the job, which does the same. It is one channel for each pair;
+    /// more have [names](Self::name).
+    ///
+    /// # Errors
+    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and [`Listener::accept`].
+    pub fn channel_to(&self, rank: u32) -> Result<Channel, Error> {
+        let name = self.membership.name_between("channel", rank)?;
+        if self.rank() < rank { self.domain.export(&name)?.accept() } else { self.domain.connect(&name) }
+    }
+}
+
+/// A name that this domain has taken up. Clones are of the same one; dropping the last gives the name back.
+#[derive(Clone)]
 pub struct Listener {
+    taken: Rc<Taken>,
+    timeout: Duration,
+}
+
+/// What clones have in common.
+struct Taken {
     domain: Domain,
     number: u32,
     name: String,
@@ -121,25 +223,32 @@ impl Listener {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.taken.name
     }
 
-    /// Waits up to `timeout` for somebody to connect, and opens the channel.
+    /// The same listener, which waits up to `timeout`.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Listener {
+        Listener { taken: Rc::clone(&self.taken), timeout }
+    }
+
+    /// Waits for somebody to connect, and opens the channel.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when nobody did; [`Error::Refused`] when the two sides do not fit, after which others can
     /// still be accepted.
-    pub fn accept(&self, timeout: Duration) -> Result<Channel, Error> {
+    pub fn accept(&self) -> Result<Channel, Error> {
         let start = Instant::now();
-        let link = &self.domain.link;
-        let grant = link.wait(timeout, "somebody to connect", |link| link.next_incoming(self.number))?;
-        link.accepted(1);
-        let patience = timeout.saturating_sub(start.elapsed()).max(LEAST_PATIENCE);
-        Channel::open(link, &grant, self.domain.id, &self.options, patience)
+        let Taken { domain, number, options, .. } = &*self.taken;
+        let incoming = |link: &Link| link.next_incoming(*number);
+        let grant = domain.link.wait(self.timeout, "somebody to connect", incoming)?;
+        domain.link.accepted(1);
+        let remaining = self.timeout.saturating_sub(start.elapsed());
+        domain.open(&grant, options, remaining.max(LEAST_PATIENCE))
     }
 }
 
-impl Drop for Listener {
+impl Drop for Taken {
     fn drop(&mut self) {
         self.domain.link.forget_listener(self.number);
     }

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Fault, Unsendable};
+use tombolo_control::{Fault, JobError, Unsendable};
 use tombolo_link::HandshakeError;
 
 /// Why an operation did not happen. What was to be sent is still the caller's.
@@ -66,6 +66,9 @@ pub enum Error {
         /// How.
         what: String,
     },
+    /// The program has no place in a job, or not the one that was asked for.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// The monitor could not do what was asked.
     #[error(transparent)]
     Monitor(#[from] Fault),

@@ -4,18 +4,16 @@
 //! #![no_std]
 //! #![no_main]
 //!
-//! use core::time::Duration;
 //! use tombolo_bare::prelude::*;
-//! use tombolo_bare::{ChannelOptions, Domain, Error};
+//! use tombolo_bare::{Domain, Error};
 //!
 //! tombolo_bare::main!(main);
 //!
 //! fn main() -> Result<(), Error> {
-//!     let patience = Duration::from_secs(10);
-//!     let mut channel = Domain::attach()?.connect("pong", &ChannelOptions::default(), patience)?;
-//!     channel.send(b"ping", patience)?;
+//!     let mut channel = Domain::attach()?.connect("pong")?;
+//!     channel.send(b"ping")?;
 //!     let mut answer = Vec::new();
-//!     channel.recv_into(&mut answer, patience)?;
+//!     channel.recv_into(&mut answer)?;
 //!     println!("{} said {}", channel.peer_node(), String::from_utf8_lossy(&answer));
 //!     Ok(())
 //! }
@@ -41,12 +39,12 @@ mod start;
 pub mod time;
 
 pub use channel::{Channel, ChannelOptions, RawMemory, Stats, wait_any};
-pub use domain::{Domain, Listener};
+pub use domain::{Domain, Job, Listener};
 pub use error::Error;
 pub use start::Outcome;
 
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
-pub use tombolo_control::Fault;
+pub use tombolo_control::{Fault, JobError};
 pub use tombolo_link::TransportKind;
 pub use tombolo_link::end::Awaited;
 #[doc(hidden)]

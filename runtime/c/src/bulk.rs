@@ -232,7 +232,7 @@ pub unsafe extern "C" fn tombolo_export_bulk(
         // SAFETY: a live handle, a text and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
-        let listener = domain.domain.export_bulk(name, &how)?;
+        let listener = how.export(&domain.domain, name)?;
         let listener = hand_out(ListenerHandle { listener, bulk: Some(how) });
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
@@ -254,8 +254,8 @@ pub unsafe extern "C" fn tombolo_accept_bulk(
         // SAFETY: a live handle, by the contract; the façade's threads may share it.
         let listener = unsafe { shared(listener, "the listener") }?;
         let not_bulk = || Failure::invalid("the name was not taken up by tombolo_export_bulk");
-        let options = listener.bulk.as_ref().ok_or_else(not_bulk)?;
-        let channel = listener.listener.accept_bulk(options, Duration::from_nanos(timeout_ns))?;
+        let _options = listener.bulk.as_ref().ok_or_else(not_bulk)?;
+        let channel = listener.listener.within(Duration::from_nanos(timeout_ns)).accept_bulk()?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
     })
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn tombolo_connect_bulk(
         // SAFETY: a live handle, a text and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
-        let channel = domain.domain.connect_bulk(name, &how, Duration::from_nanos(timeout_ns))?;
+        let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), name)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
     })
@@ -318,8 +318,8 @@ pub unsafe extern "C" fn tombolo_bulk_assign(
         // SAFETY: a live handle, by the contract.
         let (pool, timeout) = (unsafe { pool_of(pool) }?, Duration::from_nanos(timeout_ns));
         let assign = |end: &mut End| match here_only {
-            true => Ok(end.channel()?.assign_here_only(pool, timeout)?),
-            false => Ok(end.channel()?.assign(pool, timeout)?),
+            true => Ok(end.channel()?.within(timeout).assign_here_only(pool)?),
+            false => Ok(end.channel()?.within(timeout).assign(pool)?),
         };
         // SAFETY: a live handle, by the contract.
         unsafe { with(bulk, assign) }
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn tombolo_bulk_unassign(
         // SAFETY: a live handle, by the contract.
         let (pool, timeout) = (unsafe { pool_of(pool) }?, Duration::from_nanos(timeout_ns));
         // SAFETY: a live handle, by the contract.
-        unsafe { with(bulk, |end| Ok(end.channel()?.unassign(pool, timeout)?)) }
+        unsafe { with(bulk, |end| Ok(end.channel()?.within(timeout).unassign(pool)?)) }
     })
 }
 
@@ -358,7 +358,7 @@ pub unsafe extern "C" fn tombolo_bulk_take_pool(
         present(result, "where to put the pool")?;
         let take = |end: &mut End| {
             let offer = end.offer.take().ok_or_else(no_offer)?;
-            Ok(end.channel()?.take_pool(offer, Duration::from_nanos(timeout_ns))?)
+            Ok(end.channel()?.within(Duration::from_nanos(timeout_ns)).take_pool(offer)?)
         };
         // SAFETY: a live handle, by the contract.
         let pool = unsafe { with(bulk, take) }?;
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn tombolo_bulk_take_pool(
 pub unsafe extern "C" fn tombolo_bulk_decline_pool(bulk: *mut BulkHandle, timeout_ns: u64) -> Status {
     let decline = |end: &mut End| {
         let offer = end.offer.take().ok_or_else(no_offer)?;
-        Ok(end.channel()?.decline_pool(offer, Duration::from_nanos(timeout_ns))?)
+        Ok(end.channel()?.within(Duration::from_nanos(timeout_ns)).decline_pool(offer)?)
     };
     // SAFETY: a live handle, by the contract.
     guard(|| unsafe { with(bulk, decline) })
@@ -463,7 +463,7 @@ pub unsafe extern "C" fn tombolo_bulk_move(
             let channel = end.channel()?;
             // SAFETY: live handles, by the contract.
             let all = unsafe { taken(handles) }?;
-            channel.move_all(all, metadata, timeout).map_err(|not_sent| {
+            channel.within(timeout).move_all(all, metadata).map_err(|not_sent| {
                 let NotSent { error, kept } = *not_sent;
                 // SAFETY: live handles, by the contract.
                 unsafe { put_back(handles, kept.into_iter().map(Hand::Mine)) };
@@ -502,7 +502,7 @@ pub unsafe extern "C" fn tombolo_bulk_share(
             let channel = end.channel()?;
             if let [one] = handles {
                 let again = |hand: &mut Hand| match hand {
-                    Hand::Lent(shared) => Ok(Some(channel.share_again(shared, metadata, timeout)?)),
+                    Hand::Lent(shared) => Ok(Some(channel.within(timeout).share_again(shared, metadata)?)),
                     _ => Ok(None),
                 };
                 // SAFETY: a live handle, by the contract.
@@ -512,7 +512,7 @@ pub unsafe extern "C" fn tombolo_bulk_share(
             }
             // SAFETY: live handles, by the contract.
             let all = unsafe { taken(handles) }?;
-            match channel.share_all(all, metadata, timeout) {
+            match channel.within(timeout).share_all(all, metadata) {
                 Ok(shared) => {
                     // SAFETY: live handles, by the contract.
                     unsafe { put_back(handles, shared.into_iter().map(Hand::Lent)) };
@@ -575,7 +575,7 @@ pub unsafe extern "C" fn tombolo_bulk_pass(
     guard(|| {
         let pass = |channel: &mut BulkChannel, hand, metadata: &[u8]| match hand {
             Hand::Mine(buffer) => {
-                let passed = channel.pass(buffer, metadata, Duration::from_nanos(timeout_ns));
+                let passed = channel.within(Duration::from_nanos(timeout_ns)).pass(buffer, metadata);
                 passed.map_err(|not_sent| (not_sent.error.into(), Hand::Mine(not_sent.kept)))
             }
             other => Err((Failure::new(Status::BufferState, "the buffer is shared, or not here"), other)),
@@ -600,7 +600,7 @@ pub unsafe extern "C" fn tombolo_bulk_release(
     guard(|| {
         let release = |channel: &mut BulkChannel, hand, metadata: &[u8]| match hand {
             Hand::Lent(shared) => {
-                let released = channel.release(shared, metadata, Duration::from_nanos(timeout_ns));
+                let released = channel.within(Duration::from_nanos(timeout_ns)).release(shared, metadata);
                 released.map_err(|not_sent| (not_sent.error.into(), Hand::Lent(not_sent.kept)))
             }
             other => Err((Failure::new(Status::BufferState, "the buffer is not shared, or not here"), other)),
@@ -624,7 +624,7 @@ pub unsafe extern "C" fn tombolo_bulk_receive(
         present(result, "where to put what arrives")?;
         let receive = |end: &mut End| {
             let mut metadata = std::mem::take(&mut end.metadata);
-            let arrival = end.channel()?.recv(&mut metadata, Duration::from_nanos(timeout_ns));
+            let arrival = end.channel()?.within(Duration::from_nanos(timeout_ns)).recv(&mut metadata);
             end.metadata = metadata;
             Ok(end.tell(arrival?))
         };

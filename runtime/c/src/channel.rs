@@ -86,7 +86,7 @@ impl End {
         let channel = self.channel()?;
         let received = match timeout_ns {
             0 => channel.try_recv_in_place(read)?.ok_or(Error::WouldBlock)?,
-            _ => channel.recv_in_place(Duration::from_nanos(timeout_ns), read)?,
+            _ => channel.within(Duration::from_nanos(timeout_ns)).recv_in_place(read)?,
         };
         Ok(match received {
             Ok(length) => Received::Whole(length),
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn tombolo_send(
         let message = unsafe { bytes(message, length, "the message") }?;
         let send = |end: &mut End| match timeout_ns {
             0 => Ok(end.channel()?.try_send(message)?),
-            _ => Ok(end.channel()?.send(message, Duration::from_nanos(timeout_ns))?),
+            _ => Ok(end.channel()?.within(Duration::from_nanos(timeout_ns)).send(message)?),
         };
         // SAFETY: a live handle, by the contract.
         unsafe { with(channel, send) }
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn tombolo_receive_in_place(
             let channel = end.channel()?;
             match timeout_ns {
                 0 => Ok(channel.try_recv_in_place(look)?.ok_or(Error::WouldBlock)?),
-                _ => Ok(channel.recv_in_place(Duration::from_nanos(timeout_ns), look)?),
+                _ => Ok(channel.within(Duration::from_nanos(timeout_ns)).recv_in_place(look)?),
             }
         };
         // SAFETY: a live handle, by the contract.

@@ -177,7 +177,7 @@ pub unsafe extern "C" fn tombolo_export(
         // SAFETY: a live handle, a text and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
-        let listener = hand_out(ListenerHandle { listener: domain.domain.export(name, &how)?, bulk: None });
+        let listener = hand_out(ListenerHandle { listener: how.export(&domain.domain, name)?, bulk: None });
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
     })
@@ -210,7 +210,8 @@ pub unsafe extern "C" fn tombolo_accept(
         present(result, "where to put the channel")?;
         // SAFETY: a live handle, by the contract; the façade's threads may share it.
         let listener = unsafe { shared(listener, "the listener") }?;
-        let channel = ChannelHandle::hand_out(listener.listener.accept(Duration::from_nanos(timeout_ns))?);
+        let channel =
+            ChannelHandle::hand_out(listener.listener.within(Duration::from_nanos(timeout_ns)).accept()?);
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, channel, "where to put the channel") }
     })
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn tombolo_connect(
         // SAFETY: a live handle, a text and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
-        let channel = domain.domain.connect(name, &how, Duration::from_nanos(timeout_ns))?;
+        let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), name)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })

@@ -195,7 +195,7 @@ pub unsafe extern "C" fn tombolo_listen(
         present(endpoint, "where to put the endpoint")?;
         // SAFETY: a live handle and options, by the contract.
         let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
-        let listener = domain.domain.listen(&how)?;
+        let listener = how.listen(&domain.domain)?;
         let object = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
         // SAFETY: the caller's room for both, by the contract.
         unsafe {
@@ -225,7 +225,8 @@ pub unsafe extern "C" fn tombolo_connect_to(
         // SAFETY: a live handle and options, by the contract.
         let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
         let endpoint = Endpoint::from_number(endpoint.object);
-        let channel = domain.domain.connect_to(endpoint, &how, Duration::from_nanos(timeout_ns))?;
+        let channel =
+            how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), &endpoint.name())?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
     })

@@ -67,7 +67,7 @@ pub unsafe extern "C" fn tombolo_open_bulk(
         let timeout = Duration::from_nanos(timeout_ns);
         // SAFETY: a live handle, by the contract.
         let transfers = unsafe {
-            with(channel, |end| Ok(end.channel()?.open_bulk(&domain.domain, &how, &pools, timeout)?))
+            with(channel, |end| Ok(end.channel()?.within(timeout).open_bulk(&domain.domain, &how, &pools)?))
         }?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, hand_out(TransfersHandle { transfers }), "where to put the transfers") }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn tombolo_move_buffers(
         let (transfers, handles) = unsafe { (shared(transfers, "the transfers")?, list(buffers, count)?) };
         // SAFETY: live handles, by the contract.
         let all = unsafe { taken(handles) }?;
-        let moved = transfers.transfers.move_all(all, Duration::from_nanos(timeout_ns));
+        let moved = transfers.transfers.within(Duration::from_nanos(timeout_ns)).move_all(all);
         let moved = moved.map_err(|not_sent| {
             let NotSent { error, kept } = *not_sent;
             // SAFETY: live handles, by the contract.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn tombolo_lend_buffer(
         // SAFETY: a live handle, by the contract.
         let transfers = &unsafe { shared(transfers, "the transfers") }?.transfers;
         let lend = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
-            Hand::Mine(buffer) => match transfers.share(buffer, Duration::from_nanos(timeout_ns)) {
+            Hand::Mine(buffer) => match transfers.within(Duration::from_nanos(timeout_ns)).share(buffer) {
                 Ok((lent, shared)) => {
                     *hand = Hand::Lent(shared);
                     Ok(lent.object)
@@ -179,9 +179,9 @@ pub unsafe extern "C" fn tombolo_claim(
         let transfers = &unsafe { shared(transfers, "the transfers") }?.transfers;
         let (object, timeout) = (right.object, Duration::from_nanos(timeout_ns));
         let claimed = match right.mark {
-            BUFFER => transfers.claim(Handle::<4, false> { object }, timeout).map(Hand::Lent),
+            BUFFER => transfers.within(timeout).claim(Handle::<4, false> { object }).map(Hand::Lent),
             mark if mark == BUFFER | MOVED => {
-                transfers.claim(Handle::<4, true> { object }, timeout).map(Hand::Mine)
+                transfers.within(timeout).claim(Handle::<4, true> { object }).map(Hand::Mine)
             }
             _ => return Err(Failure::invalid("it is no buffer")),
         };

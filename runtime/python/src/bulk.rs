@@ -373,10 +373,10 @@ impl BulkChannel {
                     return Err(Failure::invalid("buffers are passed one by one"));
                 }
             };
-            let pass = |one, slice| channel.pass(one, &metadata, slice);
+            let pass = |one, slice| channel.within(slice).pass(one, &metadata);
             sending(py, timeout, one, pass).map_err(|(failure, kept)| (failure, kept.map(|one| vec![one])))
         } else {
-            sending(py, timeout, all, |all, slice| channel.move_all(all, &metadata, slice))
+            sending(py, timeout, all, |all, slice| channel.within(slice).move_all(all, &metadata))
         };
         match sent {
             Ok(()) => {
@@ -437,8 +437,8 @@ impl BulkChannel {
         let mut end = self.end()?;
         let (channel, pool) = (end.channel()?, &pool.pool);
         wait(py, Until::new(timeout.0), |slice| match here_only {
-            true => channel.assign_here_only(pool, slice),
-            false => channel.assign(pool, slice),
+            true => channel.within(slice).assign_here_only(pool),
+            false => channel.within(slice).assign(pool),
         })
     }
 
@@ -448,7 +448,7 @@ impl BulkChannel {
     fn unassign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds) -> Result<(), Failure> {
         let mut end = self.end()?;
         let (channel, pool) = (end.channel()?, &pool.pool);
-        wait(py, Until::new(timeout.0), |slice| channel.unassign(pool, slice))
+        wait(py, Until::new(timeout.0), |slice| channel.within(slice).unassign(pool))
     }
 
     /// Waits until the other side has assigned a pool.
@@ -456,7 +456,7 @@ impl BulkChannel {
     fn recv_pool(&self, py: Python<'_>, timeout: Seconds) -> Result<Pool, Failure> {
         let mut end = self.end()?;
         let channel = end.channel()?;
-        Ok(Pool { pool: wait(py, Until::new(timeout.0), |slice| channel.recv_pool(slice))? })
+        Ok(Pool { pool: wait(py, Until::new(timeout.0), |slice| channel.within(slice).recv_pool())? })
     }
 
     /// Takes a pool that is offered: what :meth:`recv` returned of the kind "offered".
@@ -464,7 +464,7 @@ impl BulkChannel {
     fn take_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<Pool, Failure> {
         let (mut end, offer) = (self.end()?, offer_of(arrival)?);
         let channel = end.channel()?;
-        Ok(Pool { pool: py.detach(|| channel.take_pool(offer, timeout.0))? })
+        Ok(Pool { pool: py.detach(|| channel.within(timeout.0).take_pool(offer))? })
     }
 
     /// Declines one.
@@ -472,7 +472,7 @@ impl BulkChannel {
     fn decline_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<(), Failure> {
         let (mut end, offer) = (self.end()?, offer_of(arrival)?);
         let channel = end.channel()?;
-        Ok(py.detach(|| channel.decline_pool(offer, timeout.0))?)
+        Ok(py.detach(|| channel.within(timeout.0).decline_pool(offer))?)
     }
 
     /// Moves a buffer, or several as one transfer, to the other side: the right to read and write, with the content. Nothing is
@@ -525,7 +525,7 @@ impl BulkChannel {
         let is_one = buffers.is_instance_of::<Held>();
         let mut load = Load::take(buffers)?;
         let all = load.mine()?;
-        match sending(py, timeout.0, all, |all, slice| channel.share_all(all, &metadata, slice)) {
+        match sending(py, timeout.0, all, |all, slice| channel.within(slice).share_all(all, &metadata)) {
             Ok(shared) => {
                 load.gone("was shared");
                 let each =
@@ -562,7 +562,7 @@ impl BulkChannel {
         let channel = end.channel()?;
         let held = shared.as_super().get();
         let lent = lent_of(held)?;
-        match sending(py, timeout.0, lent, |lent, slice| channel.release(lent, &metadata, slice)) {
+        match sending(py, timeout.0, lent, |lent, slice| channel.within(slice).release(lent, &metadata)) {
             Ok(()) => {
                 held.put(Hand::Gone("was released"));
                 Ok(())
@@ -582,7 +582,7 @@ impl BulkChannel {
         let mut end = self.end()?;
         let channel = end.channel()?;
         let mut metadata = Vec::new();
-        let mut look = |channel: &mut Channel| match channel.recv(&mut metadata, Duration::ZERO) {
+        let mut look = |channel: &mut Channel| match channel.within(Duration::ZERO).recv(&mut metadata) {
             Err(Error::WouldBlock) => Ok(None),
             arrival => arrival.map(Some),
         };
@@ -596,7 +596,7 @@ impl BulkChannel {
         if timeout.0.is_zero() {
             return Err(Error::WouldBlock.into());
         }
-        let arrival = wait(py, Until::new(timeout.0), |slice| channel.recv(&mut metadata, slice))?;
+        let arrival = wait(py, Until::new(timeout.0), |slice| channel.within(slice).recv(&mut metadata))?;
         Ok(Arrival::of(py, arrival, &metadata)?)
     }
 
@@ -688,9 +688,9 @@ fn share_again(
             return Err(Failure::new("BufferState", "the buffer is not here any more"));
         }
     };
-    let result = match channel.share_again(&mut lent, metadata, Duration::ZERO) {
+    let result = match channel.within(Duration::ZERO).share_again(&mut lent, metadata) {
         Err(Error::WouldBlock) if !timeout.is_zero() => {
-            wait(py, Until::new(timeout), |slice| channel.share_again(&mut lent, metadata, slice))
+            wait(py, Until::new(timeout), |slice| channel.within(slice).share_again(&mut lent, metadata))
         }
         result => result.map_err(Failure::from),
     };
@@ -707,6 +707,6 @@ pub(crate) fn connect(
     timeout: Duration,
 ) -> Result<BulkChannel, Failure> {
     let (domain, name) = (domain.clone(), name.to_owned());
-    let connect = move || domain.connect_bulk(&name, &options, timeout);
+    let connect = move || options.connect(&domain.within(timeout), &name);
     Ok(BulkChannel::new(crate::wait::wait_apart(py, connect)?))
 }

@@ -311,7 +311,11 @@ impl ClientEnd {
                 Known::Nothing => {
                     return Err(Failure::new("NotInFlight", "the call was answered or cancelled before"));
                 }
-                Known::Arrived => return answer(py, message, state.flight.take(number)),
+                Known::Arrived => {
+                    let mut arrived = Vec::new();
+                    state.flight.take(number, &mut arrived);
+                    return answer(py, message, &arrived);
+                }
                 Known::Waiting { .. } => {}
             }
             if let Err(failure) = state.await_answer(py, self, number, until) {

@@ -128,7 +128,7 @@ impl Domain {
         used_flag: bool,
     ) -> Result<Listener, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
-        let listener = py.detach(|| self.domain.export(name, &options))?;
+        let listener = py.detach(|| options.export(&self.domain, name))?;
         Ok(Listener::new(name, listener, None))
     }
 
@@ -151,7 +151,7 @@ impl Domain {
         used_flag: bool,
     ) -> Result<Channel, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
-        Ok(Channel::new(wait_on(py, self.domain.connect_async(name, &options, timeout.0))?))
+        Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), name))?))
     }
 
     /// Makes a region of `length` bytes, rounded up to pages, and returns the capability to all of it.
@@ -237,7 +237,7 @@ impl Domain {
     #[pyo3(signature = (*, interface_hash = 0))]
     fn listen(&self, py: Python<'_>, interface_hash: u64) -> Result<Listener, Failure> {
         let options = ChannelOptions::default().interface_hash(interface_hash);
-        let listener = py.detach(|| self.domain.listen(&options))?;
+        let listener = py.detach(|| options.listen(&self.domain))?;
         let name = listener.name().to_owned();
         Ok(Listener::new(&name, listener, None))
     }
@@ -257,7 +257,7 @@ impl Domain {
         }
         let options = ChannelOptions::default().interface_hash(interface_hash);
         let name = tombolo::Endpoint::from_number(endpoint.object).name();
-        Ok(Channel::new(wait_on(py, self.domain.connect_async(&name, &options, timeout.0))?))
+        Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), &name))?))
     }
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each, a multiple of 64.
@@ -299,7 +299,7 @@ impl Domain {
         let options =
             bulk::Options { trust, max_pools, max_metadata_bytes, max_pool_bytes, ask, spin, slots }
                 .read()?;
-        let listener = py.detach(|| self.domain.export_bulk(name, &options))?;
+        let listener = py.detach(|| options.export(&self.domain, name))?;
         Ok(Listener::new(name, listener, Some(options)))
     }
 
@@ -431,7 +431,7 @@ impl Listener {
     fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Channel, Failure> {
         self.with(|listening| {
             let listener = &listening.listener;
-            Ok(Channel::new(wait(py, Until::new(timeout.0), |slice| listener.accept(slice))?))
+            Ok(Channel::new(wait(py, Until::new(timeout.0), |slice| listener.within(slice).accept())?))
         })
     }
 
@@ -439,10 +439,10 @@ impl Listener {
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
     fn accept_bulk(&self, py: Python<'_>, timeout: Seconds) -> Result<BulkChannel, Failure> {
         let not_bulk = || Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name));
-        let options = self.bulk.as_ref().ok_or_else(not_bulk)?;
+        let _options = self.bulk.as_ref().ok_or_else(not_bulk)?;
         self.with(|listening| {
             let listener = &listening.listener;
-            let accept = |slice| listener.accept_bulk(options, slice);
+            let accept = |slice| listener.within(slice).accept_bulk();
             Ok(BulkChannel::new(wait(py, Until::new(timeout.0), accept)?))
         })
     }

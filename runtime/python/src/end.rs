@@ -73,7 +73,7 @@ impl End {
         let channel = self.channel()?;
         match channel.try_send(message) {
             Err(Error::WouldBlock) if !timeout.is_zero() => {
-                wait(py, Until::new(timeout), |slice| channel.send(message, slice))
+                wait(py, Until::new(timeout), |slice| channel.within(slice).send(message))
             }
             result => Ok(result?),
         }

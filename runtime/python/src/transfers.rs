@@ -58,7 +58,7 @@ pub(crate) fn open(
     let pools: Vec<tombolo::Pool> = pools.iter().map(|pool| pool.pool.clone()).collect();
     let domain = domain.domain.clone();
     let opened = channel.with(|channel| {
-        let open = || channel.open_bulk(&domain, &options, &pools, timeout);
+        let open = || channel.within(timeout).open_bulk(&domain, &options, &pools);
         Ok(py.detach(open)?)
     })?;
     Ok(Transfers { transfers: Mutex::new(Some(opened)) })
@@ -86,7 +86,7 @@ impl Transfers {
         let is_one = buffers.is_instance_of::<Held>();
         let mut load = Load::take(buffers)?;
         let all = load.mine()?;
-        match py.detach(|| transfers.move_all(all, timeout.0)) {
+        match py.detach(|| transfers.within(timeout.0).move_all(all)) {
             Ok(moved) => {
                 load.gone("was moved");
                 let right = |handle: Handle<4, true>| {
@@ -120,7 +120,7 @@ impl Transfers {
         let (py, transfers) = (buffer.py(), self.get()?);
         let mut load = Load::take(buffer.as_any())?;
         let Some(one) = load.mine()?.pop() else { return Err(Failure::invalid("there is no buffer")) };
-        match py.detach(|| transfers.share(one, timeout.0)) {
+        match py.detach(|| transfers.within(timeout.0).share(one)) {
             Ok((handle, shared)) => {
                 load.gone("was shared");
                 let right = Right { object: handle.object, kind: BUFFER, moved: false }.into_python(py)?;
@@ -150,12 +150,12 @@ impl Transfers {
             return Err(Failure::invalid("it is no buffer"));
         }
         if right.moved {
-            let claim = || transfers.claim(Handle::<4, true> { object }, timeout.0);
+            let claim = || transfers.within(timeout.0).claim(Handle::<4, true> { object });
             let buffer = py.detach(claim).map_err(refused)?;
             let stays = buffer.pool().trust() == tombolo::Trust::Full;
             Ok(made::<Buffer>(py, Buffer::parts(Hand::Mine { buffer, stays }))?.into_any())
         } else {
-            let claim = || transfers.claim(Handle::<4, false> { object }, timeout.0);
+            let claim = || transfers.within(timeout.0).claim(Handle::<4, false> { object });
             let shared = py.detach(claim).map_err(refused)?;
             Ok(made::<Shared>(py, Shared::parts(Hand::Lent(shared)))?.into_any())
         }

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId};
+use tombolo_base::{ChannelId, DomainId, OperationTimeout};
 use tombolo_control::Grant;
 use tombolo_link::{Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
@@ -29,12 +29,15 @@ use crate::region::passing::OnTheWay;
 
 /// One end of a channel: whole messages, in order, both ways.
 ///
+/// Operations that wait do so up to its timeout, see [`ChannelOptions::timeout`] and [`within`](Self::within).
+///
 /// Dropping it closes it in order: the peer receives everything sent before and then [`Error::Closed`]. When the
 /// program dies instead, the peer gets [`Error::PeerDied`].
 #[derive(Debug)]
 pub struct Channel {
     carrier: Carrier,
     spin: Spin,
+    pub(crate) timeout: OperationTimeout,
     id: ChannelId,
     peer: DomainId,
     peer_node: String,
@@ -142,12 +145,21 @@ impl Transport for Plain {
     }
 }
 
+/// Whose a channel is, and what it counts and traces with.
+pub(crate) struct Owner<'a> {
+    pub(crate) id: DomainId,
+    pub(crate) recorder: &'a Arc<Recorder>,
+    pub(crate) link: Weak<MonitorLink>,
+    /// How long its operations wait, where its options do not say.
+    pub(crate) timeout: Duration,
+}
+
 impl Channel {
     /// Opens the end that a monitor granted.
     pub(crate) fn open(
         grant: Grant,
         fds: Vec<OwnedFd>,
-        (own, recorder, link): (DomainId, &Arc<Recorder>, Weak<MonitorLink>),
+        owner: Owner<'_>,
         options: &ChannelOptions,
         timeout: Duration,
     ) -> Result<Channel, Error> {
@@ -156,26 +168,27 @@ impl Channel {
             // The depth is the connecting side's; the slot size is what this side expects.
             Side::B => tombolo_link::ChannelConfig { slot: options.config.slot, ..grant.config },
         };
-        let hello = Hello::new(config, options.interface_hash, Some(own));
+        let hello = Hello::new(config, options.interface_hash, Some(owner.id));
         let (carrier, companion) = carry(&grant, fds, hello, options, Deadline::after(timeout))
             .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
         let carrier = match capture::folder() {
-            Some(folder) => Plain::Captured(Box::new(capture::start(carrier, &folder, &grant, own)?)),
+            Some(folder) => Plain::Captured(Box::new(capture::start(carrier, &folder, &grant, owner.id)?)),
             None => carrier,
         };
         let accepting = grant.side == Side::B;
         let end = End { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
-        let carrier = Traced::new(guarded(carrier), recorder, end);
+        let carrier = Traced::new(guarded(carrier), owner.recorder, end);
         let spin = Spin::new(options.spin_ns);
         Ok(Channel {
             carrier,
             spin,
+            timeout: OperationTimeout::new(options.timeout.unwrap_or(owner.timeout)),
             id: grant.channel,
             peer: grant.peer,
             peer_node: grant.peer_node,
             accepting,
             has_bulk: false,
-            rights: OnTheWay::new(link, grant.channel, grant.peer),
+            rights: OnTheWay::new(owner.link, grant.channel, grant.peer),
             companion,
             registration: None,
         })
@@ -225,6 +238,29 @@ impl Channel {
         self.error(ChannelError::of(&self.carrier, error, length_bytes), Duration::ZERO)
     }
 
+    /// Has the next operation that waits do so up to `timeout`.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), tombolo::Error> {
+    /// # let mut channel: tombolo::Channel = unimplemented!();
+    /// channel.within(Duration::from_millis(5)).send(b"urgent")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    #[must_use = "it is the next operation that waits so long"]
+    pub fn within(&mut self, timeout: Duration) -> &mut Channel {
+        self.timeout.set_once(timeout);
+        self
+    }
+
+    /// How long its operations wait.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout.usual()
+    }
+
     /// Sends a message if there is room, whole or not at all.
     ///
     /// # Errors
@@ -237,13 +273,14 @@ impl Channel {
         }
     }
 
-    /// Sends a message, whole, waiting for room up to `timeout`.
+    /// Sends a message, whole, waiting for room.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or
     /// the end of the peer.
     #[inline]
-    pub fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        let timeout = self.timeout.take();
         match wait::send(&mut self.carrier, &mut self.spin, message, timeout) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.error(error, timeout)),
@@ -262,11 +299,12 @@ impl Channel {
         }
     }
 
-    /// Receives the next message in place of what `buffer` held, waiting up to `timeout`. Returns its length.
+    /// Waits for the next message and receives it in place of what `buffer` held. Returns its length.
     ///
     /// # Errors
     /// [`Error::TimedOut`], or the end of the peer after everything it sent has been received.
-    pub fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, Error> {
+    pub fn recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Error> {
+        let timeout = self.timeout.take();
         wait::recv_into(&mut self.carrier, &mut self.spin, buffer, timeout)
             .map_err(|error| self.error(error, timeout))
     }
@@ -292,17 +330,13 @@ impl Channel {
         }
     }
 
-    /// Receives the next message where it lies, waiting up to `timeout`; see
-    /// [`try_recv_in_place`](Self::try_recv_in_place).
+    /// Waits for the next message and receives it where it lies, see [`try_recv_in_place`](Self::try_recv_in_place).
     ///
     /// # Errors
     /// As [`recv_into`](Self::recv_into).
     #[inline]
-    pub fn recv_in_place<R>(
-        &mut self,
-        timeout: Duration,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<R, Error> {
+    pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<R, Error> {
+        let timeout = self.timeout.take();
         wait::recv_in_place(&mut self.carrier, &mut self.spin, timeout, read)
             .map_err(|error| self.error(error, timeout))
     }
@@ -543,7 +577,8 @@ mod tests {
             for side in [Side::A, Side::B] {
                 let (unused, other) = socket::pair(Kind::Stream).unwrap();
                 withdraw(&grant(side, transport), vec![unused]);
-                let owner = (domain_id(), &Recorder::none(), Weak::new());
+                let recorder = Recorder::none();
+                let owner = Owner { id: domain_id(), recorder: &recorder, link: Weak::new(), timeout: LONG };
                 let options = ChannelOptions::default();
                 let opened =
                     Channel::open(grant(side.other(), transport), vec![other], owner, &options, LONG);

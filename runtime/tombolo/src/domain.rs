@@ -1,19 +1,20 @@
 //! A program's place in a machine.
 
 use std::io::Write;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo_base::DomainId;
-use tombolo_control::FINGERPRINT;
-use tombolo_control::{Reply, Request};
+use tombolo_base::{DEFAULT_TIMEOUT, DomainId};
+use tombolo_control::{FINGERPRINT, Membership, Reply, Request};
 use tombolo_naming::{Scope, split_scope};
 use tombolo_platform::Deadline;
 use tombolo_transport::trace::Recorder;
 
-use crate::channel::Channel;
+use crate::bulk::BulkOptions;
+use crate::channel::{Channel, Owner};
 use crate::error::Error;
 use crate::find;
+use crate::job::Job;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, OutputSink};
 use crate::options::ChannelOptions;
 use crate::spawn::{Stream, unexpected};
@@ -23,6 +24,9 @@ use crate::trace;
 const ATTACH_ATTEMPTS: u32 = 3;
 
 /// This program as a domain of a machine. Cloning names the same domain; threads may share it.
+///
+/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds, unless
+/// [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one operation.
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) link: Arc<MonitorLink>,
@@ -31,6 +35,10 @@ pub struct Domain {
     node: String,
     machine: String,
     spawned: bool,
+    /// Of its operations.
+    timeout: Duration,
+    /// Of the channels that it opens.
+    channel_timeout: Duration,
 }
 
 impl Domain {
@@ -75,7 +83,8 @@ impl Domain {
         match link.ask(request, ANSWER_TIMEOUT)? {
             (Reply::Attach { domain, node, machine, spawned }, fds) => {
                 let recorder = link.recorder.get_or_init(|| trace::recorder_of(domain, fds)).clone();
-                Ok(Domain { link, recorder, id: domain, node, machine, spawned })
+                let (timeout, channel_timeout) = (DEFAULT_TIMEOUT, DEFAULT_TIMEOUT);
+                Ok(Domain { link, recorder, id: domain, node, machine, spawned, timeout, channel_timeout })
             }
             (other, _) => Err(unexpected(&other)),
         }
@@ -84,12 +93,65 @@ impl Domain {
     #[cfg(test)]
     pub(crate) fn of_link(link: Arc<MonitorLink>, id: DomainId) -> Domain {
         let recorder = Recorder::none();
-        Domain { link, recorder, id, node: "host".into(), machine: "test".into(), spawned: true }
+        let (node, machine) = ("host".into(), "test".into());
+        let (timeout, channel_timeout) = (DEFAULT_TIMEOUT, DEFAULT_TIMEOUT);
+        Domain { link, recorder, id, node, machine, spawned: true, timeout, channel_timeout }
     }
 
     /// Whose its channels are, and what they count and trace with.
-    pub(crate) fn channel_owner(&self) -> (DomainId, &Arc<Recorder>, Weak<MonitorLink>) {
-        (self.id, &self.recorder, Arc::downgrade(&self.link))
+    pub(crate) fn channel_owner(&self) -> Owner<'_> {
+        Owner {
+            id: self.id,
+            recorder: &self.recorder,
+            link: Arc::downgrade(&self.link),
+            timeout: self.channel_timeout,
+        }
+    }
+
+    /// The same domain, whose operations and channels wait up to `timeout`.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use tombolo::{Domain, Error};
+    /// # fn main() -> Result<(), Error> {
+    /// let domain = Domain::attach()?.with_timeout(Duration::from_secs(5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Domain {
+        Domain { timeout, channel_timeout: timeout, ..self }
+    }
+
+    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's own.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use tombolo::{Domain, Error};
+    /// # fn main() -> Result<(), Error> {
+    /// # let domain = Domain::attach()?;
+    /// let channel = domain.within(Duration::from_secs(60)).connect("late-riser")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Domain {
+        Domain { timeout, ..self.clone() }
+    }
+
+    /// How long an operation waits.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The job that this program was started in.
+    ///
+    /// # Errors
+    /// [`Error::Job`] when nobody started it as one of a job.
+    pub fn job(&self) -> Result<Job, Error> {
+        let membership = Membership::from_variables(|name| std::env::var(name).ok())?;
+        Ok(Job::new(self, membership))
     }
 
     /// Its id.
@@ -117,22 +179,23 @@ impl Domain {
     }
 
     /// Takes up a name under which others [`connect`](Self::connect): machine-wide, or of the node that this program
-    /// runs on if it is written `@/NAME`.
+    /// runs on if it is written `@/NAME`. [`ChannelOptions::export`] does so with other options than the default.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: the name is taken, or is none.
-    pub fn export(&self, name: &str, options: &ChannelOptions) -> Result<Listener, Error> {
-        let (scope, own_name) = self.in_scope(name);
-        let request = Request::Export { scope, name: own_name };
-        match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
-            Reply::Export { listener } => Ok(Listener {
-                domain: self.clone(),
-                number: listener,
-                name: name.to_owned(),
-                options: options.clone(),
-            }),
-            other => Err(unexpected(&other)),
-        }
+    /// [`Error::Monitor`]: the name is taken, or is not a name.
+    pub fn export(&self, name: &str) -> Result<Listener, Error> {
+        ChannelOptions::default().export(self, name)
+    }
+
+    /// Opens a channel to whoever exports `name`, waiting for somebody to do so and to accept. `@/NAME` is a name of the
+    /// node that this program runs on, `@NODE/NAME` one of that node. [`ChannelOptions::connect`] does so with other
+    /// options than the default.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
+    /// [`Error::TimedOut`] when it did not accept in time.
+    pub fn connect(&self, name: &str) -> Result<Channel, Error> {
+        ChannelOptions::default().connect(self, name)
     }
 
     /// Whose name is meant, and which. The own node by its name is the own node, and as near.
@@ -149,88 +212,137 @@ impl Domain {
     }
 
     /// What is asked of the monitor to connect to a name.
-    pub(crate) fn connection(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Request {
+    pub(crate) fn connection(&self, name: &str, options: &ChannelOptions) -> Request {
         let (scope, name) = self.in_scope(name);
-        Request::Connect { scope, name, timeout, config: options.config }
+        Request::Connect { scope, name, timeout: self.timeout, config: options.config }
     }
 
-    /// Opens a channel to whoever exports `name`, waiting up to `timeout` for somebody to do so and to accept. `@/NAME`
-    /// is a name of the node that this program runs on, `@NODE/NAME` one of that node.
-    ///
-    /// # Errors
-    /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
-    /// [`Error::TimedOut`] when it did not accept in time.
-    pub fn connect(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
-        let deadline = Deadline::after(timeout);
-        let request = self.connection(name, options, timeout);
-        let (reply, fds) = self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))?;
-        match reply {
-            Reply::Connect { grant } => {
-                Channel::open(grant, fds, self.channel_owner(), options, deadline.remaining())
+    /// Takes up a name for channels, or for bulk channels.
+    pub(crate) fn listen_as(
+        &self,
+        name: &str,
+        options: ChannelOptions,
+        bulk: BulkOptions,
+    ) -> Result<Listener, Error> {
+        let (scope, own_name) = self.in_scope(name);
+        let request = Request::Export { scope, name: own_name };
+        match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
+            Reply::Export { listener } => {
+                let (domain, name) = (self.clone(), name.to_owned());
+                let taken = Taken { domain, number: listener, name, options, bulk };
+                Ok(Listener { taken: Arc::new(taken), timeout: self.channel_timeout })
             }
             other => Err(unexpected(&other)),
         }
     }
 }
 
-/// A name that this domain has taken up. Dropping it gives the name back.
-#[derive(Debug)]
+impl ChannelOptions {
+    /// As [`Domain::export`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::export`].
+    pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
+        domain.listen_as(name, self.clone(), BulkOptions::default())
+    }
+
+    /// As [`Domain::connect`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::connect`].
+    pub fn connect(&self, domain: &Domain, name: &str) -> Result<Channel, Error> {
+        let deadline = Deadline::after(domain.timeout);
+        let request = domain.connection(name, self);
+        let (reply, fds) = domain.link.ask(request, domain.timeout.saturating_add(ANSWER_TIMEOUT))?;
+        match reply {
+            Reply::Connect { grant } => {
+                Channel::open(grant, fds, domain.channel_owner(), self, deadline.remaining())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// A name that this domain has taken up. Clones are of the same one; dropping the last gives the name back.
+#[derive(Clone, Debug)]
 pub struct Listener {
+    taken: Arc<Taken>,
+    timeout: Duration,
+}
+
+/// What clones have in common.
+#[derive(Debug)]
+struct Taken {
     domain: Domain,
     number: u32,
     name: String,
     options: ChannelOptions,
+    bulk: BulkOptions,
 }
 
 impl Listener {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.taken.name
+    }
+
+    /// The same listener, which waits up to `timeout`.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Listener {
+        Listener { taken: Arc::clone(&self.taken), timeout }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     pub(crate) fn link(&self) -> &Arc<MonitorLink> {
-        &self.domain.link
+        &self.taken.domain.link
     }
 
     pub(crate) fn domain(&self) -> &Domain {
-        &self.domain
+        &self.taken.domain
     }
 
     pub(crate) fn options(&self) -> &ChannelOptions {
-        &self.options
+        &self.taken.options
+    }
+
+    pub(crate) fn bulk_options(&self) -> &BulkOptions {
+        &self.taken.bulk
     }
 
     pub(crate) fn number(&self) -> u32 {
-        self.number
+        self.taken.number
     }
 
-    /// Waits up to `timeout` for somebody to connect, and opens the channel.
+    /// Waits for somebody to connect, and opens the channel.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when nobody did; [`Error::Refused`] when the two sides do not fit, after which others
     /// can still be accepted.
-    pub fn accept(&self, timeout: Duration) -> Result<Channel, Error> {
-        let deadline = Deadline::after(timeout);
-        let what = format!("that somebody connects to '{}'", self.name);
+    pub fn accept(&self) -> Result<Channel, Error> {
+        let deadline = Deadline::after(self.timeout);
+        let what = format!("that somebody connects to '{}'", self.name());
+        let number = self.number();
         let (grant, fds) = self
-            .domain
-            .link
-            .wait(timeout, &what, |arrived| arrived.incoming.get_mut(&self.number)?.pop_front())?;
+            .link()
+            .wait(self.timeout, &what, |arrived| arrived.incoming.get_mut(&number)?.pop_front())?;
         let patience = self.accepted(deadline);
-        Channel::open(grant, fds, self.domain.channel_owner(), &self.options, patience)
+        Channel::open(grant, fds, self.domain().channel_owner(), self.options(), patience)
     }
 
     /// Takes note that somebody was taken from those who wait; says how long opening may last.
     pub(crate) fn accepted(&self, deadline: Deadline) -> Duration {
         // Room for one more; if the monitor is gone, the channel may still come to be.
-        let _ = self.domain.link.tell(Request::Accepted { count: 1 });
+        let _ = self.link().tell(Request::Accepted { count: 1 });
         // Whoever connected is there already, but may be slow to start: an emulated node on a busy host.
         deadline.remaining().max(Duration::from_secs(10))
     }
 }
 
-impl Drop for Listener {
+impl Drop for Taken {
     fn drop(&mut self) {
         self.domain.link.forget_listener(self.number);
     }

@@ -1,7 +1,6 @@
 //! Endpoints: services that nobody has to know by name.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::Duration;
 
 use tombolo_control::Fault;
 use tombolo_interface::Handle;
@@ -20,15 +19,14 @@ const PREFIX: &str = "endpoint-";
 /// has it can connect, for as long as the listener is there.
 ///
 /// ```no_run
-/// # use std::time::Duration;
-/// # use tombolo::{ChannelOptions, Domain, Error};
+/// # use tombolo::{Domain, Error};
 /// # fn main() -> Result<(), Error> {
 /// let domain = Domain::attach()?;
-/// let listener = domain.listen(&ChannelOptions::default())?;
+/// let listener = domain.listen()?;
 /// let endpoint = listener.endpoint().expect("it was not exported under a name");
 /// let handle = endpoint.to_copy(); // a parameter `copy endpoint` of a message
 /// # let _ = handle;
-/// let channel = listener.accept(Duration::from_secs(10))?;
+/// let channel = listener.accept()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -83,28 +81,33 @@ impl Domain {
     ///
     /// # Errors
     /// As [`export`](Self::export).
-    pub fn listen(&self, options: &ChannelOptions) -> Result<Listener, Error> {
-        loop {
-            // Seeded by the system, each time.
-            let endpoint = Endpoint { number: RandomState::new().build_hasher().finish() };
-            match self.export(&endpoint.name(), options) {
-                Err(Error::Monitor(Fault::NameTaken { .. })) => {}
-                result => return result,
-            }
-        }
+    pub fn listen(&self) -> Result<Listener, Error> {
+        ChannelOptions::default().listen(self)
     }
 
     /// Opens a channel to whoever listens at an endpoint.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); nobody listens there any more.
-    pub fn connect_to(
-        &self,
-        endpoint: Endpoint,
-        options: &ChannelOptions,
-        timeout: Duration,
-    ) -> Result<Channel, Error> {
-        self.connect(&endpoint.name(), options, timeout)
+    pub fn connect_to(&self, endpoint: Endpoint) -> Result<Channel, Error> {
+        self.connect(&endpoint.name())
+    }
+}
+
+impl ChannelOptions {
+    /// As [`Domain::listen`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::export`].
+    pub fn listen(&self, domain: &Domain) -> Result<Listener, Error> {
+        loop {
+            // Seeded by the system, each time.
+            let endpoint = Endpoint { number: RandomState::new().build_hasher().finish() };
+            match self.export(domain, &endpoint.name()) {
+                Err(Error::Monitor(Fault::NameTaken { .. })) => {}
+                result => return result,
+            }
+        }
     }
 }
 

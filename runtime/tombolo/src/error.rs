@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_base::{DomainId, OutOfRange};
 use tombolo_capability::RegionId;
-use tombolo_control::{Fault, Unsendable};
+use tombolo_control::{Fault, JobError, Unsendable};
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
 
@@ -73,6 +73,19 @@ pub enum Error {
         /// How.
         what: String,
     },
+    /// A client took no answers, and was let go.
+    #[error("domain {peer} on {node}: {why}")]
+    Stuck {
+        /// Who.
+        peer: DomainId,
+        /// Its node.
+        node: String,
+        /// How long it was waited for.
+        why: String,
+    },
+    /// An interface was bound to a channel that lacks what it needs.
+    #[error(transparent)]
+    Bind(#[from] tombolo_interface::BindError),
     /// The monitor refused a request.
     #[error(transparent)]
     Monitor(#[from] Fault),
@@ -82,6 +95,9 @@ pub enum Error {
         /// Which machine.
         machine: String,
     },
+    /// The program has no place in a job, or not the one that was asked for.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// No machine to attach to.
     #[error("{0}")]
     NoMachine(String),

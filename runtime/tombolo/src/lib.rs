@@ -5,15 +5,13 @@
 //! whatever lies between them.
 //!
 //! ```no_run
-//! use std::time::Duration;
-//! use tombolo::{ChannelOptions, Domain, Error};
+//! use tombolo::{Domain, Error};
 //!
 //! fn main() -> Result<(), Error> {
-//!     let domain = Domain::attach()?;
-//!     let mut channel = domain.connect("pong", &ChannelOptions::default(), Duration::from_secs(10))?;
-//!     channel.send(b"ping", Duration::from_secs(1))?;
+//!     let mut channel = Domain::attach()?.connect("pong")?;
+//!     channel.send(b"ping")?;
 //!     let mut answer = Vec::new();
-//!     channel.recv_into(&mut answer, Duration::from_secs(1))?;
+//!     channel.recv_into(&mut answer)?;
 //!     println!("{} said {}", channel.peer_node(), String::from_utf8_lossy(&answer));
 //!     Ok(())
 //! }
@@ -23,7 +21,8 @@
 //! waits, such as [`Channel::recv_into_async`], for any executor; those whose answers must not be late have
 //! [`LatencyOptions`].
 //!
-//! * Every wait has a deadline and ends early, with [`Error::PeerDied`], when the peer dies.
+//! * Every wait has a deadline and ends early, with [`Error::PeerDied`], when the peer dies. It is 30 seconds away unless
+//!   the domain, the channel or [`within`](Channel::within) says otherwise.
 //! * A send that did not happen is an error, and the message is still yours.
 //! * On a plain host nothing has to be set up: the first program starts a monitor.
 #![forbid(unsafe_code)]
@@ -41,6 +40,7 @@ pub mod files;
 pub mod find;
 mod future;
 pub mod interface;
+mod job;
 mod latency;
 mod monitor;
 mod names;
@@ -66,6 +66,7 @@ pub use domain::{Domain, Listener};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use future::sleep;
+pub use job::Job;
 pub use latency::{LatencyOptions, Placed, Scheduling};
 pub use monitor::ConsoleOutput;
 pub use names::{
@@ -90,7 +91,7 @@ pub use tombolo_capability::{
     Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights,
     Seal,
 };
-pub use tombolo_control::{Fault, ForeignPlace, TracedInfo};
+pub use tombolo_control::{Fault, ForeignPlace, JobError, TracedInfo};
 pub use tombolo_link::TransportKind;
 pub use tombolo_transport::memory::RawMemory;
 pub use tombolo_transport::{Batch, Draft, Message, NotAdded, Stats};

@@ -1,5 +1,7 @@
 //! How channels and domains are opened.
 
+use std::time::Duration;
+
 use tombolo_link::ChannelConfig;
 use tombolo_ring::{SlotSize, Variant};
 
@@ -12,6 +14,8 @@ pub struct ChannelOptions {
     pub(crate) config: ChannelConfig,
     pub(crate) interface_hash: u64,
     pub(crate) spin_ns: u64,
+    /// The domain's, where it is not given.
+    pub(crate) timeout: Option<Duration>,
     /// With a socket beside it, for descriptors, where both ends are on one kernel.
     pub(crate) companion: bool,
 }
@@ -23,6 +27,7 @@ impl Default for ChannelOptions {
             config: ChannelConfig::default(),
             interface_hash: 0,
             spin_ns: tombolo_transport::wait::DEFAULT_SPIN_NS,
+            timeout: None,
             companion: false,
         }
     }
@@ -61,6 +66,14 @@ impl ChannelOptions {
     #[must_use]
     pub fn interface_hash(mut self, hash: u64) -> Self {
         self.interface_hash = hash;
+        self
+    }
+
+    /// How long the channel's operations wait, where [`Channel::within`](crate::Channel::within) does not say otherwise: as
+    /// long as the domain's, by default.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Reply, Request, Seat, SpawnRequest, streams};
+use tombolo_control::{Membership, Reply, Request, Seat, SpawnRequest, streams};
 use tombolo_platform::Context;
 
 pub use tombolo_control::Exit;
@@ -103,6 +103,16 @@ impl SpawnOptions {
     #[must_use]
     pub fn args<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
         self.request.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// As one of a job: its rank, how many there are, and the job's id, a prefix of names that no other job has. The child finds
+    /// them by [`Domain::job`].
+    #[must_use]
+    pub fn rank(mut self, rank: u32, size: u32, job: &str) -> Self {
+        for (name, value) in Membership::new(rank, size, job).variables() {
+            self = self.env(name, value);
+        }
         self
     }
 
@@ -293,11 +303,11 @@ mod tests {
         let (domain, monitor) = Monitor::with_domain();
         let (listener, child) = monitor.listener_and_child(&domain);
         let now = Duration::ZERO;
-        assert!(matches!(listener.accept(now), Err(Error::TimedOut { .. })));
+        assert!(matches!(listener.within(now).accept(), Err(Error::TimedOut { .. })));
         assert!(matches!(child.wait(now), Err(Error::TimedOut { .. })));
         assert!(matches!(domain.next_exit(now), Err(Error::TimedOut { .. })));
         let far = monitor.connect(5);
-        listener.accept(now).unwrap();
+        listener.within(now).accept().unwrap();
         far.join().unwrap();
         monitor.end_child(child.id(), 3);
         let exit = Exit::Exited { status: 3 };

@@ -23,7 +23,7 @@ use tombolo_platform::memory::{Making, create_region};
 use tombolo_platform::socket::{self, Kind};
 use tombolo_transport::trace::Recorder;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Owner};
 use crate::domain::{Domain, Listener};
 use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
@@ -57,7 +57,8 @@ pub(crate) fn grant(side: Side, transport: TransportKind) -> Grant {
 }
 
 fn open(side: Side, transport: TransportKind, socket: OwnedFd, options: &ChannelOptions) -> Channel {
-    let owner = (domain_id(), &Recorder::none(), Weak::new());
+    let recorder = Recorder::none();
+    let owner = Owner { id: domain_id(), recorder: &recorder, link: Weak::new(), timeout: LONG };
     Channel::open(grant(side, transport), vec![socket], owner, options, LONG).unwrap()
 }
 
@@ -184,7 +185,7 @@ impl Monitor {
     pub(crate) fn listener_and_child(&self, domain: &Domain) -> (Listener, Child) {
         let listener = std::thread::scope(|scope| {
             scope.spawn(|| self.export(5));
-            domain.export("name", &ChannelOptions::default()).unwrap()
+            domain.export("name").unwrap()
         });
         let child = std::thread::scope(|scope| {
             scope.spawn(|| self.spawn(id(0x0001_0001_0000_0007)));
@@ -201,9 +202,18 @@ impl Monitor {
 
     /// Somebody connects; that one's end.
     pub(crate) fn connect(&self, listener: u32) -> std::thread::JoinHandle<Channel> {
+        self.connect_with(listener, ChannelOptions::default())
+    }
+
+    /// As [`connect`](Self::connect), with these options.
+    pub(crate) fn connect_with(
+        &self,
+        listener: u32,
+        options: ChannelOptions,
+    ) -> std::thread::JoinHandle<Channel> {
         let (a, b) = socket::pair(Kind::Stream).unwrap();
         self.say(0, Reply::Incoming { listener, grant: grant(Side::B, TransportKind::Shm) }, &[&b]);
-        std::thread::spawn(move || open(Side::A, TransportKind::Shm, a, &ChannelOptions::default()))
+        std::thread::spawn(move || open(Side::A, TransportKind::Shm, a, &options))
     }
 
     pub(crate) fn end_child(&self, domain: DomainId, status: u8) {

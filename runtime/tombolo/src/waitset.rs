@@ -162,11 +162,11 @@ enum What {
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use tombolo::{ChannelOptions, Domain, Error, Ready, WaitSet};
+/// use tombolo::{Domain, Error, Ready, WaitSet};
 ///
 /// # fn main() -> Result<(), Error> {
 /// let domain = Domain::attach()?;
-/// let listener = domain.export("echo", &ChannelOptions::default())?;
+/// let listener = domain.export("echo")?;
 /// let mut set = WaitSet::new()?;
 /// set.add_listener(&listener)?;
 /// let report = set.add_interval(Duration::from_secs(10))?;
@@ -174,7 +174,7 @@ enum What {
 /// loop {
 ///     match set.wait(Duration::from_secs(60))? {
 ///         Ready::Listener(_) => {
-///             set.add(listener.accept(Duration::from_secs(1))?)?;
+///             set.add(listener.accept()?)?;
 ///         }
 ///         Ready::Channel(token) => match set.get_mut(token).map(|channel| channel.try_recv_into(&mut message)) {
 ///             Some(Ok(Some(_))) => set.try_send(token, &message)?,

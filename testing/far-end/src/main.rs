@@ -58,11 +58,11 @@ fn begin() -> u8 {
 
 /// Follows orders until whoever gives them closes.
 fn serve(prefix: &str, count: &str) -> Outcome<()> {
-    let domain = Domain::attach()?;
+    let domain = Domain::attach()?.with_timeout(PATIENCE);
     let mut stations = Vec::new();
     for number in 0..count.parse::<u32>()? {
         let name = format!("{prefix}/{number}");
-        let control = domain.connect(&name, &place::options(control_config(), 0)?, PATIENCE)?;
+        let control = place::options(control_config(), 0)?.connect(&domain, &name)?;
         stations.push(Station::new(control));
     }
     let mut last_order = Instant::now();

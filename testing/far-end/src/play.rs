@@ -23,18 +23,18 @@ pub(crate) fn play(name: &str, role: &str, shape: &[&str]) -> Outcome<()> {
 }
 
 fn until_the_end(name: &str, role: &str, config: ChannelConfig, hash: u64) -> Result<(), Error> {
-    let domain = Domain::attach()?;
-    let mut channel = domain.export(name, &place::options(config, hash)?)?.accept(PATIENCE)?;
-    channel.send(b"here", PATIENCE)?;
+    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let mut channel = place::options(config, hash)?.export(&domain, name)?.accept()?;
+    channel.send(b"here")?;
     let (max_bytes, mut number, mut buffer) = (channel.max_message_bytes(), 0, Vec::new());
     loop {
         match role {
             "sends" => {
-                channel.send(&message(number, some_length(number, max_bytes)), PATIENCE)?;
+                channel.send(&message(number, some_length(number, max_bytes)))?;
                 number += 1;
             }
             "receives" => {
-                channel.recv_into(&mut buffer, PATIENCE)?;
+                channel.recv_into(&mut buffer)?;
             }
             _ => place::idle(&domain)?,
         }

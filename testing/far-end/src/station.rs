@@ -8,7 +8,7 @@ use tombolo_bare::{self as tombolo, prelude::*};
 use tombolo::{Channel, Domain, Error, Fault};
 use tombolo_far_end::{Answer, Awaited, Counts, Failure, Opening, Order};
 
-use crate::{Outcome, PATIENCE, place};
+use crate::{Outcome, place};
 
 /// What came of a look for orders.
 pub(crate) enum Served {
@@ -47,7 +47,7 @@ impl Station {
             Ok(None) => Served::Nothing,
             Ok(Some(_)) => {
                 let answer = self.follow(domain, Order::from_bytes(&order)?);
-                self.control.send(&answer, PATIENCE)?;
+                self.control.send(&answer)?;
                 Served::Orders
             }
             Err(Error::Closed { .. } | Error::PeerDied { .. }) => Served::End,
@@ -61,7 +61,7 @@ impl Station {
     pub(crate) fn report_rung(&mut self) -> Outcome<()> {
         if core::mem::take(&mut self.rung) {
             self.asleep = None;
-            self.control.send(&Answer::Rung.to_bytes(self.counts()), PATIENCE)?;
+            self.control.send(&Answer::Rung.to_bytes(self.counts()))?;
         }
         Ok(())
     }
@@ -135,9 +135,9 @@ fn open(domain: &Domain, opening: &Opening) -> Result<Channel, Error> {
     let options = place::options(opening.config, opening.interface_hash)?;
     let timeout = Duration::from_nanos(opening.timeout_ns);
     if opening.accepts {
-        domain.export(&opening.name, &options)?.accept(timeout)
+        options.export(domain, &opening.name)?.within(timeout).accept()
     } else {
-        domain.connect(&opening.name, &options, timeout)
+        options.connect(&domain.within(timeout), &opening.name)
     }
 }
 

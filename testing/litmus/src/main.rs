@@ -12,7 +12,7 @@ use std::{env, process::ExitCode, time::Instant};
 #[cfg(target_os = "none")]
 use tombolo_bare::{self as tombolo, env, prelude::*, time::Instant};
 
-use tombolo::{ChannelOptions, Domain, Isa};
+use tombolo::{Domain, Isa};
 use tombolo_litmus::{Amount, Findings, Litmus, Part, Patience};
 
 /// How long the other side may be missed, beside the time of the tests themselves.
@@ -67,12 +67,11 @@ fn test() -> u8 {
 }
 
 fn run() -> Result<bool, Box<dyn Error>> {
-    let [rank, size, job] = ["RANK", "SIZE", "JOB"].map(|it| env::var(format!("TOMBOLO_{it}")));
-    let name = format!("{}/litmus", job.unwrap_or_default());
-    let (domain, options) = (Domain::attach()?, ChannelOptions::default());
-    let (part, channel) = match (rank.as_deref(), size.as_deref()) {
-        (Ok("0"), Ok("2")) => (Part::First, domain.export(&name, &options)?.accept(PATIENCE)?),
-        (Ok("1"), Ok("2")) => (Part::Second, domain.connect(&name, &options, PATIENCE)?),
+    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let job = domain.job()?;
+    let (part, channel) = match (job.rank(), job.size()) {
+        (0, 2) => (Part::First, job.channel_to(1)?),
+        (1, 2) => (Part::Second, job.channel_to(0)?),
         _ => return Err("start two of me: tombolo run --on host,bare0 litmus.tbi".into()),
     };
     let peer_node = channel.peer_node().to_owned();

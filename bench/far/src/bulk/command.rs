@@ -169,12 +169,12 @@ pub fn answered(control: &mut Channel) -> Result<u64, Error> {
 }
 
 fn send(control: &mut Channel, words: [u64; 3]) -> Result<(), Error> {
-    Ok(control.send(&to_bytes(words), PATIENCE)?)
+    Ok(control.send(&to_bytes(words))?)
 }
 
 fn recv(control: &mut Channel) -> Result<[u64; 3], Error> {
     let mut message = Vec::with_capacity(COMMAND_BYTES);
-    control.recv_into(&mut message, PATIENCE)?;
+    control.recv_into(&mut message)?;
     match <[u8; COMMAND_BYTES]>::try_from(message.as_slice()) {
         Ok(message) => Ok(from_bytes(message)),
         Err(_) => Err(Error::Unexpected { length_bytes: message.len() }),

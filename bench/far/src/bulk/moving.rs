@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use tombolo::{Buffer, BulkChannel, Pool};
 
-use super::command::PATIENCE;
 use crate::Error;
 use crate::content::{check_words, fill_words};
 
@@ -29,7 +28,7 @@ impl Mover {
     /// # Errors
     /// When the channel fails.
     pub fn recv(&mut self) -> Result<Buffer, Error> {
-        Ok(self.bulk.recv_moved(&mut self.metadata, PATIENCE)?)
+        Ok(self.bulk.recv_moved(&mut self.metadata)?)
     }
 
     /// Passes a buffer to the other side, to be filled.
@@ -37,7 +36,7 @@ impl Mover {
     /// # Errors
     /// When the channel fails.
     pub fn pass(&mut self, buffer: Buffer) -> Result<(), Error> {
-        Ok(self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?)
+        Ok(self.bulk.pass(buffer, &[]).map_err(tombolo::Error::from)?)
     }
 
     /// Moves a buffer to the other side, to be read.
@@ -45,7 +44,7 @@ impl Mover {
     /// # Errors
     /// When the channel fails.
     pub fn move_to(&mut self, buffer: Buffer) -> Result<(), Error> {
-        Ok(self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?)
+        Ok(self.bulk.move_to(buffer, &[]).map_err(tombolo::Error::from)?)
     }
 
     /// Waits for a buffer that may be filled.
@@ -53,7 +52,7 @@ impl Mover {
     /// # Errors
     /// When the channel fails.
     pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
-        Ok(self.bulk.take(pool, PATIENCE)?)
+        Ok(self.bulk.take(pool)?)
     }
 
     /// Gives a buffer away, nothing of which is touched.

@@ -1,8 +1,8 @@
 //! The far side of bulk data between nodes: a program on the node that is measured.
 
-use tombolo::{Arrival, BulkOptions, Channel, ChannelOptions, Domain, Pool, PoolOptions};
+use tombolo::{Arrival, BulkOptions, Channel, Domain, Pool, PoolOptions};
 
-use super::command::{self, Command, PATIENCE};
+use super::command::{self, Command};
 use super::copies;
 use super::moving::{Mover, memory};
 use crate::Error;
@@ -18,9 +18,9 @@ pub fn bulk_name(name: &str) -> String {
 /// # Errors
 /// When a channel cannot be opened or fails, or something else than was sent arrives.
 pub fn run(name: &str) -> Result<(), Error> {
-    let domain = Domain::attach()?;
-    let control = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
-    let bulk = domain.connect_bulk(&bulk_name(name), &BulkOptions::default(), PATIENCE)?;
+    let domain = Domain::attach()?.with_timeout(command::PATIENCE);
+    let control = domain.connect(name)?;
+    let bulk = domain.connect_bulk(&bulk_name(name))?;
     Far { domain, control, mover: Mover::new(bulk), pool: None, node: None }.serve()
 }
 
@@ -30,12 +30,12 @@ pub fn run(name: &str) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_of_pair(name: &str, pair: &str, makes: Option<&str>) -> Result<(), Error> {
-    let domain = Domain::attach()?;
-    let control = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let domain = Domain::attach()?.with_timeout(command::PATIENCE);
+    let control = domain.connect(name)?;
     let options = BulkOptions::default();
     let bulk = match makes {
-        Some(_) => domain.export_bulk(pair, &options)?.accept_bulk(&options, PATIENCE)?,
-        None => domain.connect_bulk(pair, &options, PATIENCE)?,
+        Some(_) => options.export(&domain, pair)?.accept_bulk()?,
+        None => options.connect(&domain, pair)?,
     };
     let node = makes.map(str::to_owned);
     Far { domain, control, mover: Mover::new(bulk), pool: None, node }.serve()
@@ -67,7 +67,7 @@ impl Far {
         match command {
             Command::Make { bytes, count } => self.make(bytes, count)?,
             Command::Drop => self.drop_own()?,
-            Command::Join => self.pool = Some(self.mover.bulk.recv_pool(PATIENCE)?),
+            Command::Join => self.pool = Some(self.mover.bulk.recv_pool()?),
             Command::Leave => self.leave()?,
             Command::Take { count } => self.mover.read(count)?,
             Command::Give { count } => self.with_pool(|mover, pool| mover.give(pool, count))?,
@@ -101,21 +101,21 @@ impl Far {
             Some(node) => options.reachable_from(node),
         };
         let pool = self.domain.create_pool(&options)?;
-        self.mover.bulk.assign(&pool, PATIENCE)?;
+        self.mover.bulk.assign(&pool)?;
         self.pool = Some(pool);
         Ok(())
     }
 
     fn drop_own(&mut self) -> Result<(), Error> {
         let pool = self.pool.take().ok_or(Error::Unexpected { length_bytes: 0 })?;
-        Ok(self.mover.bulk.unassign(&pool, PATIENCE)?)
+        Ok(self.mover.bulk.unassign(&pool)?)
     }
 
     /// The other side takes the pool off the channel.
     fn leave(&mut self) -> Result<(), Error> {
         self.pool = None;
         let Mover { bulk, metadata } = &mut self.mover;
-        while !matches!(bulk.recv(metadata, PATIENCE)?, Arrival::PoolGone(_)) {}
+        while !matches!(bulk.recv(metadata)?, Arrival::PoolGone(_)) {}
         Ok(())
     }
 }

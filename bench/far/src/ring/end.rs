@@ -48,11 +48,11 @@ impl End for Channel {
     }
 
     fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), tombolo::Error> {
-        Channel::send(self, message, timeout)
+        self.within(timeout).send(message)
     }
 
     fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, tombolo::Error> {
-        Channel::recv_into(self, buffer, timeout)
+        self.within(timeout).recv_into(buffer)
     }
 
     fn rings(&self) -> u64 {

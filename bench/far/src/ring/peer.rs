@@ -48,11 +48,11 @@ pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
     let domain = Domain::attach()?;
     let options = arguments.shape.options()?;
     let roomy = arguments.shape.roomy().options()?;
-    let ring = domain.connect(&arguments.name, &options, OPEN)?;
-    let raw = domain.connect(&arguments.name, &roomy, OPEN)?.into_raw_memory();
-    let wake = domain.connect(&sleeper_name(&arguments.name), &options.clone().spin_ns(0), OPEN)?;
+    let ring = options.connect(&domain.within(OPEN), &arguments.name)?;
+    let raw = roomy.connect(&domain.within(OPEN), &arguments.name)?.into_raw_memory();
+    let wake = options.clone().spin_ns(0).connect(&domain.within(OPEN), &sleeper_name(&arguments.name))?;
     let own = if opener_makes_memory(&ring) {
-        domain.export(&back_name(&arguments.name), &options)?.accept(OPEN)?.into_raw_memory()
+        options.export(&domain, &back_name(&arguments.name))?.within(OPEN).accept()?.into_raw_memory()
     } else {
         None
     };

@@ -17,9 +17,9 @@ use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSi
 use crate::cpus;
 use crate::sample::{Clock, Samples};
 use crate::suite::line::Line;
-use crate::suite::placement::RingsEnd;
 use crate::suite::work::{Counted, Runner, Work};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
+use tombolo_bench_far::placement::RingsEnd;
 
 /// The name of our ring between two threads.
 pub const NAME: &str = "ring of threads";

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_base::SharedMemory;
@@ -19,8 +18,6 @@ pub const NAME: &str = "Tombolo";
 pub const DEEP: &str = "Tombolo with 1024 slots";
 /// The same with longer slots.
 pub const WIDE: &str = "Tombolo with 128 B slots";
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Messages sent, or received, together at most; a batch must fit in the ring.
 pub(crate) const BATCH: u64 = 32;
@@ -139,8 +136,8 @@ pub(crate) fn channel(
 ) -> Result<Channel, Error> {
     let domain = attach(domain)?;
     Ok(match meeting.side {
-        Side::Near => domain.export(meeting.name, options)?.accept(PATIENCE)?,
-        Side::Far => domain.connect(meeting.name, options, PATIENCE)?,
+        Side::Near => options.export(domain, meeting.name)?.accept()?,
+        Side::Far => options.connect(domain, meeting.name)?,
     })
 }
 
@@ -176,7 +173,7 @@ impl ChannelEnd {
         if let Some(index) = queue.pop_front() {
             return Ok(index);
         }
-        let index = self.channel.recv_in_place(PATIENCE, |message| message.read_u64_le(0))?;
+        let index = self.channel.recv_in_place(|message| message.read_u64_le(0))?;
         index.map(|index| index as usize).map_err(|_| corrupt(0))
     }
 }
@@ -198,7 +195,7 @@ impl End for ChannelEnd {
 
     #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let wrong = self.channel.recv_in_place(PATIENCE, |message| wrong::<N>(message, sequence))?;
+        let wrong = self.channel.recv_in_place(|message| wrong::<N>(message, sequence))?;
         if wrong == 0 { Ok(()) } else { Err(corrupt(sequence)) }
     }
 
@@ -248,15 +245,15 @@ impl End for ChannelEnd {
     fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         let index = self.take_back(bytes)?;
         fill_words(bare::place(&self.pool, bytes, index)?, sequence);
-        Ok(self.channel.send(&(index as u64).to_le_bytes(), PATIENCE)?)
+        Ok(self.channel.send(&(index as u64).to_le_bytes())?)
     }
 
     fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
-        let index = self.channel.recv_in_place(PATIENCE, |message| message.read_u64_le(0))?;
+        let index = self.channel.recv_in_place(|message| message.read_u64_le(0))?;
         let index = index.map_err(|_| corrupt(sequence))?;
         // Out of range is refused like any other index that a peer should not send.
         check_words(bare::place(&self.pool, bytes, index as usize)?, sequence)?;
-        Ok(self.channel.send(&index.to_le_bytes(), PATIENCE)?)
+        Ok(self.channel.send(&index.to_le_bytes())?)
     }
 
     fn rings(&self) -> u64 {

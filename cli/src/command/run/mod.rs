@@ -269,12 +269,11 @@ impl Plans<'_> {
     /// What to start as one rank.
     fn of(&self, rank: usize, with_input: bool) -> Plan {
         let (options, node) = (self.options, self.nodes[rank]);
-        let mut spawn = SpawnOptions::image(options.image())
-            .on(&node.name)
-            .args(self.arguments)
-            .env("TOMBOLO_RANK", rank.to_string())
-            .env("TOMBOLO_SIZE", self.nodes.len().to_string())
-            .env("TOMBOLO_JOB", format!("job-{}", self.domain.id()));
+        let mut spawn = SpawnOptions::image(options.image()).on(&node.name).args(self.arguments).rank(
+            rank as u32,
+            self.nodes.len() as u32,
+            &format!("job-{}", self.domain.id()),
+        );
         if let Some(pinning) = &options.pin {
             let before = self.nodes[..rank].iter().filter(|other| other.id == node.id).count();
             spawn = spawn.cpus(pinning.cpus(before, node));

@@ -47,7 +47,7 @@ impl DomainPort {
         mut bulk: BulkChannel,
     ) -> (DomainPort, Result<(), Error>) {
         let pool = make_pool(domain, &channel).and_then(|pool| {
-            bulk.assign_here_only(&pool, SOON)?;
+            bulk.within(SOON).assign_here_only(&pool)?;
             Ok(pool)
         });
         let (beside, result) = match pool {
@@ -61,7 +61,7 @@ impl DomainPort {
     /// To the master.
     pub(super) fn of_worker(channel: Channel, mut bulk: BulkChannel, timeout: Duration) -> DomainPort {
         // Where there is none the master has no use for it, or is gone, which the channel says.
-        let beside = bulk.recv_pool(timeout).ok().map(|_| Beside::In(bulk));
+        let beside = bulk.within(timeout).recv_pool().ok().map(|_| Beside::In(bulk));
         DomainPort { channel, beside, uses_bulk: true }
     }
 
@@ -82,7 +82,7 @@ impl DomainPort {
             Err(error) => return Err(error),
         }
         // There is room for the rights to all buffers.
-        bulk.move_to(buffer, &[], SOON)?;
+        bulk.within(SOON).move_to(buffer, &[])?;
         Ok(true)
     }
 
@@ -92,7 +92,7 @@ impl DomainPort {
         if *message != IN_A_BUFFER {
             return Ok(());
         }
-        let buffer = bulk.recv_moved(&mut Vec::new(), SOON)?;
+        let buffer = bulk.within(SOON).recv_moved(&mut Vec::new())?;
         message.resize(buffer.len_bytes() as usize, 0);
         buffer.read(0, message)?;
         drop(buffer);
@@ -157,11 +157,11 @@ impl Port for DomainPort {
     }
 
     fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), PortError> {
-        self.channel.send(message, timeout).map_err(port_error)
+        self.channel.within(timeout).send(message).map_err(port_error)
     }
 
     fn recv(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<(), PortError> {
-        self.channel.recv_into(buffer, timeout).map_err(port_error)?;
+        self.channel.within(timeout).recv_into(buffer).map_err(port_error)?;
         self.receive_beside(buffer).map_err(port_error)
     }
 

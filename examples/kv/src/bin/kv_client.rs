@@ -26,48 +26,39 @@ impl KvEvents for Versions {
 
 type Client = KvClient<Channel, Versions>;
 
-/// Sets a key that is new; the error that the interface declares, if the server declined.
-fn put(client: &mut Client, key: &str, value: &[u8]) -> Result<Option<KvError>, CallError<Error>> {
-    let request = KvPutRequest { key, value, expected: Some(0) };
-    client.put(&request, PATIENCE, |answer| Ok(answer.err()))
+/// Sets a key that is new.
+fn put(client: &mut Client, key: &str, value: &[u8]) -> Result<(), CallError<Error, KvError>> {
+    client.put(&KvPutRequest { key, value, expected: Some(0) }).map(|_| ())
 }
 
 fn main() -> Result<(), Failed> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "kv".into());
-    let domain = Domain::attach()?;
+    let domain = Domain::attach()?.with_timeout(PATIENCE);
     let options = ChannelOptions::default().interface_hash(Kv::HASH);
-    let mut client = KvClient::bind(domain.connect(&name, &options, PATIENCE)?, Versions::default())?;
+    let mut client = KvClient::bind(options.connect(&domain, &name)?, Versions::default())?;
 
     let longest = vec![0xa5; MAX_VALUE as usize];
-    assert_eq!(put(&mut client, "isle", b"sand")?, None);
-    assert_eq!(put(&mut client, "isle", b"rock")?, Some(KvError::CONFLICT));
-    assert_eq!(put(&mut client, "größte Insel: 島", &longest)?, None);
+    put(&mut client, "isle", b"sand")?;
+    let conflict = put(&mut client, "isle", b"rock");
+    assert!(matches!(conflict, Err(CallError::Declined(KvError::CONFLICT))));
+    put(&mut client, "größte Insel: 島", &longest)?;
     // Nothing is sent that the interface does not allow.
     let longer = put(&mut client, "more", &[&longest[..], b"!"].concat());
     assert!(matches!(longer, Err(CallError::OverLimit(_))));
 
     // Two calls in flight.
-    let there = client.start(&KvGetRequest { key: "größte Insel: 島" }, PATIENCE)?;
-    let missing = client.start(&KvGetRequest { key: "more" }, PATIENCE)?;
-    let declined = client.wait(missing, |answer| Ok(answer.err()))?;
-    if declined == Some(KvError::NOT_FOUND) {
+    let there = client.start(&KvGetRequest { key: "größte Insel: 島" })?;
+    let missing = client.start(&KvGetRequest { key: "more" })?;
+    if let Err(CallError::Declined(KvError::NOT_FOUND)) = client.wait(missing) {
         println!("declined: not_found");
     }
-    let value =
-        client.wait(there, |answer| answer.expect("it was put").value().map(|value| value.to_vec()))?;
-    assert_eq!(value, longest);
+    assert_eq!(client.wait(there)?.value()?.to_vec(), longest);
 
-    client.forget(&KvForget { key: "isle" }, PATIENCE)?;
-    let keys = client.list(&KvListRequest { prefix: "" }, PATIENCE, |answer| {
-        let Ok(reply) = answer;
-        reply.keys()?.iter().map(|key| key?.to_string()).collect::<Result<Vec<_>, _>>()
-    })?;
-    for key in keys {
-        println!("key: {key}");
+    client.forget(&KvForget { key: "isle" })?;
+    for key in client.list(&KvListRequest { prefix: "" })?.keys()?.iter() {
+        println!("key: {}", key?.to_string()?);
     }
-    let waited =
-        client.await_change(&KvAwaitChangeRequest { key: "isle" }, PATIENCE, |answer| Ok(answer.err()));
-    match waited {
+    match client.await_change(&KvAwaitChangeRequest { key: "isle" }) {
         Err(CallError::Fault(fault)) => println!("await_change: {fault}"),
         other => println!("await_change: {other:?}"),
     }

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kv::{
-    Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequestView, KvChanged, KvError, KvForgetView, KvGet,
-    KvGetReply, KvGetRequestView, KvHandler, KvList, KvListReply, KvListRequestView, KvPut, KvPutReply,
-    KvPutRequestView, KvServer,
+    Kv, KvAwaitChange, KvAwaitChangeReply, KvChanged, KvError, KvForgetView, KvGet, KvGetReply, KvHandler,
+    KvList, KvListReply, KvPut, KvPutReply, KvServer,
 };
-use tombolo::interface::{Decline, Later, Malformed, Never};
+use tombolo::interface::{Call, Decline, Malformed, Never, Responder, Response};
 use tombolo::{Channel, ChannelOptions, Domain, Error};
 
 type Failed = Box<dyn std::error::Error>;
@@ -27,7 +26,7 @@ struct Session {
     value: Vec<u8>,
     /// What the client is still to be told.
     changed: Option<(String, u64)>,
-    listing: Option<(Later<KvList>, String)>,
+    listing: Option<(Responder<KvList>, String)>,
 }
 
 impl Session {
@@ -37,23 +36,15 @@ impl Session {
 }
 
 impl KvHandler for Session {
-    fn get<'s>(
-        &'s mut self,
-        _: Later<KvGet>,
-        request: KvGetRequestView<'_>,
-    ) -> Result<KvGetReply<'s>, Decline<KvError>> {
+    fn get<'s>(&'s mut self, request: Call<'_, KvGet>) -> Result<Response<KvGetReply<'s>>, Decline<KvError>> {
         let key = request.key()?.to_string()?;
         let found = self.entries().get(&key).cloned();
         let (value, version) = found.ok_or(Decline::Error(KvError::NOT_FOUND))?;
         self.value = value;
-        Ok(KvGetReply { value: &self.value, version })
+        Ok(KvGetReply { value: &self.value, version }.into())
     }
 
-    fn put(
-        &mut self,
-        _: Later<KvPut>,
-        request: KvPutRequestView<'_>,
-    ) -> Result<KvPutReply, Decline<KvError>> {
+    fn put(&mut self, request: Call<'_, KvPut>) -> Result<Response<KvPutReply>, Decline<KvError>> {
         let (key, value) = (request.key()?.to_string()?, request.value()?.to_vec());
         let expected = request.expected()?;
         let mut entries = self.entries();
@@ -65,23 +56,20 @@ impl KvHandler for Session {
         entries.insert(key.clone(), (value, version));
         drop(entries);
         self.changed = Some((key, version));
-        Ok(KvPutReply { version })
+        Ok(KvPutReply { version }.into())
     }
 
-    fn list<'s>(
-        &'s mut self,
-        call: Later<KvList>,
-        request: KvListRequestView<'_>,
-    ) -> Result<KvListReply<'s>, Decline<Never>> {
-        self.listing = Some((call, request.prefix()?.to_string()?));
-        Err(Decline::Later)
+    fn list<'s>(&'s mut self, call: Call<'_, KvList>) -> Result<Response<KvListReply<'s>>, Decline<Never>> {
+        let prefix = call.prefix()?.to_string()?;
+        let (responder, response) = call.defer();
+        self.listing = Some((responder, prefix));
+        Ok(response)
     }
 
     fn await_change(
         &mut self,
-        _: Later<KvAwaitChange>,
-        _: KvAwaitChangeRequestView<'_>,
-    ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
+        _: Call<'_, KvAwaitChange>,
+    ) -> Result<Response<KvAwaitChangeReply>, Decline<KvError>> {
         Err(Decline::Unserved)
     }
 
@@ -97,27 +85,27 @@ fn serve(channel: Channel, entries: Arc<Mutex<Entries>>) -> Result<(), Failed> {
     let mut session = Session { entries, value: Vec::new(), changed: None, listing: None };
     // Until the client is gone.
     loop {
-        server.serve_one(&mut session, PATIENCE)?;
+        server.serve_one(&mut session)?;
         if let Some((key, version)) = session.changed.take() {
-            server.changed(&KvChanged { key: &key, version }, PATIENCE)?;
+            server.changed(&KvChanged { key: &key, version })?;
         }
-        if let Some((call, prefix)) = session.listing.take() {
+        if let Some((responder, prefix)) = session.listing.take() {
             let entries = session.entries();
             let found = entries.keys().filter(|key| key.starts_with(&prefix)).take(64);
             let keys: Vec<&str> = found.map(String::as_str).collect();
-            server.reply(call, Ok(KvListReply { keys: &keys }), PATIENCE)?;
+            server.reply(responder, Ok(KvListReply { keys: &keys }))?;
         }
     }
 }
 
 fn main() -> Result<(), Failed> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "kv".into());
-    let domain = Domain::attach()?;
-    let listener = domain.export(&name, &ChannelOptions::default().interface_hash(Kv::HASH))?;
+    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let listener = ChannelOptions::default().interface_hash(Kv::HASH).export(&domain, &name)?;
     writeln!(std::io::stdout(), "serving {name} on {}", domain.node_name())?;
     let entries = Arc::new(Mutex::new(Entries::new()));
     loop {
-        match listener.accept(PATIENCE) {
+        match listener.accept() {
             Ok(channel) => {
                 let entries = Arc::clone(&entries);
                 std::thread::spawn(move || {

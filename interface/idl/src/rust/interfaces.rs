@@ -13,9 +13,9 @@ pub(super) fn marker(interface: &Interface, message: &Message) -> String {
     format!("{}{}", interface.name, camel(&message.name))
 }
 
-/// The function for a message; `bind` is what makes clients and servers.
+/// The function for a message; `bind` and `connect` make clients and servers, and `within` sets how long they wait.
 fn function(name: &str) -> String {
-    if name == "bind" { "bind_".to_owned() } else { lower(name) }
+    if matches!(name, "bind" | "connect" | "within") { format!("{name}_") } else { lower(name) }
 }
 
 /// What back-end code says about a message.
@@ -124,12 +124,13 @@ client {name}Client<{name}Events>, server {name}Server;",
                 1,
                 &format!(
                     "pub struct {} of {name} @ {}, idempotent {idempotent};
-{};
+{} => {};
 {} => {};
 error {} => {};",
                     call.marker,
                     call.message.ordinal,
                     call.input,
+                    call.input_view.replace("<'_>", ""),
                     value(self.model, &reply, "'a"),
                     view(self.model, &reply, "'m").replace("<'m>", ""),
                     self.sent_error(error.as_ref(), "'a"),
@@ -152,7 +153,7 @@ error {} => {};",
         text.line(0, "");
         text.line(0, &format!("impl<P: rt::Port, E: {name}Events> {name}Client<P, E> {{"));
         let mut first = true;
-        for (call, reply, error) in self.calls() {
+        for (call, _, _) in self.calls() {
             if !std::mem::take(&mut first) {
                 text.line(0, "");
             }
@@ -162,20 +163,12 @@ error {} => {};",
                 &format!(
                     "///
 /// # Errors
-/// [`rt::CallError`]; an error that the interface declares is given to `read`.
+/// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
 #[inline]
-pub fn {}<R>(
-    &mut self,
-    request: &{},
-    timeout: core::time::Duration,
-    read: impl FnOnce(Result<{}, {}>) -> Result<R, rt::Malformed>,
-) -> Result<R, rt::CallError<P::Error>> {{
-    self.0.call(request, timeout, read)
+pub fn {}(&mut self, request: &{}) -> rt::Called<'_, {}, P::Error> {{
+    self.0.call(request)
 }}",
-                    call.name,
-                    call.input,
-                    view(self.model, &reply, "'_"),
-                    self.read_error(error.as_ref(), "'_"),
+                    call.name, call.input, call.marker,
                 ),
             );
         }
@@ -197,8 +190,8 @@ pub fn {}<R>(
                 "///
 /// # Errors
 /// [`rt::CallError`]: it was not sent.
-pub fn {}(&mut self, message: &{}, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {{
-    self.0.tell(message, timeout)
+pub fn {}(&mut self, message: &{}) -> Result<(), rt::CallError<P::Error>> {{
+    self.0.tell(message)
 }}",
                 message.name, message.input
             ),
@@ -274,15 +267,10 @@ impl<E: {name}Events + ?Sized> rt::Hears<E> for {name} {{
                 &format!(
                     "///
 /// # Errors
-/// What declines it, or that it is answered later.
-fn {}{generic}(
-    {this},
-    call: rt::Later<{}>,
-    request: {},
-) -> Result<{}, rt::Decline<{}>>;",
+/// What declines it.
+fn {}{generic}({this}, call: rt::Call<'_, {}>) -> Result<rt::Response<{}>, rt::Decline<{}>>;",
                     call.name,
                     call.marker,
-                    call.input_view,
                     value(self.model, &reply, "'s"),
                     self.sent_error(error.as_ref(), "'s"),
                 ),
@@ -352,15 +340,15 @@ fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
             };
             arms.push_str(&format!(
                 "            (rt::Kind::Call, {ordinal}) => {{
-                let result = handler.{}(request.later(), request.view());
-                rt::Answer::{of}(result, {name}Answer::{variant}Reply{declined})
+                let result = handler.{}(request.call());
+                rt::Outcome::{of}(result, {name}Answer::{variant}Reply{declined})
             }}\n",
                 call.name,
             ));
         }
         for message in self.of_kind(&MessageKind::Message) {
             arms.push_str(&format!(
-                "            (rt::Kind::Message, {}) => rt::Answer::of_message(handler.{}(request.view())),\n",
+                "            (rt::Kind::Message, {}) => rt::Outcome::of_message(handler.{}(request.view())),\n",
                 message.message.ordinal, message.name
             ));
         }
@@ -376,7 +364,7 @@ impl<H: {name}Handler + ?Sized> rt::Serves<H> for {name} {{
         H: 's;
 
     #[inline]
-    fn dispatch<'s>({handler}: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {{
+    fn dispatch<'s>({handler}: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {{
         match request.what() {{
 {arms}            _ => request.unknown(),
         }}

@@ -92,12 +92,12 @@ impl Attendant {
                 "{JOIN} is for the run-time's own use, and {job:?} is not what it says there"
             ));
         };
-        let domain = Domain::attach()?;
-        let mut channel = domain.connect(name, &channel_options(), PATIENCE)?;
+        let domain = Domain::attach()?.with_timeout(PATIENCE);
+        let mut channel = channel_options().connect(&domain, name)?;
         let hello = FromWorker::Hello { number, image, records: tombolo_omp::layout::fingerprint() };
-        channel.send(&hello.encode(), PATIENCE)?;
+        channel.send(&hello.encode())?;
         let mut bytes = Vec::new();
-        channel.recv_into(&mut bytes, PATIENCE)?;
+        channel.recv_into(&mut bytes)?;
         let Some(FromHub::Welcome { capability, layout, root, home, several, environment }) =
             FromHub::decode(&bytes)
         else {

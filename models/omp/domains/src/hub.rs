@@ -105,7 +105,7 @@ impl Hub {
     /// # Safety
     /// As [`begin`].
     unsafe fn begin(read: Read, variables: Variables, image: Image) -> Result<Self, BeginError> {
-        let domain = Domain::attach()?;
+        let domain = Domain::attach()?.with_timeout(PATIENCE);
         let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
         let (places, memory) = place::decide(&domain.nodes()?, domain.node_name(), &read.nodes)?;
         report::open(&domain, &places[0], &read.report)?;
@@ -128,7 +128,7 @@ impl Hub {
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);
         desk::open(set.waker());
-        let listener = domain.listen(&channel_options())?;
+        let listener = channel_options().listen(&domain)?;
         set.add_listener(&listener)?;
         let mut hub = Self {
             domain,
@@ -236,7 +236,7 @@ impl Hub {
     }
 
     fn accept(&mut self) {
-        match self.listener.accept(Duration::ZERO) {
+        match self.listener.within(Duration::ZERO).accept() {
             Ok(channel) => match self.set.add(channel) {
                 Ok(token) => self.unknown.push(token),
                 Err(error) => fatal(format_args!("a worker cannot be listened to: {error}")),

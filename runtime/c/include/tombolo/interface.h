@@ -183,6 +183,8 @@ static inline tombolo_status tombolo_fault_status(uint32_t fault)
         return tombolo_explain(TOMBOLO_SERVER_BUSY, "too many calls of this client wait for their answers");
     case 6:
         return tombolo_explain(TOMBOLO_RIGHT_REFUSED, "the server was not given a right that came with the request, or has it no more");
+    case 7:
+        return tombolo_explain(TOMBOLO_FAULT, "the server dropped the call without an answer");
     default:
         return tombolo_explain(TOMBOLO_FAULT, "the server gave a reason that is unknown here");
     }

@@ -203,6 +203,18 @@ impl<T> NotSent<T> {
     }
 }
 
+impl<T> std::fmt::Display for NotSent<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T: std::fmt::Debug> std::error::Error for NotSent<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
 impl<T> From<Box<NotSent<T>>> for Error {
     fn from(not_sent: Box<NotSent<T>>) -> Error {
         not_sent.error

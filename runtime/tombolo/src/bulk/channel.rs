@@ -10,6 +10,7 @@ use tombolo_bulk::wire::{Offer, Place, Veto};
 use tombolo_bulk::{Link, Message, Segment, Session, TableError, Terms, Trust};
 use tombolo_link::TransportKind;
 
+use crate::admin::NodeInfo;
 use crate::channel::Channel;
 use crate::domain::Domain;
 use crate::error::Error;
@@ -19,7 +20,7 @@ use super::arrival::{Arrival, PoolOffer};
 use super::error::BulkError;
 use super::hear::Patience;
 use super::memory;
-use super::options::BulkOptions;
+use super::options::{BulkOptions, PoolOptions};
 use super::pool::{Inner, Pool};
 
 /// How long taking back what a peer had may take when nobody waits for it.
@@ -32,18 +33,14 @@ const TAKE_BACK: Duration = Duration::from_secs(5);
 /// done with the channel.
 ///
 /// ```no_run
-/// use std::time::Duration;
-/// use tombolo::{Arrival, BulkOptions, Domain, Error, PoolOptions};
+/// use tombolo::{Domain, Error, PoolOptions};
 ///
 /// # fn main() -> Result<(), Error> {
-/// let second = Duration::from_secs(1);
-/// let domain = Domain::attach()?;
-/// let mut bulk = domain.connect_bulk("frames", &BulkOptions::default(), second)?;
-/// let pool = domain.create_pool(&PoolOptions::new(1 << 20, 8))?;
-/// bulk.assign(&pool, second)?;
+/// let mut bulk = Domain::attach()?.connect_bulk("frames")?;
+/// let pool = bulk.create_pool(&PoolOptions::new(1 << 20, 8))?;
 /// let mut frame = pool.take()?;
 /// frame.write(0, b"a frame of up to a megabyte")?;
-/// bulk.move_to(frame, b"number 1", second)?;
+/// bulk.move_to(frame, b"number 1")?;
 /// # Ok(())
 /// # }
 /// ```
@@ -136,6 +133,14 @@ impl BulkChannel {
         Ok(bulk)
     }
 
+    /// Has the next operation that waits do so up to `timeout`; with a timeout of zero it is tried once.
+    #[inline]
+    #[must_use = "it is the next operation that waits so long"]
+    pub fn within(&mut self, timeout: Duration) -> &mut BulkChannel {
+        self.channel.timeout.set_once(timeout);
+        self
+    }
+
     /// Says anything but a transfer.
     pub(super) fn say(&mut self, message: &Message<'_>, timeout: Duration) -> Result<(), Error> {
         let mut outbox = std::mem::take(&mut self.outbox);
@@ -143,7 +148,7 @@ impl BulkChannel {
             self.session.prepare(message, &mut outbox).map_err(|error| BulkError::from(error).into());
         let sent = prepared.and_then(|()| match timeout {
             Duration::ZERO => self.channel.try_send(&outbox),
-            timeout => self.channel.send(&outbox, timeout),
+            timeout => self.channel.within(timeout).send(&outbox),
         });
         self.outbox = outbox;
         sent?;
@@ -185,12 +190,36 @@ impl BulkChannel {
         self.assigned.iter().position(|assigned| Arc::ptr_eq(&assigned.pool, pool))
     }
 
+    /// Makes a pool in memory that both ends reach, and assigns it to the channel.
+    ///
+    /// # Errors
+    /// As [`Domain::create_pool`] and [`assign`](Self::assign).
+    pub fn create_pool(&mut self, options: &PoolOptions) -> Result<Pool, Error> {
+        let pool = self.make_pool(options)?;
+        self.assign(&pool)?;
+        Ok(pool)
+    }
+
+    /// A pool in memory that both ends reach: what lies behind a window reaches nothing else.
+    pub(crate) fn make_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
+        let trust = self.trust;
+        if options.node.is_some() || self.channel.transport() != TransportKind::Window {
+            return self.domain.create_pool(&options.clone().trust(trust));
+        }
+        let own = self.domain.node_name();
+        let is_behind = |node: &NodeInfo| node.name == own && node.window_bytes.1 > 0;
+        let is_own = self.domain.nodes()?.iter().any(is_behind);
+        let node = if is_own { own } else { self.channel.peer_node() };
+        self.domain.create_pool(&options.clone().trust(trust).reachable_from(node))
+    }
+
     /// Assigns a pool to the channel: the other side may get buffers of it from now on, and assign it further.
     ///
     /// # Errors
     /// [`BulkError::Vetoed`] says why the other side does not take it; [`BulkError::Trust`]; [`BulkError::OnChannel`];
     /// [`Error::TimedOut`] when there is no answer: then asking again waits on for it.
-    pub fn assign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
+    pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
+        let timeout = self.channel.timeout.take();
         self.assign_with(pool, true, timeout)
     }
 
@@ -199,7 +228,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
-    pub fn assign_here_only(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
+    pub fn assign_here_only(&mut self, pool: &Pool) -> Result<(), Error> {
+        let timeout = self.channel.timeout.take();
         self.assign_with(pool, false, timeout)
     }
 
@@ -290,7 +320,8 @@ impl BulkChannel {
     /// [`TableError::InUse`] when buffers of it are out over the channel, or here from it;
     /// [`BulkError::Kept`] when the other side has assigned it further; [`Error::TimedOut`] when there is no answer: then
     /// asking again waits on for it.
-    pub fn unassign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
+    pub fn unassign(&mut self, pool: &Pool) -> Result<(), Error> {
+        let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
         self.begin_unassign(pool, timeout)?;
         self.finish_unassign(pool, &mut patience)
@@ -331,7 +362,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// What it could not be mapped for, which the other side is told; or its end.
-    pub fn take_pool(&mut self, offer: PoolOffer, timeout: Duration) -> Result<Pool, Error> {
+    pub fn take_pool(&mut self, offer: PoolOffer) -> Result<Pool, Error> {
+        let timeout = self.channel.timeout.take();
         self.take_up(&offer.offer, timeout)
     }
 
@@ -339,7 +371,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// The end of the peer.
-    pub fn decline_pool(&mut self, offer: PoolOffer, timeout: Duration) -> Result<(), Error> {
+    pub fn decline_pool(&mut self, offer: PoolOffer) -> Result<(), Error> {
+        let timeout = self.channel.timeout.take();
         self.say(&Message::Vetoed(offer.offer.place, Veto::Declined), timeout)
     }
 

@@ -112,9 +112,8 @@ impl BulkChannel {
     pub fn recv_async<'a>(
         &'a mut self,
         metadata: &'a mut Vec<u8>,
-        timeout: Duration,
     ) -> impl Future<Output = Result<Arrival, Error>> + Send + 'a {
-        Operation::new(self, timeout, Hear(|bulk: &mut BulkChannel| bulk.recv(metadata, Duration::ZERO)))
+        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv(metadata)))
     }
 
     /// [`recv_moved`](Self::recv_moved) as a future. One that is dropped has received nothing.
@@ -124,13 +123,8 @@ impl BulkChannel {
     pub fn recv_moved_async<'a>(
         &'a mut self,
         metadata: &'a mut Vec<u8>,
-        timeout: Duration,
     ) -> impl Future<Output = Result<Buffer, Error>> + Send + 'a {
-        Operation::new(
-            self,
-            timeout,
-            Hear(|bulk: &mut BulkChannel| bulk.recv_moved(metadata, Duration::ZERO)),
-        )
+        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_moved(metadata)))
     }
 
     /// [`recv_shared`](Self::recv_shared) as a future. One that is dropped has received nothing.
@@ -140,24 +134,16 @@ impl BulkChannel {
     pub fn recv_shared_async<'a>(
         &'a mut self,
         metadata: &'a mut Vec<u8>,
-        timeout: Duration,
     ) -> impl Future<Output = Result<Shared, Error>> + Send + 'a {
-        Operation::new(
-            self,
-            timeout,
-            Hear(|bulk: &mut BulkChannel| bulk.recv_shared(metadata, Duration::ZERO)),
-        )
+        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_shared(metadata)))
     }
 
     /// [`recv_pool`](Self::recv_pool) as a future.
     ///
     /// # Errors
     /// As [`recv_pool`](Self::recv_pool).
-    pub fn recv_pool_async(
-        &mut self,
-        timeout: Duration,
-    ) -> impl Future<Output = Result<Pool, Error>> + Send + '_ {
-        Operation::new(self, timeout, Hear(|bulk: &mut BulkChannel| bulk.recv_pool(Duration::ZERO)))
+    pub fn recv_pool_async(&mut self) -> impl Future<Output = Result<Pool, Error>> + Send + '_ {
+        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_pool()))
     }
 
     /// [`take`](Self::take) as a future.
@@ -167,16 +153,16 @@ impl BulkChannel {
     pub fn take_async<'a>(
         &'a mut self,
         pool: &'a Pool,
-        timeout: Duration,
     ) -> impl Future<Output = Result<Buffer, Error>> + Send + 'a {
-        Operation::new(self, timeout, Hear(|bulk: &mut BulkChannel| bulk.take(pool, Duration::ZERO)))
+        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).take(pool)))
     }
 
     /// [`assign`](Self::assign) as a future. After one that is dropped, assigning again waits on for the answer.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
-    pub async fn assign_async(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
+    pub async fn assign_async(&mut self, pool: &Pool) -> Result<(), Error> {
+        let timeout = self.channel.timeout.take();
         let deadline = Deadline::after(timeout);
         let offer = Say(|bulk: &mut BulkChannel| bulk.begin_assign(pool, true, Duration::ZERO));
         Operation::new(self, timeout, offer).await?;
@@ -189,7 +175,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`unassign`](Self::unassign).
-    pub async fn unassign_async(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
+    pub async fn unassign_async(&mut self, pool: &Pool) -> Result<(), Error> {
+        let timeout = self.channel.timeout.take();
         let deadline = Deadline::after(timeout);
         let request = Say(|bulk: &mut BulkChannel| bulk.begin_unassign(pool, Duration::ZERO));
         Operation::new(self, timeout, request).await?;
@@ -207,9 +194,8 @@ impl BulkChannel {
         &'a mut self,
         buffer: Buffer,
         metadata: &'a [u8],
-        timeout: Duration,
     ) -> impl Future<Output = Result<(), Box<NotSent<Buffer>>>> + Send + 'a {
-        self.transfer_async(buffer, timeout, |bulk, buffer| bulk.move_to(buffer, metadata, Duration::ZERO))
+        self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).move_to(buffer, metadata))
     }
 
     /// [`share`](Self::share) as a future. One that is dropped before it is ready has sent nothing, and the buffer is free
@@ -221,9 +207,8 @@ impl BulkChannel {
         &'a mut self,
         buffer: Buffer,
         metadata: &'a [u8],
-        timeout: Duration,
     ) -> impl Future<Output = Result<Shared, Box<NotSent<Buffer>>>> + Send + 'a {
-        self.transfer_async(buffer, timeout, |bulk, buffer| bulk.share(buffer, metadata, Duration::ZERO))
+        self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).share(buffer, metadata))
     }
 
     /// [`pass`](Self::pass) as a future. One that is dropped before it is ready has sent nothing, and the buffer is free
@@ -235,9 +220,8 @@ impl BulkChannel {
         &'a mut self,
         buffer: Buffer,
         metadata: &'a [u8],
-        timeout: Duration,
     ) -> impl Future<Output = Result<(), Box<NotSent<Buffer>>>> + Send + 'a {
-        self.transfer_async(buffer, timeout, |bulk, buffer| bulk.pass(buffer, metadata, Duration::ZERO))
+        self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).pass(buffer, metadata))
     }
 
     /// [`release`](Self::release) as a future. What one that is dropped had is released when there is room.
@@ -248,22 +232,25 @@ impl BulkChannel {
         &'a mut self,
         shared: Shared,
         metadata: &'a [u8],
-        timeout: Duration,
     ) -> impl Future<Output = Result<(), Box<NotSent<Shared>>>> + Send + 'a {
-        self.transfer_async(shared, timeout, |bulk, shared| bulk.release(shared, metadata, Duration::ZERO))
+        self.transfer_async(shared, |bulk, shared| bulk.within(Duration::ZERO).release(shared, metadata))
     }
 
     fn transfer_async<'a, T, R, F>(
         &'a mut self,
         kept: T,
-        timeout: Duration,
         send: F,
     ) -> Operation<'a, BulkChannel, Transfer<T, F>>
     where
         T: Unpin,
         F: FnMut(&mut BulkChannel, T) -> Result<R, Box<NotSent<T>>> + Unpin,
     {
-        Operation::new(self, timeout, Transfer { kept: Some(kept), send })
+        self.operation(Transfer { kept: Some(kept), send })
+    }
+
+    fn operation<A: Attempt<BulkChannel>>(&mut self, attempt: A) -> Operation<'_, BulkChannel, A> {
+        let timeout = self.channel.timeout.take();
+        Operation::new(self, timeout, attempt)
     }
 }
 
@@ -275,12 +262,27 @@ impl Domain {
     pub fn connect_bulk_async(
         &self,
         name: &str,
-        options: &BulkOptions,
-        timeout: Duration,
     ) -> impl Future<Output = Result<BulkChannel, Error>> + Send + 'static + use<> {
-        let (domain, options) = (self.clone(), options.clone());
-        let channel = self.connect_async(name, &options.underneath(), timeout);
-        async move { agree(domain, channel.await?, options, timeout).await }
+        BulkOptions::default().connect_async(self, name)
+    }
+}
+
+impl BulkOptions {
+    /// As [`Domain::connect_bulk_async`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::connect_bulk`].
+    pub fn connect_async(
+        &self,
+        domain: &Domain,
+        name: &str,
+    ) -> impl Future<Output = Result<BulkChannel, Error>> + Send + 'static + use<> {
+        let (domain, options) = (domain.clone(), self.clone());
+        let channel = options.underneath().connect_async(&domain, name);
+        async move {
+            let timeout = domain.timeout();
+            agree(domain, channel.await?, options, timeout).await
+        }
     }
 }
 
@@ -290,13 +292,10 @@ impl Listener {
     ///
     /// # Errors
     /// As [`accept_bulk`](Self::accept_bulk).
-    pub async fn accept_bulk_async(
-        &self,
-        options: &BulkOptions,
-        timeout: Duration,
-    ) -> Result<BulkChannel, Error> {
-        let channel = self.accept_async(timeout).await?;
-        agree(self.domain().clone(), channel, options.clone(), timeout.max(ACCEPTED)).await
+    pub async fn accept_bulk_async(&self) -> Result<BulkChannel, Error> {
+        let channel = self.accept_async().await?;
+        let timeout = self.timeout().max(ACCEPTED);
+        agree(self.domain().clone(), channel, self.bulk_options().clone(), timeout).await
     }
 }
 

@@ -78,7 +78,7 @@ impl BulkChannel {
         match self.found(patience.timeout)? {
             Found::Nothing if patience.timeout.is_zero() => Err(Error::WouldBlock),
             Found::Nothing => {
-                let received = self.channel.recv_into(&mut self.inbox, patience.remaining());
+                let received = self.channel.within(patience.remaining()).recv_into(&mut self.inbox);
                 received.map_err(|error| self.noted(patience.told(error)))?;
                 self.act(Found::Message, metadata)
             }

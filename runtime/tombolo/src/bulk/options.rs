@@ -159,39 +159,53 @@ pub(super) fn fits(channel: &Channel, terms: Terms) -> Terms {
 }
 
 impl Domain {
-    /// Takes up a name under which others [open bulk channels](Self::connect_bulk).
+    /// Takes up a name under which others [open bulk channels](Self::connect_bulk). [`BulkOptions::export`] does so with other
+    /// options than the default.
     ///
     /// # Errors
     /// As [`export`](Self::export).
-    pub fn export_bulk(&self, name: &str, options: &BulkOptions) -> Result<Listener, Error> {
-        self.export(name, &options.underneath())
+    pub fn export_bulk(&self, name: &str) -> Result<Listener, Error> {
+        BulkOptions::default().export(self, name)
     }
 
-    /// Opens a channel for bulk data to whoever exports `name` for that.
+    /// Opens a channel for bulk data to whoever exports `name` for that. [`BulkOptions::connect`] does so with other options
+    /// than the default.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); [`Error::Bulk`] with [`BulkError::Trust`](super::BulkError::Trust) or
     /// [`BulkError::NotOneKernel`](super::BulkError::NotOneKernel).
-    pub fn connect_bulk(
-        &self,
-        name: &str,
-        options: &BulkOptions,
-        timeout: Duration,
-    ) -> Result<BulkChannel, Error> {
-        let channel = self.connect(name, &options.underneath(), timeout)?;
-        BulkChannel::of_channel(self, channel, options, timeout)
+    pub fn connect_bulk(&self, name: &str) -> Result<BulkChannel, Error> {
+        BulkOptions::default().connect(self, name)
+    }
+}
+
+impl BulkOptions {
+    /// As [`Domain::export_bulk`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::export`].
+    pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
+        domain.listen_as(name, self.underneath(), self.clone())
+    }
+
+    /// As [`Domain::connect_bulk`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::connect_bulk`].
+    pub fn connect(&self, domain: &Domain, name: &str) -> Result<BulkChannel, Error> {
+        let channel = self.underneath().connect(domain, name)?;
+        BulkChannel::of_channel(domain, channel, self, domain.timeout())
     }
 }
 
 impl Listener {
-    /// Waits up to `timeout` for somebody to connect, and opens the channel for bulk data. `options` are those that the name
-    /// was [exported](Domain::export_bulk) with.
+    /// Waits for somebody to connect to a name that was [exported for bulk data](Domain::export_bulk), and opens the channel.
     ///
     /// # Errors
     /// As [`accept`](Self::accept) and [`Domain::connect_bulk`].
-    pub fn accept_bulk(&self, options: &BulkOptions, timeout: Duration) -> Result<BulkChannel, Error> {
-        let channel = self.accept(timeout)?;
-        BulkChannel::of_channel(self.domain(), channel, options, timeout.max(ACCEPTED))
+    pub fn accept_bulk(&self) -> Result<BulkChannel, Error> {
+        let channel = self.accept()?;
+        BulkChannel::of_channel(self.domain(), channel, self.bulk_options(), self.timeout().max(ACCEPTED))
     }
 }
 

@@ -243,7 +243,8 @@ impl PartialEq for Pool {
 impl Eq for Pool {}
 
 impl Domain {
-    /// Makes a pool. All its buffers are here.
+    /// Makes a pool. All its buffers are here. [`BulkChannel::create_pool`](super::BulkChannel::create_pool) makes one where the
+    /// other end of a channel reaches it.
     ///
     /// # Errors
     /// [`BulkError::Layout`]; [`Error::Monitor`] when there is no room for it: a window may be smaller than the pool.

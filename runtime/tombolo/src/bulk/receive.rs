@@ -31,7 +31,8 @@ impl BulkChannel {
     /// [`Error::TimedOut`], or [`Error::WouldBlock`] where `timeout` is zero. The end of the peer, after everything that it
     /// sent: then what it had of this side's pools has come back. [`Error::Violation`] when it broke the protocol.
     /// [`BulkError::Lost`].
-    pub fn recv(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Arrival, Error> {
+    pub fn recv(&mut self, metadata: &mut Vec<u8>) -> Result<Arrival, Error> {
+        let timeout = self.channel.timeout.take();
         self.next_arrival(metadata, &mut Patience::of(timeout))
     }
 
@@ -53,7 +54,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
-    pub fn recv_moved(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Buffer, Error> {
+    pub fn recv_moved(&mut self, metadata: &mut Vec<u8>) -> Result<Buffer, Error> {
+        let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
         loop {
             if let Some(handle) = self.expect(Verb::Move, metadata, timeout)? {
@@ -69,7 +71,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
-    pub fn recv_shared(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Shared, Error> {
+    pub fn recv_shared(&mut self, metadata: &mut Vec<u8>) -> Result<Shared, Error> {
+        let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
         loop {
             if let Some(handle) = self.expect(Verb::Share, metadata, timeout)? {
@@ -85,7 +88,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
-    pub fn recv_pool(&mut self, timeout: Duration) -> Result<Pool, Error> {
+    pub fn recv_pool(&mut self) -> Result<Pool, Error> {
+        let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
         let mut metadata = Vec::new();
         loop {
@@ -101,7 +105,8 @@ impl BulkChannel {
     /// # Errors
     /// As [`Pool::take`], but instead of [`BulkError::NoBuffer`] [`Error::TimedOut`], or [`Error::WouldBlock`] where `timeout` is
     /// zero; the end of the peer, when none is free even so.
-    pub fn take(&mut self, pool: &Pool, timeout: Duration) -> Result<Buffer, Error> {
+    pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
+        let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
         let mut glance = Duration::ZERO;
         loop {

@@ -57,8 +57,8 @@ pub(super) fn pool(count: u32) -> Pool {
 /// Both know the pool: the left end assigned it.
 pub(super) fn assign(left: &mut BulkChannel, right: &mut BulkChannel, pool: &Pool) -> Pool {
     std::thread::scope(|scope| {
-        let taken = scope.spawn(|| right.recv_pool(LONG).unwrap());
-        left.assign(pool, LONG).unwrap();
+        let taken = scope.spawn(|| right.recv_pool().unwrap());
+        left.assign(pool).unwrap();
         taken.join().unwrap()
     })
 }
@@ -86,13 +86,13 @@ fn what_is_free_can_be_taken_after_the_end_of_the_channel() {
     let (mut left, mut right) = pair();
     let pool = pool(2);
     assign(&mut left, &mut right, &pool);
-    let buffer = left.take(&pool, LONG).unwrap();
-    left.move_to(buffer, &[], LONG).unwrap();
-    let moved = right.recv_moved(&mut Vec::new(), LONG).unwrap();
-    right.pass(moved, &[], LONG).unwrap();
+    let buffer = left.take(&pool).unwrap();
+    left.move_to(buffer, &[]).unwrap();
+    let moved = right.recv_moved(&mut Vec::new()).unwrap();
+    right.pass(moved, &[]).unwrap();
     drop(right);
-    let taken = [left.take(&pool, LONG).unwrap(), left.take(&pool, LONG).unwrap()];
-    let error = left.take(&pool, LONG).unwrap_err();
+    let taken = [left.take(&pool).unwrap(), left.take(&pool).unwrap()];
+    let error = left.take(&pool).unwrap_err();
     assert!(error.is_peer_gone(), "{error}");
     drop(taken);
     assert_eq!(pool.counts().free, 2);
@@ -107,9 +107,9 @@ fn a_moved_buffer_is_the_receivers_alone() {
     buffer.bytes_mut().unwrap().fill(7);
     buffer.write(0, b"from the left").unwrap();
     let kept = kept(0, b"from the left");
-    left.move_to(buffer, b"first", LONG).unwrap();
+    left.move_to(buffer, b"first").unwrap();
     let mut metadata = Vec::new();
-    let mut got = right.recv_moved(&mut metadata, LONG).unwrap();
+    let mut got = right.recv_moved(&mut metadata).unwrap();
     assert_eq!((&metadata[..], got.len_bytes(), got.number()), (&b"first"[..], SIZE, 0));
     got.write(0, b"mine").unwrap();
     for file in &kept {
@@ -120,8 +120,8 @@ fn a_moved_buffer_is_the_receivers_alone() {
     }
     assert_eq!((&got.bytes().unwrap()[..8], got.bytes().unwrap()[100]), (&b"mine the"[..], 7));
     // It goes on from there, with what was written, and back.
-    right.move_to(got, &[], LONG).unwrap();
-    let back = left.recv_moved(&mut metadata, LONG).unwrap();
+    right.move_to(got, &[]).unwrap();
+    let back = left.recv_moved(&mut metadata).unwrap();
     assert_eq!((&back.bytes().unwrap()[..13], metadata.len()), (&b"mine the left"[..], 0));
 }
 
@@ -130,25 +130,25 @@ fn a_sender_waits_for_a_buffer_that_comes_back() {
     let (mut left, mut right) = pair();
     let pool = pool(1);
     assign(&mut left, &mut right, &pool);
-    let buffer = left.take(&pool, LONG).unwrap();
-    left.move_to(buffer, b"out", LONG).unwrap();
-    assert!(matches!(left.take(&pool, Duration::ZERO), Err(Error::WouldBlock)));
-    assert!(matches!(left.take(&pool, Duration::from_millis(1)), Err(Error::TimedOut { .. })));
+    let buffer = left.take(&pool).unwrap();
+    left.move_to(buffer, b"out").unwrap();
+    assert!(matches!(left.within(Duration::ZERO).take(&pool), Err(Error::WouldBlock)));
+    assert!(matches!(left.within(Duration::from_millis(1)).take(&pool), Err(Error::TimedOut { .. })));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let buffer = right.recv_moved(&mut Vec::new(), LONG).unwrap();
+            let buffer = right.recv_moved(&mut Vec::new()).unwrap();
             // With a word, which the sender has to find later, though it waited for the buffer alone.
-            right.pass(buffer, b"back", LONG).unwrap();
+            right.pass(buffer, b"back").unwrap();
         });
-        drop(left.take(&pool, LONG).unwrap());
+        drop(left.take(&pool).unwrap());
     });
     let mut metadata = Vec::new();
-    assert!(matches!(left.recv(&mut metadata, LONG), Ok(Arrival::Passed(1))));
+    assert!(matches!(left.recv(&mut metadata), Ok(Arrival::Passed(1))));
     assert_eq!(metadata, b"back");
-    left.move_to(pool.take().unwrap(), &[], LONG).unwrap();
+    left.move_to(pool.take().unwrap(), &[]).unwrap();
     drop(right);
     // What a peer that is gone had comes back too, and is to be had.
-    drop(left.take(&pool, LONG).or_else(|_| pool.take()).unwrap());
+    drop(left.take(&pool).or_else(|_| pool.take()).unwrap());
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn a_shared_buffer_can_be_written_by_nobody() {
     assign(&mut left, &mut right, &pool);
     let mut buffer = pool.take().unwrap();
     buffer.write(10, b"for all").unwrap();
-    let mine = left.share(buffer, &[], LONG).unwrap();
-    let theirs = right.recv_shared(&mut Vec::new(), LONG).unwrap();
+    let mine = left.share(buffer, &[]).unwrap();
+    let theirs = right.recv_shared(&mut Vec::new()).unwrap();
     for file in kept(10, b"for all") {
         let _ = file.write_all_at(b"x", 10).unwrap_err();
     }
@@ -196,13 +196,13 @@ fn pieces_of_several_pools_travel_together_or_not_at_all() {
     let stranger = pool(1);
     let mut buffers = take();
     buffers.push(stranger.take().unwrap());
-    let not_sent = left.move_all(buffers, &[], LONG).unwrap_err();
+    let not_sent = left.move_all(buffers, &[]).unwrap_err();
     assert!(matches!(not_sent.error, Error::Bulk(BulkError::NotOnChannel)));
     let mut buffers = not_sent.kept;
     buffers.pop();
-    left.move_all(buffers, b"all", LONG).unwrap();
+    left.move_all(buffers, b"all").unwrap();
     let mut metadata = Vec::new();
-    let Ok(Arrival::Moved(received)) = right.recv(&mut metadata, LONG) else { panic!("nothing was moved") };
+    let Ok(Arrival::Moved(received)) = right.recv(&mut metadata) else { panic!("nothing was moved") };
     assert_eq!((received.pieces(), &metadata[..]), (4, &b"all"[..]));
     for (index, buffer) in received.into_vec().into_iter().enumerate() {
         assert_eq!(buffer.bytes().unwrap(), [index as u8; 50]);
@@ -222,11 +222,11 @@ fn what_is_shared_goes_further_and_comes_back_in_order() {
     assign(&mut onward, &mut far, &there);
     let mut buffer = pool.take().unwrap();
     buffer.write(0, b"far").unwrap();
-    drop(home.share(buffer, &[], LONG).unwrap());
-    let mut between = middle.recv_shared(&mut Vec::new(), LONG).unwrap();
-    assert!(middle.share_again(&mut between, &[], LONG).is_err(), "it came from there");
-    onward.share_again(&mut between, &[], LONG).unwrap();
-    let last = far.recv_shared(&mut Vec::new(), LONG).unwrap();
+    drop(home.share(buffer, &[]).unwrap());
+    let mut between = middle.recv_shared(&mut Vec::new()).unwrap();
+    assert!(middle.share_again(&mut between, &[]).is_err(), "it came from there");
+    onward.share_again(&mut between, &[]).unwrap();
+    let last = far.recv_shared(&mut Vec::new()).unwrap();
     // The middle is done first, but has to wait for whoever has it from there.
     drop(between);
     middle.settle().unwrap();
@@ -245,18 +245,18 @@ fn pools_come_and_go_in_order() {
     let (mut left, mut right) = pair();
     let pool = pool(2);
     assign(&mut left, &mut right, &pool);
-    assert!(matches!(left.assign(&pool, LONG), Err(Error::Bulk(BulkError::OnChannel))));
-    left.move_to(pool.take().unwrap(), &[], LONG).unwrap();
-    let in_use = left.unassign(&pool, LONG).unwrap_err();
+    assert!(matches!(left.assign(&pool), Err(Error::Bulk(BulkError::OnChannel))));
+    left.move_to(pool.take().unwrap(), &[]).unwrap();
+    let in_use = left.unassign(&pool).unwrap_err();
     assert!(matches!(in_use, Error::Bulk(BulkError::State(TableError::InUse { buffers: 1 }))));
-    drop(right.recv_moved(&mut Vec::new(), LONG).unwrap());
+    drop(right.recv_moved(&mut Vec::new()).unwrap());
     right.settle().unwrap();
     std::thread::scope(|scope| {
-        let gone = scope.spawn(|| right.recv(&mut Vec::new(), LONG).unwrap());
-        left.unassign(&pool, LONG).unwrap();
+        let gone = scope.spawn(|| right.recv(&mut Vec::new()).unwrap());
+        left.unassign(&pool).unwrap();
         assert!(matches!(gone.join().unwrap(), Arrival::PoolGone(_)));
     });
-    let not_sent = left.move_to(pool.take().unwrap(), &[], LONG).unwrap_err();
+    let not_sent = left.move_to(pool.take().unwrap(), &[]).unwrap_err();
     assert!(matches!(not_sent.error, Error::Bulk(BulkError::NotOnChannel)));
     drop(not_sent);
     // And again, over the same place.
@@ -271,11 +271,11 @@ fn a_pool_that_is_not_wanted_is_vetoed() {
     let (mut left, mut right) = (left.unwrap(), right.unwrap());
     let (fits, large) = (pool(2), pool(3));
     std::thread::scope(|scope| {
-        scope.spawn(|| right.recv_pool(LONG).unwrap());
-        let veto = left.assign(&large, LONG).unwrap_err();
+        scope.spawn(|| right.recv_pool().unwrap());
+        let veto = left.assign(&large).unwrap_err();
         assert_eq!(veto.to_string(), "the pool was not taken: it is larger than the other side takes");
-        left.assign(&fits, LONG).unwrap();
-        let full = left.assign(&large, LONG).unwrap_err();
+        left.assign(&fits).unwrap();
+        let full = left.assign(&large).unwrap_err();
         assert!(matches!(full, Error::Bulk(BulkError::Unsayable(Unsayable::TooManyPools(1)))));
     });
     // One that asks decides itself.
@@ -284,19 +284,17 @@ fn a_pool_that_is_not_wanted_is_vetoed() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for taken in [false, true] {
-                let Ok(Arrival::Offered(offer)) = right.recv(&mut Vec::new(), LONG) else {
-                    panic!("no offer")
-                };
+                let Ok(Arrival::Offered(offer)) = right.recv(&mut Vec::new()) else { panic!("no offer") };
                 assert_eq!((offer.count(), offer.buffer_bytes()), (3, SIZE));
                 if taken {
-                    right.take_pool(offer, LONG).unwrap();
+                    right.take_pool(offer).unwrap();
                 } else {
-                    right.decline_pool(offer, LONG).unwrap();
+                    right.decline_pool(offer).unwrap();
                 }
             }
         });
-        assert!(left.assign(&large, LONG).unwrap_err().to_string().contains("declined"));
-        left.assign(&large, LONG).unwrap();
+        assert!(left.assign(&large).unwrap_err().to_string().contains("declined"));
+        left.assign(&large).unwrap();
     });
 }
 
@@ -321,31 +319,31 @@ fn what_does_not_arrive_stays() {
     // Nobody reads: at some time there is no room, and what was to be sent is still here.
     let mut sent = 0;
     let not_sent = loop {
-        match left.move_to(pool.take().unwrap(), &[0; 512], Duration::ZERO) {
+        match left.within(Duration::ZERO).move_to(pool.take().unwrap(), &[0; 512]) {
             Ok(()) => sent += 1,
             Err(not_sent) => break not_sent,
         }
     };
     assert!(matches!(not_sent.error, Error::WouldBlock), "{}", not_sent.error);
     for _ in 0..3 {
-        assert!(left.move_to(pool.take().unwrap(), &[0; 512], Duration::ZERO).is_err());
+        assert!(left.within(Duration::ZERO).move_to(pool.take().unwrap(), &[0; 512]).is_err());
     }
     assert_eq!(not_sent.kept.number(), sent);
     assert_eq!((pool.counts().away, pool.counts().held), (sent, 1));
     // What had no room for words sent its memory ahead, and again: the other end keeps to what belongs together.
     let mut got = Vec::new();
     for _ in 0..sent {
-        got.push(right.recv_moved(&mut Vec::new(), LONG).unwrap().number());
+        got.push(right.recv_moved(&mut Vec::new()).unwrap().number());
     }
     let mut marked = not_sent.kept;
     marked.write(0, b"last").unwrap();
-    left.move_to(marked, &[], LONG).unwrap();
-    let last = right.recv_moved(&mut Vec::new(), LONG).unwrap();
+    left.move_to(marked, &[]).unwrap();
+    let last = right.recv_moved(&mut Vec::new()).unwrap();
     assert_eq!((last.number(), &last.bytes().unwrap()[..4]), (sent, &b"last"[..]));
     drop(last);
     drop(right);
     // The other end is gone: everything is here again, at the latest when that is heard.
-    assert!(left.recv(&mut Vec::new(), LONG).unwrap_err().is_peer_gone());
+    assert!(left.recv(&mut Vec::new()).unwrap_err().is_peer_gone());
     assert_eq!(pool.counts().free, 200);
     assert_eq!(got, (0..sent).collect::<Vec<_>>());
 }
@@ -363,12 +361,12 @@ fn ranges_and_states_are_checked() {
         assert!(matches!(buffer.set_part(offset, length as u64), Err(Error::Bulk(BulkError::Range { .. }))));
     }
     let metadata = vec![0; 2049];
-    let not_sent = left.move_to(buffer, &metadata, LONG).unwrap_err();
+    let not_sent = left.move_to(buffer, &metadata).unwrap_err();
     assert!(matches!(
         not_sent.error,
         Error::Bulk(BulkError::Unsayable(Unsayable::Metadata { found: 2049, .. }))
     ));
-    left.move_to(not_sent.kept, &metadata[..2048], LONG).unwrap();
+    left.move_to(not_sent.kept, &metadata[..2048]).unwrap();
     let full = BulkOptions::default();
     assert!(full.clone().max_pools(0).is_err() && full.clone().max_pools(33).is_err());
     assert!(full.clone().max_pools(32).is_ok() && full.max_metadata_bytes(2049).is_err());

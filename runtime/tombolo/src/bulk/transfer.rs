@@ -22,12 +22,8 @@ impl BulkChannel {
     /// # Errors
     /// The buffer comes back with the reason: [`Error::TimedOut`] when the peer did not take enough in time,
     /// [`Error::WouldBlock`] where `timeout` is zero; [`BulkError::NotOnChannel`]; its end.
-    pub fn move_to(
-        &mut self,
-        mut buffer: Buffer,
-        metadata: &[u8],
-        timeout: Duration,
-    ) -> Result<(), Box<NotSent<Buffer>>> {
+    pub fn move_to(&mut self, mut buffer: Buffer, metadata: &[u8]) -> Result<(), Box<NotSent<Buffer>>> {
+        let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Move, &mut buffer.handle, metadata, timeout) {
             Ok(()) => Ok(()),
             Err(error) => Err(NotSent::new(error, buffer)),
@@ -42,8 +38,8 @@ impl BulkChannel {
         &mut self,
         buffers: Vec<Buffer>,
         metadata: &[u8],
-        timeout: Duration,
     ) -> Result<(), Box<NotSent<Vec<Buffer>>>> {
+        let timeout = self.channel.timeout.take();
         let mut handles: Vec<Handle> = buffers.into_iter().map(|buffer| buffer.handle).collect();
         match self.transfer(Verb::Move, &mut handles, metadata, timeout) {
             Ok(()) => Ok(()),
@@ -55,12 +51,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to).
-    pub fn share(
-        &mut self,
-        mut buffer: Buffer,
-        metadata: &[u8],
-        timeout: Duration,
-    ) -> Result<Shared, Box<NotSent<Buffer>>> {
+    pub fn share(&mut self, mut buffer: Buffer, metadata: &[u8]) -> Result<Shared, Box<NotSent<Buffer>>> {
+        let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Share, &mut buffer.handle, metadata, timeout) {
             Ok(()) => Ok(Shared::new(buffer.handle)),
             Err(error) => Err(NotSent::new(error, buffer)),
@@ -71,12 +63,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to); [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner) for what came over this channel.
-    pub fn share_again(
-        &mut self,
-        shared: &mut Shared,
-        metadata: &[u8],
-        timeout: Duration,
-    ) -> Result<(), Error> {
+    pub fn share_again(&mut self, shared: &mut Shared, metadata: &[u8]) -> Result<(), Error> {
+        let timeout = self.channel.timeout.take();
         self.transfer_one(Verb::Share, &mut shared.handle, metadata, timeout)
     }
 
@@ -88,8 +76,8 @@ impl BulkChannel {
         &mut self,
         buffers: Vec<Buffer>,
         metadata: &[u8],
-        timeout: Duration,
     ) -> Result<Vec<Shared>, Box<NotSent<Vec<Buffer>>>> {
+        let timeout = self.channel.timeout.take();
         let mut handles: Vec<Handle> = buffers.into_iter().map(|buffer| buffer.handle).collect();
         match self.transfer(Verb::Share, &mut handles, metadata, timeout) {
             Ok(()) => Ok(handles.into_iter().map(Shared::new).collect()),
@@ -101,12 +89,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to).
-    pub fn pass(
-        &mut self,
-        mut buffer: Buffer,
-        metadata: &[u8],
-        timeout: Duration,
-    ) -> Result<(), Box<NotSent<Buffer>>> {
+    pub fn pass(&mut self, mut buffer: Buffer, metadata: &[u8]) -> Result<(), Box<NotSent<Buffer>>> {
+        let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Pass, &mut buffer.handle, metadata, timeout) {
             Ok(()) => Ok(()),
             Err(error) => Err(NotSent::new(error, buffer)),
@@ -117,12 +101,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while others have it from here.
-    pub fn release(
-        &mut self,
-        mut shared: Shared,
-        metadata: &[u8],
-        timeout: Duration,
-    ) -> Result<(), Box<NotSent<Shared>>> {
+    pub fn release(&mut self, mut shared: Shared, metadata: &[u8]) -> Result<(), Box<NotSent<Shared>>> {
+        let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Release, &mut shared.handle, metadata, timeout) {
             Ok(()) => Ok(()),
             Err(error) => Err(NotSent::new(error, shared)),
@@ -237,7 +217,7 @@ impl BulkChannel {
         let sent = if timeout.is_zero() {
             self.channel.try_send(&self.outbox)
         } else {
-            self.channel.send(&self.outbox, remaining)
+            self.channel.within(remaining).send(&self.outbox)
         };
         self.is_full = sent.is_err();
         sent?;

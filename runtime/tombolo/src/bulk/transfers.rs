@@ -171,27 +171,26 @@ impl Parcelled for interface::Buffer<false> {
 /// returns, and the other end [claims](Self::claim) it, once. Buffers that were claimed and dropped go back at once.
 ///
 /// ```no_run
-/// # use std::time::Duration;
-/// # use tombolo::{BulkOptions, ChannelOptions, Domain, Error, PoolOptions};
+/// # use tombolo::{BulkOptions, ChannelOptions, Domain, PoolOptions};
 /// # use tombolo_interfaces::rights::{Buffers, BuffersClient, BuffersPassRequest};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let second = Duration::from_secs(1);
 /// let domain = Domain::attach()?;
-/// let mut channel = domain.connect("adder", &ChannelOptions::default().interface_hash(Buffers::HASH), second)?;
+/// let mut channel = ChannelOptions::default().interface_hash(Buffers::HASH).connect(&domain, "adder")?;
 /// let pool = domain.create_pool(&PoolOptions::new(1 << 20, 8))?;
-/// let transfers = channel.open_bulk(&domain, &BulkOptions::default(), std::slice::from_ref(&pool), second)?;
+/// let transfers = channel.open_bulk(&domain, &BulkOptions::default(), std::slice::from_ref(&pool))?;
 /// let mut client = BuffersClient::bind(channel, ())?;
 /// let mut buffer = pool.take()?;
 /// buffer.write(0, b"a megabyte, not copied")?;
-/// let given = [transfers.move_to(buffer, second).map_err(Error::from)?];
+/// let given = [transfers.move_to(buffer)?];
 /// let request = BuffersPassRequest { given: &given, lent: None };
-/// let sum = client.pass(&request, second, |answer| answer.expect("no error").sum())?;
+/// let sum = client.pass(&request)?.sum()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Transfers {
     joint: Arc<Joint>,
+    timeout: Duration,
 }
 
 /// What clones have in common.
@@ -240,8 +239,9 @@ impl Nudge {
 
 impl Transfers {
     fn of(beside: Beside) -> Transfers {
-        let transfers =
-            Transfers { joint: Arc::new(Joint { beside: Mutex::new(beside), dropped: false.into() }) };
+        let timeout = beside.bulk.channel.timeout();
+        let joint = Joint { beside: Mutex::new(beside), dropped: false.into() };
+        let transfers = Transfers { joint: Arc::new(joint), timeout };
         let nudge = Nudge(Arc::downgrade(&transfers.joint));
         transfers.pools().into_iter().for_each(|pool| pool.inner.give_back_by(&nudge));
         transfers
@@ -251,19 +251,22 @@ impl Transfers {
         self.joint.with(with)
     }
 
+    /// The same bulk channel, whose operations wait up to `timeout` here.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Transfers {
+        Transfers { joint: Arc::clone(&self.joint), timeout }
+    }
+
     /// Moves a buffer to the other end: a parameter `move buffer`.
     ///
     /// # Errors
     /// As [`BulkChannel::move_to`].
-    pub fn move_to(
-        &self,
-        buffer: Buffer,
-        timeout: Duration,
-    ) -> Result<interface::Buffer<true>, Box<NotSent<Buffer>>> {
+    pub fn move_to(&self, buffer: Buffer) -> Result<interface::Buffer<true>, Box<NotSent<Buffer>>> {
+        let timeout = self.timeout;
         self.with(|beside| {
             // That the peer is gone shows below.
             let _ = beside.settle();
-            beside.bulk.move_to(buffer, &[], timeout)?;
+            beside.bulk.within(timeout).move_to(buffer, &[])?;
             Ok(Handle { object: object(beside.last_sent(), 0) })
         })
     }
@@ -275,12 +278,12 @@ impl Transfers {
     pub fn move_all(
         &self,
         buffers: Vec<Buffer>,
-        timeout: Duration,
     ) -> Result<Vec<interface::Buffer<true>>, Box<NotSent<Vec<Buffer>>>> {
+        let timeout = self.timeout;
         let pieces = buffers.len();
         self.with(|beside| {
             let _ = beside.settle();
-            beside.bulk.move_all(buffers, &[], timeout)?;
+            beside.bulk.within(timeout).move_all(buffers, &[])?;
             let number = beside.last_sent();
             Ok((0..pieces).map(|piece| Handle { object: object(number, piece) }).collect())
         })
@@ -290,14 +293,11 @@ impl Transfers {
     ///
     /// # Errors
     /// As [`BulkChannel::share`].
-    pub fn share(
-        &self,
-        buffer: Buffer,
-        timeout: Duration,
-    ) -> Result<(interface::Buffer<false>, Shared), Box<NotSent<Buffer>>> {
+    pub fn share(&self, buffer: Buffer) -> Result<(interface::Buffer<false>, Shared), Box<NotSent<Buffer>>> {
+        let timeout = self.timeout;
         self.with(|beside| {
             let _ = beside.settle();
-            let shared = beside.bulk.share(buffer, &[], timeout)?;
+            let shared = beside.bulk.within(timeout).share(buffer, &[])?;
             Ok((Handle { object: object(beside.last_sent(), 0) }, shared))
         })
     }
@@ -308,7 +308,8 @@ impl Transfers {
     /// # Errors
     /// [`BulkError::NoTransfer`]: there is none of that number, or it was claimed, or it went back because so much else
     /// came. [`BulkError::OtherVerb`]. The end of the peer. In the handler of a server `?` makes each the answer of this call.
-    pub fn claim<H: Parcelled>(&self, handle: H, timeout: Duration) -> Result<H::Claimed, Error> {
+    pub fn claim<H: Parcelled>(&self, handle: H) -> Result<H::Claimed, Error> {
+        let timeout = self.timeout;
         handle.claim(self, timeout)
     }
 
@@ -325,7 +326,8 @@ impl Transfers {
     ///
     /// # Errors
     /// [`Error::TimedOut`] when the other end is still there.
-    pub fn recover(&self, timeout: Duration) -> Result<(), Error> {
+    pub fn recover(&self) -> Result<(), Error> {
+        let timeout = self.timeout;
         let mut patience = Patience::of(timeout);
         self.with(|beside| {
             loop {
@@ -368,9 +370,8 @@ impl Channel {
         domain: &Domain,
         options: &BulkOptions,
         pools: &[Pool],
-        timeout: Duration,
     ) -> Result<Transfers, Error> {
-        let mut patience = Patience::of(timeout);
+        let mut patience = Patience::of(self.timeout.take());
         let (bulk, theirs) = if self.is_accepting() {
             self.accept_beside(domain, options, pools.len(), &mut patience)?
         } else {
@@ -378,7 +379,7 @@ impl Channel {
         };
         let mut beside = Beside::new(bulk);
         for pool in pools {
-            beside.bulk.assign(pool, patience.remaining())?;
+            beside.bulk.within(patience.remaining()).assign(pool)?;
         }
         beside.sort();
         while beside.pools < theirs {
@@ -396,12 +397,12 @@ impl Channel {
         pools: usize,
         patience: &mut Patience,
     ) -> Result<(BulkChannel, u32), Error> {
-        let listener = domain.listen(&options.underneath())?;
+        let listener = options.underneath().listen(domain)?;
         let endpoint = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
-        self.send(&Preface { endpoint, pools: pools as u32 }.encode(), patience.remaining())?;
+        self.within(patience.remaining()).send(&Preface { endpoint, pools: pools as u32 }.encode())?;
         let theirs = self.recv_preface(patience)?;
         loop {
-            let channel = listener.accept(patience.remaining())?;
+            let channel = listener.within(patience.remaining()).accept()?;
             // Nobody else was told where; but names can be listed.
             if channel.peer() == self.peer() {
                 let terms = fits(&channel, options.terms);
@@ -419,10 +420,10 @@ impl Channel {
         patience: &mut Patience,
     ) -> Result<(BulkChannel, u32), Error> {
         let theirs = self.recv_preface(patience)?;
-        self.send(&Preface { endpoint: 0, pools: pools as u32 }.encode(), patience.remaining())?;
+        self.within(patience.remaining()).send(&Preface { endpoint: 0, pools: pools as u32 }.encode())?;
         let endpoint = domain.accept(&*self, Handle::<1, false> { object: theirs.endpoint })?;
         let underneath: ChannelOptions = options.underneath();
-        let channel = domain.connect_to(endpoint, &underneath, patience.remaining())?;
+        let channel = underneath.connect(&domain.within(patience.remaining()), &endpoint.name())?;
         if channel.peer() != self.peer() {
             let what = format!("its bulk channel leads to domain {}", channel.peer());
             return Err(Error::Violation { peer: self.peer(), node: self.peer_node().to_owned(), what });
@@ -434,7 +435,7 @@ impl Channel {
 
     fn recv_preface(&mut self, patience: &mut Patience) -> Result<Preface, Error> {
         let mut message = Vec::new();
-        self.recv_into(&mut message, patience.remaining()).map_err(|error| patience.told(error))?;
+        self.within(patience.remaining()).recv_into(&mut message).map_err(|error| patience.told(error))?;
         Preface::decode(&message).ok_or_else(|| Error::Violation {
             peer: self.peer(),
             node: self.peer_node().to_owned(),
@@ -447,7 +448,6 @@ impl Channel {
 mod tests {
     use super::super::tests::{assign, pair, pool};
     use super::*;
-    use crate::testing::LONG;
 
     /// Two ends that know a pool of the left one.
     fn beside(count: u32) -> (Transfers, Transfers, Pool) {
@@ -480,18 +480,17 @@ mod tests {
     #[test]
     fn buffers_are_claimed_by_their_numbers_in_any_order_and_once() {
         let (left, right, pool) = beside(5);
-        let first = left.move_to(filled(&pool, 1), LONG).unwrap();
-        let several = left.move_all(vec![filled(&pool, 2), filled(&pool, 3)], LONG).unwrap();
-        let (lent, kept) = left.share(filled(&pool, 4), LONG).unwrap();
-        let numbers: Vec<u8> = [several[1], first, several[0]]
-            .map(|handle| starts_with(&right.claim(handle, LONG).unwrap()))
-            .to_vec();
+        let first = left.move_to(filled(&pool, 1)).unwrap();
+        let several = left.move_all(vec![filled(&pool, 2), filled(&pool, 3)]).unwrap();
+        let (lent, kept) = left.share(filled(&pool, 4)).unwrap();
+        let numbers: Vec<u8> =
+            [several[1], first, several[0]].map(|handle| starts_with(&right.claim(handle).unwrap())).to_vec();
         assert_eq!(numbers, [3, 1, 2]);
-        let shared = right.claim(lent, LONG).unwrap();
+        let shared = right.claim(lent).unwrap();
         let mut found = [0; 8];
         shared.read(0, &mut found).unwrap();
         assert_eq!(found, [4; 8]);
-        let again = fault(right.claim(first, LONG));
+        let again = fault(right.claim(first));
         assert!(matches!(again, BulkError::NoTransfer { piece: 0, .. }), "{again}");
         drop((shared, kept));
         left.settle().unwrap();
@@ -501,19 +500,19 @@ mod tests {
     #[test]
     fn who_lies_about_numbers_and_verbs_fails_by_that_alone() {
         let (left, right, pool) = beside(2);
-        let moved = left.move_to(filled(&pool, 1), LONG).unwrap();
-        let (lent, _kept) = left.share(filled(&pool, 2), LONG).unwrap();
+        let moved = left.move_to(filled(&pool, 1)).unwrap();
+        let (lent, _kept) = left.share(filled(&pool, 2)).unwrap();
         for object in [moved.object + 2, u64::MAX, moved.object | 1 << 32, u64::from(u32::MAX), 0] {
             let lie = interface::Buffer::<true> { object };
-            let none = fault(right.claim(lie, Duration::ZERO));
+            let none = fault(right.within(Duration::ZERO).claim(lie));
             assert!(matches!(none, BulkError::NoTransfer { .. }), "{object:x}: {none}");
         }
         let ahead = interface::Buffer::<true> { object: lent.object + 1 };
-        let late = right.claim(ahead, Duration::from_millis(1));
+        let late = right.within(Duration::from_millis(1)).claim(ahead);
         assert!(matches!(late, Err(Error::TimedOut { .. })), "nobody waits longer than he wants: {late:?}");
-        assert_eq!(starts_with(&right.claim(moved, LONG).unwrap()), 1);
+        assert_eq!(starts_with(&right.claim(moved).unwrap()), 1);
         let as_moved = interface::Buffer::<true> { object: lent.object };
-        assert_eq!(fault(right.claim(as_moved, LONG)), BulkError::OtherVerb);
+        assert_eq!(fault(right.claim(as_moved)), BulkError::OtherVerb);
         left.settle().unwrap();
         assert_eq!(
             pool.counts().free,
@@ -526,12 +525,12 @@ mod tests {
     fn what_nobody_claims_goes_back_when_too_much_waits() {
         let (left, right, pool) = beside(4);
         right.with(|beside| beside.limit = 3);
-        let handles: Vec<_> = (0..4).map(|with| left.move_to(filled(&pool, with), LONG).unwrap()).collect();
+        let handles: Vec<_> = (0..4).map(|with| left.move_to(filled(&pool, with)).unwrap()).collect();
         right.settle().unwrap();
         assert_eq!(right.unclaimed(), (3, 1));
-        let oldest = fault(right.claim(handles[0], LONG));
+        let oldest = fault(right.claim(handles[0]));
         assert!(matches!(oldest, BulkError::NoTransfer { .. }), "{oldest}");
-        assert_eq!(starts_with(&right.claim(handles[1], LONG).unwrap()), 1);
+        assert_eq!(starts_with(&right.claim(handles[1]).unwrap()), 1);
         left.settle().unwrap();
         assert_eq!(pool.counts().free, 2);
         drop(right);

@@ -9,7 +9,6 @@ use tombolo_bulk::wire::Veto;
 use tombolo_control::Fault;
 use tombolo_interface::Envelope;
 use tombolo_interface::owned::{NUMBER_MASK, request};
-use tombolo_link::TransportKind;
 use tombolo_platform::Deadline;
 
 use super::error::FileError;
@@ -76,13 +75,9 @@ impl Connection {
                 );
             if is_turned_away { FileError::NotServed { name: name.to_owned() }.into() } else { error }
         };
-        let mut bulk = domain.connect_bulk(name, &server::bulk_options()?, timeout).map_err(not_served)?;
-        let mut pool = PoolOptions::new(options.buffer_bytes, options.buffers);
-        if bulk.channel().transport() == TransportKind::Window {
-            pool = pool.reachable_from(&behind_the_window(domain, bulk.channel().peer_node())?);
-        }
-        let pool = domain.create_pool(&pool)?;
-        bulk.assign_here_only(&pool, timeout).map_err(not_served)?;
+        let mut bulk = server::bulk_options()?.connect(&domain.within(timeout), name).map_err(not_served)?;
+        let pool = bulk.make_pool(&PoolOptions::new(options.buffer_bytes, options.buffers))?;
+        bulk.within(timeout).assign_here_only(&pool).map_err(not_served)?;
         let mut connection = Connection {
             bulk,
             pool,
@@ -174,9 +169,9 @@ impl Connection {
             Envelope { request: request(0, number), body }.encode(crate::bulk::MAX_METADATA_BYTES)?;
         let timeout = deadline.remaining();
         let sent = if filled {
-            self.bulk.move_to(buffer, &message, timeout)
+            self.bulk.within(timeout).move_to(buffer, &message)
         } else {
-            self.bulk.pass(buffer, &message, timeout)
+            self.bulk.within(timeout).pass(buffer, &message)
         };
         sent?;
         self.calls.insert(number, Call { ahead, given_up: false, answer: None });
@@ -268,7 +263,7 @@ impl Connection {
     /// Hears one answer.
     fn hear(&mut self, deadline: Deadline) -> Result<(), Error> {
         let mut metadata = std::mem::take(&mut self.metadata);
-        let heard = self.bulk.recv(&mut metadata, deadline.remaining());
+        let heard = self.bulk.within(deadline.remaining()).recv(&mut metadata);
         let taken = match heard {
             Ok(arrival) => self.take_answer(arrival, &metadata),
             Err(Error::WouldBlock | Error::TimedOut { .. }) => {
@@ -313,11 +308,4 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// Which of the two nodes of a window is the one behind it.
-fn behind_the_window(domain: &Domain, peer_node: &str) -> Result<String, Error> {
-    let own = domain.nodes()?.into_iter().find(|node| node.name == domain.node_name());
-    let is_own = own.is_some_and(|node| node.window_bytes.1 > 0);
-    Ok(if is_own { domain.node_name() } else { peer_node }.to_owned())
 }

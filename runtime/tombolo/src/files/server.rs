@@ -111,7 +111,7 @@ impl Domain {
     ) -> Result<FileServer, Error> {
         let grants = Arc::new(Grants::new(grants)?);
         let name = format!("files-{}", self.id());
-        let listener = self.export_bulk(&name, &bulk_options()?)?;
+        let listener = bulk_options()?.export(self, &name)?;
         let mut set = WaitSet::new()?;
         set.add_listener(&listener)?;
         let waker = set.waker();
@@ -167,7 +167,7 @@ impl Shared {
     fn accept(self: &Arc<Self>, listener: &Listener, mut set: WaitSet) {
         while !self.is_stopping() {
             match set.wait(AWHILE) {
-                Ok(Ready::Listener(_)) => match listener.accept(Duration::ZERO) {
+                Ok(Ready::Listener(_)) => match listener.within(Duration::ZERO).accept() {
                     // Whoever is not served sees its channel end.
                     Ok(channel) => drop(self.admit(channel)),
                     Err(Error::MonitorLost { .. }) => return,
@@ -249,7 +249,7 @@ impl Serving {
     /// Answers what has come; `None` when this client is served no longer.
     fn serve_all(&mut self, bulk: &mut BulkChannel) -> Option<()> {
         loop {
-            match bulk.recv(&mut self.metadata, Duration::ZERO) {
+            match bulk.within(Duration::ZERO).recv(&mut self.metadata) {
                 Ok(arrival) => self.serve_one(bulk, arrival)?,
                 Err(Error::WouldBlock) => return Some(()),
                 Err(_) => return None,
@@ -272,11 +272,8 @@ impl Serving {
         let (reply, is_content) = self.session.answer(request.body, brought, &mut buffer).ok()?;
         let answer = Envelope { request: request.request, body: reply };
         let answer: Result<Vec<u8>, _> = Envelope::<FilesReply>::encode(&answer, MAX_METADATA_BYTES);
-        let sent = if is_content {
-            bulk.move_to(buffer, &answer.ok()?, PATIENCE)
-        } else {
-            bulk.pass(buffer, &answer.ok()?, PATIENCE)
-        };
+        let sent =
+            if is_content { bulk.move_to(buffer, &answer.ok()?) } else { bulk.pass(buffer, &answer.ok()?) };
         sent.is_ok().then_some(())
     }
 }

@@ -191,19 +191,8 @@ impl Domain {
     pub fn connect_async(
         &self,
         name: &str,
-        options: &ChannelOptions,
-        timeout: Duration,
     ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static + use<> {
-        let (domain, options) = (self.clone(), options.clone());
-        let request = self.connection(name, &options, timeout);
-        async move {
-            let deadline = Deadline::after(timeout);
-            let (reply, fds) = ask(&domain.link, request, timeout.saturating_add(ANSWER_TIMEOUT)).await?;
-            match reply {
-                Reply::Connect { grant } => open(grant, fds, &domain, &options, deadline.remaining()).await,
-                other => Err(unexpected(&other)),
-            }
-        }
+        ChannelOptions::default().connect_async(self, name)
     }
 
     /// [`next_exit`](Self::next_exit) as a future. One that is dropped has taken no note of any end.
@@ -219,13 +208,37 @@ impl Domain {
     }
 }
 
+impl ChannelOptions {
+    /// As [`Domain::connect_async`], with these options.
+    ///
+    /// # Errors
+    /// As [`Domain::connect`].
+    pub fn connect_async(
+        &self,
+        domain: &Domain,
+        name: &str,
+    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static + use<> {
+        let (domain, options, timeout) = (domain.clone(), self.clone(), domain.timeout());
+        let request = domain.connection(name, &options);
+        async move {
+            let deadline = Deadline::after(timeout);
+            let (reply, fds) = ask(&domain.link, request, timeout.saturating_add(ANSWER_TIMEOUT)).await?;
+            match reply {
+                Reply::Connect { grant } => open(grant, fds, &domain, &options, deadline.remaining()).await,
+                other => Err(unexpected(&other)),
+            }
+        }
+    }
+}
+
 impl Listener {
     /// [`accept`](Self::accept) as a future. Whoever had connected when one is dropped is still there for the next;
     /// one that was being opened sees an end.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
-    pub async fn accept_async(&self, timeout: Duration) -> Result<Channel, Error> {
+    pub async fn accept_async(&self) -> Result<Channel, Error> {
+        let timeout = self.timeout();
         let deadline = Deadline::after(timeout);
         let what = format!("that somebody connects to '{}'", self.name());
         let number = self.number();

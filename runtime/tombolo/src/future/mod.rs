@@ -224,8 +224,8 @@ impl Channel {
     pub fn recv_into_async<'a>(
         &'a mut self,
         buffer: &'a mut Vec<u8>,
-        timeout: Duration,
     ) -> impl Future<Output = Result<usize, Error>> + Send + 'a {
+        let timeout = self.timeout.take();
         Operation::new(self, timeout, Receive { buffer })
     }
 
@@ -239,8 +239,8 @@ impl Channel {
     pub fn send_async<'a>(
         &'a mut self,
         message: &'a [u8],
-        timeout: Duration,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'a {
+        let timeout = self.timeout.take();
         Operation::new(self, timeout, Sending { message, accepted: false })
     }
 }

@@ -9,7 +9,6 @@ use tombolo_naming::{Answer, Operation as Asked};
 use tombolo_platform::socket::{self, Kind};
 
 use super::*;
-use crate::options::ChannelOptions;
 use crate::spawn::Exit;
 use crate::testing::{LONG, Monitor, block_on, grant, pair, pair_over};
 
@@ -32,15 +31,15 @@ fn messages_come_and_go() {
             scope.spawn(|| {
                 let mut buffer = Vec::new();
                 for _ in 0..1_000 {
-                    far.recv_into(&mut buffer, LONG).unwrap();
-                    far.send(&buffer, LONG).unwrap();
+                    far.recv_into(&mut buffer).unwrap();
+                    far.send(&buffer).unwrap();
                 }
             });
             block_on(assert_send(async {
                 let mut buffer = Vec::new();
                 for number in 0..1_000_u32 {
-                    near.send_async(&number.to_le_bytes(), LONG).await.unwrap();
-                    near.recv_into_async(&mut buffer, LONG).await.unwrap();
+                    near.send_async(&number.to_le_bytes()).await.unwrap();
+                    near.recv_into_async(&mut buffer).await.unwrap();
                     assert_eq!(buffer, number.to_le_bytes());
                 }
             }));
@@ -55,13 +54,13 @@ fn two_ends_of_one_thread_talk() {
     let message = vec![7; near.max_message_bytes()];
     let sends = async {
         for _ in 0..100 {
-            near.send_async(&message, LONG).await.unwrap();
+            near.send_async(&message).await.unwrap();
         }
     };
     let receives = async {
         let mut buffer = Vec::new();
         for _ in 0..100 {
-            far.recv_into_async(&mut buffer, LONG).await.unwrap();
+            far.recv_into_async(&mut buffer).await.unwrap();
             assert_eq!(buffer, message);
         }
     };
@@ -80,34 +79,34 @@ fn a_future_that_is_dropped_loses_nothing() {
         let (mut near, mut far) = pair_over(kind);
         let mut buffer = Vec::new();
         for round in 0..50_u8 {
-            assert!(poll_once(near.recv_into_async(&mut buffer, LONG)).is_pending());
+            assert!(poll_once(near.recv_into_async(&mut buffer)).is_pending());
             {
-                let mut dropped = pin!(near.recv_into_async(&mut buffer, LONG));
+                let mut dropped = pin!(near.recv_into_async(&mut buffer));
                 assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-                far.send(&[round], LONG).unwrap();
+                far.send(&[round]).unwrap();
             }
-            let received = block_on(near.recv_into_async(&mut buffer, LONG));
+            let received = block_on(near.recv_into_async(&mut buffer));
             assert_eq!((received.unwrap(), buffer.as_slice()), (1, &[round][..]));
         }
         // A send that had no room.
         let message = vec![1; near.max_message_bytes()];
         let mut sent = 0;
-        while poll_once(near.send_async(&message, LONG)).is_ready() {
+        while poll_once(near.send_async(&message)).is_ready() {
             sent += 1;
         }
         let stats = near.stats().messages_sent;
-        assert!(poll_once(near.send_async(b"not sent", LONG)).is_pending());
+        assert!(poll_once(near.send_async(b"not sent")).is_pending());
         assert_eq!(near.stats().messages_sent, stats);
         for _ in 0..stats {
-            far.recv_into(&mut buffer, LONG).unwrap();
+            far.recv_into(&mut buffer).unwrap();
             assert!(buffer != b"not sent");
             sent -= i32::from(buffer == message).min(sent);
             // What a stream accepted is sent on by later operations.
-            let _ = poll_once(near.recv_into_async(&mut Vec::new(), LONG));
+            let _ = poll_once(near.recv_into_async(&mut Vec::new()));
         }
         assert_eq!(sent, 0);
-        block_on(near.send_async(b"sent", LONG)).unwrap();
-        far.recv_into(&mut buffer, LONG).unwrap();
+        block_on(near.send_async(b"sent")).unwrap();
+        far.recv_into(&mut buffer).unwrap();
         assert_eq!(buffer, b"sent");
     }
 }
@@ -118,7 +117,7 @@ fn deadlines_and_ends_end_a_wait() {
         let (mut near, far) = pair_over(kind);
         let mut buffer = Vec::new();
         for timeout in [Duration::ZERO, Duration::from_millis(3)] {
-            let result = block_on(near.recv_into_async(&mut buffer, timeout));
+            let result = block_on(near.within(timeout).recv_into_async(&mut buffer));
             assert!(matches!(result, Err(Error::TimedOut { .. })), "{result:?}");
         }
         std::thread::scope(|scope| {
@@ -126,10 +125,10 @@ fn deadlines_and_ends_end_a_wait() {
                 std::thread::sleep(Duration::from_millis(5));
                 drop(far);
             });
-            let result = block_on(near.recv_into_async(&mut buffer, LONG));
+            let result = block_on(near.recv_into_async(&mut buffer));
             assert!(matches!(result, Err(Error::Closed { .. })), "{result:?}");
         });
-        let result = block_on(near.send_async(b"x", LONG));
+        let result = block_on(near.send_async(b"x"));
         assert!(matches!(result, Err(Error::Closed { .. })), "{result:?}");
     }
 }
@@ -148,8 +147,8 @@ fn the_monitor_answers_and_tells() {
     let (domain, monitor) = Monitor::with_domain();
     let (listener, child) = monitor.listener_and_child(&domain);
     let short = Duration::from_millis(2);
-    assert!(matches!(block_on(listener.accept_async(short)), Err(Error::TimedOut { .. })));
-    assert!(poll_once(listener.accept_async(LONG)).is_pending());
+    assert!(matches!(block_on(listener.within(short).accept_async()), Err(Error::TimedOut { .. })));
+    assert!(poll_once(listener.accept_async()).is_pending());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(short);
@@ -161,9 +160,7 @@ fn the_monitor_answers_and_tells() {
             monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Socket) }, &[&a]);
             let (domain, other) = Monitor::with_domain();
             let (request, _) = std::thread::scope(|scope| {
-                let connects = scope.spawn(|| {
-                    block_on(domain.connect_async("x", &ChannelOptions::default(), LONG)).map(drop)
-                });
+                let connects = scope.spawn(|| block_on(domain.connect_async("x")).map(drop));
                 let request = other.next_request();
                 let granted = grant(Side::B, TransportKind::Socket);
                 other.say(request.0, Reply::Connect { grant: granted }, &[&b]);
@@ -172,14 +169,14 @@ fn the_monitor_answers_and_tells() {
             });
             assert!(request > 0);
         });
-        drop(block_on(assert_send(listener.accept_async(LONG))).unwrap());
+        drop(block_on(assert_send(listener.accept_async())).unwrap());
         assert_eq!(block_on(child.wait_async(LONG)).unwrap(), Exit::Exited { status: 4 });
         assert_eq!(block_on(domain.next_exit_async(LONG)).unwrap().0, child.id());
-        let connect = domain.connect_async("name", &ChannelOptions::default(), LONG);
+        let connect = domain.connect_async("name");
         drop(block_on(assert_send(connect)).unwrap());
     });
     // An answer that nobody waits for any more is thrown away, with what it grants, and whoever is at the other end is told.
-    assert!(poll_once(domain.connect_async("name", &ChannelOptions::default(), LONG)).is_pending());
+    assert!(poll_once(domain.connect_async("name")).is_pending());
     let (request, _) = monitor.next_request();
     let (a, b) = socket::pair(Kind::Stream).unwrap();
     monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
@@ -192,7 +189,7 @@ fn the_monitor_answers_and_tells() {
     );
     assert_eq!(socket::receive(&b, &mut [0; 8]).unwrap().length, 0, "the grant is still held");
     drop(monitor);
-    assert!(matches!(block_on(listener.accept_async(LONG)), Err(Error::MonitorLost { .. })));
+    assert!(matches!(block_on(listener.accept_async()), Err(Error::MonitorLost { .. })));
 }
 
 /// What a monitor is asked and told by a future about names that is dropped before `answer` is heard, or after.
@@ -295,7 +292,7 @@ fn a_set_is_awaited() {
     for _ in 0..100 {
         assert!(poll_once(set.wait_async(LONG)).is_pending());
         std::thread::scope(|scope| {
-            scope.spawn(|| far.send(b"x", LONG).unwrap());
+            scope.spawn(|| far.send(b"x").unwrap());
             assert_eq!(block_on(assert_send(set.wait_async(LONG))).unwrap(), Ready::Channel(token));
         });
         set.get_mut(token).unwrap().try_recv_into(&mut Vec::new()).unwrap();

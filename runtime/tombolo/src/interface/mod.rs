@@ -5,12 +5,14 @@
 //! ([`ChannelOptions::interface_hash`](crate::ChannelOptions::interface_hash)), so that peers of other interfaces are
 //! refused when they connect.
 
+mod service;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
+pub use service::{Service, Turn, serve};
 pub use shared::SharedClient;
 pub use tombolo_interface::*;
 use tombolo_platform::time::now_ns;
@@ -18,6 +20,7 @@ use tombolo_transport::Transport as _;
 
 use crate::channel::Channel;
 use crate::error::Error;
+use crate::options::ChannelOptions;
 use crate::{Draft, Message, TransportKind};
 
 /// The longest message that is copied rather than written and read where it lies: it fits in a slot of 64 bytes. Its words are
@@ -65,12 +68,25 @@ impl Sink for Room<'_, '_> {
     }
 }
 
+impl Connect for crate::Domain {
+    type Port = Channel;
+    type Error = Error;
+
+    fn connect_for(&self, name: &str, interface_hash: u64) -> Result<Channel, Error> {
+        ChannelOptions::default().interface_hash(interface_hash).connect(self, name)
+    }
+}
+
 impl Port for Channel {
     type Error = Error;
 
     #[inline]
     fn now_ns(&self) -> u64 {
         now_ns()
+    }
+
+    fn timeout(&self) -> Duration {
+        Channel::timeout(self)
     }
 
     fn max_message_bytes(&self) -> usize {
@@ -167,7 +183,7 @@ fn recv_any(
     if timeout.is_zero() {
         return Ok(channel.try_recv_in_place(read)?.is_some());
     }
-    match channel.recv_in_place(timeout, read) {
+    match channel.within(timeout).recv_in_place(read) {
         Ok(()) => Ok(true),
         Err(Error::TimedOut { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -182,7 +198,7 @@ fn send_when_there_is_room<B: Body>(
 ) -> Result<Sent, Error> {
     let mut bytes = vec![0; message.length_bytes()];
     message.write(&mut *bytes);
-    match channel.send(&bytes, timeout) {
+    match channel.within(timeout).send(&bytes) {
         Ok(()) => Ok(Sent::Accepted),
         Err(Error::TimedOut { .. } | Error::WouldBlock) => Ok(Sent::NoRoom),
         Err(error) => Err(error),

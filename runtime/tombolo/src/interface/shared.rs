@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tombolo_interface::{
-    Answered, BindError, CallError, Client, Hears, Malformed, Method, OneWay, Pending, Request,
-};
+use tombolo_interface::{Answer, BindError, CallError, Client, Hears, Method, OneWay, Pending, Request};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
 use tombolo_transport::{Transport, TransportExt};
@@ -26,29 +24,32 @@ const LOOKS_IN_A_ROW: u32 = 16;
 /// that the clones share: it must not wait.
 ///
 /// ```no_run
-/// # use std::time::Duration;
 /// # use tombolo::interface::SharedClient;
 /// # use tombolo_interfaces::kv::{Kv, KvGetRequest};
 /// # async fn get(channel: tombolo::Channel) -> Result<(), Box<dyn std::error::Error>> {
 /// let client = SharedClient::<Kv>::bind(channel, ())?;
-/// let request = KvGetRequest { key: "isle" };
-/// let found = client
-///     .call(&request, Duration::from_secs(1), |answer| match answer {
-///         Ok(reply) => Ok(Some(reply.version()?)),
-///         Err(_) => Ok(None),
-///     })
-///     .await?;
+/// let answer = client.call(&KvGetRequest { key: "isle" }).await?;
+/// let version = answer.read()?.version()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct SharedClient<I, E = ()> {
     shared: Arc<Mutex<Shared<I, E>>>,
+    timeout: Duration,
 }
 
 impl<I, E> Clone for SharedClient<I, E> {
     fn clone(&self) -> Self {
-        SharedClient { shared: Arc::clone(&self.shared) }
+        self.within(self.timeout)
+    }
+}
+
+impl<I, E> SharedClient<I, E> {
+    /// The same client, whose calls wait up to `timeout` here: as long as the channel's operations, where nothing else is said.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Self {
+        SharedClient { shared: Arc::clone(&self.shared), timeout }
     }
 }
 
@@ -234,36 +235,34 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
     /// # Errors
     /// The link lacks what the interface needs.
     pub fn bind(channel: Channel, events: E) -> Result<Self, BindError> {
+        let timeout = channel.timeout();
         let client = Client::bind(channel, events)?;
         let shared =
             Shared { client, ended: false, announced: false, waiting: Vec::new(), last_key: 0, driver: 0 };
-        Ok(SharedClient { shared: Arc::new(Mutex::new(shared)) })
+        Ok(SharedClient { shared: Arc::new(Mutex::new(shared)), timeout })
     }
 
-    /// Makes a call and reads the answer where it lies, waiting for room and for the answer up to `timeout` together.
+    /// Makes a call, waiting for room and for the answer.
     ///
     /// # Errors
-    /// [`CallError`]; an error that the interface declares is given to `read`.
-    pub fn call<'a, Q, R, F>(
+    /// [`CallError`]; what the server declined is in the [`Answer`].
+    pub fn call<'a, Q>(
         &'a self,
         request: &'a Q,
-        timeout: Duration,
-        read: F,
-    ) -> impl Future<Output = Result<R, CallError<Error>>> + Send + 'a
+    ) -> impl Future<Output = Result<Answer<Q::Method, Error>, CallError<Error>>> + Send + 'a
     where
         I: 'a,
         E: Send + 'a,
         Q: Request<Method: Method<Interface = I>> + Sync,
-        R: 'a,
-        F: FnOnce(Answered<'_, Q::Method>) -> Result<R, Malformed> + Send + 'a,
     {
+        let timeout = self.timeout;
         let mut task = Task::new(&self.shared);
-        let (mut read, mut pending, mut deadline) = (Some(read), None::<Pending<Q::Method>>, None);
+        let (mut pending, mut deadline) = (None::<Pending<Q::Method>>, None);
         poll_fn(move |context| {
             let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
             task.poll(context, deadline, |client, call, over| {
                 if pending.is_none() {
-                    match client.try_start(request, deadline.remaining()) {
+                    match client.within(deadline.remaining()).try_start(request) {
                         Ok(started) => {
                             *call = started.number();
                             pending = Some(started);
@@ -278,31 +277,33 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
                     return None;
                 }
                 // Does not wait: the answer is here, or there is no more time.
-                read.take().map(|read| client.wait(started, read))
+                Some(client.wait_for_answer(started))
             })
         })
     }
 
-    /// Sends a one-way message, waiting for room up to `timeout`.
+    /// Sends a one-way message, waiting for room.
     ///
     /// # Errors
     /// [`CallError`]: it was not sent.
     pub fn tell<'a, B>(
         &'a self,
         message: &'a B,
-        timeout: Duration,
     ) -> impl Future<Output = Result<(), CallError<Error>>> + Send + 'a
     where
         E: Send,
         B: OneWay<Interface = I> + Sync,
     {
+        let timeout = self.timeout;
         let mut task = Task::new(&self.shared);
         let mut deadline = None;
         poll_fn(move |context| {
             let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-            task.poll(context, deadline, |client, _, over| match client.tell(message, Duration::ZERO) {
-                Err(CallError::NoRoom) if !over => None,
-                result => Some(result),
+            task.poll(context, deadline, |client, _, over| {
+                match client.within(Duration::ZERO).tell(message) {
+                    Err(CallError::NoRoom) if !over => None,
+                    result => Some(result),
+                }
             })
         })
     }

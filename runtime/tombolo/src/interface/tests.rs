@@ -1,9 +1,9 @@
 //! Calls over channels.
 
 use tombolo_interfaces::kv::{
-    Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequest, KvAwaitChangeRequestView, KvClient, KvError,
-    KvForget, KvForgetView, KvGet, KvGetReply, KvGetRequest, KvGetRequestView, KvHandler, KvList,
-    KvListReply, KvListRequestView, KvPut, KvPutReply, KvPutRequest, KvPutRequestView, KvServer,
+    Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequest, KvClient, KvError, KvForget, KvForgetView,
+    KvGet, KvGetReply, KvGetRequest, KvHandler, KvList, KvListReply, KvPut, KvPutReply, KvPutRequest,
+    KvServer,
 };
 use tombolo_interfaces::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
 
@@ -11,7 +11,7 @@ use std::future::Future;
 use std::task::{Context, Waker};
 
 use super::*;
-use crate::testing::{LONG, block_on, pair_over};
+use crate::testing::{LONG, Monitor, block_on, pair_over};
 
 /// Holds one value.
 #[derive(Default)]
@@ -21,37 +21,24 @@ struct One {
 }
 
 impl KvHandler for One {
-    fn get<'s>(
-        &'s mut self,
-        _: Later<KvGet>,
-        _: KvGetRequestView<'_>,
-    ) -> Result<KvGetReply<'s>, Decline<KvError>> {
-        Ok(KvGetReply { value: &self.value, version: self.version })
+    fn get<'s>(&'s mut self, _: Call<'_, KvGet>) -> Result<Response<KvGetReply<'s>>, Decline<KvError>> {
+        Ok(KvGetReply { value: &self.value, version: self.version }.into())
     }
 
-    fn put(
-        &mut self,
-        _: Later<KvPut>,
-        request: KvPutRequestView<'_>,
-    ) -> Result<KvPutReply, Decline<KvError>> {
+    fn put(&mut self, request: Call<'_, KvPut>) -> Result<Response<KvPutReply>, Decline<KvError>> {
         self.value = request.value()?.to_vec();
         self.version += 1;
-        Ok(KvPutReply { version: self.version })
+        Ok(KvPutReply { version: self.version }.into())
     }
 
-    fn list<'s>(
-        &'s mut self,
-        _: Later<KvList>,
-        _: KvListRequestView<'_>,
-    ) -> Result<KvListReply<'s>, Decline<Never>> {
+    fn list<'s>(&'s mut self, _: Call<'_, KvList>) -> Result<Response<KvListReply<'s>>, Decline<Never>> {
         Err(Decline::Unserved)
     }
 
     fn await_change(
         &mut self,
-        _: Later<KvAwaitChange>,
-        _: KvAwaitChangeRequestView<'_>,
-    ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
+        _: Call<'_, KvAwaitChange>,
+    ) -> Result<Response<KvAwaitChangeReply>, Decline<KvError>> {
         Err(Decline::Error(KvError::FULL))
     }
 
@@ -64,7 +51,7 @@ impl KvHandler for One {
 fn serve(channel: Channel) -> u64 {
     let mut server = KvServer::bind(channel).unwrap();
     let mut one = One::default();
-    while server.serve_one(&mut one, LONG).is_ok_and(|came| came) {}
+    while server.serve_one(&mut one).is_ok_and(|came| came) {}
     one.version
 }
 
@@ -78,13 +65,9 @@ fn calls_pass_over_every_kind_of_channel() {
             // Lengths that end within words and slots.
             let value = vec![round as u8; (round * 19) as usize];
             let put = KvPutRequest { key: "k", value: &value, expected: None };
-            let version = client.put(&put, LONG, |answer| answer.expect("no error").version());
-            assert_eq!(version.unwrap(), round);
-            let read = client.get(&KvGetRequest { key: "k" }, LONG, |answer| {
-                let reply = answer.expect("no error");
-                Ok((reply.value()?.to_vec(), reply.version()?))
-            });
-            assert_eq!(read.unwrap(), (value, round));
+            assert_eq!(client.put(&put).unwrap().version(), Ok(round));
+            let reply = client.get(&KvGetRequest { key: "k" }).unwrap();
+            assert_eq!((reply.value().unwrap().to_vec(), reply.version().unwrap()), (value, round));
         }
         drop(client);
         assert_eq!(serving.join().unwrap(), 100);
@@ -95,9 +78,9 @@ fn calls_pass_over_every_kind_of_channel() {
 fn the_end_of_the_server_is_the_end_of_a_call() {
     let (a, b) = pair_over(TransportKind::Shm);
     let mut client = KvClient::bind(a, ()).unwrap();
-    let call = client.start(&KvGetRequest { key: "k" }, LONG).unwrap();
+    let call = client.start(&KvGetRequest { key: "k" }).unwrap();
     drop(b);
-    let ended = client.wait(call, |_| Ok(()));
+    let ended = client.wait(call);
     assert!(
         matches!(ended, Err(CallError::Ended { ref error, may_repeat: true }) if error.is_peer_gone()),
         "{ended:?}"
@@ -113,36 +96,34 @@ struct Slow {
 
 /// Answers nothing at once.
 #[derive(Default)]
-struct Asked(Vec<Later<KvAwaitChange>>);
+struct Asked(Vec<Responder<KvAwaitChange>>);
+
+impl Asked {
+    fn take<const N: usize>(&mut self) -> [Responder<KvAwaitChange>; N] {
+        std::mem::take(&mut self.0).try_into().expect("as many calls")
+    }
+}
 
 impl KvHandler for Asked {
-    fn get<'s>(
-        &'s mut self,
-        _: Later<KvGet>,
-        _: KvGetRequestView<'_>,
-    ) -> Result<KvGetReply<'s>, Decline<KvError>> {
+    fn get<'s>(&'s mut self, _: Call<'_, KvGet>) -> Result<Response<KvGetReply<'s>>, Decline<KvError>> {
         Err(Decline::Unserved)
     }
 
-    fn put(&mut self, _: Later<KvPut>, _: KvPutRequestView<'_>) -> Result<KvPutReply, Decline<KvError>> {
+    fn put(&mut self, _: Call<'_, KvPut>) -> Result<Response<KvPutReply>, Decline<KvError>> {
         Err(Decline::Unserved)
     }
 
-    fn list<'s>(
-        &'s mut self,
-        _: Later<KvList>,
-        _: KvListRequestView<'_>,
-    ) -> Result<KvListReply<'s>, Decline<Never>> {
+    fn list<'s>(&'s mut self, _: Call<'_, KvList>) -> Result<Response<KvListReply<'s>>, Decline<Never>> {
         Err(Decline::Unserved)
     }
 
     fn await_change(
         &mut self,
-        call: Later<KvAwaitChange>,
-        _: KvAwaitChangeRequestView<'_>,
-    ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
-        self.0.push(call);
-        Err(Decline::Later)
+        call: Call<'_, KvAwaitChange>,
+    ) -> Result<Response<KvAwaitChangeReply>, Decline<KvError>> {
+        let (responder, response) = call.defer();
+        self.0.push(responder);
+        Ok(response)
     }
 
     fn forget(&mut self, _: KvForgetView<'_>) -> Result<(), Malformed> {
@@ -159,7 +140,7 @@ impl Slow {
 
     fn serve(&mut self, messages: usize) {
         for _ in 0..messages {
-            assert!(self.server.serve_one(&mut self.asked, LONG).unwrap());
+            assert!(self.server.serve_one(&mut self.asked).unwrap());
         }
     }
 }
@@ -167,8 +148,15 @@ impl Slow {
 const REQUEST: KvAwaitChangeRequest<'_> = KvAwaitChangeRequest { key: "k" };
 
 /// The version that a call of a task is answered with.
-async fn change(client: &SharedClient<Kv>, timeout: Duration) -> Result<u64, CallError<Error>> {
-    client.call(&REQUEST, timeout, |answer| answer.expect("no error").version()).await
+async fn change(client: &SharedClient<Kv>, timeout: Duration) -> Result<u64, CallError<Error, KvError>> {
+    match client.within(timeout).call(&REQUEST).await {
+        Ok(answer) => Ok(answer.read()?.version()?),
+        Err(CallError::TimedOut) => Err(CallError::TimedOut),
+        Err(CallError::Malformed(malformed)) => Err(malformed.into()),
+        Err(CallError::Fault(fault)) => Err(CallError::Fault(fault)),
+        Err(CallError::Ended { error, may_repeat }) => Err(CallError::Ended { error, may_repeat }),
+        Err(other) => panic!("{other:?}"),
+    }
 }
 
 fn assert_send<T: Send>(value: T) -> T {
@@ -193,7 +181,7 @@ fn calls_of_several_tasks_are_in_flight_and_answered_in_any_order() {
         let mut calls = std::mem::take(&mut slow.asked.0);
         calls.reverse();
         for (version, call) in calls.into_iter().enumerate() {
-            slow.server.reply(call, Ok(KvAwaitChangeReply { version: version as u64 }), LONG).unwrap();
+            slow.server.reply(call, Ok(KvAwaitChangeReply { version: version as u64 })).unwrap();
         }
         let mut versions: Vec<_> = tasks.into_iter().map(|task| task.join().unwrap()).collect();
         versions.sort_unstable();
@@ -213,10 +201,10 @@ fn one_answer_leaves_the_others_awake() {
         slow.serve(1);
         let staying = std::thread::spawn(move || block_on(change(&second, LONG)));
         slow.serve(1);
-        let calls = std::mem::take(&mut slow.asked.0);
-        slow.server.reply(calls[0], Ok(KvAwaitChangeReply { version: 1 }), LONG).unwrap();
+        let [one, other] = slow.asked.take();
+        slow.server.reply(one, Ok(KvAwaitChangeReply { version: 1 })).unwrap();
         assert!(matches!(block_on(answered), Ok(1)));
-        slow.server.reply(calls[1], Ok(KvAwaitChangeReply { version: 2 }), LONG).unwrap();
+        slow.server.reply(other, Ok(KvAwaitChangeReply { version: 2 })).unwrap();
         assert_eq!(staying.join().unwrap().unwrap(), 2);
     }
 }
@@ -234,9 +222,11 @@ fn a_call_that_is_dropped_is_cancelled_and_leaves_the_others_awake() {
     slow.serve(1);
     drop(dropped);
     slow.serve(1);
-    let [first, second] = slow.asked.0[..] else { panic!("two calls") };
-    assert!(slow.server.is_outstanding(first) && !slow.server.is_outstanding(second));
-    slow.server.reply(first, Ok(KvAwaitChangeReply { version: 5 }), LONG).unwrap();
+    let [first, second] = slow.asked.take();
+    assert!(first.is_awaited() && !second.is_awaited());
+    slow.server.reply(first, Ok(KvAwaitChangeReply { version: 5 })).unwrap();
+    let cancelled = slow.server.reply(second, Ok(KvAwaitChangeReply { version: 6 }));
+    assert_eq!(cancelled, Err(ReplyError::NotOutstanding));
     assert_eq!(staying.join().unwrap().unwrap(), 5);
 }
 
@@ -250,9 +240,9 @@ fn deadlines_end_calls_of_tasks_one_by_one() {
     assert!(matches!(impatient, Err(CallError::TimedOut)), "{impatient:?}");
     // The call, and that it was given up.
     slow.serve(2);
-    let [first, second] = slow.asked.0[..] else { panic!("two calls") };
-    assert!(!slow.server.is_outstanding(second));
-    slow.server.reply(first, Ok(KvAwaitChangeReply { version: 1 }), LONG).unwrap();
+    let [first, second] = slow.asked.take();
+    assert!(!second.is_awaited());
+    slow.server.reply(first, Ok(KvAwaitChangeReply { version: 1 })).unwrap();
     assert_eq!(patient.join().unwrap().unwrap(), 1);
 }
 
@@ -287,16 +277,30 @@ fn tasks_wait_for_room() {
         block_on(async {
             // Many times what the channel holds.
             for _ in 0..5_000 {
-                client.tell(&KvForget { key: "a key of some length" }, LONG).await.unwrap();
+                client.tell(&KvForget { key: "a key of some length" }).await.unwrap();
             }
             change(&client, LONG).await
         })
     });
     slow.serve(5_001);
-    let call = slow.asked.0[0];
-    slow.server.reply(call, Ok(KvAwaitChangeReply { version: 2 }), LONG).unwrap();
+    let [call] = slow.asked.take();
+    slow.server.reply(call, Ok(KvAwaitChangeReply { version: 2 })).unwrap();
     assert_eq!(telling.join().unwrap().unwrap(), 2);
     assert_eq!(slow.server.counts().messages, 5_000);
+}
+
+#[test]
+fn a_responder_that_is_dropped_ends_the_call() {
+    let mut slow = Slow::over(TransportKind::Shm);
+    let client = slow.client.clone();
+    let waiting = std::thread::spawn(move || block_on(change(&client, LONG)));
+    slow.serve(1);
+    let [responder] = slow.asked.take();
+    drop(responder);
+    assert_eq!(slow.server.within(Duration::ZERO).serve_one(&mut slow.asked), Ok(false));
+    let ended = waiting.join().unwrap();
+    assert!(matches!(ended, Err(CallError::Fault(Fault::Dropped))), "{ended:?}");
+    assert_eq!(slow.server.counts().answers, 1);
 }
 
 #[test]
@@ -306,7 +310,7 @@ fn what_a_hostile_server_sends_fails_one_call_of_a_task_at_most() {
     let mut call = Box::pin(change(&client, LONG));
     assert!(!poll_once(call.as_mut()));
     let mut request = Vec::new();
-    far.recv_into(&mut request, LONG).unwrap();
+    far.recv_into(&mut request).unwrap();
     // No message at all; an answer to a call that was never made; one of another kind, to this one.
     let answer = |kind: u8, ordinal: u16, number: [u8; 3]| {
         let mut bytes = [0; 16];
@@ -317,17 +321,17 @@ fn what_a_hostile_server_sends_fails_one_call_of_a_task_at_most() {
         bytes
     };
     let number = [request[5], request[6], request[7]];
-    far.send(&[1, 2, 3], LONG).unwrap();
-    far.send(&answer(3, 4, [9, 9, 9]), LONG).unwrap();
-    far.send(&answer(3, 1, number), LONG).unwrap();
+    far.send(&[1, 2, 3]).unwrap();
+    far.send(&answer(3, 4, [9, 9, 9])).unwrap();
+    far.send(&answer(3, 1, number)).unwrap();
     let refused = block_on(call);
     assert!(matches!(refused, Err(CallError::Malformed(Malformed::Answer))), "{refused:?}");
     // The same answer again: its call is over.
-    far.send(&answer(3, 4, number), LONG).unwrap();
+    far.send(&answer(3, 4, number)).unwrap();
     let mut call = Box::pin(change(&client, LONG));
     assert!(!poll_once(call.as_mut()));
-    far.recv_into(&mut request, LONG).unwrap();
-    far.send(&answer(3, 4, [request[5], request[6], request[7]]), LONG).unwrap();
+    far.recv_into(&mut request).unwrap();
+    far.send(&answer(3, 4, [request[5], request[6], request[7]])).unwrap();
     assert_eq!(block_on(call).unwrap(), 0);
     let counts = client.with(|client| client.counts());
     assert_eq!((counts.malformed, counts.late), (1, 2));
@@ -344,4 +348,47 @@ fn rights_are_carried_in_memory_and_refused_on_streams_and_buffers_where_nothing
         assert_eq!(BuffersClient::bind(a, ()).err(), Some(BindError::NoBuffers));
         assert_eq!(BuffersServer::bind(b).err(), Some(BindError::NoBuffers));
     }
+}
+
+#[test]
+fn a_service_has_many_clients_and_none_ends_it() {
+    let (domain, monitor) = Monitor::with_domain();
+    let mut service = std::thread::scope(|scope| {
+        scope.spawn(|| monitor.export(5));
+        Service::<Kv>::export(&domain, "kv").unwrap()
+    });
+    let mut one = One::default();
+    let options = || ChannelOptions::default().interface_hash(Kv::HASH);
+    let mut channels = Vec::new();
+    for clients in 1..=3 {
+        let connecting = monitor.connect_with(5, options());
+        assert!(matches!(service.serve_one(&mut one), Ok(Turn::Connected(_))));
+        assert_eq!(service.clients(), clients);
+        channels.push(connecting.join().unwrap());
+    }
+    // One of another interface is none.
+    let connecting = monitor.connect_with(5, options().interface_hash(1));
+    assert!(matches!(service.serve_one(&mut one), Ok(Turn::Refused(Error::Refused { .. }))));
+    assert!(connecting.join().is_err(), "it was refused there, too");
+
+    let mut clients: Vec<_> =
+        channels.into_iter().map(|channel| KvClient::bind(channel, ()).unwrap()).collect();
+    let put = KvPutRequest { key: "k", value: b"v", expected: None };
+    let calls: Vec<_> = clients.iter_mut().map(|client| client.start(&put).unwrap()).collect();
+    for _ in 0..3 {
+        assert!(matches!(service.serve_one(&mut one), Ok(Turn::Served(_))));
+    }
+    let versions =
+        clients.iter_mut().zip(calls).map(|(client, call)| client.wait(call).unwrap().version().unwrap());
+    let mut versions: Vec<_> = versions.collect();
+    versions.sort_unstable();
+    assert_eq!(versions, [1, 2, 3], "one value for all");
+
+    drop(clients.pop());
+    assert!(matches!(service.serve_one(&mut one), Ok(Turn::Left(_, Error::Closed { .. }))));
+    assert_eq!(service.clients(), 2);
+    let call = clients[0].start(&put).unwrap();
+    assert!(matches!(service.serve_one(&mut one), Ok(Turn::Served(_))));
+    assert_eq!(clients[0].wait(call).unwrap().version(), Ok(4));
+    assert!(matches!(service.within(Duration::ZERO).serve_one(&mut one), Err(Error::TimedOut { .. })));
 }

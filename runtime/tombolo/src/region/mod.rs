@@ -7,15 +7,15 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tombolo::{ChannelOptions, Domain, Error, RegionOptions, Rights};
+//! use tombolo::{Domain, Error, RegionOptions, Rights};
 //!
 //! fn main() -> Result<(), Error> {
 //!     let domain = Domain::attach()?;
-//!     let mut channel = domain.connect("reader", &ChannelOptions::default(), Duration::from_secs(10))?;
+//!     let mut channel = domain.connect("reader")?;
 //!     let region = domain.create_region(&RegionOptions::new(1 << 20))?;
 //!     region.map(Rights::READ_WRITE)?.write(0, b"a megabyte, not copied")?;
 //!     let granted = region.grant(channel.peer(), Rights::READ)?;
-//!     channel.send(&granted.id.0.to_le_bytes(), Duration::from_secs(1))?;
+//!     channel.send(&granted.id.0.to_le_bytes())?;
 //!     // ... until the other has had it for long enough.
 //!     region.revoke(Duration::from_secs(10))?;
 //!     Ok(())

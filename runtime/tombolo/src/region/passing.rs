@@ -9,7 +9,7 @@ use tombolo_control::{Fault, Reply, Request};
 use tombolo_interface::{Handle, Malformed};
 
 use super::{Capability, Region};
-use crate::bulk::BulkError;
+use crate::bulk::{BulkError, NotSent};
 use crate::channel::Channel;
 use crate::domain::Domain;
 use crate::error::Error;
@@ -233,6 +233,12 @@ impl Domain {
 impl From<Error> for Malformed {
     fn from(_: Error) -> Self {
         Malformed::Right
+    }
+}
+
+impl<E, T> From<Box<NotSent<T>>> for interface::Decline<E> {
+    fn from(not_sent: Box<NotSent<T>>) -> Self {
+        not_sent.error.into()
     }
 }
 

@@ -5,7 +5,6 @@ use tombolo_link::TransportKind;
 use tombolo_platform::event::{eventfd, poll, signal};
 
 use super::*;
-use crate::options::ChannelOptions;
 use crate::spawn::Exit;
 use crate::testing::{LONG, Monitor, pair, pair_over};
 
@@ -26,7 +25,7 @@ fn everything_is_told_in_one_place() {
     for left in [1, 0] {
         assert_eq!(set.wait(LONG).unwrap(), Ready::Listener(listening));
         assert_eq!(set.wait(LONG).unwrap(), Ready::Listener(listening), "it was not taken");
-        set.add(listener.accept(LONG).unwrap()).unwrap();
+        set.add(listener.accept().unwrap()).unwrap();
         assert_eq!(set.channels(), 2 - left);
     }
     assert!(nothing(&mut set));
@@ -38,7 +37,7 @@ fn everything_is_told_in_one_place() {
     let mut message = Vec::new();
     assert_eq!(set.get_mut(token).unwrap().try_recv_into(&mut message).unwrap(), Some(5));
     set.try_send(token, &message).unwrap();
-    far[1].recv_into(&mut message, LONG).unwrap();
+    far[1].recv_into(&mut message).unwrap();
 
     monitor.end_child(child.id(), 3);
     assert_eq!(set.wait(LONG).unwrap(), Ready::Child(childs));
@@ -47,7 +46,7 @@ fn everything_is_told_in_one_place() {
 
     drop(monitor);
     assert_eq!(set.wait(LONG).unwrap(), Ready::Listener(listening));
-    assert!(matches!(listener.accept(LONG), Err(Error::MonitorLost { .. })));
+    assert!(matches!(listener.accept(), Err(Error::MonitorLost { .. })));
     set.remove(listening);
     assert!(nothing(&mut set));
     assert_eq!(set.get(token).unwrap().peer_node(), "host");
@@ -58,7 +57,7 @@ fn news_that_another_thread_reads_is_told_too() {
     let (domain, monitor) = Monitor::with_domain();
     let listener = std::thread::scope(|scope| {
         scope.spawn(|| monitor.export(9));
-        domain.export("name", &ChannelOptions::default()).unwrap()
+        domain.export("name").unwrap()
     });
     let mut set = WaitSet::new().unwrap();
     let token = set.add_listener(&listener).unwrap();
@@ -74,7 +73,7 @@ fn news_that_another_thread_reads_is_told_too() {
         for _ in 0..200 {
             let far = monitor.connect(9);
             assert_eq!(set.wait(LONG).unwrap(), Ready::Listener(token));
-            drop(listener.accept(LONG).unwrap());
+            drop(listener.accept().unwrap());
             drop(far.join().unwrap());
         }
         done.store(true, Ordering::Relaxed);
@@ -86,7 +85,7 @@ fn a_listener_or_set_may_go_first() {
     let (domain, monitor) = Monitor::with_domain();
     let listener = std::thread::scope(|scope| {
         scope.spawn(|| monitor.export(2));
-        domain.export("name", &ChannelOptions::default()).unwrap()
+        domain.export("name").unwrap()
     });
     let mut set = WaitSet::new().unwrap();
     let token = set.add_listener(&listener).unwrap();
@@ -148,7 +147,7 @@ fn an_event_loop_can_poll_a_set_with_listeners() {
     let (domain, monitor) = Monitor::with_domain();
     let listener = std::thread::scope(|scope| {
         scope.spawn(|| monitor.export(1));
-        domain.export("name", &ChannelOptions::default()).unwrap()
+        domain.export("name").unwrap()
     });
     let mut set = WaitSet::new().unwrap();
     set.set_spin_ns(0);
@@ -162,7 +161,7 @@ fn an_event_loop_can_poll_a_set_with_listeners() {
     let far = monitor.connect(1);
     assert!(readable(&set, LONG));
     assert_eq!(set.wait(Duration::ZERO).unwrap(), Ready::Listener(token));
-    drop(listener.accept(LONG).unwrap());
+    drop(listener.accept().unwrap());
     drop(far.join().unwrap());
     let (near, mut far) = pair();
     let channel = set.add(near).unwrap();

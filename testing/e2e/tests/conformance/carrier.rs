@@ -124,9 +124,9 @@ fn open_near(opening: &Opening) -> Result<Channel, Error> {
     let options = if config.variant == Variant::UsedFlag { options.used_flag() } else { options };
     let timeout = Duration::from_nanos(opening.timeout_ns);
     if opening.accepts {
-        fleet::domain().export(&opening.name, &options)?.accept(timeout)
+        options.export(&fleet::domain(), &opening.name)?.within(timeout).accept()
     } else {
-        fleet::domain().connect(&opening.name, &options, timeout)
+        options.connect(&fleet::domain().within(timeout), &opening.name)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Child, Domain, SpawnOptions};
-use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually, image};
+use tombolo_e2e::{Machine, MachineFile, eventually, image};
 use tombolo_far_end::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
 use tombolo_transport::Capabilities;
 
@@ -115,12 +115,11 @@ impl Fleet {
         let options = options.slots(CONTROL_SLOTS).expect("a number");
         let prefix = format!("control/{}", P::NODE);
         let listeners = (0..CONTROLS).map(|number| {
-            self.domain.export(&format!("{prefix}/{number}"), &options).expect("a name of its own")
+            options.export(&self.domain, &format!("{prefix}/{number}")).expect("a name of its own")
         });
         let listeners: Vec<_> = listeners.collect();
         let far_end = self.spawn(P::NODE, ["serve", &prefix, &CONTROLS.to_string()]);
-        let accept =
-            |listener: tombolo::Listener| listener.accept(PATIENCE).expect("a far end that connects");
+        let accept = |listener: tombolo::Listener| listener.accept().expect("a far end that connects");
         let controls = listeners.into_iter().map(accept).collect();
         Station { _far_end: far_end, controls, spares: P::SPARES.to_vec() }
     }

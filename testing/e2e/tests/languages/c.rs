@@ -3,15 +3,14 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use tombolo::interface::{CallError, Decline, Fault, Later, Malformed, Never};
+use tombolo::interface::{Call, CallError, Decline, Fault, Malformed, Never, Response};
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_e2e::c::{AARCH64, HOST};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 use tombolo_interfaces::kv::{
-    Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequestView, KvChanged, KvChangedView, KvClient,
-    KvError, KvEvents, KvForget, KvForgetView, KvGet, KvGetReply, KvGetRequest, KvGetRequestView, KvHandler,
-    KvList, KvListReply, KvListRequest, KvListRequestView, KvPut, KvPutReply, KvPutRequest, KvPutRequestView,
-    KvServer,
+    Kv, KvAwaitChange, KvAwaitChangeReply, KvChanged, KvChangedView, KvClient, KvError, KvEvents, KvForget,
+    KvForgetView, KvGet, KvGetReply, KvGetRequest, KvHandler, KvList, KvListReply, KvListRequest, KvPut,
+    KvPutReply, KvPutRequest, KvServer,
 };
 use tombolo_interfaces::rights::Buffers;
 
@@ -36,22 +35,14 @@ impl Store {
 }
 
 impl KvHandler for Store {
-    fn get<'s>(
-        &'s mut self,
-        _: Later<KvGet>,
-        request: KvGetRequestView<'_>,
-    ) -> Result<KvGetReply<'s>, Decline<KvError>> {
+    fn get<'s>(&'s mut self, request: Call<'_, KvGet>) -> Result<Response<KvGetReply<'s>>, Decline<KvError>> {
         let key = request.key()?.to_string()?;
         let index = self.find(&key).ok_or(Decline::Error(KvError::NOT_FOUND))?;
         let (_, value, version) = &self.entries[index];
-        Ok(KvGetReply { value, version: *version })
+        Ok(KvGetReply { value, version: *version }.into())
     }
 
-    fn put(
-        &mut self,
-        _: Later<KvPut>,
-        request: KvPutRequestView<'_>,
-    ) -> Result<KvPutReply, Decline<KvError>> {
+    fn put(&mut self, request: Call<'_, KvPut>) -> Result<Response<KvPutReply>, Decline<KvError>> {
         let (key, value) = (request.key()?.to_string()?, request.value()?.to_vec());
         let index = self.find(&key);
         let version = index.map_or(0, |index| self.entries[index].2);
@@ -62,23 +53,18 @@ impl KvHandler for Store {
             Some(index) => self.entries[index] = (key, value, version + 1),
             None => self.entries.push((key, value, 1)),
         }
-        Ok(KvPutReply { version: version + 1 })
+        Ok(KvPutReply { version: version + 1 }.into())
     }
 
-    fn list<'s>(
-        &'s mut self,
-        _: Later<KvList>,
-        _: KvListRequestView<'_>,
-    ) -> Result<KvListReply<'s>, Decline<Never>> {
+    fn list<'s>(&'s mut self, _: Call<'_, KvList>) -> Result<Response<KvListReply<'s>>, Decline<Never>> {
         // The only entry that the client has left.
-        Ok(KvListReply { keys: &["größte Insel: 島"][..self.entries.len().min(1)] })
+        Ok(KvListReply { keys: &["größte Insel: 島"][..self.entries.len().min(1)] }.into())
     }
 
     fn await_change(
         &mut self,
-        _: Later<KvAwaitChange>,
-        _: KvAwaitChangeRequestView<'_>,
-    ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
+        _: Call<'_, KvAwaitChange>,
+    ) -> Result<Response<KvAwaitChangeReply>, Decline<KvError>> {
         Err(Decline::Unserved)
     }
 
@@ -98,10 +84,10 @@ fn serve(channel: Channel) -> u64 {
     let mut server = KvServer::bind(channel).expect("the channel fits");
     let mut store = Store::default();
     loop {
-        match server.serve_one(&mut store, PATIENCE) {
+        match server.serve_one(&mut store) {
             Ok(true) => {
                 let change = KvChanged { key: "any", version: 1 };
-                let _ = server.changed(&change, std::time::Duration::ZERO);
+                let _ = server.within(std::time::Duration::ZERO).changed(&change);
             }
             Ok(false) => panic!("the client fell silent"),
             Err(_) => return 0,
@@ -110,8 +96,8 @@ fn serve(channel: Channel) -> u64 {
 }
 
 fn rust_serves(machine: &Machine, node: &str, program: &Path) {
-    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
-    let listener = domain.export("kv-rust", &options()).unwrap();
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
+    let listener = options().export(&domain, "kv-rust").unwrap();
     let running = machine.start([
         OsStr::new("run"),
         OsStr::new("--on"),
@@ -119,7 +105,7 @@ fn rust_serves(machine: &Machine, node: &str, program: &Path) {
         program.as_os_str(),
         OsStr::new("kv-rust"),
     ]);
-    serve(listener.accept(PATIENCE).unwrap());
+    serve(listener.accept().unwrap());
     let said = running.finish().ok();
     assert!(said.contains("declined: not_found") && said.contains("key: größte Insel: 島"), "{said}");
     assert!(said.contains("await_change: TOMBOLO_UNSERVED"), "{said}");
@@ -143,8 +129,8 @@ fn c_serves(machine: &Machine, node: &str, program: &Path) {
         OsStr::new("kv-c"),
     ]);
     running.wait_for("serving kv-c");
-    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
-    let channel = domain.connect("kv-c", &options(), PATIENCE).unwrap();
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
+    let channel = options().connect(&domain, "kv-c").unwrap();
     let mut client = KvClient::bind(channel, Heard(0)).unwrap();
     let value = vec![7; 2048];
     for round in 1..=50_u64 {
@@ -153,22 +139,17 @@ fn c_serves(machine: &Machine, node: &str, program: &Path) {
             value: &value[..(round * 40) as usize],
             expected: Some(round - 1),
         };
-        let version = client.put(&put, PATIENCE, |answer| answer.expect("it is as expected").version());
-        assert_eq!(version.unwrap(), round);
+        assert_eq!(client.put(&put).unwrap().version(), Ok(round));
     }
     let get = KvGetRequest { key: "größte Insel: 島" };
-    let got =
-        client.get(&get, PATIENCE, |answer| answer.expect("it is there").value().map(|value| value.to_vec()));
-    assert_eq!(got.unwrap(), value[..2000]);
-    let declined = client.get(&KvGetRequest { key: "" }, PATIENCE, |answer| Ok(answer.err()));
-    assert_eq!(declined.unwrap(), Some(KvError::NOT_FOUND));
-    let unserved = client.start(&tombolo_interfaces::kv::KvAwaitChangeRequest { key: "k" }, PATIENCE);
-    let unserved = client.wait(unserved.unwrap(), |_| Ok(()));
+    assert_eq!(client.get(&get).unwrap().value().unwrap().to_vec(), value[..2000]);
+    let declined = client.get(&KvGetRequest { key: "" });
+    assert!(matches!(declined, Err(CallError::Declined(KvError::NOT_FOUND))), "{declined:?}");
+    let unserved = client.start(&tombolo_interfaces::kv::KvAwaitChangeRequest { key: "k" });
+    let unserved = client.wait(unserved.unwrap());
     assert!(matches!(unserved, Err(CallError::Fault(Fault::Unserved))), "{unserved:?}");
-    client.forget(&KvForget { key: "größte Insel: 島" }, PATIENCE).unwrap();
-    let left = client
-        .list(&KvListRequest { prefix: "" }, PATIENCE, |answer| Ok(answer.expect("no error").keys()?.len()));
-    assert_eq!(left.unwrap(), 0);
+    client.forget(&KvForget { key: "größte Insel: 島" }).unwrap();
+    assert_eq!(client.list(&KvListRequest { prefix: "" }).unwrap().keys().unwrap().len(), 0);
     drop(client);
     let said = running.finish().ok();
     assert!(
@@ -262,8 +243,8 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
     ];
     let running = machine.start(words);
     running.wait_for("serving kv-bad");
-    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
-    let mut channel = domain.connect("kv-bad", &options(), PATIENCE).unwrap();
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
+    let mut channel = options().connect(&domain, "kv-bad").unwrap();
     let mut answer = Vec::new();
     // Ordinal, words of the body, kind, number of the call; and what the fault says.
     let head = |ordinal: u8, words: u8, kind: u8, call: u8| [ordinal, 0, words, 0, kind, call, 0, 0];
@@ -277,18 +258,18 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
         (&[head(2, 4, 2, 1), key(0, 0), key(0, 0), key(2, 0), key(0, 0)], 2),
     ];
     for (words, fault) in bad {
-        channel.send(&words.concat(), PATIENCE).unwrap();
-        channel.recv_into(&mut answer, PATIENCE).unwrap();
+        channel.send(&words.concat()).unwrap();
+        channel.recv_into(&mut answer).unwrap();
         assert_eq!((answer[4], answer[8]), (5, *fault), "{words:?}: {answer:?}");
     }
     // No call, no answer: counted.
     for words in
         [&[1_u8, 2, 3][..], &head(5, 9, 1, 0), &head(77, 0, 1, 0), &head(1, 0, 9, 1), &head(1, 0, 3, 1)]
     {
-        channel.send(words, PATIENCE).unwrap();
+        channel.send(words).unwrap();
     }
-    channel.send(&[head(1, 1, 2, 2), key(16, 4), *b"isle\0\0\0\0"].concat(), PATIENCE).unwrap();
-    channel.recv_into(&mut answer, PATIENCE).unwrap();
+    channel.send(&[head(1, 1, 2, 2), key(16, 4), *b"isle\0\0\0\0"].concat()).unwrap();
+    channel.recv_into(&mut answer).unwrap();
     assert_eq!((answer[4], answer[5], answer[8]), (4, 2, KvError::NOT_FOUND.number()), "{answer:?}");
     drop(channel);
     let said = running.finish().ok();
@@ -301,8 +282,8 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
 fn a_client_in_c_is_told_of_the_end_of_its_server() {
     let machine = Machine::up(&MachineFile::host());
     let program = built(&machine, "kv_client");
-    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
-    let listener = domain.export("kv-mute", &options()).unwrap();
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
+    let listener = options().export(&domain, "kv-mute").unwrap();
     let words = [
         OsStr::new("run"),
         OsStr::new("--on"),
@@ -311,9 +292,9 @@ fn a_client_in_c_is_told_of_the_end_of_its_server() {
         OsStr::new("kv-mute"),
     ];
     let running = machine.start(words);
-    let mut channel = listener.accept(PATIENCE).unwrap();
+    let mut channel = listener.accept().unwrap();
     // Its first call, to which there is no answer.
-    channel.recv_into(&mut Vec::new(), PATIENCE).unwrap();
+    channel.recv_into(&mut Vec::new()).unwrap();
     drop(channel);
     running.finish().fails_with(1, &["TOMBOLO_CLOSED"]);
     assert!(eventually(|| machine.domains_on("host").is_empty()));
@@ -326,12 +307,12 @@ fn an_interface_that_a_link_cannot_carry_is_refused_in_c_when_bound() {
     let machine = Machine::up(&MachineFile::host());
     let program = machine.folder().join("rights");
     HOST.build(&["testing/e2e/c/rights.c"], &HOST.library().expect("this test depends on it"), &program);
-    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
     let options = ChannelOptions::default().interface_hash(Buffers::HASH);
-    let listener = domain.export("rights", &options).unwrap();
+    let listener = options.export(&domain, "rights").unwrap();
     let words = ["run", "--on", "host"].map(OsStr::new);
     let running = machine.start(words.into_iter().chain([program.as_os_str(), OsStr::new("rights")]));
-    let channel = listener.accept(PATIENCE).unwrap();
+    let channel = listener.accept().unwrap();
     let said = running.finish().ok();
     for end in ["client", "server"] {
         assert!(said.contains(&format!("{end}: TOMBOLO_CANNOT_CARRY: ")), "{said}");

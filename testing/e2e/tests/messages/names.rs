@@ -292,7 +292,7 @@ fn a_look_up_waits_and_exports_are_records_of_the_same_names() {
     let found = names.wait_for("late", PATIENCE).unwrap();
     assert!(found.endpoint && found.owner.is_some());
     assert!(matches!(fault(names.delete("late")), NameFault::NotYours { .. }));
-    let taken = domain.export("late", &tombolo::ChannelOptions::default());
+    let taken = tombolo::ChannelOptions::default().export(&domain, "late");
     assert!(matches!(taken, Err(tombolo::Error::Monitor(Fault::NameTaken { .. }))));
     let mut watch = names.watch("late", WatchOptions::default()).unwrap();
     machine.kill(
@@ -314,7 +314,7 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
     let machine = Machine::up(&MachineFile::cheap());
     let domain = Domain::attach_to_machine(machine.name()).unwrap();
     let options = tombolo::ChannelOptions::default();
-    let refused = |name: &str, patience| match domain.connect(name, &options, patience) {
+    let refused = |name: &str, patience| match options.connect(&domain.within(patience), name) {
         Err(tombolo::Error::Monitor(fault)) => fault,
         other => panic!("{name}: {other:?}"),
     };
@@ -334,23 +334,23 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
         assert_eq!(refused(name, QUIET), Fault::NoSuchName { name: missing.into() });
     }
     // Each node may have its own.
-    let listener = domain.export("@host/svc", &options).unwrap();
+    let listener = options.export(&domain, "@host/svc").unwrap();
     assert!(matches!(
-        domain.export("@/svc", &options),
+        options.export(&domain, "@/svc"),
         Err(tombolo::Error::Monitor(Fault::NameTaken { .. }))
     ));
     let said = machine.actor("host", &["connect", "@s390x-user/svc", "64", "64", "0"]).ok();
     assert!(said.contains("connected to s390x-user by"), "{said}");
     let connecting = machine.start_actor("host", &["connect", "@/svc", "64", "64", "0"]);
-    let mut channel = listener.accept(PATIENCE).unwrap();
+    let mut channel = listener.accept().unwrap();
     let mut message = Vec::new();
-    channel.recv_into(&mut message, PATIENCE).unwrap();
-    channel.send(&message, PATIENCE).unwrap();
+    channel.recv_into(&mut message).unwrap();
+    channel.send(&message).unwrap();
     assert!(connecting.finish().ok().contains("connected to host by"));
     drop(listener);
     assert_eq!(refused("@/svc", QUIET), Fault::NoSuchName { name: "@host/svc".into() });
     // What cannot be is said at once.
-    let elsewhere = domain.export("@s390x-user/mine", &options).expect_err("it is another node's");
+    let elsewhere = options.export(&domain, "@s390x-user/mine").expect_err("it is another node's");
     assert!(matches!(elsewhere, tombolo::Error::Monitor(Fault::Refused { .. })), "{elsewhere}");
     assert!(matches!(refused("@bare0/svc", PATIENCE), Fault::Refused { .. }));
     assert!(matches!(refused("@nowhere/svc", PATIENCE), Fault::NoSuchNode { .. }));

@@ -105,7 +105,7 @@ impl ChannelNet {
     /// As [`Domain::listen`]; descriptors for waiting that cannot be had.
     pub fn new(domain: &Domain, replace: Replace, warn: fn(&str)) -> Result<ChannelNet, Error> {
         let options = ChannelOptions::default().slots(MIN_SLOTS)?.interface_hash(INTERFACE_HASH);
-        let listener = domain.listen(&options)?;
+        let listener = options.listen(domain)?;
         let number = listener.endpoint().map(|endpoint| endpoint.to_copy().object);
         let cold = WaitSet::new()?;
         let address = Address { endpoint: number.unwrap_or(0), domain: domain.id().to_bits() };

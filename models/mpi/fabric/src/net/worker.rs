@@ -180,7 +180,7 @@ fn accept(shared: &Shared, listener: &Listener, mut set: WaitSet) {
         match set.wait(LISTEN_TIMEOUT) {
             Ok(Ready::Listener(_)) => {
                 shared.accepting.store(true, Ordering::SeqCst);
-                let accepted = listener.accept(ACCEPT_TIMEOUT);
+                let accepted = listener.within(ACCEPT_TIMEOUT).accept();
                 // Nobody connects any more.
                 let over = matches!(accepted, Err(Error::MonitorLost { .. }));
                 if let Ok(channel) = accepted {
@@ -224,8 +224,8 @@ impl Shared {
             Job::Connect { to, slots } => {
                 let endpoint = Endpoint::from_number(to.endpoint);
                 let options = self.options.clone().slots(slots);
-                let connected =
-                    options.and_then(|options| domain.connect_to(endpoint, &options, CONNECT_TIMEOUT));
+                let connected = options
+                    .and_then(|options| options.connect(&domain.within(CONNECT_TIMEOUT), &endpoint.name()));
                 let channel = connected.and_then(|channel| {
                     // Whoever listens there is not whose address it is said to be.
                     let right = channel.peer().to_bits() == to.domain;

@@ -137,15 +137,13 @@ pub(super) fn starts(
             for (variable, value) in [
                 ("PMI_RANK", name.rank),
                 ("PMI_SIZE", size),
-                ("TOMBOLO_RANK", name.rank),
-                ("TOMBOLO_SIZE", size),
                 // As other launchers tell it.
                 ("MPI_LOCALRANKID", *local),
                 ("MPI_LOCALNRANKS", local_size),
             ] {
                 spawn = spawn.env(variable, value.to_string());
             }
-            spawn = spawn.env("TOMBOLO_JOB", job);
+            spawn = spawn.rank(name.rank as u32, size as u32, job);
             if world > 0 {
                 spawn = spawn.env("PMI_SPAWNED", "1");
             }

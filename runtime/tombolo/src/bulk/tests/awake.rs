@@ -32,26 +32,26 @@ impl Side {
     fn round(&mut self, round: u64) {
         let mut metadata = Vec::new();
         if self.leads {
-            let mut buffer = self.bulk.take(&self.pool, LONG).expect("the buffer");
+            let mut buffer = self.bulk.take(&self.pool).expect("the buffer");
             buffer.write(0, &round.to_le_bytes()).expect("a buffer of this side");
-            self.bulk.move_to(buffer, &[], LONG).expect("room");
-            let buffer = self.bulk.recv_moved(&mut metadata, LONG).expect("it back");
-            let shared = self.bulk.share(buffer, &[], LONG).expect("room");
+            self.bulk.move_to(buffer, &[]).expect("room");
+            let buffer = self.bulk.recv_moved(&mut metadata).expect("it back");
+            let shared = self.bulk.share(buffer, &[]).expect("room");
             while shared.shares() > 0 {
                 self.bulk.settle().expect("the other side");
             }
             let buffer = shared.reclaim().expect("nobody reads it");
-            self.bulk.pass(buffer, &[], LONG).expect("room");
+            self.bulk.pass(buffer, &[]).expect("room");
         } else {
-            let buffer = self.bulk.recv_moved(&mut metadata, LONG).expect("a buffer");
+            let buffer = self.bulk.recv_moved(&mut metadata).expect("a buffer");
             let mut found = [0; 8];
             buffer.read(0, &mut found).expect("what was written");
             assert_eq!(u64::from_le_bytes(found), round);
-            self.bulk.move_to(buffer, &[], LONG).expect("room");
-            let shared = self.bulk.recv_shared(&mut metadata, LONG).expect("a buffer to read");
-            self.bulk.release(shared, &[], LONG).expect("room");
-            let buffer = self.bulk.take(&self.pool, LONG).expect("a buffer to fill");
-            self.bulk.pass(buffer, &[], LONG).expect("room");
+            self.bulk.move_to(buffer, &[]).expect("room");
+            let shared = self.bulk.recv_shared(&mut metadata).expect("a buffer to read");
+            self.bulk.release(shared, &[]).expect("room");
+            let buffer = self.bulk.take(&self.pool).expect("a buffer to fill");
+            self.bulk.pass(buffer, &[]).expect("room");
         }
     }
 }

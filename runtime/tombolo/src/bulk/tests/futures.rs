@@ -20,33 +20,33 @@ fn buffers_come_and_go() {
         scope.spawn(|| {
             block_on(async {
                 let mut metadata = Vec::new();
-                let pool = right.recv_pool_async(LONG).await.unwrap();
+                let pool = right.recv_pool_async().await.unwrap();
                 for round in 0..100_u64 {
-                    let buffer = right.recv_moved_async(&mut metadata, LONG).await.unwrap();
+                    let buffer = right.recv_moved_async(&mut metadata).await.unwrap();
                     assert_eq!(metadata, round.to_le_bytes());
-                    right.pass_async(buffer, b"", LONG).await.unwrap();
-                    let shared = right.recv_shared_async(&mut metadata, LONG).await.unwrap();
-                    right.release_async(shared, b"back", LONG).await.unwrap();
+                    right.pass_async(buffer, b"").await.unwrap();
+                    let shared = right.recv_shared_async(&mut metadata).await.unwrap();
+                    right.release_async(shared, b"back").await.unwrap();
                 }
                 // The pool goes when the other side wants it to.
-                let gone = right.recv_async(&mut metadata, LONG).await.unwrap();
+                let gone = right.recv_async(&mut metadata).await.unwrap();
                 assert!(matches!(gone, Arrival::PoolGone(_)), "{gone:?}");
                 drop(pool);
             });
         });
         block_on(async {
             let mut metadata = Vec::new();
-            left.assign_async(&pool, LONG).await.unwrap();
+            left.assign_async(&pool).await.unwrap();
             for round in 0..100_u64 {
-                let buffer = left.take_async(&pool, LONG).await.unwrap();
-                left.move_to_async(buffer, &round.to_le_bytes(), LONG).await.unwrap();
-                let buffer = left.take_async(&pool, LONG).await.unwrap();
-                let shared = left.share_async(buffer, b"", LONG).await.unwrap();
-                let released = left.recv_async(&mut metadata, LONG).await.unwrap();
+                let buffer = left.take_async(&pool).await.unwrap();
+                left.move_to_async(buffer, &round.to_le_bytes()).await.unwrap();
+                let buffer = left.take_async(&pool).await.unwrap();
+                let shared = left.share_async(buffer, b"").await.unwrap();
+                let released = left.recv_async(&mut metadata).await.unwrap();
                 assert!(matches!(released, Arrival::Released(1)), "{released:?}");
                 drop(shared);
             }
-            left.unassign_async(&pool, LONG).await.unwrap();
+            left.unassign_async(&pool).await.unwrap();
         });
     });
 }
@@ -58,8 +58,8 @@ fn a_transfer_waits_for_room_and_a_buffer_that_was_not_sent_comes_back() {
     assign(&mut left, &mut right, &pool);
     let mut sent = 0;
     let kept = loop {
-        let buffer = left.take(&pool, Duration::ZERO).unwrap();
-        match block_on(left.move_to_async(buffer, b"", Duration::from_millis(2))) {
+        let buffer = left.within(Duration::ZERO).take(&pool).unwrap();
+        match block_on(left.within(Duration::from_millis(2)).move_to_async(buffer, b"")) {
             Ok(()) => sent += 1,
             Err(not_sent) => {
                 assert!(matches!(not_sent.error, Error::TimedOut { .. }), "{}", not_sent.error);
@@ -70,18 +70,18 @@ fn a_transfer_waits_for_room_and_a_buffer_that_was_not_sent_comes_back() {
     assert!(sent > 0);
     let free = pool.counts().free;
     // One that is dropped while it waits has sent nothing.
-    let another = left.take(&pool, Duration::ZERO).unwrap();
-    assert!(poll_once(left.move_to_async(another, b"dropped", LONG)).is_pending());
+    let another = left.within(Duration::ZERO).take(&pool).unwrap();
+    assert!(poll_once(left.move_to_async(another, b"dropped")).is_pending());
     assert_eq!(pool.counts().free, free);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut metadata = Vec::new();
             for _ in 0..=sent {
-                drop(right.recv_moved(&mut metadata, LONG).unwrap());
+                drop(right.recv_moved(&mut metadata).unwrap());
             }
             assert_eq!(metadata, b"last");
         });
-        block_on(left.move_to_async(kept, b"last", LONG)).unwrap();
+        block_on(left.move_to_async(kept, b"last")).unwrap();
     });
 }
 
@@ -91,16 +91,16 @@ fn a_receive_that_is_dropped_has_taken_nothing() {
     let pool = pool(1);
     assign(&mut left, &mut right, &pool);
     let mut metadata = Vec::new();
-    assert!(poll_once(right.recv_moved_async(&mut metadata, LONG)).is_pending());
-    left.move_to(pool.take().unwrap(), b"one", LONG).unwrap();
-    let buffer = block_on(right.recv_moved_async(&mut metadata, LONG)).unwrap();
+    assert!(poll_once(right.recv_moved_async(&mut metadata)).is_pending());
+    left.move_to(pool.take().unwrap(), b"one").unwrap();
+    let buffer = block_on(right.recv_moved_async(&mut metadata)).unwrap();
     assert_eq!((buffer.len_bytes(), metadata.as_slice()), (SIZE, &b"one"[..]));
     // None is free until it comes back.
     let short = Duration::from_millis(2);
-    assert!(matches!(block_on(left.take_async(&pool, short)), Err(Error::TimedOut { .. })));
-    assert!(poll_once(left.take_async(&pool, LONG)).is_pending());
-    right.pass(buffer, b"", LONG).unwrap();
-    drop(block_on(left.take_async(&pool, LONG)).unwrap());
+    assert!(matches!(block_on(left.within(short).take_async(&pool)), Err(Error::TimedOut { .. })));
+    assert!(poll_once(left.take_async(&pool)).is_pending());
+    right.pass(buffer, b"").unwrap();
+    drop(block_on(left.take_async(&pool)).unwrap());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn the_end_of_the_peer_ends_a_wait() {
             std::thread::sleep(Duration::from_millis(2));
             drop(right);
         });
-        let ended = block_on(left.recv_async(&mut Vec::new(), LONG));
+        let ended = block_on(left.recv_async(&mut Vec::new()));
         assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");
     });
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
-use tombolo::{Domain, Exit, SpawnOptions};
+use tombolo::{Exit, SpawnOptions};
 
 use crate::{Outcome, PATIENCE};
 
@@ -97,7 +97,7 @@ pub(crate) fn leave_behind(script: &str, seconds: &str) -> Outcome {
 
 /// Starts this image on a node and says how that ends.
 pub(crate) fn parent(node: &str, words: &[&str]) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let child = domain.spawn(&SpawnOptions::this_image().on(node).args(words.iter().copied()))?;
     println!("child {}", child.id());
     println!("child ended: {:?}", child.wait(PATIENCE)?);
@@ -106,7 +106,7 @@ pub(crate) fn parent(node: &str, words: &[&str]) -> Outcome {
 
 /// Starts this image on a node again and again.
 pub(crate) fn spawn_in_turn(node: &str, count: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let count: u32 = count.parse()?;
     for number in 0..count {
         let status = (number % 256) as u8;

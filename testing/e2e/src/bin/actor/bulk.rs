@@ -65,7 +65,7 @@ impl Place {
         Ok(Place {
             rank: std::env::var("TOMBOLO_RANK")?.parse()?,
             size: std::env::var("TOMBOLO_SIZE")?.parse()?,
-            domain: Domain::attach()?,
+            domain: crate::attach()?,
             options: BulkOptions::default().trust(trust),
             job: std::env::var("TOMBOLO_JOB")?,
         })
@@ -80,9 +80,9 @@ impl Place {
         if self.rank == 0 {
             return Ok(None);
         }
-        let listener = self.domain.export_bulk(&self.name(self.rank), &self.options)?;
-        let mut before = listener.accept_bulk(&self.options, PATIENCE)?;
-        let pool = before.recv_pool(PATIENCE)?;
+        let listener = self.options.export(&self.domain, &self.name(self.rank))?;
+        let mut before = listener.accept_bulk()?;
+        let pool = before.recv_pool()?;
         Ok(Some((before, pool)))
     }
 
@@ -91,8 +91,8 @@ impl Place {
         if self.rank + 1 == self.size {
             return Ok(None);
         }
-        let mut behind = self.domain.connect_bulk(&self.name(self.rank + 1), &self.options, PATIENCE)?;
-        behind.assign(pool, PATIENCE)?;
+        let mut behind = self.options.connect(&self.domain, &self.name(self.rank + 1))?;
+        behind.assign(pool)?;
         Ok(Some(behind))
     }
 }
@@ -123,8 +123,8 @@ fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Ou
         let number = buffer.number();
         let mut expected = pattern(round);
         buffer.write(0, &expected)?;
-        behind.move_to(buffer, &round.to_le_bytes(), PATIENCE).map_err(Error::from)?;
-        let back = behind.recv_moved(&mut metadata, PATIENCE)?;
+        behind.move_to(buffer, &round.to_le_bytes()).map_err(Error::from)?;
+        let back = behind.recv_moved(&mut metadata)?;
         (1..place.size).for_each(|rank| expected[rank as usize] = rank as u8);
         check("what came back", &content(|bytes| back.read(0, bytes), back.len_bytes())?, &expected)?;
         if (back.number(), &metadata[..]) != (number, &round.to_le_bytes()) {
@@ -139,7 +139,7 @@ fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Ou
         buffer.set_part(4096 + 10, 80)?;
         buffers.push(buffer);
     }
-    let shared = behind.share_all(buffers, b"parts", PATIENCE).map_err(Error::from)?;
+    let shared = behind.share_all(buffers, b"parts").map_err(Error::from)?;
     if !matches!(pool.take(), Err(Error::Bulk(BulkError::NoBuffer { count: BUFFERS }))) {
         return Err("there was a buffer where all are shared".into());
     }
@@ -158,7 +158,7 @@ fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Ou
         return Err(format!("not all came back: {:?}", pool.counts()).into());
     }
     loop {
-        match behind.unassign(pool, PATIENCE) {
+        match behind.unassign(pool) {
             Ok(()) => return Ok(()),
             Err(Error::Bulk(BulkError::Kept)) => std::thread::sleep(Duration::from_millis(5)),
             Err(error) => return Err(error.into()),
@@ -168,7 +168,7 @@ fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Ou
 
 /// Lets whatever comes next be seen to.
 fn wait_for_something(bulk: &mut BulkChannel) -> Outcome {
-    match bulk.recv(&mut Vec::new(), Duration::from_millis(50)) {
+    match bulk.within(Duration::from_millis(50)).recv(&mut Vec::new()) {
         Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -192,7 +192,7 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
     loop {
         for (from, to) in [(before, behind), (behind, before)] {
             loop {
-                let arrival = match gone(set.get_bulk_mut(from))?.recv(&mut metadata, Duration::ZERO) {
+                let arrival = match gone(set.get_bulk_mut(from))?.within(Duration::ZERO).recv(&mut metadata) {
                     Ok(arrival) => arrival,
                     Err(Error::WouldBlock) => break,
                     // Done with its part, whoever is behind leaves first.
@@ -208,12 +208,12 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
                             moved_back += 1;
                         }
                         let to = gone(set.get_bulk_mut(to))?;
-                        to.move_to(buffer, &metadata, PATIENCE).map_err(Error::from)?;
+                        to.move_to(buffer, &metadata).map_err(Error::from)?;
                     }
                     Arrival::Shared(received) => {
                         let to = gone(set.get_bulk_mut(to))?;
                         for mut shared in received.into_vec() {
-                            to.share_again(&mut shared, &metadata, PATIENCE)?;
+                            to.share_again(&mut shared, &metadata)?;
                             is_shared = true;
                         }
                     }
@@ -226,7 +226,7 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
         let counts = pool.counts();
         if is_shared && counts.away == pool.count() {
             let behind = gone(set.get_bulk_mut(behind))?;
-            match behind.unassign(pool, PATIENCE) {
+            match behind.unassign(pool) {
                 Ok(()) => is_shared = false,
                 Err(Error::Bulk(BulkError::Kept)) => std::thread::sleep(Duration::from_millis(5)),
                 Err(error) => return Err(error.into()),
@@ -243,23 +243,23 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
 fn last(place: &Place, mut before: BulkChannel, rounds: u64) -> Outcome {
     let mut metadata = Vec::new();
     for round in 0..rounds {
-        let mut buffer = before.recv_moved(&mut metadata, PATIENCE)?;
+        let mut buffer = before.recv_moved(&mut metadata)?;
         let mut expected = pattern(round);
         (1..place.rank).for_each(|rank| expected[rank as usize] = rank as u8);
         check("what came", &content(|bytes| buffer.read(0, bytes), buffer.len_bytes())?, &expected)?;
         mark(&mut buffer, place.rank)?;
-        before.move_to(buffer, &metadata, PATIENCE).map_err(Error::from)?;
+        before.move_to(buffer, &metadata).map_err(Error::from)?;
     }
     let mut parts = 0;
     while parts < BUFFERS as u8 {
-        let Some(received) = before.recv(&mut metadata, PATIENCE)?.shared() else { continue };
+        let Some(received) = before.recv(&mut metadata)?.shared() else { continue };
         for shared in received.into_vec() {
             parts += 1;
             check("a part", &content(|bytes| shared.read(0, bytes), shared.len_bytes())?, &[parts; 80])?;
         }
     }
     loop {
-        match before.recv(&mut metadata, PATIENCE) {
+        match before.recv(&mut metadata) {
             Ok(Arrival::PoolGone(_)) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.is_peer_gone() => return Ok(()),
@@ -271,19 +271,19 @@ fn last(place: &Place, mut before: BulkChannel, rounds: u64) -> Outcome {
 /// Gives a peer buffers of each kind, waits until it has died, and has all of them again.
 pub(crate) fn outlive(name: &str, trust: &str, window: &str, forwarded: &str) -> Outcome {
     let trust = trust_of(trust)?;
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let pool = domain.create_pool(&pool_options(trust, window))?;
-    let mut bulk = domain.connect_bulk(name, &BulkOptions::default().trust(trust), PATIENCE)?;
+    let mut bulk = BulkOptions::default().trust(trust).connect(&domain, name)?;
     match forwarded {
-        "forwarded" => bulk.assign(&pool, PATIENCE)?,
-        _ => bulk.assign_here_only(&pool, PATIENCE)?,
+        "forwarded" => bulk.assign(&pool)?,
+        _ => bulk.assign_here_only(&pool)?,
     }
-    bulk.move_to(pool.take()?, b"", PATIENCE).map_err(Error::from)?;
-    bulk.move_to(pool.take()?, b"", PATIENCE).map_err(Error::from)?;
-    let shared = bulk.share(pool.take()?, b"", PATIENCE).map_err(Error::from)?;
+    bulk.move_to(pool.take()?, b"").map_err(Error::from)?;
+    bulk.move_to(pool.take()?, b"").map_err(Error::from)?;
+    let shared = bulk.share(pool.take()?, b"").map_err(Error::from)?;
     println!("given");
     let error = loop {
-        match bulk.recv(&mut Vec::new(), PATIENCE) {
+        match bulk.recv(&mut Vec::new()) {
             Ok(_) => {}
             Err(error) => break error,
         }
@@ -297,26 +297,26 @@ pub(crate) fn outlive(name: &str, trust: &str, window: &str, forwarded: &str) ->
 /// Takes what it is given, hands it on to `next` unless that is `-`, and holds on to it.
 pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
     let options = BulkOptions::default().trust(trust_of(trust)?);
-    let domain = Domain::attach()?;
-    let listener = domain.export_bulk(name, &options)?;
+    let domain = crate::attach()?;
+    let listener = options.export(&domain, name)?;
     println!("exported");
-    let mut bulk = listener.accept_bulk(&options, PATIENCE)?;
-    let pool = bulk.recv_pool(PATIENCE)?;
+    let mut bulk = listener.accept_bulk()?;
+    let pool = bulk.recv_pool()?;
     let mut onward = None;
     if next != "-" {
-        let mut channel = domain.connect_bulk(next, &options, PATIENCE)?;
-        channel.assign(&pool, PATIENCE)?;
+        let mut channel = options.connect(&domain, next)?;
+        channel.assign(&pool)?;
         onward = Some(channel);
     }
     let mut metadata = Vec::new();
-    let mut first = bulk.recv_moved(&mut metadata, PATIENCE)?;
-    let second = bulk.recv_moved(&mut metadata, PATIENCE)?;
-    let mut shared = bulk.recv_shared(&mut metadata, PATIENCE)?;
+    let mut first = bulk.recv_moved(&mut metadata)?;
+    let second = bulk.recv_moved(&mut metadata)?;
+    let mut shared = bulk.recv_shared(&mut metadata)?;
     first.write(0, b"held")?;
     if let Some(onward) = &mut onward {
-        onward.move_to(second, b"", PATIENCE).map_err(Error::from)?;
-        onward.move_to(first, b"", PATIENCE).map_err(Error::from)?;
-        onward.share_again(&mut shared, b"", PATIENCE)?;
+        onward.move_to(second, b"").map_err(Error::from)?;
+        onward.move_to(first, b"").map_err(Error::from)?;
+        onward.share_again(&mut shared, b"")?;
         println!("holding");
         return wait_for_the_end(&mut bulk);
     }
@@ -340,7 +340,7 @@ pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
 
 fn wait_for_the_end(bulk: &mut BulkChannel) -> Outcome {
     loop {
-        match bulk.recv(&mut Vec::new(), PATIENCE) {
+        match bulk.recv(&mut Vec::new()) {
             Ok(_) => {}
             Err(error) if error.is_peer_gone() => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -351,10 +351,10 @@ fn wait_for_the_end(bulk: &mut BulkChannel) -> Outcome {
 /// Moves and shares buffers without trust, having kept descriptors of their memory, and tries to get at it.
 pub(crate) fn cheat(name: &str) -> Outcome {
     let options = BulkOptions::default().trust(Trust::None);
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let pool = domain.create_pool(&pool_options(Trust::None, "-"))?;
-    let mut bulk = domain.connect_bulk(name, &options, PATIENCE)?;
-    bulk.assign(&pool, PATIENCE)?;
+    let mut bulk = options.connect(&domain, name)?;
+    bulk.assign(&pool)?;
     for verb in ["move", "share"] {
         let mut buffer = pool.take()?;
         buffer.write(0, verb.as_bytes())?;
@@ -364,12 +364,12 @@ pub(crate) fn cheat(name: &str) -> Outcome {
         }
         let mut shared = None;
         if verb == "move" {
-            bulk.move_to(buffer, b"", PATIENCE).map_err(Error::from)?;
+            bulk.move_to(buffer, b"").map_err(Error::from)?;
         } else {
-            shared = Some(bulk.share(buffer, b"", PATIENCE).map_err(Error::from)?);
+            shared = Some(bulk.share(buffer, b"").map_err(Error::from)?);
         }
         // The other side has written to what was moved, and tried to write to what is shared, by the time it says so.
-        while !matches!(bulk.recv(&mut Vec::new(), PATIENCE)?, Arrival::Moved(_) | Arrival::Released(_)) {}
+        while !matches!(bulk.recv(&mut Vec::new())?, Arrival::Moved(_) | Arrival::Released(_)) {}
         for file in &kept {
             let mut bytes = vec![0; verb.len()];
             file.read_exact_at(&mut bytes, 0)?;
@@ -399,16 +399,16 @@ fn kept_descriptors() -> std::io::Result<Vec<File>> {
 /// The one who is cheated: writes to what it was moved, reads what it was shared, and says so by moving a buffer.
 pub(crate) fn trusting(name: &str) -> Outcome {
     let options = BulkOptions::default().trust(Trust::None);
-    let domain = Domain::attach()?;
-    let listener = domain.export_bulk(name, &options)?;
+    let domain = crate::attach()?;
+    let listener = options.export(&domain, name)?;
     println!("exported");
-    let mut bulk = listener.accept_bulk(&options, PATIENCE)?;
-    bulk.recv_pool(PATIENCE)?;
+    let mut bulk = listener.accept_bulk()?;
+    bulk.recv_pool()?;
     let mut metadata = Vec::new();
-    let mut moved = bulk.recv_moved(&mut metadata, PATIENCE)?;
+    let mut moved = bulk.recv_moved(&mut metadata)?;
     moved.bytes_mut()?[..4].copy_from_slice(b"mine");
-    bulk.move_to(moved, b"done", PATIENCE).map_err(Error::from)?;
-    let shared = bulk.recv_shared(&mut metadata, PATIENCE)?;
+    bulk.move_to(moved, b"done").map_err(Error::from)?;
+    let shared = bulk.recv_shared(&mut metadata)?;
     // A receiver cannot write to what is shared, by whatever it was sent.
     for file in kept_descriptors()? {
         if file.write_all_at(b"x", 0).is_ok() {
@@ -417,13 +417,13 @@ pub(crate) fn trusting(name: &str) -> Outcome {
     }
     check("what is shared", &shared.bytes()?[..5], b"share")?;
     println!("not cheated");
-    bulk.release(shared, b"done", PATIENCE).map_err(Error::from)?;
+    bulk.release(shared, b"done").map_err(Error::from)?;
     wait_for_the_end(&mut bulk)
 }
 
 /// Makes a pool in the window to a node that is larger than that.
 pub(crate) fn too_large(node: &str) -> Outcome {
     let options = PoolOptions::new(1 << 30, 64).reachable_from(node);
-    Domain::attach()?.create_pool(&options)?;
+    crate::attach()?.create_pool(&options)?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, ChannelOptions, Domain, Error};
+use tombolo::{Channel, ChannelOptions, Error};
 
 use crate::{Outcome, PATIENCE};
 
@@ -15,8 +15,8 @@ fn options(slot_bytes: &str, slots: &str, hash: &str) -> Result<ChannelOptions, 
 fn echo(channel: &mut Channel) -> Result<(), Error> {
     let mut message = Vec::new();
     loop {
-        match channel.recv_into(&mut message, PATIENCE) {
-            Ok(_) => channel.send(&message, PATIENCE)?,
+        match channel.recv_into(&mut message) {
+            Ok(_) => channel.send(&message)?,
             Err(Error::Closed { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -26,14 +26,14 @@ fn echo(channel: &mut Channel) -> Result<(), Error> {
 /// Sends a message and gets it back.
 fn ping(channel: &mut Channel) -> Outcome {
     let mut message = Vec::new();
-    channel.send(b"ping", PATIENCE)?;
-    channel.recv_into(&mut message, PATIENCE)?;
+    channel.send(b"ping")?;
+    channel.recv_into(&mut message)?;
     if message == b"ping" { Ok(()) } else { Err(format!("an echo of something else: {message:?}").into()) }
 }
 
 /// Takes up a name and keeps it.
 pub(crate) fn export(name: &str) -> Outcome {
-    let _listener = Domain::attach()?.export(name, &ChannelOptions::default())?;
+    let _listener = crate::attach()?.export(name)?;
     println!("exported");
     std::thread::sleep(PATIENCE);
     Ok(())
@@ -41,11 +41,11 @@ pub(crate) fn export(name: &str) -> Outcome {
 
 /// Echoes for whoever connects, one after the other, and says who was refused and why.
 pub(crate) fn serve(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export(name, &options(slot_bytes, slots, hash)?)?;
+    let domain = crate::attach()?;
+    let listener = options(slot_bytes, slots, hash)?.export(&domain, name)?;
     println!("serving");
     loop {
-        match listener.accept(PATIENCE) {
+        match listener.accept() {
             Ok(mut channel) => match echo(&mut channel) {
                 Ok(()) => println!("served {} on {}", channel.peer(), channel.peer_node()),
                 Err(error) => println!("lost: {error}"),
@@ -59,7 +59,7 @@ pub(crate) fn serve(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Ou
 /// Opens a channel and says hello, or says why that is not possible.
 pub(crate) fn connect(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Outcome {
     let options = options(slot_bytes, slots, hash)?;
-    let mut channel = Domain::attach()?.connect(name, &options, Duration::from_secs(20))?;
+    let mut channel = options.connect(&crate::attach()?.within(Duration::from_secs(20)), name)?;
     ping(&mut channel)?;
     println!("connected to {} by {}", channel.peer_node(), channel.transport().name());
     Ok(())
@@ -67,12 +67,12 @@ pub(crate) fn connect(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> 
 
 /// Accepts whoever connects, and keeps every channel until its peer closes it.
 pub(crate) fn keep(name: &str) -> Outcome {
-    let listener = Domain::attach()?.export(name, &ChannelOptions::default())?;
+    let listener = crate::attach()?.export(name)?;
     println!("keeping");
     let mut kept: Vec<Channel> = Vec::new();
     let mut message = Vec::new();
     loop {
-        match listener.accept(Duration::from_millis(20)) {
+        match listener.within(Duration::from_millis(20)).accept() {
             Ok(channel) => kept.push(channel),
             Err(Error::TimedOut { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -83,11 +83,11 @@ pub(crate) fn keep(name: &str) -> Outcome {
 
 /// Opens channels until that is refused; then closes one, and can open one again.
 pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let mut open = Vec::new();
     let count: usize = count.parse()?;
     let refused = loop {
-        match domain.connect(name, &ChannelOptions::default(), PATIENCE) {
+        match domain.connect(name) {
             Ok(channel) => open.push(channel),
             Err(error) => break error,
         }
@@ -100,7 +100,7 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     // The far side lets go of its end when it notices, and only then is there room again.
     let until = Instant::now() + PATIENCE;
     loop {
-        match domain.connect(name, &ChannelOptions::default(), PATIENCE) {
+        match domain.connect(name) {
             Ok(channel) => open.push(channel),
             Err(Error::Monitor(tombolo::Fault::Limit { .. })) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(20));
@@ -118,25 +118,25 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
 pub(crate) fn many(count: &str) -> Outcome {
     let count: usize = count.parse()?;
     let job = std::env::var("TOMBOLO_JOB")?;
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let options = ChannelOptions::default().slots(16)?.spin_ns(0);
-    let listener = domain.export(&format!("{job}/many"), &options)?;
+    let listener = options.export(&domain, &format!("{job}/many"))?;
     let connecting = {
         let (domain, options) = (domain.clone(), options.clone());
         let name = format!("{job}/many");
         std::thread::spawn(move || {
-            (0..count).map(|_| domain.connect(&name, &options, PATIENCE)).collect::<Result<Vec<_>, _>>()
+            (0..count).map(|_| options.connect(&domain, &name)).collect::<Result<Vec<_>, _>>()
         })
     };
-    let accepted: Result<Vec<Channel>, Error> = (0..count).map(|_| listener.accept(PATIENCE)).collect();
+    let accepted: Result<Vec<Channel>, Error> = (0..count).map(|_| listener.accept()).collect();
     let mut near = connecting.join().map_err(|_| "the connecting thread panicked")??;
     let mut far = accepted?;
     for (number, channel) in near.iter_mut().enumerate() {
-        channel.send(&number.to_le_bytes(), PATIENCE)?;
+        channel.send(&number.to_le_bytes())?;
     }
     let mut message = Vec::new();
     for (number, channel) in far.iter_mut().enumerate() {
-        channel.recv_into(&mut message, PATIENCE)?;
+        channel.recv_into(&mut message)?;
         if message != number.to_le_bytes() {
             return Err(format!("channel {number} carried {message:?}").into());
         }
@@ -147,12 +147,12 @@ pub(crate) fn many(count: &str) -> Outcome {
 
 /// Accepts one channel, takes a first message, and does nothing with the channel from then on.
 pub(crate) fn hold(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export(name, &ChannelOptions::default())?;
+    let domain = crate::attach()?;
+    let listener = domain.export(name)?;
     println!("serving");
-    let mut channel = listener.accept(PATIENCE)?;
+    let mut channel = listener.accept()?;
     let mut message = Vec::new();
-    channel.recv_into(&mut message, PATIENCE)?;
+    channel.recv_into(&mut message)?;
     println!("holding");
     std::thread::sleep(PATIENCE);
     Ok(())
@@ -161,21 +161,19 @@ pub(crate) fn hold(name: &str) -> Outcome {
 /// Opens a channel to a peer that will die, and says how that shows: blocked in `recv`, blocked in `send` with full
 /// rings, or in the middle of `traffic`.
 pub(crate) fn lose_peer(how: &str, name: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
-    channel.send(b"first", PATIENCE)?;
+    let domain = crate::attach()?;
+    let mut channel = domain.connect(name)?;
+    channel.send(b"first")?;
     let mut message = Vec::new();
     if how == "traffic" {
-        channel.recv_into(&mut message, PATIENCE)?;
+        channel.recv_into(&mut message)?;
     }
     println!("connected");
     let error = loop {
         let step = match how {
-            "recv" => channel.recv_into(&mut message, PATIENCE).map(|_| ()),
-            "send" => channel.send(&[7; 1000], PATIENCE),
-            _ => channel
-                .send(b"traffic", PATIENCE)
-                .and_then(|()| channel.recv_into(&mut message, PATIENCE).map(|_| ())),
+            "recv" => channel.recv_into(&mut message).map(|_| ()),
+            "send" => channel.send(&[7; 1000]),
+            _ => channel.send(b"traffic").and_then(|()| channel.recv_into(&mut message).map(|_| ())),
         };
         if let Err(error) = step {
             break error;

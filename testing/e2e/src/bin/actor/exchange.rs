@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, ChannelOptions, Domain, Error};
+use tombolo::{Channel, ChannelOptions, Error};
 
 use crate::{Outcome, PATIENCE};
 
@@ -40,14 +40,14 @@ pub(crate) fn run(count: &str) -> Outcome {
     let count: u64 = count.parse()?;
     let rank: u64 = std::env::var("TOMBOLO_RANK")?.parse()?;
     let job = std::env::var("TOMBOLO_JOB")?;
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let options = ChannelOptions::default();
     for exporter in [0, 1] {
         let name = format!("{job}/exchange-{exporter}");
         let mut channel = if rank == exporter {
-            domain.export(&name, &options)?.accept(PATIENCE)?
+            options.export(&domain, &name)?.accept()?
         } else {
-            domain.connect(&name, &options, PATIENCE)?
+            options.connect(&domain, &name)?
         };
         exchange(&mut channel, rank, count)?;
         finish(channel, rank)?;
@@ -80,7 +80,7 @@ fn exchange(channel: &mut Channel, rank: u64, count: u64) -> Outcome {
         while received < count {
             let got = if idle {
                 idle = false;
-                channel.recv_into(&mut incoming, pause)
+                channel.within(pause).recv_into(&mut incoming)
             } else {
                 channel.try_recv_into(&mut incoming).and_then(|got| got.ok_or(Error::WouldBlock))
             };
@@ -96,7 +96,7 @@ fn exchange(channel: &mut Channel, rank: u64, count: u64) -> Outcome {
             received += 1;
         }
         if received == count && sent < count {
-            channel.send(&outgoing, PATIENCE)?;
+            channel.send(&outgoing)?;
             sent += 1;
             message(rank, sent, max_bytes, &mut outgoing);
         }
@@ -107,15 +107,15 @@ fn exchange(channel: &mut Channel, rank: u64, count: u64) -> Outcome {
 /// The end of a channel comes after everything that was sent: one side says a last word and closes.
 fn finish(mut channel: Channel, rank: u64) -> Outcome {
     if rank == 0 {
-        channel.send(b"the last word", PATIENCE)?;
+        channel.send(b"the last word")?;
         return Ok(());
     }
     let mut last = Vec::new();
-    channel.recv_into(&mut last, PATIENCE)?;
+    channel.recv_into(&mut last)?;
     if last != b"the last word" {
         return Err(format!("another last word: {last:?}").into());
     }
-    match channel.recv_into(&mut last, PATIENCE) {
+    match channel.recv_into(&mut last) {
         Err(Error::Closed { .. }) => Ok(()),
         other => Err(format!("in place of the end: {other:?}").into()),
     }

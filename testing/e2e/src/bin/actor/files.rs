@@ -6,12 +6,12 @@ use std::time::Duration;
 use tombolo::files::{
     FILES_VARIABLE, FileError, FileFault, FileGrant, Files, FilesOptions, OpenOptions, ServeFilesOptions,
 };
-use tombolo::{BulkOptions, ChannelOptions, Domain, Error, PoolOptions, SpawnOptions};
+use tombolo::{BulkOptions, ChannelOptions, Error, PoolOptions, SpawnOptions};
 
 use crate::{Outcome, PATIENCE};
 
 fn files() -> Result<Files, Error> {
-    Domain::attach()?.files()
+    crate::attach()?.files()
 }
 
 /// Of bytes, so that two sides can compare many: FNV-1a.
@@ -170,7 +170,7 @@ pub(crate) fn read_for_ever(path: &str) -> Outcome {
 
 /// More files, readers and threads at once than there are buffers.
 pub(crate) fn many(path: &str) -> Outcome {
-    let files = Domain::attach()?.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
+    let files = crate::attach()?.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
     let expected = files.open(path)?.map()?;
     let mut readers = Vec::new();
     for _ in 0..10 {
@@ -199,7 +199,7 @@ pub(crate) fn many(path: &str) -> Outcome {
 
 /// Connects to the files of a job that is not its own, by a name that it was told.
 pub(crate) fn intrude(name: &str) -> Outcome {
-    match Domain::attach()?.files_of(name, &FilesOptions::default()) {
+    match crate::attach()?.files_of(name, &FilesOptions::default()) {
         Err(Error::File(FileError::NotServed { .. })) => {
             println!("turned away");
             Ok(())
@@ -219,7 +219,7 @@ pub(crate) fn tell_name() -> Outcome {
 
 /// Serves a file to its children: to one at a time, with two files and little memory.
 pub(crate) fn serve(path: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let options = ServeFilesOptions::default().max_clients(1).max_open(2).max_pool_bytes(4 * 4096);
     let server = domain.serve_files(&[FileGrant::read_only(path)], &options)?;
     let start = |words: &[&str]| {
@@ -230,14 +230,14 @@ pub(crate) fn serve(path: &str) -> Outcome {
     println!("within limits: {:?}", run(&["file-limits", path, "4", "4096"])?);
     println!("more memory: {:?}", run(&["file-limits", path, "4", "4160"])?);
     let first = start(&["file-client", "file-client"])?;
-    let channel = domain.connect("file-client", &ChannelOptions::default(), PATIENCE)?;
+    let channel = domain.connect("file-client")?;
     println!("one more: {:?}", run(&["file-limits", path, "4", "4096"])?);
     drop(channel);
     first.wait(PATIENCE)?;
     println!("the next: {:?}", run(&["file-limits", path, "4", "4096"])?);
     // Who is served when it ends is told.
     let last = start(&["file-client", "file-client"])?;
-    let channel = domain.connect("file-client", &ChannelOptions::default(), PATIENCE)?;
+    let channel = domain.connect("file-client")?;
     let name = server.name().to_owned();
     drop(server);
     drop(channel);
@@ -250,7 +250,7 @@ pub(crate) fn serve(path: &str) -> Outcome {
 /// Uses so much memory and as many files as are allowed, and no more.
 pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
     let options = FilesOptions::default().buffers(buffer_bytes.parse()?, buffers.parse()?)?;
-    let files = Domain::attach()?.files_with(&options)?;
+    let files = crate::attach()?.files_with(&options)?;
     let one = files.open(path)?;
     let two = files.open(path)?;
     let Err(Error::File(FileError::Fault { fault: FileFault::TooManyOpen(2), .. })) = files.open(path) else {
@@ -263,45 +263,45 @@ pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
 
 /// Is a client, until whoever connects has closed the channel.
 pub(crate) fn client(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let files = domain.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
-    let listener = domain.export(name, &ChannelOptions::default())?;
-    let mut channel = listener.accept(PATIENCE)?;
-    let _ = channel.recv_into(&mut Vec::new(), PATIENCE);
+    let listener = domain.export(name)?;
+    let mut channel = listener.accept()?;
+    let _ = channel.recv_into(&mut Vec::new());
     drop(files);
     Ok(())
 }
 
 /// Says nonsense to the server of its files, in many ways; each ends its channel, and nothing else.
 pub(crate) fn hostile(path: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let good = domain.files()?;
     let file = good.open(path)?;
     let expected = file.map()?.to_vec();
     let name = std::env::var(FILES_VARIABLE)?;
     let options = BulkOptions::default().channel(ChannelOptions::default().slots(256)?);
     for nonsense in 0..6 {
-        let mut bulk = domain.connect_bulk(&name, &options, PATIENCE)?;
+        let mut bulk = options.connect(&domain, &name)?;
         let pool = domain.create_pool(&PoolOptions::new(4096, 4))?;
         if nonsense == 5 {
             // Two pools, where one is allowed.
-            bulk.assign(&pool, PATIENCE)?;
-            let refused = bulk.assign(&domain.create_pool(&PoolOptions::new(4096, 4))?, PATIENCE);
+            bulk.assign(&pool)?;
+            let refused = bulk.assign(&domain.create_pool(&PoolOptions::new(4096, 4))?);
             check(refused.is_err(), "a second pool was taken")?;
             continue;
         }
-        bulk.assign(&pool, PATIENCE)?;
+        bulk.assign(&pool)?;
         let (one, two) = (pool.take()?, pool.take()?);
         match nonsense {
-            0 => bulk.pass(one, b"no message", PATIENCE).map_err(Error::from)?,
-            1 => bulk.move_to(one, b"", PATIENCE).map_err(Error::from)?,
-            2 => bulk.move_all(vec![one, two], b"two", PATIENCE).map_err(Error::from)?,
-            3 => drop(bulk.share(one, b"to read", PATIENCE).map_err(Error::from)?),
+            0 => bulk.pass(one, b"no message").map_err(Error::from)?,
+            1 => bulk.move_to(one, b"").map_err(Error::from)?,
+            2 => bulk.move_all(vec![one, two], b"two").map_err(Error::from)?,
+            3 => drop(bulk.share(one, b"to read").map_err(Error::from)?),
             // The header of a message with nothing behind it.
-            _ => bulk.pass(one, &[0xff; 64], PATIENCE).map_err(Error::from)?,
+            _ => bulk.pass(one, &[0xff; 64]).map_err(Error::from)?,
         }
         let ended = loop {
-            match bulk.recv(&mut Vec::new(), PATIENCE) {
+            match bulk.recv(&mut Vec::new()) {
                 Ok(_) => {}
                 Err(error) => break error,
             }

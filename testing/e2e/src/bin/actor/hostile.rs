@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, ChannelOptions, Domain, Error, wait_any_from};
+use tombolo::{Channel, ChannelOptions, Error, wait_any_from};
 use tombolo_platform::guest::pci::{Registers, WindowDevice};
 
 use crate::exchange::{Random, message};
@@ -43,12 +43,12 @@ fn anything(random: &mut Random) -> u64 {
 /// Writes anything anywhere into the memory that it shares with a peer, while it sends and receives as if nothing
 /// were, through one channel after the other.
 pub(crate) fn scribble(name: &str, seed: &str, channels: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let own_memory = OpenOptions::new().write(true).open("/proc/self/mem")?;
     let mut random = Random(seed.parse()?);
     let (channels, mut failed): (u32, u32) = (channels.parse()?, 0);
     for _ in 0..channels {
-        let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+        let mut channel = domain.connect(name)?;
         failed += u32::from(scribble_on(&mut channel, &own_memory, &mut random)?);
     }
     println!("{failed} of {channels} channels failed");
@@ -112,8 +112,8 @@ pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
 
 /// Sends without end and never reads what comes back, until its server has had enough.
 pub(crate) fn mute(name: &str) -> Outcome {
-    let mut channel = Domain::attach()?.connect(name, &ChannelOptions::default(), PATIENCE)?;
-    channel.send(HONEST, PATIENCE)?;
+    let mut channel = crate::attach()?.connect(name)?;
+    channel.send(HONEST)?;
     let (mut taken, mut refused) = (0_u64, 0_u64);
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
@@ -135,7 +135,7 @@ pub(crate) fn mute(name: &str) -> Outcome {
 
 /// Sends so many messages as fast as they are taken.
 pub(crate) fn flood_channel(name: &str, count: &str) -> Outcome {
-    let mut channel = Domain::attach()?.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let mut channel = crate::attach()?.connect(name)?;
     let (count, mut refused): (u64, u64) = (count.parse()?, 0);
     for number in 0..count {
         loop {
@@ -152,21 +152,21 @@ pub(crate) fn flood_channel(name: &str, count: &str) -> Outcome {
 
 /// Sends numbered messages, which come back, and looks at every byte.
 pub(crate) fn honest(name: &str, count: &str, last: bool) -> Outcome {
-    let domain = Domain::attach()?;
-    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
-    channel.send(HONEST, PATIENCE)?;
+    let domain = crate::attach()?;
+    let mut channel = domain.connect(name)?;
+    channel.send(HONEST)?;
     let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
     let count: u64 = count.parse()?;
     for number in 0..count {
         message(1, number, channel.max_message_bytes(), &mut outgoing);
-        channel.send(&outgoing, PATIENCE)?;
-        channel.recv_into(&mut incoming, PATIENCE)?;
+        channel.send(&outgoing)?;
+        channel.recv_into(&mut incoming)?;
         if incoming != outgoing {
             return Err(format!("message {number} did not come back as it was").into());
         }
     }
     if last {
-        channel.send(LAST, PATIENCE)?;
+        channel.send(LAST)?;
     }
     println!("{count} came back");
     Ok(())
@@ -181,14 +181,14 @@ struct Guest {
 /// Serves whoever connects until an honest one says that it was the last: echoes what is honest, drops what comes
 /// from others, and counts how their channels end.
 pub(crate) fn steadfast(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export(name, &ChannelOptions::default())?;
+    let domain = crate::attach()?;
+    let listener = domain.export(name)?;
     println!("serving");
     let mut guests: Vec<Guest> = Vec::new();
     let (mut failed, mut start, mut buffer) = (0, 0, Vec::new());
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        match listener.accept(Duration::ZERO) {
+        match listener.within(Duration::ZERO).accept() {
             Ok(channel) => guests.push(Guest { channel, honest: false }),
             Err(Error::TimedOut { .. } | Error::Refused { .. }) => {}
             // What its opening lacks is scribbled over, or it is gone already.
@@ -208,7 +208,7 @@ pub(crate) fn steadfast(name: &str) -> Outcome {
                 println!("{failed} others failed");
                 return Ok(());
             }
-            Ok(Some(_)) if guest.honest => guest.channel.send(&buffer, ROOM),
+            Ok(Some(_)) if guest.honest => guest.channel.within(ROOM).send(&buffer),
             Ok(Some(_)) => {
                 guest.honest = buffer == HONEST;
                 Ok(())
@@ -237,11 +237,11 @@ pub(crate) fn steadfast(name: &str) -> Outcome {
 
 /// Opens channels one after the other and lets go of each at once.
 pub(crate) fn open_without_end(name: &str, count: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let count: u64 = count.parse()?;
     let (mut opened, mut refused) = (0, 0);
     for _ in 0..count {
-        match domain.connect(name, &ChannelOptions::default().slots(2)?, PATIENCE) {
+        match ChannelOptions::default().slots(2)?.connect(&domain, name) {
             Ok(_) => opened += 1,
             Err(Error::Monitor(_) | Error::PeerDied { .. } | Error::Closed { .. }) => refused += 1,
             Err(error) => return Err(error.into()),

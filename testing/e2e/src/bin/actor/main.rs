@@ -19,10 +19,17 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tombolo::Domain;
+
 /// How long anything may take that is known to happen.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 type Outcome = Result<(), Box<dyn Error>>;
+
+/// This program as a domain that waits for whatever is known to happen.
+fn attach() -> Result<Domain, tombolo::Error> {
+    Ok(Domain::attach()?.with_timeout(PATIENCE))
+}
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -1,12 +1,12 @@
 //! What a program adds to a trace.
 
-use tombolo::{Domain, trace};
+use tombolo::trace;
 
 use crate::Outcome;
 
 /// Spans within spans, markers and values, ten times.
 pub(crate) fn run() -> Outcome {
-    let _domain = Domain::attach()?;
+    let _domain = crate::attach()?;
     for round in 0..10 {
         let _outer = trace::span("outer");
         let inner = trace::span("inner");

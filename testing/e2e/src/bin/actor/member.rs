@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use tombolo::{Channel, ChannelOptions, Domain, Error, Listener, wait_any_from};
 
+use crate::Outcome;
 use crate::exchange::message;
-use crate::{Outcome, PATIENCE};
 
 /// How long a member sleeps at most before it looks for new channels.
 const TURN: Duration = Duration::from_millis(10);
@@ -88,9 +88,9 @@ fn kind(error: &Error) -> &'static str {
 }
 
 pub(crate) fn run(name: &str, pause_us: &str, peers: &[&str]) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let options = ChannelOptions::default().spin_ns(0);
-    let listener = domain.export(name, &options)?;
+    let listener = options.export(&domain, name)?;
     say(format_args!("ready {}", std::process::id()));
     let (news, arriving) = channel();
     std::thread::spawn({
@@ -115,7 +115,7 @@ pub(crate) fn run(name: &str, pause_us: &str, peers: &[&str]) -> Outcome {
 
 fn accept(listener: &Listener, news: &Sender<News>) {
     loop {
-        let told = match listener.accept(OPENING) {
+        let told = match listener.within(OPENING).accept() {
             Ok(channel) => {
                 let line =
                     Line { channel, reconnect: None, mode: None, sent: 0, received: 0, next: Instant::now() };
@@ -136,7 +136,7 @@ fn accept(listener: &Listener, news: &Sender<News>) {
 
 fn connect(domain: &Domain, options: &ChannelOptions, peer: &str, mode: Mode, news: &Sender<News>) {
     loop {
-        match domain.connect(peer, options, OPENING) {
+        match options.connect(&domain.within(OPENING), peer) {
             Ok(channel) => {
                 let (ended, awaited) = std::sync::mpsc::channel();
                 let line = Line {
@@ -280,7 +280,7 @@ impl Member {
             self.messages += 1;
             if mode == Mode::Echo && line.reconnect.is_none() {
                 // The one message that is on its way has room on its way back.
-                line.channel.send(&buffer, PATIENCE)?;
+                line.channel.send(&buffer)?;
             }
         }
         Ok(())

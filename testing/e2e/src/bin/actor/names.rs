@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use tombolo::{Condition, Domain, NewRecord, Value};
+use tombolo::{Condition, NewRecord, Value};
 
 use crate::{Outcome, PATIENCE};
 
@@ -17,7 +17,7 @@ fn wait_for_end() -> Outcome {
 
 /// Holds a lock until it is killed.
 pub(crate) fn hold_lock(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let guard = domain.names().lock(name)?.acquire(PATIENCE)?;
     println!("holding {}", guard.fencing_token());
     wait_for_end()
@@ -25,7 +25,7 @@ pub(crate) fn hold_lock(name: &str) -> Outcome {
 
 /// Waits in the queue of a lock.
 pub(crate) fn queue_for_lock(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     println!("queueing");
     let guard = domain.names().lock(name)?.acquire(PATIENCE)?;
     println!("got {}", guard.fencing_token());
@@ -35,7 +35,7 @@ pub(crate) fn queue_for_lock(name: &str) -> Outcome {
 /// Raises a counter under a lock: reads, and writes one more, only ever with the token of the lock. Anything that two
 /// do at the same time is lost, or refused.
 pub(crate) fn count_under_lock(name: &str, rounds: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let names = domain.names();
     let lock = names.lock(name)?;
     let mut last = 0;
@@ -59,7 +59,7 @@ pub(crate) fn count_under_lock(name: &str, rounds: &str) -> Outcome {
 
 /// Meets others at a barrier, so often.
 pub(crate) fn meet(name: &str, parties: &str, times: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let barrier = domain.names().barrier(name, parties.parse()?)?;
     println!("joined");
     for _ in 0..times.parse()? {
@@ -76,7 +76,7 @@ pub(crate) fn meet(name: &str, parties: &str, times: &str) -> Outcome {
 
 /// Joins a barrier and never comes to it.
 pub(crate) fn stay_away(name: &str, parties: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let _barrier = domain.names().barrier(name, parties.parse()?)?;
     println!("joined");
     wait_for_end()
@@ -84,7 +84,7 @@ pub(crate) fn stay_away(name: &str, parties: &str) -> Outcome {
 
 /// Sets a record that goes with this program, in the scope that its name says.
 pub(crate) fn set_and_stay(record: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     domain.names().set(&record.parse::<NewRecord>()?)?;
     println!("set");
     wait_for_end()
@@ -92,7 +92,7 @@ pub(crate) fn set_and_stay(record: &str) -> Outcome {
 
 /// Takes a permit of a semaphore until it is killed.
 pub(crate) fn hold_permit(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let _permit = domain.names().semaphore(name, 1)?.acquire(1, PATIENCE)?;
     println!("holding");
     wait_for_end()
@@ -100,7 +100,7 @@ pub(crate) fn hold_permit(name: &str) -> Outcome {
 
 /// Uses the names of its own node, each kind of thing once.
 pub(crate) fn use_own_node() -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let names = domain.names();
     names.set(&NewRecord::new("@/here").with("isa", tombolo::Isa::current().to_string().as_str()))?;
     let here = names.wait_for("@/h* { isa: _ }", PATIENCE)?;

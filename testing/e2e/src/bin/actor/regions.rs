@@ -1,8 +1,8 @@
 //! Regions that one domain lends and another borrows.
 
 use tombolo::{
-    Capability, CapabilityFault, CapabilityId, Channel, ChannelOptions, Domain, Error, Extent, Fault,
-    MapOptions, Mapping, RegionOptions, Rights,
+    Capability, CapabilityFault, CapabilityId, Channel, Domain, Error, Extent, Fault, MapOptions, Mapping,
+    RegionOptions, Rights,
 };
 
 use crate::{Outcome, PATIENCE};
@@ -24,12 +24,12 @@ pub(crate) fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::
 }
 
 pub(crate) fn tell(channel: &mut Channel, number: u64) -> Outcome {
-    Ok(channel.send(&number.to_le_bytes(), PATIENCE)?)
+    Ok(channel.send(&number.to_le_bytes())?)
 }
 
 pub(crate) fn hear(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Error>> {
     let mut message = Vec::new();
-    channel.recv_into(&mut message, PATIENCE)?;
+    channel.recv_into(&mut message)?;
     Ok(u64::from_le_bytes(message.as_slice().try_into()?))
 }
 
@@ -53,10 +53,10 @@ pub(crate) fn require(holds: bool, what: &str) -> Outcome {
 /// Makes a region, lends it to whoever connects, for reading and a part of it for writing, and finds there what the other
 /// wrote.
 pub(crate) fn lend(name: &str, place: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export(name, &ChannelOptions::default())?;
+    let domain = crate::attach()?;
+    let listener = domain.export(name)?;
     println!("serving");
-    let mut channel = listener.accept(PATIENCE)?;
+    let mut channel = listener.accept()?;
     let peer = channel.peer();
     let region = domain.create_region(&options(place)?)?;
     require(region.length_bytes() == PAGES * PAGE_BYTES, "the length is rounded up to pages")?;
@@ -100,8 +100,8 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
 
 /// Borrows what [`lend`] lends, and tries what it may not.
 pub(crate) fn borrow(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let domain = crate::attach()?;
+    let mut channel = domain.connect(name)?;
     let mut next = || hear(&mut channel).map(CapabilityId);
     let (theirs, to_read, to_write) = (next()?, next()?, next()?);
     require(

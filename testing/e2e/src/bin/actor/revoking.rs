@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{
-    CapabilityFault, CapabilityId, Channel, ChannelOptions, Domain, Error, Fault, Mapping, RegionOptions,
-    Rights,
-};
+use tombolo::{CapabilityFault, CapabilityId, Channel, Error, Fault, Mapping, RegionOptions, Rights};
 
 use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
 use crate::{Outcome, PATIENCE};
@@ -13,8 +10,8 @@ use crate::{Outcome, PATIENCE};
 /// Lends a region to so many who connect. When it reads a line takes it back from all, says what came of it, and writes
 /// something else where it was. Ends with its input.
 pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export(name, &ChannelOptions::default())?;
+    let domain = crate::attach()?;
+    let listener = domain.export(name)?;
     println!("serving");
     let region = domain.create_region(&options(place)?)?;
     let mapping = region.map(Rights::READ_WRITE)?;
@@ -22,7 +19,7 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
     mapping.write(0, &pattern(1, length))?;
     let mut channels: Vec<Channel> = Vec::new();
     for _ in 0..holders.parse::<usize>()? {
-        let mut channel = listener.accept(PATIENCE)?;
+        let mut channel = listener.accept()?;
         let granted = region.grant(channel.peer(), Rights::READ | Rights::GRANT)?;
         tell(&mut channel, granted.id.0)?;
         hear(&mut channel)?;
@@ -50,8 +47,8 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
 /// Borrows a region until it is taken back: `busy` reads all of it all the time, `idle` does not touch it, and `deep` has
 /// it by a right below the one that it was granted.
 pub(crate) fn hold(name: &str, how: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let domain = crate::attach()?;
+    let mut channel = domain.connect(name)?;
     let granted = domain.capability(CapabilityId(hear(&mut channel)?))?;
     let used = if how == "deep" { granted.derive(None, Rights::READ)? } else { granted.clone() };
     let mapping = used.map(Rights::READ)?;
@@ -99,7 +96,7 @@ fn check(mapping: &Mapping) -> Result<usize, Error> {
 
 /// Seals regions in all ways, and makes one of a file, which then becomes shorter.
 pub(crate) fn seal(path: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let region = domain.create_region(&RegionOptions::new(2 * PAGE_BYTES))?;
     let writer = region.map(Rights::READ_WRITE)?;
     writer.write(0, b"before")?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tombolo::{Channel, ChannelOptions, Domain, Error, Ready, Token, WaitSet};
+use tombolo::{Channel, ChannelOptions, Error, Ready, Token, WaitSet};
 
 use crate::{Outcome, PATIENCE};
 
@@ -15,7 +15,7 @@ fn options() -> Result<ChannelOptions, Error> {
 /// which nodes they were and how many channels there were at most.
 pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let clients: usize = clients.parse()?;
-    let listener = Domain::attach()?.export(name, &options()?)?;
+    let listener = options()?.export(&crate::attach()?, name)?;
     let mut set = WaitSet::new()?;
     set.add_listener(&listener)?;
     println!("serving");
@@ -25,7 +25,7 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     while come < clients || set.channels() > 0 {
         match set.wait(PATIENCE)? {
             Ready::Listener(_) => {
-                set.add(listener.accept(PATIENCE)?)?;
+                set.add(listener.accept()?)?;
                 come += 1;
                 most = most.max(set.channels());
             }
@@ -64,16 +64,16 @@ fn serve_one(
 /// Opens so many channels to a server, uses each as often as is said, in turn, and then closes them or keeps them.
 pub(crate) fn use_many(name: &str, channels: &str, rounds: &str, then: &str) -> Outcome {
     let (channels, rounds): (usize, u32) = (channels.parse()?, rounds.parse()?);
-    let domain = Domain::attach()?;
-    let open = || domain.connect(name, &options()?, PATIENCE);
+    let domain = crate::attach()?;
+    let open = || options()?.connect(&domain, name);
     let mut channels: Vec<Channel> = (0..channels).map(|_| open()).collect::<Result<_, _>>()?;
     let mut message = Vec::new();
     for round in 0..rounds {
         for channel in &mut channels {
-            channel.send(&round.to_le_bytes(), PATIENCE)?;
+            channel.send(&round.to_le_bytes())?;
         }
         for channel in &mut channels {
-            channel.recv_into(&mut message, PATIENCE)?;
+            channel.recv_into(&mut message)?;
             if message != round.to_le_bytes() {
                 return Err(format!("an echo of something else: {message:?}").into());
             }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tombolo::interface::{CallError, Decline, Fault, Handle, Later, Never, ServeError};
+use tombolo::interface::{Call, CallError, Decline, Fault, Handle, Never, Response, ServeError};
 use tombolo::{Buffer, BulkOptions, Channel, Domain, Pool, PoolOptions, Transfers, Trust};
 use tombolo_interfaces::rights::{
-    Buffers, BuffersClient, BuffersHandler, BuffersPass, BuffersPassReply, BuffersPassRequest,
-    BuffersPassRequestView, BuffersServer,
+    Buffers, BuffersClient, BuffersHandler, BuffersPass, BuffersPassReply, BuffersPassRequest, BuffersServer,
 };
 
 use super::expect;
@@ -39,40 +38,36 @@ struct Adder {
 }
 
 impl BuffersHandler for Adder {
-    fn pass(
-        &mut self,
-        _: Later<BuffersPass>,
-        request: BuffersPassRequestView<'_>,
-    ) -> Result<BuffersPassReply, Decline<Never>> {
+    fn pass(&mut self, request: Call<'_, BuffersPass>) -> Result<Response<BuffersPassReply>, Decline<Never>> {
         let mut bytes = vec![0; BUFFER_BYTES as usize];
         let mut total = 0;
         let mut given = Vec::new();
         for handle in request.given()?.iter() {
-            let buffer = self.transfers.claim(handle?, Duration::ZERO)?;
+            let buffer = self.transfers.within(Duration::ZERO).claim(handle?)?;
             let bytes = &mut bytes[..buffer.len_bytes() as usize];
             buffer.read(0, bytes)?;
             total += sum_of(bytes);
             given.push(buffer);
         }
         if let Some(handle) = request.lent()? {
-            let shared = self.transfers.claim(handle, Duration::ZERO)?;
+            let shared = self.transfers.within(Duration::ZERO).claim(handle)?;
             let bytes = &mut bytes[..shared.len_bytes() as usize];
             shared.read(0, bytes)?;
             total += sum_of(bytes);
         }
         let first = given.into_iter().next();
-        let back = first.map(|buffer| self.transfers.move_to(buffer, PATIENCE)).transpose();
-        let back = back.map_err(tombolo::Error::from)?;
-        Ok(BuffersPassReply { sum: total, back })
+        let back = first.map(|buffer| self.transfers.move_to(buffer)).transpose();
+        let back = back?;
+        Ok(BuffersPassReply { sum: total, back }.into())
     }
 }
 
 pub(super) fn serve(domain: &Domain, mut channel: Channel, trust: &str) -> Outcome {
-    let transfers = channel.open_bulk(domain, &place(trust).0, &[], PATIENCE)?;
+    let transfers = channel.open_bulk(domain, &place(trust).0, &[])?;
     let mut server = BuffersServer::bind(channel)?;
     let mut adder = Adder { transfers };
     loop {
-        match server.serve_one(&mut adder, PATIENCE) {
+        match server.serve_one(&mut adder) {
             Ok(true) => {}
             Ok(false) => return Err("the client says nothing".into()),
             Err(ServeError::Ended(error)) if error.is_peer_gone() => break,
@@ -92,7 +87,7 @@ fn filled(pool: &Pool, seed: u8, length_bytes: u64) -> Result<Buffer, tombolo::E
 pub(super) fn call(domain: &Domain, mut channel: Channel, how: &str) -> Outcome {
     let (bulk, pool) = place(how);
     let pool = domain.create_pool(&pool)?;
-    let transfers = channel.open_bulk(domain, &bulk, std::slice::from_ref(&pool), PATIENCE)?;
+    let transfers = channel.open_bulk(domain, &bulk, std::slice::from_ref(&pool))?;
     let mut client = BuffersClient::bind(channel, ())?;
     let lengths = [8, 4096, BUFFER_BYTES - 8, BUFFER_BYTES];
     let mut claimed = None;
@@ -103,23 +98,17 @@ pub(super) fn call(domain: &Domain, mut channel: Channel, how: &str) -> Outcome 
             filled(&pool, seed as u8, *length)
         });
         let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
-        let given = if pieces == 0 {
-            Vec::new()
-        } else {
-            transfers.move_all(buffers, PATIENCE).map_err(tombolo::Error::from)?
-        };
+        let given = if pieces == 0 { Vec::new() } else { transfers.move_all(buffers)? };
         let lent = filled(&pool, 9, 128)?;
-        let (lent, kept) = transfers.share(lent, PATIENCE).map_err(tombolo::Error::from)?;
+        let (lent, kept) = transfers.share(lent)?;
         total += sum_of(&pattern(9, 128));
         let request = BuffersPassRequest { given: &given, lent: Some(lent) };
-        let (sum, back) = client.pass(&request, PATIENCE, |answer| {
-            let Ok(reply) = answer;
-            Ok((reply.sum()?, reply.back()?))
-        })?;
+        let reply = client.pass(&request)?;
+        let (sum, back) = (reply.sum()?, reply.back()?);
         expect("the sum", sum, total)?;
         expect("whether one came back", back.is_some(), pieces > 0)?;
         if let Some(back) = back {
-            let buffer = transfers.claim(back, PATIENCE)?;
+            let buffer = transfers.claim(back)?;
             let mut found = vec![0; lengths[0] as usize];
             buffer.read(0, &mut found)?;
             expect("what came back", found, pattern(0, lengths[0] as usize))?;
@@ -131,11 +120,11 @@ pub(super) fn call(domain: &Domain, mut channel: Channel, how: &str) -> Outcome 
     let claimed = claimed.ok_or("nothing was claimed")?;
     let never = Handle { object: claimed.object ^ 0x4000_0000 };
     let lent = filled(&pool, 1, 64)?;
-    let (lent, kept) = transfers.share(lent, PATIENCE).map_err(tombolo::Error::from)?;
+    let (lent, kept) = transfers.share(lent)?;
     let refused: [_; REFUSED as usize] = [claimed, never, Handle { object: lent.object }];
     for (number, handle) in refused.into_iter().enumerate() {
         let request = BuffersPassRequest { given: &[handle], lent: None };
-        let outcome = client.pass(&request, PATIENCE, |_| Ok(()));
+        let outcome = client.pass(&request);
         let is_refused = matches!(outcome, Err(CallError::Fault(Fault::Refused)));
         expect(&format!("buffer {number} is refused"), is_refused, true)?;
     }

@@ -5,15 +5,14 @@ use std::time::{Duration, Instant};
 
 use tombolo::Channel;
 use tombolo::interface::{
-    Body, CallError, Decline, Domain, Header, Kind, Later, Malformed, Never, Outgoing, ServeError,
+    Body, Call, CallError, Decline, Domain, Header, Kind, Malformed, Never, Outgoing, Response, ServeError,
 };
 use tombolo_interfaces::everything::{
     Colour, Entry, Everything, EverythingClient, EverythingDrawn, EverythingDrawnView, EverythingEvents,
-    EverythingHandler, EverythingNull, EverythingNullReply, EverythingNullRequest, EverythingNullRequestView,
-    EverythingNumbers, EverythingNumbersReply, EverythingNumbersRequest, EverythingNumbersRequestView,
-    EverythingParts, EverythingPartsReply, EverythingPartsRequest, EverythingPartsRequestView,
-    EverythingPoke, EverythingPokeView, EverythingServer, Failure, FailureView, Hints, Point, Rights, Shape,
-    ShapeView, Step,
+    EverythingHandler, EverythingNull, EverythingNullReply, EverythingNullRequest, EverythingNumbers,
+    EverythingNumbersReply, EverythingNumbersRequest, EverythingNumbersRequestView, EverythingParts,
+    EverythingPartsReply, EverythingPartsRequest, EverythingPartsRequestView, EverythingPoke,
+    EverythingPokeView, EverythingServer, Failure, FailureView, Hints, Point, Rights, Shape, ShapeView, Step,
 };
 
 use super::digest::{Digest, numbers};
@@ -61,9 +60,8 @@ fn keep(
 impl EverythingHandler for Mirror {
     fn numbers(
         &mut self,
-        _: Later<EverythingNumbers>,
-        request: EverythingNumbersRequestView<'_>,
-    ) -> Result<EverythingNumbersReply, Decline<Never>> {
+        request: Call<'_, EverythingNumbers>,
+    ) -> Result<Response<EverythingNumbersReply>, Decline<Never>> {
         Ok(EverythingNumbersReply {
             a: request.a()?,
             b: request.b()?,
@@ -81,14 +79,14 @@ impl EverythingHandler for Mirror {
             rights: request.rights()?,
             hints: request.hints()?,
             domain: request.domain()?,
-        })
+        }
+        .into())
     }
 
     fn parts<'s>(
         &'s mut self,
-        _: Later<EverythingParts>,
-        request: EverythingPartsRequestView<'_>,
-    ) -> Result<EverythingPartsReply<'s>, Decline<Failure<'s>>> {
+        request: Call<'_, EverythingParts>,
+    ) -> Result<Response<EverythingPartsReply<'s>>, Decline<Failure<'s>>> {
         let text = request.text()?;
         if text.is("refused") {
             return Err(Decline::Error(Failure::Refused));
@@ -126,15 +124,12 @@ impl EverythingHandler for Mirror {
             entry: Entry { name: &self.name, points: &self.points, colour },
             shape: Shape::Number(digest.value()),
             maybe_shape,
-        })
+        }
+        .into())
     }
 
-    fn null(
-        &mut self,
-        _: Later<EverythingNull>,
-        _: EverythingNullRequestView<'_>,
-    ) -> Result<EverythingNullReply, Decline<Never>> {
-        Ok(EverythingNullReply {})
+    fn null(&mut self, _: Call<'_, EverythingNull>) -> Result<Response<EverythingNullReply>, Decline<Never>> {
+        Ok(EverythingNullReply {}.into())
     }
 
     fn poke(&mut self, _: EverythingPokeView<'_>) -> Result<(), Malformed> {
@@ -148,14 +143,14 @@ pub(super) fn serve(channel: Channel) -> Outcome {
     let mut server = EverythingServer::bind(channel)?;
     let mut mirror = Mirror::default();
     loop {
-        match server.serve_one(&mut mirror, PATIENCE) {
+        match server.serve_one(&mut mirror) {
             Ok(true) => {}
             Ok(false) => return Err("the client fell silent".into()),
             Err(ServeError::Ended(tombolo::Error::Closed { .. })) => break,
             Err(error) => return Err(error.into()),
         }
         if std::mem::take(&mut mirror.poked) {
-            server.drawn(&EverythingDrawn { shape: Shape::Names(&NAMES) }, PATIENCE)?;
+            server.drawn(&EverythingDrawn { shape: Shape::Names(&NAMES) })?;
         }
     }
     let counts = server.counts();
@@ -199,19 +194,16 @@ pub(super) fn call(channel: Channel) -> Outcome {
             let view = EverythingNumbersRequestView::from(body);
             Ok(numbers!(view))
         })?;
-        let got = client.numbers(request, PATIENCE, |answer| {
-            let Ok(reply) = answer;
-            Ok(numbers!(reply))
-        })?;
-        expect("numbers", got, sent)?;
+        let reply = client.numbers(request)?;
+        expect("numbers", numbers!(reply), sent)?;
     }
-    client.null(&EverythingNullRequest {}, PATIENCE, |_| Ok(()))?;
+    client.null(&EverythingNullRequest {})?;
     for number in 0..5 {
         with_parts(number, |request| call_parts(&mut client, request))?;
     }
     limits(&mut client)?;
     declined(&mut client)?;
-    client.poke(&EverythingPoke {}, PATIENCE)?;
+    client.poke(&EverythingPoke {})?;
     let until = Instant::now() + PATIENCE;
     while client.events().0.is_empty() && Instant::now() < until {
         client.poll()?;
@@ -349,22 +341,19 @@ fn call_parts(
         };
         Ok((all.value(), entry.value(), maybe_shape.map(|shape| shape.unwrap_or(0))))
     })?;
-    let got: Digests = client.parts(request, PATIENCE, |answer| {
-        let reply = answer.map_err(|_| Malformed::Answer)?;
-        let mut entry = Digest::default();
-        entry.entry(reply.entry()?)?;
-        let ShapeView::Number(all) = reply.shape()? else { return Err(Malformed::Answer) };
-        let maybe_shape = match reply.maybe_shape()? {
-            None => None,
-            Some(ShapeView::Names(names)) => {
-                let said = names.iter().map(|name| name?.to_string()).collect::<Result<Vec<_>, _>>()?;
-                Some(if said == NAMES { 0 } else { 1 })
-            }
-            Some(shape) => Some(shape_digest(shape)?),
-        };
-        Ok((all, entry.value(), maybe_shape))
-    })?;
-    expect("parts", got, sent)
+    let reply = client.parts(request).map_err(|error| error.to_string())?;
+    let mut entry = Digest::default();
+    entry.entry(reply.entry()?)?;
+    let ShapeView::Number(all) = reply.shape()? else { return Err("the shape is no number".into()) };
+    let maybe_shape = match reply.maybe_shape()? {
+        None => None,
+        Some(ShapeView::Names(names)) => {
+            let said = names.iter().map(|name| name?.to_string()).collect::<Result<Vec<_>, _>>()?;
+            Some(if said == NAMES { 0 } else { 1 })
+        }
+        Some(shape) => Some(shape_digest(shape)?),
+    };
+    expect("parts", (all, entry.value(), maybe_shape), sent)
 }
 
 /// What is at a limit arrives; what is over one is not sent.
@@ -393,7 +382,7 @@ fn is_allowed(
     if allowed {
         return call_parts(client, request);
     }
-    match client.parts(request, PATIENCE, |_| Ok(())) {
+    match client.parts(request) {
         Err(CallError::OverLimit(_)) => Ok(()),
         other => Err(format!("over a limit: {other:?}").into()),
     }
@@ -404,15 +393,15 @@ fn declined(client: &mut EverythingClient<Channel, Drawn>) -> Outcome {
     for text in &expected {
         let why = with_parts(4, |request| {
             let request = EverythingPartsRequest { text, ..*request };
-            client.parts(&request, PATIENCE, |answer| {
-                Ok(match answer.err().ok_or(Malformed::Answer)? {
-                    FailureView::Refused => "refused",
-                    FailureView::Retry(u32::MAX) => "retry",
-                    FailureView::Because(why) if why.is("größte Insel: 島") => "because",
-                    _ => "something else",
-                })
-            })
-        })?;
+            match client.parts(&request) {
+                Err(CallError::Declined(FailureView::Refused)) => "refused",
+                Err(CallError::Declined(FailureView::Retry(u32::MAX))) => "retry",
+                Err(CallError::Declined(FailureView::Because(why))) if why.is("größte Insel: 島") => {
+                    "because"
+                }
+                _ => "something else",
+            }
+        });
         expect("declined", why, text)?;
     }
     Ok(())

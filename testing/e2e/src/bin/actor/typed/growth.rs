@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tombolo::Channel;
-use tombolo::interface::{CallError, Decline, Fault, Later, Malformed, Never, ServeError};
+use tombolo::interface::{Call, CallError, Decline, Fault, Malformed, Never, Response, ServeError};
 use tombolo_interfaces::common::Stamp;
 use tombolo_interfaces::{growth, growth_before};
 
@@ -31,24 +31,22 @@ struct Now {
 impl growth::GrowthHandler for Now {
     fn look<'s>(
         &'s mut self,
-        _: Later<growth::GrowthLook>,
-        request: growth::GrowthLookRequestView<'_>,
-    ) -> Result<growth::GrowthLookReply<'s>, Decline<Never>> {
+        request: Call<'_, growth::GrowthLook>,
+    ) -> Result<Response<growth::GrowthLookReply<'s>>, Decline<Never>> {
         let note = request.note()?;
         self.text = note.text()?.to_string()?;
         let (mood, due, count) = (note.mood()?, note.due()?, note.tags()?.len() as u32);
         let note = growth::Note { text: &self.text, mood, tags: &["a", "ü"], due };
         // A client of before asks without detail, for it does not know that there is any.
         let thing = if request.detail()? { growth::Thing::Number(4) } else { growth::Thing::Name("name") };
-        Ok(growth::GrowthLookReply { note, thing, stamp: STAMP, count: Some(count) })
+        Ok(growth::GrowthLookReply { note, thing, stamp: STAMP, count: Some(count) }.into())
     }
 
     fn number(
         &mut self,
-        _: Later<growth::GrowthNumber>,
-        _: growth::GrowthNumberRequestView<'_>,
-    ) -> Result<growth::GrowthNumberReply, Decline<Never>> {
-        Ok(growth::GrowthNumberReply { id: 5 })
+        _: Call<'_, growth::GrowthNumber>,
+    ) -> Result<Response<growth::GrowthNumberReply>, Decline<Never>> {
+        Ok(growth::GrowthNumberReply { id: 5 }.into())
     }
 
     fn forget(&mut self, message: growth::GrowthForgetView<'_>) -> Result<(), Malformed> {
@@ -72,12 +70,12 @@ struct Before {
 impl growth_before::GrowthHandler for Before {
     fn look<'s>(
         &'s mut self,
-        _: Later<growth_before::GrowthLook>,
-        request: growth_before::GrowthLookRequestView<'_>,
-    ) -> Result<growth_before::GrowthLookReply<'s>, Decline<Never>> {
+        request: Call<'_, growth_before::GrowthLook>,
+    ) -> Result<Response<growth_before::GrowthLookReply<'s>>, Decline<Never>> {
         self.text = request.note()?.text()?.to_string()?;
         let note = growth_before::Note { text: &self.text };
-        Ok(growth_before::GrowthLookReply { note, thing: growth_before::Thing::Number(4), stamp: STAMP })
+        let thing = growth_before::Thing::Number(4);
+        Ok(growth_before::GrowthLookReply { note, thing, stamp: STAMP }.into())
     }
 
     fn forget(&mut self, message: growth_before::GrowthForgetView<'_>) -> Result<(), Malformed> {
@@ -92,7 +90,7 @@ macro_rules! serve {
         let mut $bound = <$server>::bind($channel)?;
         let mut handler = <$handler>::default();
         loop {
-            match $bound.serve_one(&mut handler, PATIENCE) {
+            match $bound.serve_one(&mut handler) {
                 Ok(true) => {}
                 Ok(false) => return Err("the client fell silent".into()),
                 Err(ServeError::Ended(tombolo::Error::Closed { .. })) => break,
@@ -108,14 +106,14 @@ macro_rules! serve {
 
 pub(super) fn serve_now(channel: Channel) -> Outcome {
     serve!(growth::GrowthServer<Channel>, Now, channel, |server| {
-        server.news(&growth::GrowthNews {}, PATIENCE)?;
-        server.seen(&growth::GrowthSeen { id: 8, by: "somebody" }, PATIENCE)?;
+        server.news(&growth::GrowthNews {})?;
+        server.seen(&growth::GrowthSeen { id: 8, by: "somebody" })?;
     })
 }
 
 pub(super) fn serve_before(channel: Channel) -> Outcome {
     serve!(growth_before::GrowthServer<Channel>, Before, channel, |server| {
-        server.seen(&growth_before::GrowthSeen { id: 8 }, PATIENCE)?;
+        server.seen(&growth_before::GrowthSeen { id: 8 })?;
     })
 }
 
@@ -153,28 +151,23 @@ pub(super) fn call_as_now(channel: Channel, peer: Peer) -> Outcome {
     let note =
         growth::Note { text: "größte Insel: 島", mood: growth::Mood(77), tags: &["x"; 4], due: Some(1) };
     let look = growth::GrowthLookRequest { note, detail: true };
-    let got = client.look(&look, PATIENCE, |answer| {
-        let Ok(reply) = answer;
-        let (note, stamp) = (reply.note()?, reply.stamp()?);
-        let thing = matches!(reply.thing()?, growth::ThingView::Number(4));
-        let text = note.text()?.to_string()?;
-        let grown = (note.mood()?.0, note.tags()?.len(), note.due()?, reply.count()?);
-        Ok((text, thing, grown, stamp.at_ns()?, stamp.node()?))
-    })?;
+    let reply = client.look(&look)?;
+    let (note, stamp) = (reply.note()?, reply.stamp()?);
+    let thing = matches!(reply.thing()?, growth::ThingView::Number(4));
+    let text = note.text()?.to_string()?;
+    let grown = (note.mood()?.0, note.tags()?.len(), note.due()?, reply.count()?);
+    let got = (text, thing, grown, stamp.at_ns()?, stamp.node()?);
     // What an older server does not say is zero, or nothing.
     let grown = if peer == Peer::Now { (77, 2, Some(1), Some(4)) } else { (0, 0, None, None) };
     let expected = ("größte Insel: 島".to_owned(), true, grown, STAMP.at_ns, STAMP.node);
     expect("look, now", got, expected)?;
-    let number = client.number(&growth::GrowthNumberRequest {}, PATIENCE, |answer| {
-        let Ok(reply) = answer;
-        reply.id()
-    });
-    match (number, peer) {
-        (Ok(5), Peer::Now) | (Err(CallError::Fault(Fault::Unknown)), Peer::Before) => {}
+    match (client.number(&growth::GrowthNumberRequest {}), peer) {
+        (Ok(reply), Peer::Now) if reply.id() == Ok(5) => {}
+        (Err(CallError::Fault(Fault::Unknown)), Peer::Before) => {}
         (other, _) => return Err(format!("number: {other:?}").into()),
     }
-    client.poke(&growth::GrowthPoke {}, PATIENCE)?;
-    client.forget(&growth::GrowthForget { id: 3, why: "old" }, PATIENCE)?;
+    client.poke(&growth::GrowthPoke {})?;
+    client.forget(&growth::GrowthForget { id: 3, why: "old" })?;
     listen!(client);
     let told = if peer == Peer::Now { "8 \"somebody\"" } else { "8 \"\"" };
     expect("told", &client.events().0, &vec![told.to_owned()])
@@ -183,17 +176,15 @@ pub(super) fn call_as_now(channel: Channel, peer: Peer) -> Outcome {
 pub(super) fn call_as_before(channel: Channel, peer: Peer) -> Outcome {
     let mut client = growth_before::GrowthClient::bind(channel, Told::default())?;
     let look = growth_before::GrowthLookRequest { note: growth_before::Note { text: "hello" } };
-    let got = client.look(&look, PATIENCE, |answer| {
-        let Ok(reply) = answer;
-        let thing = match reply.thing()? {
-            growth_before::ThingView::Number(number) => (1, number),
-            growth_before::ThingView::Unknown(case) => (case, 0),
-        };
-        Ok((reply.note()?.text()?.to_string()?, thing, reply.stamp()?.node()?))
-    })?;
+    let reply = client.look(&look)?;
+    let thing = match reply.thing()? {
+        growth_before::ThingView::Number(number) => (1, number),
+        growth_before::ThingView::Unknown(case) => (case, 0),
+    };
+    let got = (reply.note()?.text()?.to_string()?, thing, reply.stamp()?.node()?);
     let thing = if peer == Peer::Now { (2, 0) } else { (1, 4) };
     expect("look, before", got, ("hello".to_owned(), thing, STAMP.node))?;
-    client.forget(&growth_before::GrowthForget { id: 3 }, PATIENCE)?;
+    client.forget(&growth_before::GrowthForget { id: 3 })?;
     listen!(client);
     expect("told", &client.events().0, &vec!["8".to_owned()])?;
     // Of news it knows nothing.

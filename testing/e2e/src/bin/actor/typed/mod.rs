@@ -9,9 +9,9 @@ mod rights;
 
 use std::time::Duration;
 
-use tombolo::{Channel, ChannelOptions, Domain, Listener};
+use tombolo::{Channel, ChannelOptions, Listener};
 
-use crate::{Outcome, PATIENCE};
+use crate::Outcome;
 
 /// How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation.
 const NEXT_CLIENT: Duration = Duration::from_secs(1000);
@@ -19,9 +19,9 @@ const NEXT_CLIENT: Duration = Duration::from_secs(1000);
 /// Serves so many clients, one after the other: each opens these channels in this order.
 pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let clients: u32 = clients.parse()?;
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let export = |part: &str, hash: u64| {
-        domain.export(&format!("{name}-{part}"), &ChannelOptions::default().interface_hash(hash))
+        ChannelOptions::default().interface_hash(hash).export(&domain, &format!("{name}-{part}"))
     };
     let everything = export("everything", everything::HASH)?;
     let now = export("now", growth::HASH)?;
@@ -29,9 +29,9 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let rights = export("rights", rights::HASH)?;
     let buffers = export("buffers", buffers::HASH)?;
     println!("serving {name}");
-    let accept = |listener: &Listener| -> Result<Channel, tombolo::Error> { listener.accept(PATIENCE) };
+    let accept = |listener: &Listener| -> Result<Channel, tombolo::Error> { listener.accept() };
     for _ in 0..clients {
-        everything::serve(everything.accept(NEXT_CLIENT)?)?;
+        everything::serve(everything.within(NEXT_CLIENT).accept()?)?;
         for _ in 0..2 {
             growth::serve_now(accept(&now)?)?;
             growth::serve_before(accept(&before)?)?;
@@ -45,11 +45,11 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
 
 /// Calls each of these servers. Rights are to memory in the window of that node.
 pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     for name in names {
         let connect = |part: &str, hash: u64| {
             let options = ChannelOptions::default().interface_hash(hash);
-            domain.connect(&format!("{name}-{part}"), &options, PATIENCE)
+            options.connect(&domain, &format!("{name}-{part}"))
         };
         everything::call(connect("everything", everything::HASH)?)?;
         growth::call_as_now(connect("now", growth::HASH)?, growth::Peer::Now)?;
@@ -65,18 +65,18 @@ pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
 
 /// Serves one client that passes rights.
 pub(crate) fn serve_rights(name: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let listener = domain.export(name, &ChannelOptions::default().interface_hash(rights::HASH))?;
+    let domain = crate::attach()?;
+    let listener = ChannelOptions::default().interface_hash(rights::HASH).export(&domain, name)?;
     println!("serving {name}");
-    rights::serve(&domain, listener.accept(PATIENCE)?)?;
+    rights::serve(&domain, listener.accept()?)?;
     println!("served");
     Ok(())
 }
 
 /// Passes rights to memory that both reach: in the window of that node, or if it is `-` of the kernel.
 pub(crate) fn call_rights(name: &str, window: &str) -> Outcome {
-    let domain = Domain::attach()?;
-    let channel = domain.connect(name, &ChannelOptions::default().interface_hash(rights::HASH), PATIENCE)?;
+    let domain = crate::attach()?;
+    let channel = ChannelOptions::default().interface_hash(rights::HASH).connect(&domain, name)?;
     rights::call(&domain, channel, (window != "-").then_some(window))?;
     println!("understood {name}");
     Ok(())
@@ -85,12 +85,12 @@ pub(crate) fn call_rights(name: &str, window: &str) -> Outcome {
 /// Serves one client after the other that passes buffers, of so many that come at once.
 pub(crate) fn serve_buffers(name: &str, how: &str, clients: &str) -> Outcome {
     let clients: usize = clients.parse()?;
-    let domain = Domain::attach()?;
-    let listener = domain.export(name, &ChannelOptions::default().interface_hash(buffers::HASH))?;
+    let domain = crate::attach()?;
+    let listener = ChannelOptions::default().interface_hash(buffers::HASH).export(&domain, name)?;
     println!("serving {name}");
     let serving: Vec<_> = (0..clients)
         .map(|_| {
-            let channel = listener.accept(PATIENCE)?;
+            let channel = listener.accept()?;
             let (domain, how) = (domain.clone(), how.to_owned());
             Ok(std::thread::spawn(move || {
                 buffers::serve(&domain, channel, &how).map_err(|error| error.to_string())
@@ -106,13 +106,13 @@ pub(crate) fn serve_buffers(name: &str, how: &str, clients: &str) -> Outcome {
 
 /// Passes buffers over so many channels at once.
 pub(crate) fn call_buffers(name: &str, how: &str, channels: &str) -> Outcome {
-    let domain = Domain::attach()?;
+    let domain = crate::attach()?;
     let calling: Vec<_> = (0..channels.parse()?)
         .map(|_: u32| {
             let (domain, name, how) = (domain.clone(), name.to_owned(), how.to_owned());
             std::thread::spawn(move || -> Result<(), String> {
                 let options = ChannelOptions::default().interface_hash(buffers::HASH);
-                let channel = domain.connect(&name, &options, PATIENCE).map_err(|error| error.to_string())?;
+                let channel = options.connect(&domain, &name).map_err(|error| error.to_string())?;
                 buffers::call(&domain, channel, &how).map_err(|error| error.to_string())
             })
         })

@@ -1,12 +1,10 @@
 //! Rights that go along with messages: copied, moved, several, none; and those that are refused.
 
-use tombolo::interface::{CallError, Decline, Fault, Handle, Later, Never, ServeError};
-use tombolo::{
-    Capability, Channel, ChannelOptions, Domain, Endpoint, Extent, FarEnd, Region, RegionOptions, Rights,
-};
+use tombolo::interface::{Call, CallError, Decline, Fault, Handle, Never, Response, ServeError};
+use tombolo::{Capability, Channel, Domain, Endpoint, Extent, FarEnd, Region, RegionOptions, Rights};
 use tombolo_interfaces::rights::{
     Rights as Interface, RightsClient, RightsHandler, RightsPass, RightsPassReply, RightsPassRequest,
-    RightsPassRequestView, RightsServer,
+    RightsServer,
 };
 
 use super::expect;
@@ -38,11 +36,7 @@ struct Adder {
 }
 
 impl RightsHandler for Adder {
-    fn pass(
-        &mut self,
-        _: Later<RightsPass>,
-        request: RightsPassRequestView<'_>,
-    ) -> Result<RightsPassReply, Decline<Never>> {
+    fn pass(&mut self, request: Call<'_, RightsPass>) -> Result<Response<RightsPassReply>, Decline<Never>> {
         let (domain, client) = (&self.domain, self.client);
         let endpoint = domain.accept(client, request.endpoint()?)?;
         let region = domain.accept(client, request.region()?)?;
@@ -56,7 +50,7 @@ impl RightsHandler for Adder {
         // With this program's own right to it the region would go, were there not this one.
         let back = (*region).copy_to(client, Rights::READ)?;
         self.told = Some((endpoint, total));
-        Ok(RightsPassReply { sum: total, back: Some(back) })
+        Ok(RightsPassReply { sum: total, back: Some(back) }.into())
     }
 }
 
@@ -65,15 +59,15 @@ pub(super) fn serve(domain: &Domain, channel: Channel) -> Outcome {
     let mut server = RightsServer::bind(channel)?;
     let mut adder = Adder { domain: domain.clone(), client, told: None };
     loop {
-        match server.serve_one(&mut adder, PATIENCE) {
+        match server.serve_one(&mut adder) {
             Ok(true) => {}
             Ok(false) => return Err("the client says nothing".into()),
             Err(ServeError::Ended(error)) if error.is_peer_gone() => break,
             Err(error) => return Err(error.into()),
         }
         if let Some((endpoint, total)) = adder.told.take() {
-            let mut channel = domain.connect_to(endpoint, &ChannelOptions::default(), PATIENCE)?;
-            channel.send(&total.to_le_bytes(), PATIENCE)?;
+            let mut channel = domain.connect_to(endpoint)?;
+            channel.send(&total.to_le_bytes())?;
         }
     }
     expect("calls refused", server.counts().refused, REFUSED)
@@ -92,7 +86,7 @@ fn filled(domain: &Domain, window: Option<&str>, seed: u8) -> Result<Region, tom
 pub(super) fn call(domain: &Domain, channel: Channel, window: Option<&str>) -> Outcome {
     let server = FarEnd::from(&channel);
     let mut client = RightsClient::bind(channel, ())?;
-    let listener = domain.listen(&ChannelOptions::default())?;
+    let listener = domain.listen()?;
     let endpoint = listener.endpoint().ok_or("it has no endpoint")?.to_copy();
     let lent = filled(domain, window, 1)?;
     let lent_sum = sum_of(&pattern(1, 2 * PAGE_BYTES as usize));
@@ -109,17 +103,14 @@ pub(super) fn call(domain: &Domain, channel: Channel, window: Option<&str>) -> O
             + parts.len() as u64 * half_sum;
         let region = moved.move_to(server)?;
         let request = RightsPassRequest { endpoint, region, any, parts: &parts };
-        let answer = client.pass(&request, PATIENCE, |answer| {
-            let Ok(reply) = answer;
-            Ok((reply.sum()?, reply.back()?))
-        });
-        let (total, back) = answer?;
+        let reply = client.pass(&request)?;
+        let (total, back) = (reply.sum()?, reply.back()?);
         expect("the sum", total, expected)?;
         let back = domain.accept(server, back.ok_or("nothing came back")?)?;
         expect("what came back", (sum(&back)?, back.rights()), (sum_of(&pattern(2, 8192)), Rights::READ))?;
         expect("what was moved is lost here", moved.map(Rights::READ).is_err(), true)?;
         let mut told = Vec::new();
-        listener.accept(PATIENCE)?.recv_into(&mut told, PATIENCE)?;
+        listener.accept()?.recv_into(&mut told)?;
         expect("what the endpoint was told", told, expected.to_le_bytes().to_vec())?;
         stale = Some(region);
     }
@@ -137,7 +128,7 @@ pub(super) fn call(domain: &Domain, channel: Channel, window: Option<&str>) -> O
         [(stale, None), (returned, None), (foreign, None), (last, Some(revoked))];
     for (number, (region, any)) in refused.into_iter().enumerate() {
         let request = RightsPassRequest { endpoint, region, any, parts: &[] };
-        let outcome = client.pass(&request, PATIENCE, |_| Ok(()));
+        let outcome = client.pass(&request);
         let is_refused = matches!(outcome, Err(CallError::Fault(Fault::Refused)));
         expect(&format!("right {number} is refused"), is_refused, true)?;
     }

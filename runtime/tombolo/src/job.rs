@@ -1,0 +1,101 @@
+//! The job that a program was started in.
+
+use tombolo_control::Membership;
+
+use crate::bulk::{BulkChannel, BulkOptions};
+use crate::channel::Channel;
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::options::ChannelOptions;
+
+/// The domains that one `tombolo run` or `tombolo mpirun` started, with ranks from 0, and this one's place among them.
+///
+/// ```no_run
+/// # use tombolo::{Domain, Error};
+/// # fn main() -> Result<(), Error> {
+/// let job = Domain::attach()?.job()?;
+/// let next = (job.rank() + 1) % job.size();
+/// let mut channel = job.channel_to(next)?;
+/// channel.send(format!("greetings from rank {}", job.rank()).as_bytes())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Job {
+    domain: Domain,
+    membership: Membership,
+}
+
+impl Job {
+    pub(crate) fn new(domain: &Domain, membership: Membership) -> Job {
+        Job { domain: domain.clone(), membership }
+    }
+
+    /// This domain's rank: its number, in the order in which nodes were given to `tombolo run`.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.membership.rank()
+    }
+
+    /// How many domains were started.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.membership.size()
+    }
+
+    /// The job's id, a prefix of names that no other job has.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.membership.id()
+    }
+
+    /// A name that is the job's own, to [export](Domain::export) and [connect](Domain::connect) to.
+    #[must_use]
+    pub fn name(&self, name: &str) -> String {
+        self.membership.name(name)
+    }
+
+    /// Opens the channel between this domain and another of the job, which does the same. It is one channel for each pair;
+    /// more have [names](Self::name).
+    ///
+    /// # Errors
+    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and [`Listener::accept`](crate::Listener::accept).
+    pub fn channel_to(&self, rank: u32) -> Result<Channel, Error> {
+        let name = self.membership.name_between("channel", rank)?;
+        let options = ChannelOptions::default();
+        if self.rank() < rank {
+            options.export(&self.domain, &name)?.accept()
+        } else {
+            options.connect(&self.domain, &name)
+        }
+    }
+
+    /// Opens the channels to several others, each of which opens one to this domain: in the order of ranks, so that domains do
+    /// not wait for each other in a circle. The channels are in the order of `ranks`.
+    ///
+    /// # Errors
+    /// As [`channel_to`](Self::channel_to).
+    pub fn channels_to(&self, ranks: &[u32]) -> Result<Vec<Channel>, Error> {
+        let mut order: Vec<usize> = (0..ranks.len()).collect();
+        order.sort_by_key(|index| ranks[*index]);
+        let mut channels: Vec<Option<Channel>> = ranks.iter().map(|_| None).collect();
+        for index in order {
+            channels[index] = Some(self.channel_to(ranks[index])?);
+        }
+        Ok(channels.into_iter().flatten().collect())
+    }
+
+    /// As [`channel_to`](Self::channel_to), for bulk data.
+    ///
+    /// # Errors
+    /// As [`channel_to`](Self::channel_to), [`Domain::connect_bulk`] and [`Listener::accept_bulk`](crate::Listener::accept_bulk).
+    pub fn bulk_channel_to(&self, rank: u32) -> Result<BulkChannel, Error> {
+        let name = self.membership.name_between("bulk", rank)?;
+        let options = BulkOptions::default();
+        if self.rank() < rank {
+            options.export(&self.domain, &name)?.accept_bulk()
+        } else {
+            options.connect(&self.domain, &name)
+        }
+    }
+}
