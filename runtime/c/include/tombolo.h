@@ -100,13 +100,17 @@ enum {
     TOMBOLO_IS_FOLDER = 59,  /* it is a folder */
     TOMBOLO_NOT_FOLDER = 60, /* it, or something on the way to it, is no folder */
     TOMBOLO_FILE_ENDED = 61,   /* the file ended before all was read */
-    TOMBOLO_FILE_FAULT = 62    /* it cannot be done to that file: tombolo_last_error() says why */
+    TOMBOLO_FILE_FAULT = 62,   /* it cannot be done to that file: tombolo_last_error() says why */
+    TOMBOLO_NOT_IN_JOB = 63    /* this program was not started as one of a job, or there is no such rank in it */
 };
 
 /* As long as it takes: some 584 years. */
 #define TOMBOLO_FOREVER UINT64_MAX
 #define TOMBOLO_SECOND UINT64_C(1000000000)
 #define TOMBOLO_MILLISECOND UINT64_C(1000000)
+
+/* How long operations wait in other languages where nothing else is said. */
+#define TOMBOLO_DEFAULT_TIMEOUT (30 * TOMBOLO_SECOND)
 
 /* "TOMBOLO_PEER_DIED" and the like; never null. */
 const char *tombolo_error_name(tombolo_status status);
@@ -188,6 +192,26 @@ tombolo_status tombolo_connect(const tombolo_domain *domain, const char *name, c
 /* Closes this end: the peer receives everything sent before and then TOMBOLO_CLOSED. Null is allowed. With TOMBOLO_BUSY, from a
  * function that the channel is calling or while another thread uses it, it is still open. */
 tombolo_status tombolo_close(tombolo_channel *channel);
+
+/* --- jobs ---------------------------------------------------------------------------------------------------------- */
+
+/* This program's place among those that one `tombolo run` started. */
+typedef struct tombolo_job {
+    uint32_t rank; /* from 0, in the order in which nodes were given to `tombolo run` */
+    uint32_t size; /* how many were started */
+} tombolo_job;
+
+/* The job that this program was started in. TOMBOLO_NOT_IN_JOB when it was not started as one of a job. */
+tombolo_status tombolo_get_job(const tombolo_domain *domain, tombolo_job *job);
+
+/* Writes a name that is the job's own into a buffer, ended by a zero byte: to export and to connect to. With
+ * TOMBOLO_BUFFER_TOO_SHORT nothing was written; 128 bytes do for a name of up to 64. */
+tombolo_status tombolo_job_name(const tombolo_domain *domain, const char *name, char *buffer, size_t capacity);
+
+/* Opens the channel between this program and the one of another rank, which does the same. There is one for each pair; more have
+ * names. TOMBOLO_NOT_IN_JOB when there is no such rank, or it is the own. */
+tombolo_status tombolo_job_channel(const tombolo_domain *domain, uint32_t rank, uint64_t timeout_ns,
+                                   tombolo_channel **channel);
 
 /* --- messages ------------------------------------------------------------------------------------------------------ */
 

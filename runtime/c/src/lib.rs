@@ -14,6 +14,7 @@ pub mod channel;
 pub mod child;
 pub mod domain;
 pub mod files;
+pub mod job;
 pub mod mapping;
 pub mod names;
 pub mod passing;

@@ -160,6 +160,8 @@ statuses! {
     FileEnded = 61, c"TOMBOLO_FILE_ENDED";
     /// It cannot be done to that file for another reason.
     FileFault = 62, c"TOMBOLO_FILE_FAULT";
+    /// The program has no place in a job, or there is no such rank.
+    NotInJob = 63, c"TOMBOLO_NOT_IN_JOB";
 }
 
 /// Why something was not done.
@@ -199,6 +201,7 @@ fn status_of(error: &Error) -> Status {
         Error::Refused { .. } => Status::Refused,
         Error::Violation { .. } => Status::Violation,
         Error::Monitor(fault) => status_of_fault(fault),
+        Error::Job(_) => Status::NotInJob,
         Error::MonitorLost { .. } => Status::MonitorLost,
         Error::NoMachine(_) => Status::NoMachine,
         Error::MonitorProtocol(_) => Status::MonitorProtocol,

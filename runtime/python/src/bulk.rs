@@ -431,8 +431,8 @@ impl BulkChannel {
 
     /// Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is ``here_only``, assign it
     /// further. ``PoolRefused`` says why it is not taken. After ``TimedOut`` asking again waits on for the answer.
-    #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(10)), *, here_only = false),
-           text_signature = "($self, pool, timeout=10.0, *, here_only=False)")]
+    #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(30)), *, here_only = false),
+           text_signature = "($self, pool, timeout=30.0, *, here_only=False)")]
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds, here_only: bool) -> Result<(), Failure> {
         let mut end = self.end()?;
         let (channel, pool) = (end.channel()?, &pool.pool);
@@ -444,7 +444,7 @@ impl BulkChannel {
 
     /// Takes a pool off the channel. ``BufferState`` when buffers of it are out over the channel, or here from it; ``PoolRefused`` when
     /// the other side still needs it. After ``TimedOut`` asking again waits on for the answer.
-    #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, pool, timeout=10.0)")]
+    #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, pool, timeout=30.0)")]
     fn unassign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds) -> Result<(), Failure> {
         let mut end = self.end()?;
         let (channel, pool) = (end.channel()?, &pool.pool);
@@ -452,7 +452,7 @@ impl BulkChannel {
     }
 
     /// Waits until the other side has assigned a pool.
-    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn recv_pool(&self, py: Python<'_>, timeout: Seconds) -> Result<Pool, Failure> {
         let mut end = self.end()?;
         let channel = end.channel()?;
@@ -460,7 +460,7 @@ impl BulkChannel {
     }
 
     /// Takes a pool that is offered: what :meth:`recv` returned of the kind "offered".
-    #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, arrival, timeout=10.0)")]
+    #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, arrival, timeout=30.0)")]
     fn take_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<Pool, Failure> {
         let (mut end, offer) = (self.end()?, offer_of(arrival)?);
         let channel = end.channel()?;
@@ -468,7 +468,7 @@ impl BulkChannel {
     }
 
     /// Declines one.
-    #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, arrival, timeout=10.0)")]
+    #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, arrival, timeout=30.0)")]
     fn decline_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<(), Failure> {
         let (mut end, offer) = (self.end()?, offer_of(arrival)?);
         let channel = end.channel()?;
@@ -477,8 +477,8 @@ impl BulkChannel {
 
     /// Moves a buffer, or several as one transfer, to the other side: the right to read and write, with the content. Nothing is
     /// copied, so it takes the same time whatever the size.
-    #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(10))),
-           text_signature = "($self, buffers, metadata=b'', timeout=10.0)")]
+    #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, buffers, metadata=b'', timeout=30.0)")]
     fn move_to(
         &self,
         buffers: &Bound<'_, PyAny>,
@@ -490,8 +490,8 @@ impl BulkChannel {
     }
 
     /// Passes a buffer to the other side, to be filled there: what it holds means nothing any more.
-    #[pyo3(signature = (buffer, metadata = None, timeout = Seconds(Duration::from_secs(10))),
-           text_signature = "($self, buffer, metadata=b'', timeout=10.0)")]
+    #[pyo3(signature = (buffer, metadata = None, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, buffer, metadata=b'', timeout=30.0)")]
     fn pass_to(
         &self,
         buffer: &Bound<'_, PyAny>,
@@ -505,8 +505,8 @@ impl BulkChannel {
     /// Shares a buffer, or several as one transfer: the other side may read it until it releases it, and here it is read-only
     /// meanwhile. Returns a :class:`Shared` in its place, or a list of them. What is shared already is shared with this side too, and
     /// returned as it is.
-    #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(10))),
-           text_signature = "($self, buffers, metadata=b'', timeout=10.0)")]
+    #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, buffers, metadata=b'', timeout=30.0)")]
     fn share<'py>(
         &self,
         buffers: &Bound<'py, PyAny>,
@@ -547,8 +547,8 @@ impl BulkChannel {
     }
 
     /// Releases a buffer that the other side shared, with a word. Without one it is enough to :meth:`close <Shared.close>` it.
-    #[pyo3(signature = (shared, metadata = None, timeout = Seconds(Duration::from_secs(10))),
-           text_signature = "($self, shared, metadata=b'', timeout=10.0)")]
+    #[pyo3(signature = (shared, metadata = None, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, shared, metadata=b'', timeout=30.0)")]
     fn release(
         &self,
         shared: &Bound<'_, Shared>,
@@ -577,7 +577,7 @@ impl BulkChannel {
     /// Receives what the other side does next, waiting up to `timeout` seconds: an :class:`Arrival`. Buffers that it gives back without
     /// a word are just free again. After the end of the peer, which comes after everything that it sent, what it had of this side's
     /// pools has come back.
-    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn recv(&self, py: Python<'_>, timeout: Seconds) -> Result<Arrival, Failure> {
         let mut end = self.end()?;
         let channel = end.channel()?;

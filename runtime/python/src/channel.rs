@@ -160,8 +160,8 @@ impl Channel {
 
     /// Opens a bulk channel beside this one, so that clients and servers that pass buffers can be made of it. Both ends do so
     /// before anything else; `pools` are assigned to it, and those of both ends are there when this returns.
-    #[pyo3(signature = (domain, pools = Vec::new(), *, trust = "full", timeout = Seconds(std::time::Duration::from_secs(10))),
-           text_signature = "($self, domain, pools=[], *, trust='full', timeout=10.0)")]
+    #[pyo3(signature = (domain, pools = Vec::new(), *, trust = "full", timeout = Seconds(std::time::Duration::from_secs(30))),
+           text_signature = "($self, domain, pools=[], *, trust='full', timeout=30.0)")]
     fn open_bulk(
         &self,
         py: Python<'_>,
@@ -177,8 +177,8 @@ impl Channel {
     ///
     /// `message` is anything with bytes: `bytes`, `bytearray`, `memoryview`, an array of numpy's. With `timeout=0`
     /// a channel without room raises `WouldBlock`.
-    #[pyo3(signature = (message, timeout = Seconds(std::time::Duration::from_secs(10))),
-           text_signature = "($self, message, timeout=10.0)")]
+    #[pyo3(signature = (message, timeout = Seconds(std::time::Duration::from_secs(30))),
+           text_signature = "($self, message, timeout=30.0)")]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, timeout: Seconds) -> Result<(), Failure> {
         let message = bytes_of(message)?;
         self.state()?.end.send(py, &message, timeout.0)
@@ -188,8 +188,8 @@ impl Channel {
     ///
     /// It is copied once, out of the memory that the peer can write. `memoryview(message)` and
     /// `numpy.frombuffer(message, …)` use that copy.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))),
-           text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))),
+           text_signature = "($self, timeout=30.0)")]
     fn receive<'py>(&self, py: Python<'py>, timeout: Seconds) -> Result<Bound<'py, PyBytes>, Failure> {
         let mut state = self.state()?;
         if let Some(kept) = state.kept.take() {
@@ -201,8 +201,8 @@ impl Channel {
     /// Receives the next message to the start of a writable buffer, and returns its length in bytes.
     ///
     /// A message that is longer than the buffer raises `BufferTooShort`, and waits for the next receive.
-    #[pyo3(signature = (buffer, timeout = Seconds(std::time::Duration::from_secs(10))),
-           text_signature = "($self, buffer, timeout=10.0)")]
+    #[pyo3(signature = (buffer, timeout = Seconds(std::time::Duration::from_secs(30))),
+           text_signature = "($self, buffer, timeout=30.0)")]
     fn receive_into(
         &self,
         py: Python<'_>,

@@ -9,6 +9,7 @@ use crate::bulk::{self, BulkChannel};
 use crate::channel::{Channel, exclusive};
 use crate::failure::Failure;
 use crate::files;
+use crate::job::Job;
 use crate::names::Names;
 use crate::passing::Right;
 use crate::pool::{self, Pool};
@@ -87,6 +88,11 @@ impl Domain {
         self.domain.was_spawned()
     }
 
+    /// The job that this program was started in. ``NotInJob`` when it was not started as one of a job.
+    fn job(&self) -> Result<Job, Failure> {
+        Ok(Job::new(self.domain.job()?))
+    }
+
     /// Names: records that programs find, wait for and watch.
     #[getter]
     fn names(&self) -> Names {
@@ -135,9 +141,9 @@ impl Domain {
     /// Opens a channel to whoever exports a name, waiting up to `timeout` seconds for somebody to do so and to accept.
     ///
     /// `slots` of each ring, a power of two from 2 to 65,536, and `used_flag` are this side's choice.
-    #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(10)), slot_bytes = None, slots = None,
+    #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), slot_bytes = None, slots = None,
                         interface_hash = 0, spin = None, used_flag = false),
-           text_signature = "($self, name, *, timeout=10.0, slot_bytes=None, slots=None, interface_hash=0, spin=None, used_flag=False)")]
+           text_signature = "($self, name, *, timeout=30.0, slot_bytes=None, slots=None, interface_hash=0, spin=None, used_flag=False)")]
     #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
     fn connect(
         &self,
@@ -243,8 +249,8 @@ impl Domain {
     }
 
     /// Opens a channel to whoever listens at an endpoint.
-    #[pyo3(signature = (endpoint, *, timeout = Seconds(std::time::Duration::from_secs(10)), interface_hash = 0),
-           text_signature = "($self, endpoint, *, timeout=10.0, interface_hash=0)")]
+    #[pyo3(signature = (endpoint, *, timeout = Seconds(std::time::Duration::from_secs(30)), interface_hash = 0),
+           text_signature = "($self, endpoint, *, timeout=30.0, interface_hash=0)")]
     fn connect_to(
         &self,
         py: Python<'_>,
@@ -305,9 +311,9 @@ impl Domain {
 
     /// Opens a bulk channel to whoever exports a name for that. For the options see :meth:`export_bulk`; `slots` of each ring, a power of
     /// two from 2 to 65,536, are this side's choice.
-    #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(10)), trust = "full", max_pools = None,
+    #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), trust = "full", max_pools = None,
                         max_metadata_bytes = None, max_pool_bytes = None, ask = false, spin = None, slots = None),
-           text_signature = "($self, name, *, timeout=10.0, trust='full', max_pools=None, max_metadata_bytes=None, max_pool_bytes=None, ask=False, spin=None, slots=None)")]
+           text_signature = "($self, name, *, timeout=30.0, trust='full', max_pools=None, max_metadata_bytes=None, max_pool_bytes=None, ask=False, spin=None, slots=None)")]
     #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
     fn connect_bulk(
         &self,
@@ -427,7 +433,7 @@ impl Listener {
 
     /// Waits up to `timeout` seconds for somebody to connect, and opens the channel. After `Refused` others can still be
     /// accepted.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Channel, Failure> {
         self.with(|listening| {
             let listener = &listening.listener;
@@ -436,7 +442,7 @@ impl Listener {
     }
 
     /// Waits up to `timeout` seconds for somebody to connect, and opens the bulk channel, for a name of :meth:`Domain.export_bulk`.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept_bulk(&self, py: Python<'_>, timeout: Seconds) -> Result<BulkChannel, Failure> {
         let not_bulk = || Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name));
         let _options = self.bulk.as_ref().ok_or_else(not_bulk)?;
@@ -505,7 +511,7 @@ impl Child {
 
     /// Waits up to `timeout` seconds until it ends; may be asked again. Returns how it ended and a number: ``("exited",
     /// status)``, ``("signalled", signal)``, ``("node_lost", 0)`` or ``("left", 0)``.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn wait(&self, py: Python<'_>, timeout: Seconds) -> Result<(&'static str, u32), Failure> {
         use tombolo::Exit;
         Ok(match wait(py, Until::new(timeout.0), |slice| self.child.wait(slice))? {

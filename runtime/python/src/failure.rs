@@ -101,6 +101,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::Refused { .. } => "Refused",
         Error::Violation { .. } => "Violation",
         Error::Monitor(fault) => class_of_fault(fault),
+        Error::Job(_) => "NotInJob",
         Error::MonitorLost { .. } => "MonitorLost",
         Error::NoMachine(_) => "NoMachine",
         Error::MonitorProtocol(_) => "MonitorProtocol",

@@ -10,6 +10,7 @@ mod domain;
 mod end;
 mod failure;
 mod files;
+mod job;
 mod layout;
 mod mapping;
 mod memory;
@@ -38,6 +39,8 @@ mod _native {
     use crate::domain::{Child, Domain, Listener, attach};
     #[pymodule_export]
     use crate::files::{FileService, OpenFile};
+    #[pymodule_export]
+    use crate::job::Job;
     #[pymodule_export]
     use crate::layout::{
         Interface, Message, Type, array, blob, call, message, number, optional, parameters, record, right,

@@ -128,8 +128,8 @@ impl Names {
 
     /// Waits up to `timeout` seconds until a query matches something, and returns the first record that it does;
     /// `NoSuchName` if nothing did.
-    #[pyo3(signature = (query, timeout = Seconds(std::time::Duration::from_secs(10))),
-           text_signature = "($self, query, timeout=10.0)")]
+    #[pyo3(signature = (query, timeout = Seconds(std::time::Duration::from_secs(30))),
+           text_signature = "($self, query, timeout=30.0)")]
     fn wait_for(&self, py: Python<'_>, query: &str, timeout: Seconds) -> Result<Record, Failure> {
         Ok(Record { record: wait_on(py, self.names.wait_for_async(query, timeout.0))? })
     }
@@ -195,7 +195,7 @@ impl Watch {
     }
 
     /// Waits up to `timeout` seconds for the next notice.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn next(&self, py: Python<'_>, timeout: Seconds) -> Result<Notice, Failure> {
         let mut guard = exclusive(&self.watch, "the watch")?;
         let watch = &mut *guard;

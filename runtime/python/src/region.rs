@@ -292,13 +292,13 @@ impl Capability {
     ///
     /// ``StillHeld`` says that some have not let go even so: their rights are gone, and the memory is given to nobody else. After
     /// ``TimedOut`` the revocation goes on.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn revoke(&self, py: Python<'_>, timeout: Seconds) -> Result<Py<PyAny>, Failure> {
         self.revoked(py, false, timeout)
     }
 
     /// As :meth:`revoke`, and this one too.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn revoke_all(&self, py: Python<'_>, timeout: Seconds) -> Result<Py<PyAny>, Failure> {
         self.revoked(py, true, timeout)
     }
@@ -369,7 +369,7 @@ impl Region {
 
     /// Lets it go; of memory that was registered it takes back what was derived, so that nobody copies from or to what will be
     /// something else. Doing it again does nothing.
-    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn close(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<(), Failure> {
         let capability = slf.as_super().get();
         let is_registered = slf.get().registered.lock().unwrap_or_else(PoisonError::into_inner).is_some();

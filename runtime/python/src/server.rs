@@ -341,7 +341,7 @@ impl ServerEnd {
     ///
     /// What the handler raises fails its call alone: it is logged (logger ``tombolo``), and the client is told that the call
     /// is not served. Raised are the end of the channel, and what is no ``Exception``.
-    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn serve_one(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<bool, Failure> {
         match slf.get().next(slf.py(), timeout.0, false)? {
             Look::Nothing => Ok(false),
@@ -396,7 +396,7 @@ impl ServerEnd {
     }
 
     /// Answers a call that is outstanding: with a value, or with an exception.
-    #[pyo3(signature = (message, call, value, error = None, timeout = Seconds(Duration::from_secs(10))))]
+    #[pyo3(signature = (message, call, value, error = None, timeout = Seconds(Duration::from_secs(30))))]
     fn _answer(
         &self,
         py: Python<'_>,
@@ -424,7 +424,7 @@ impl ServerEnd {
         Ok(self.state()?.outstanding.contains(&(message.get().ordinal, call)))
     }
 
-    #[pyo3(signature = (message, values, timeout = Seconds(Duration::from_secs(10))))]
+    #[pyo3(signature = (message, values, timeout = Seconds(Duration::from_secs(30))))]
     fn _tell(
         &self,
         py: Python<'_>,
@@ -471,7 +471,7 @@ impl Later {
     }
 
     /// Answers the call with its results, waiting up to `timeout` seconds for room.
-    #[pyo3(signature = (value = None, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, value=None, timeout=10.0)")]
+    #[pyo3(signature = (value = None, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, value=None, timeout=30.0)")]
     fn reply(
         &self,
         py: Python<'_>,
@@ -483,7 +483,7 @@ impl Later {
     }
 
     /// Declines the call with the exception of its declared error.
-    #[pyo3(signature = (error, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, error, timeout=10.0)")]
+    #[pyo3(signature = (error, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, error, timeout=30.0)")]
     fn decline(&self, py: Python<'_>, error: Bound<'_, PyAny>, timeout: Seconds) -> Result<(), Failure> {
         let nothing = py.None().into_bound(py);
         self.server.get()._answer(py, self.message.bind(py), self.call, nothing, Some(error), timeout)

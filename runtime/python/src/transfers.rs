@@ -75,8 +75,8 @@ impl Transfers {
 #[pymethods]
 impl Transfers {
     /// Moves a buffer, or several as one transfer, to the other end: a :class:`Right` for a ``move buffer``, or a list of them.
-    #[pyo3(signature = (buffers, timeout = Seconds(Duration::from_secs(10))),
-           text_signature = "($self, buffers, timeout=10.0)")]
+    #[pyo3(signature = (buffers, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, buffers, timeout=30.0)")]
     fn move_to<'py>(
         &self,
         buffers: &Bound<'py, PyAny>,
@@ -110,8 +110,8 @@ impl Transfers {
     }
 
     /// Lends a buffer to the other end to read: a :class:`Right` for a ``copy buffer``, and the :class:`Shared` that stays here.
-    #[pyo3(signature = (buffer, timeout = Seconds(Duration::from_secs(10))),
-           text_signature = "($self, buffer, timeout=10.0)")]
+    #[pyo3(signature = (buffer, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, buffer, timeout=30.0)")]
     fn share<'py>(
         &self,
         buffer: &Bound<'py, Buffer>,
@@ -137,8 +137,8 @@ impl Transfers {
 
     /// Claims the buffer that a message names, once: a :class:`Buffer` of one that was moved, a :class:`Shared` of one that was
     /// lent. ``RightRefused`` when there is none; a handler that lets that pass refuses the call.
-    #[pyo3(signature = (right, timeout = Seconds(Duration::from_secs(10))),
-           text_signature = "($self, right, timeout=10.0)")]
+    #[pyo3(signature = (right, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, right, timeout=30.0)")]
     fn claim<'py>(
         &self,
         py: Python<'py>,

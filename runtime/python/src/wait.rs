@@ -15,7 +15,7 @@ use crate::failure::Failure;
 const SLICE: Duration = Duration::from_millis(200);
 
 /// How long is waited where nothing is said.
-pub(crate) const DEFAULT_TIMEOUT: f64 = 10.0;
+pub(crate) const DEFAULT_TIMEOUT: f64 = 30.0;
 
 /// Seconds, as Python says them.
 #[derive(Clone, Copy, Debug)]

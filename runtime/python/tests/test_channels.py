@@ -12,9 +12,35 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 import tombolo
 from support import PATIENCE, Task, domain, fresh_name, pair
+
+
+class Jobs(unittest.TestCase):
+    def member(self, rank, size="2", name="job-of-tests"):
+        variables = {"TOMBOLO_RANK": rank, "TOMBOLO_SIZE": size, "TOMBOLO_JOB": name}
+        with unittest.mock.patch.dict(os.environ, variables):
+            return domain().job()
+
+    def test_ranks_have_names_of_their_own_and_a_channel_for_each_pair(self):
+        first, second = self.member("0"), self.member("1")
+        self.assertEqual((second.rank, second.size, second.id), (1, 2, "job-of-tests"))
+        self.assertEqual(first.name("results"), "job-of-tests/results")
+        opening = Task(lambda: first.channel_to(1, PATIENCE))
+        with second.channel_to(0, PATIENCE) as there, opening.result() as here:
+            here.send(b"ping")
+            self.assertEqual(there.receive(PATIENCE), b"ping")
+
+    def test_what_no_job_has_is_refused(self):
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop("TOMBOLO_JOB", None)
+            self.assertRaises(tombolo.NotInJob, domain().job)
+        for rank, size in (("x", "2"), ("2", "2"), ("-1", "2")):
+            self.assertRaises(tombolo.NotInJob, self.member, rank, size)
+        for peer in (0, 2):
+            self.assertRaises(tombolo.NotInJob, self.member("0").channel_to, peer, 0)
 
 
 class Messages(unittest.TestCase):

@@ -1,5 +1,7 @@
 //! The job that a program was started in.
 
+use std::time::Duration;
+
 use tombolo_control::Membership;
 
 use crate::bulk::{BulkChannel, BulkOptions};
@@ -64,10 +66,31 @@ impl Job {
         let name = self.membership.name_between("channel", rank)?;
         let options = ChannelOptions::default();
         if self.rank() < rank {
-            options.export(&self.domain, &name)?.accept()
+            options.export(&self.domain, &name)?.within(self.domain.timeout()).accept()
         } else {
             options.connect(&self.domain, &name)
         }
+    }
+
+    /// [`channel_to`](Self::channel_to) as a future; one that is dropped leaves no channel behind.
+    ///
+    /// # Errors
+    /// As [`channel_to`](Self::channel_to).
+    pub async fn channel_to_async(&self, rank: u32) -> Result<Channel, Error> {
+        let name = self.membership.name_between("channel", rank)?;
+        let options = ChannelOptions::default();
+        if self.rank() < rank {
+            let listener = options.export(&self.domain, &name)?;
+            listener.within(self.domain.timeout()).accept_async().await
+        } else {
+            options.connect_async(&self.domain, &name).await
+        }
+    }
+
+    /// The same job for an operation that waits up to `timeout`.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Job {
+        Job { domain: self.domain.within(timeout), membership: self.membership.clone() }
     }
 
     /// Opens the channels to several others, each of which opens one to this domain: in the order of ranks, so that domains do
@@ -93,7 +116,7 @@ impl Job {
         let name = self.membership.name_between("bulk", rank)?;
         let options = BulkOptions::default();
         if self.rank() < rank {
-            options.export(&self.domain, &name)?.accept_bulk()
+            options.export(&self.domain, &name)?.within(self.domain.timeout()).accept_bulk()
         } else {
             options.connect(&self.domain, &name)
         }

@@ -157,19 +157,19 @@ static void sink(tombolo_domain *domain, const char *name)
 
 int main(void)
 {
-    /* What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job. */
-    const char *rank = getenv("TOMBOLO_RANK"), *size = getenv("TOMBOLO_SIZE"), *job = getenv("TOMBOLO_JOB");
-    char stage_name[128], sink_name[128];
     tombolo_domain *domain;
-    if (rank == NULL || size == NULL || job == NULL || strcmp(size, "3") != 0) {
+    tombolo_job job;
+    char stage_name[128], sink_name[128];
+    must(tombolo_attach(&domain), "attach");
+    must(tombolo_get_job(domain, &job), "find the job");
+    if (job.size != 3) {
         fail("start three of me: tombolo run --on host,arm0,host @name@.tbi");
     }
-    snprintf(stage_name, sizeof stage_name, "%s/stage", job);
-    snprintf(sink_name, sizeof sink_name, "%s/sink", job);
-    must(tombolo_attach(&domain), "attach");
-    switch (rank[0]) {
-    case '0': source(domain, stage_name); break;
-    case '1': stage(domain, stage_name, sink_name); break;
+    must(tombolo_job_name(domain, "stage", stage_name, sizeof stage_name), "name a stage");
+    must(tombolo_job_name(domain, "sink", sink_name, sizeof sink_name), "name a stage");
+    switch (job.rank) {
+    case 0: source(domain, stage_name); break;
+    case 1: stage(domain, stage_name, sink_name); break;
     default: sink(domain, sink_name);
     }
     tombolo_detach(domain);

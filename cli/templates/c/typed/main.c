@@ -102,18 +102,18 @@ static void call(tombolo_domain *domain, const char *name)
 
 int main(void)
 {
-    /* What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job. */
-    const char *rank = getenv("TOMBOLO_RANK"), *size = getenv("TOMBOLO_SIZE"), *job = getenv("TOMBOLO_JOB");
-    char name[128];
     tombolo_domain *domain;
-    if (rank == NULL || size == NULL || job == NULL || atoi(size) < 2) {
+    tombolo_job job;
+    char name[128];
+    must(tombolo_attach(&domain), "attach");
+    must(tombolo_get_job(domain, &job), "find the job");
+    if (job.size < 2) {
         fprintf(stderr, "@name@: start two of me or more: tombolo run --on host,arm0 @name@.tbi\n");
         return 1;
     }
-    snprintf(name, sizeof name, "%s/greeter", job);
-    must(tombolo_attach(&domain), "attach");
-    if (strcmp(rank, "0") == 0) {
-        serve(domain, name, atoi(size) - 1);
+    must(tombolo_job_name(domain, "greeter", name, sizeof name), "name the service");
+    if (job.rank == 0) {
+        serve(domain, name, (int)job.size - 1);
     } else {
         call(domain, name);
     }

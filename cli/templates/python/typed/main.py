@@ -5,8 +5,6 @@ import sys
 
 import tombolo
 
-PATIENCE = 30
-
 # The classes of greeter.tbl, which lies beside this file.
 greeter = tombolo.load_interface(os.path.join(os.path.dirname(os.path.abspath(__file__)), "greeter.tbl"))
 
@@ -30,13 +28,13 @@ def serve(domain, name, clients):
     service = Service(domain.node_name)
     with greeter.GreeterServer.export(domain, name) as listener:
         for _ in range(clients):
-            greeter.GreeterServer(listener.accept(PATIENCE), service).serve()
+            greeter.GreeterServer(listener.accept(), service).serve()
     print(f"{service.count} greetings from {service.node}")
 
 
 def call(domain, name):
     """The others are greeted; an empty name is declined, which is no failure of the call."""
-    with greeter.GreeterClient.connect(domain, name, connect_timeout=PATIENCE, timeout=PATIENCE) as client:
+    with greeter.GreeterClient.connect(domain, name) as client:
         print(client.greet(domain.node_name).greeting)
         try:
             client.greet("")
@@ -45,13 +43,13 @@ def call(domain, name):
 
 
 def main():
-    # What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job.
-    rank, size, job = (os.environ.get(f"TOMBOLO_{it}") for it in ("RANK", "SIZE", "JOB"))
-    if size is None or int(size) < 2:
+    domain = tombolo.attach()
+    job = domain.job()
+    if job.size < 2:
         sys.exit("@name@: start two of me or more: tombolo run --on host:2 PYTHON main.py, with the path of python3")
-    domain, name = tombolo.attach(), f"{job}/greeter"
-    if rank == "0":
-        serve(domain, name, int(size) - 1)
+    name = job.name("greeter")
+    if job.rank == 0:
+        serve(domain, name, job.size - 1)
     else:
         call(domain, name)
 

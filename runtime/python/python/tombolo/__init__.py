@@ -10,7 +10,7 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
         channel.send(b"ping")
         print(channel.peer_node, "said", channel.receive().decode())
 
-* Every wait has a deadline, in seconds (10 unless said), and ends early, with ``PeerDied``, when the peer dies.
+* Every wait has a deadline, in seconds (30 unless said), and ends early, with ``PeerDied``, when the peer dies.
 * Other threads run while one waits.
 * A send that did not happen is an exception.
 * On a plain host nothing has to be set up: the first program starts a monitor, the ``tombolod`` that came with this package,
@@ -29,6 +29,7 @@ from ._native import (
     Domain,
     FarEnd,
     Interface,
+    Job,
     Later,
     Listener,
     Mapping,
@@ -66,6 +67,7 @@ __all__ = [
     "Extent",
     "FarEnd",
     "Interface",
+    "Job",
     "Later",
     "Listener",
     "Mapping",

@@ -40,7 +40,7 @@ class AsyncBulkChannel:
         return cls(await loop.run_in_executor(None, lambda: domain.connect_bulk(name, **options)))
 
     @classmethod
-    async def accept(cls, listener: Listener, timeout: float = 10.0) -> AsyncBulkChannel:
+    async def accept(cls, listener: Listener, timeout: float = 30.0) -> AsyncBulkChannel:
         """As :meth:`Listener.accept_bulk <tombolo.Listener.accept_bulk>`."""
         return cls(await asyncio.get_running_loop().run_in_executor(None, listener.accept_bulk, timeout))
 
@@ -49,23 +49,23 @@ class AsyncBulkChannel:
         """The channel itself."""
         return self._bulk
 
-    async def recv(self, timeout: float = 10.0) -> Arrival:
+    async def recv(self, timeout: float = 30.0) -> Arrival:
         """As :meth:`BulkChannel.recv <tombolo.BulkChannel.recv>`."""
         return await self._until(lambda: self._bulk.recv(0), False, timeout)
 
-    async def move_to(self, buffers: Buffers, metadata: Any = b"", timeout: float = 10.0) -> None:
+    async def move_to(self, buffers: Buffers, metadata: Any = b"", timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.move_to <tombolo.BulkChannel.move_to>`."""
         await self._until(lambda: self._bulk.move_to(buffers, metadata, 0), True, timeout)
 
-    async def share(self, buffers: Union[Buffers, Shared], metadata: Any = b"", timeout: float = 10.0) -> Any:
+    async def share(self, buffers: Union[Buffers, Shared], metadata: Any = b"", timeout: float = 30.0) -> Any:
         """As :meth:`BulkChannel.share <tombolo.BulkChannel.share>`."""
         return await self._until(lambda: self._bulk.share(buffers, metadata, 0), True, timeout)
 
-    async def pass_to(self, buffer: Buffer, metadata: Any = b"", timeout: float = 10.0) -> None:
+    async def pass_to(self, buffer: Buffer, metadata: Any = b"", timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.pass_to <tombolo.BulkChannel.pass_to>`."""
         await self._until(lambda: self._bulk.pass_to(buffer, metadata, 0), True, timeout)
 
-    async def release(self, shared: Shared, metadata: Any = b"", timeout: float = 10.0) -> None:
+    async def release(self, shared: Shared, metadata: Any = b"", timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.release <tombolo.BulkChannel.release>`."""
         await self._until(lambda: self._bulk.release(shared, metadata, 0), True, timeout)
 
@@ -76,12 +76,12 @@ class AsyncBulkChannel:
         self._bulk.settle()
         self._wake(but_room=True)
 
-    async def assign(self, pool: Pool, timeout: float = 10.0) -> None:
+    async def assign(self, pool: Pool, timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.assign <tombolo.BulkChannel.assign>`, on a thread: nothing else is done with the channel meanwhile."""
         await self._loop.run_in_executor(None, self._bulk.assign, pool, timeout)
         self._wake()
 
-    async def recv_pool(self, timeout: float = 10.0) -> Pool:
+    async def recv_pool(self, timeout: float = 30.0) -> Pool:
         """Waits until the other side has assigned a pool. What else arrives before is let go."""
         return await self._before(self._next_pool(), timeout, "that a pool was assigned")
 

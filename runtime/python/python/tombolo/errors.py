@@ -397,6 +397,12 @@ class FileFault(FileError):
     status = 62
 
 
+class NotInJob(Error):
+    """The program was not started as one of a job, or there is no such rank in it."""
+
+    status = 63
+
+
 class Mistakes(Error, ValueError):
     """An interface file has mistakes; the text shows where they are and what to do."""
 

@@ -115,8 +115,8 @@ class Client(ClientEnd):
         name: str,
         *,
         events: Any = None,
-        connect_timeout: float = 10.0,
-        timeout: float = 10.0,
+        connect_timeout: float = 30.0,
+        timeout: float = 30.0,
         slots: Optional[int] = None,
         spin: Optional[float] = None,
     ) -> Any:
@@ -253,7 +253,7 @@ class AsyncClient:
 
     INTERFACE: ClassVar[Interface]
 
-    def __init__(self, channel: Channel, events: Any = None, *, timeout: float = 10.0) -> None:
+    def __init__(self, channel: Channel, events: Any = None, *, timeout: float = 30.0) -> None:
         self._client = self._sync()(channel, events, timeout=timeout)
         self._timeout = timeout
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -276,8 +276,8 @@ class AsyncClient:
         name: str,
         *,
         events: Any = None,
-        connect_timeout: float = 10.0,
-        timeout: float = 10.0,
+        connect_timeout: float = 30.0,
+        timeout: float = 30.0,
         slots: Optional[int] = None,
     ) -> Any:
         """A client of whoever exports a name. ``timeout`` is what its calls have unless they say otherwise."""

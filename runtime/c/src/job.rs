@@ -1,0 +1,81 @@
+//! The job that a program was started in.
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use crate::boundary::{bytes_mut, guard, present, put, shared, text};
+use crate::channel::ChannelHandle;
+use crate::domain::DomainHandle;
+use crate::status::{Failure, Status};
+
+/// `tombolo_job`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Job {
+    rank: u32,
+    size: u32,
+}
+
+/// `tombolo_get_job`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_get_job(domain: *const DomainHandle, result: *mut Job) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        // SAFETY: the caller's room for a job, by the contract.
+        unsafe { put(result, Job { rank: job.rank(), size: job.size() }, "where to put the job") }
+    })
+}
+
+/// `tombolo_job_name`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_job_name(
+    domain: *const DomainHandle,
+    name: *const c_char,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        // SAFETY: a text, by the contract.
+        let name = job.name(unsafe { text(name, "the name") }?);
+        // SAFETY: as many bytes of the caller's, by the contract.
+        let room = unsafe { bytes_mut(buffer.cast::<u8>(), capacity, "the buffer") }?;
+        let needed = name.len() + 1;
+        let Some(room) = room.get_mut(..needed) else {
+            let text = format!("a name of {needed} bytes does not fit {capacity}");
+            return Err(Failure::new(Status::BufferTooShort, text));
+        };
+        room[..name.len()].copy_from_slice(name.as_bytes());
+        room[name.len()] = 0;
+        Ok(())
+    })
+}
+
+/// `tombolo_job_channel`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_job_channel(
+    domain: *const DomainHandle,
+    rank: u32,
+    timeout_ns: u64,
+    result: *mut *mut ChannelHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the channel")?;
+        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        let channel = job.within(Duration::from_nanos(timeout_ns)).channel_to(rank)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+    })
+}

@@ -1,0 +1,58 @@
+//! The job that a program was started in.
+
+use pyo3::prelude::*;
+
+use crate::channel::Channel;
+use crate::failure::Failure;
+use crate::wait::{Seconds, wait_on};
+
+/// The programs that one ``tombolo run`` started, with ranks from 0, and this one's place among them: what
+/// :meth:`Domain.job` returns.
+#[pyclass(frozen, module = "tombolo")]
+pub(crate) struct Job {
+    job: tombolo::Job,
+}
+
+impl Job {
+    pub(crate) fn new(job: tombolo::Job) -> Job {
+        Job { job }
+    }
+}
+
+#[pymethods]
+impl Job {
+    /// This program's number, from 0, in the order in which nodes were given to ``tombolo run``.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.job.rank()
+    }
+
+    /// How many programs were started.
+    #[getter]
+    fn size(&self) -> u32 {
+        self.job.size()
+    }
+
+    /// The job's id, a prefix of names that no other job has.
+    #[getter]
+    fn id(&self) -> &str {
+        self.job.id()
+    }
+
+    /// A name that is the job's own, to export and to connect to.
+    fn name(&self, name: &str) -> String {
+        self.job.name(name)
+    }
+
+    /// Opens the channel between this program and the one of another rank, which does the same, waiting up to `timeout` seconds. There
+    /// is one for each pair; more have names. ``NotInJob`` when there is no such rank, or it is the own.
+    #[pyo3(signature = (rank, timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, rank, timeout=30.0)")]
+    fn channel_to(&self, py: Python<'_>, rank: u32, timeout: Seconds) -> Result<Channel, Failure> {
+        let job = self.job.within(timeout.0);
+        Ok(Channel::new(wait_on(py, async move { job.channel_to_async(rank).await })?))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Job {}: rank {} of {}>", self.job.id(), self.job.rank(), self.job.size())
+    }
+}
