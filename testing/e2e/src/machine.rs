@@ -244,9 +244,16 @@ impl Machine {
     /// # Panics
     /// When `pid` is not this machine's: a test must not kill anybody else.
     pub fn kill(&self, pid: i32) {
+        assert!(self.kill_if_there(pid), "process {pid} does not belong to machine {}", self.name);
+    }
+
+    /// As [`kill`](Self::kill), of one that may have ended meanwhile; false if it has.
+    pub fn kill_if_there(&self, pid: i32) -> bool {
         let ours = leftovers::processes(&self.name).iter().any(|process| process.pid == pid);
-        assert!(ours, "process {pid} does not belong to machine {}", self.name);
-        let _ = kill_process(Pid::from_raw(pid).expect("not 0"), Signal::KILL);
+        if ours {
+            let _ = kill_process(Pid::from_raw(pid).expect("not 0"), Signal::KILL);
+        }
+        ours
     }
 
     /// The descriptors that a process has open, but for files of `/proc`.

@@ -201,8 +201,10 @@ fn new_projects_find_the_crate(installed: &Installed) {
     let tombolo = installed.prefix.join("bin/tombolo");
     run(Command::new(tombolo).current_dir(&installed.folder).args(["new", "fresh", "--typed"]));
     let mut metadata = Command::new("cargo");
+    // What other platforms and the model checker need may not have been downloaded yet.
+    let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     metadata
-        .args(["metadata", "--offline", "--format-version=1"])
+        .args(["metadata", "--offline", "--format-version=1", "--filter-platform", &here])
         .env("CARGO_TARGET_DIR", installed.path("target"));
     let said = run(metadata.current_dir(installed.path("fresh")));
     let sources = installed.prefix.join("share/tombolo/rust");
