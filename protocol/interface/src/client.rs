@@ -13,7 +13,7 @@ pub use crate::flight::MAX_IN_FLIGHT;
 use crate::flight::{Flight, Known};
 use crate::message::{Empty, Fault, Header, Kind, Outgoing};
 use crate::port::{Carries, Port, Sent};
-use crate::source::Source;
+use crate::source::{Source, copy_whole};
 use crate::view::{Never, Record, View};
 
 /// How often [`Client::call`] looks for the answer before it looks at the clock: for less than a microsecond.
@@ -106,7 +106,7 @@ impl<E, D> CallError<E, D> {
     }
 }
 
-/// What a call `M` over a port with errors `E` comes to: its results where they lie, or why there are none.
+/// What a call `M` over a port with errors `E` comes to: its results, read in the client until it is used again, or why there are none.
 pub type Called<'m, M, E> = Result<<M as Method>::ReplyView<'m>, CallError<E, <M as Method>::ErrorView<'m>>>;
 
 /// Why a client or server was not made over a channel.
@@ -222,17 +222,6 @@ impl<M: Method, E> Answer<M, E> {
 /// A message that was received, out of the reach of whoever sent it.
 #[derive(Clone, Default, Debug)]
 struct Received(Vec<u8>);
-
-impl Received {
-    #[inline]
-    fn fill(&mut self, source: &dyn Source) {
-        self.0.resize(source.len_bytes(), 0);
-        // Bytes that cannot be read now never can; whoever reads finds a message that is too short.
-        if !source.copy(0, &mut self.0) {
-            self.0.clear();
-        }
-    }
-}
 
 impl Source for Received {
     #[inline]
@@ -522,7 +511,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         let received = port.recv(timeout, |source| match Header::read(source) {
             Ok((header, _)) if header.answers(awaited) => {
                 counts.answers += 1;
-                answer.fill(source);
+                copy_whole(source, &mut answer.0);
                 taken = Taken::Awaited;
             }
             other => take_other::<I, E>(source, other, events, flight, counts),

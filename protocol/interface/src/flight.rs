@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::source::Source;
+use crate::source::{Source, copy_whole};
 
 /// The most calls in flight on a channel.
 pub const MAX_IN_FLIGHT: usize = 256;
@@ -123,11 +123,7 @@ impl Flight {
     pub fn keep(&mut self, call: Number, source: &dyn Source) -> bool {
         let Known::Waiting { deadline_ns } = self.known(call) else { return false };
         let Some(slot) = self.slots.get_mut(index_of(call)) else { return false };
-        slot.answer.resize(source.len_bytes(), 0);
-        // Bytes that cannot be read now never can; whoever waits finds a message that is too short.
-        if !source.copy(0, &mut slot.answer) {
-            slot.answer.clear();
-        }
+        copy_whole(source, &mut slot.answer);
         slot.state = State::Arrived { deadline_ns };
         true
     }

@@ -1,5 +1,7 @@
 //! Where messages are read and written.
 
+use alloc::vec::Vec;
+
 /// A received message, wherever it lies. A peer may be able to change it between two reads, so each value is read
 /// once and the copy is checked and used.
 pub trait Source {
@@ -11,6 +13,16 @@ pub trait Source {
 
     /// Copies bytes from any offset on; false, and nothing copied, if they do not lie in the message.
     fn copy(&self, at: u32, target: &mut [u8]) -> bool;
+}
+
+/// Copies a whole message in place of what `target` held. Bytes that cannot be read now never can: it is empty then, and whoever
+/// reads it finds a message that is too short.
+#[inline]
+pub(crate) fn copy_whole(source: &dyn Source, target: &mut Vec<u8>) {
+    target.resize(source.len_bytes(), 0);
+    if !source.copy(0, target) {
+        target.clear();
+    }
 }
 
 /// Bytes that were received: `&&bytes[..]` is a `&dyn Source`.

@@ -195,8 +195,9 @@ impl BulkChannel {
     /// # Errors
     /// As [`Domain::create_pool`] and [`assign`](Self::assign).
     pub fn create_pool(&mut self, options: &PoolOptions) -> Result<Pool, Error> {
+        let timeout = self.channel.timeout.take();
         let pool = self.make_pool(options)?;
-        self.assign(&pool)?;
+        self.within(timeout).assign(&pool)?;
         Ok(pool)
     }
 
