@@ -168,33 +168,17 @@ pub struct Job {
     membership: Membership,
 }
 
+impl core::ops::Deref for Job {
+    type Target = Membership;
+
+    fn deref(&self) -> &Membership {
+        &self.membership
+    }
+}
+
 impl Job {
-    /// This domain's rank: its number, in the order in which nodes were given to `tombolo run`.
-    #[must_use]
-    pub fn rank(&self) -> u32 {
-        self.membership.rank()
-    }
-
-    /// How many domains were started.
-    #[must_use]
-    pub fn size(&self) -> u32 {
-        self.membership.size()
-    }
-
-    /// The job's id, a prefix of names that no other job has.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        self.membership.id()
-    }
-
-    /// A name that is the job's own, to [export](Domain::export) and [connect](Domain::connect) to.
-    #[must_use]
-    pub fn name(&self, name: &str) -> String {
-        self.membership.name(name)
-    }
-
     /// Opens the channel between this domain and another of the job, which does the same. It is one channel for each pair;
-    /// more have [names](Self::name).
+    /// more have [names](Membership::name).
     ///
     /// # Errors
     /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and [`Listener::accept`].

@@ -44,7 +44,7 @@ pub use error::Error;
 pub use start::Outcome;
 
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
-pub use tombolo_control::{Fault, JobError};
+pub use tombolo_control::{Fault, JobError, Membership};
 pub use tombolo_link::TransportKind;
 pub use tombolo_link::end::Awaited;
 #[doc(hidden)]

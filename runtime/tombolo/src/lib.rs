@@ -91,7 +91,7 @@ pub use tombolo_capability::{
     Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights,
     Seal,
 };
-pub use tombolo_control::{Fault, ForeignPlace, JobError, TracedInfo};
+pub use tombolo_control::{Fault, ForeignPlace, JobError, Membership, TracedInfo};
 pub use tombolo_link::TransportKind;
 pub use tombolo_transport::memory::RawMemory;
 pub use tombolo_transport::{Batch, Draft, Message, NotAdded, Stats};

@@ -25,10 +25,10 @@ use super::pool::{self, Inner, Pool};
 const ANSWER: Duration = Duration::from_secs(10);
 
 impl BulkChannel {
-    /// Receives what the other side does next, waiting up to `timeout`; `metadata` becomes what it said with it.
+    /// Waits for what the other side does next; `metadata` becomes what it said with it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], or [`Error::WouldBlock`] where `timeout` is zero. The end of the peer, after everything that it
+    /// [`Error::TimedOut`], or [`Error::WouldBlock`] where the timeout is zero. The end of the peer, after everything that it
     /// sent: then what it had of this side's pools has come back. [`Error::Violation`] when it broke the protocol.
     /// [`BulkError::Lost`].
     pub fn recv(&mut self, metadata: &mut Vec<u8>) -> Result<Arrival, Error> {
@@ -99,11 +99,11 @@ impl BulkChannel {
         }
     }
 
-    /// Takes a buffer of `pool` to fill, as [`Pool::take`] does; when all are in use, waits up to `timeout` for one that comes
+    /// Takes a buffer of `pool` to fill, as [`Pool::take`] does; when all are in use, waits for one that comes
     /// back over this channel. What else arrives meanwhile waits for [`recv`](Self::recv).
     ///
     /// # Errors
-    /// As [`Pool::take`], but instead of [`BulkError::NoBuffer`] [`Error::TimedOut`], or [`Error::WouldBlock`] where `timeout` is
+    /// As [`Pool::take`], but instead of [`BulkError::NoBuffer`] [`Error::TimedOut`], or [`Error::WouldBlock`] where the timeout is
     /// zero; the end of the peer, when none is free even so.
     pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
         let timeout = self.channel.timeout.take();

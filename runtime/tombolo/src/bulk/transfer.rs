@@ -21,7 +21,7 @@ impl BulkChannel {
     ///
     /// # Errors
     /// The buffer comes back with the reason: [`Error::TimedOut`] when the peer did not take enough in time,
-    /// [`Error::WouldBlock`] where `timeout` is zero; [`BulkError::NotOnChannel`]; its end.
+    /// [`Error::WouldBlock`] where the timeout is zero; [`BulkError::NotOnChannel`]; its end.
     pub fn move_to(&mut self, mut buffer: Buffer, metadata: &[u8]) -> Result<(), Box<NotSent<Buffer>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Move, &mut buffer.handle, metadata, timeout) {

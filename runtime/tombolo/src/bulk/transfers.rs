@@ -303,7 +303,7 @@ impl Transfers {
     }
 
     /// Claims the buffer that a message names, once: what was moved as a [`Buffer`], what was lent as a [`Shared`]. It came
-    /// before the message; `timeout` is for channels on which it may come later.
+    /// before the message; on some channels it may come later, and is waited for.
     ///
     /// # Errors
     /// [`BulkError::NoTransfer`]: there is none of that number, or it was claimed, or it went back because so much else
