@@ -14,8 +14,8 @@ use tombolo_platform::{Deadline, OsError, socket};
 use tombolo_trace::Shape;
 use tombolo_trace::layout::control_on;
 use tombolo_trace::page::{control, format};
-use tombolo_transport::trace::{Happening, Kind, Recorder};
-use tombolo_transport::wrap::traced::{End, Traced};
+use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
+use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
 
 /// Messages of a slice: long enough for the clock, short enough that nobody interrupts most of them.
@@ -57,7 +57,7 @@ pub struct Costs {
 
 /// Two ends in one process.
 fn pair() -> Result<(MemoryChannel, MemoryChannel), Error> {
-    let (near, far) = socket::pair(socket::Kind::Stream)?;
+    let (near, far) = socket::pair(socket::SocketKind::Stream)?;
     let hello = Hello::new(ChannelConfig::default(), 0, None);
     let deadline = Deadline::after(PATIENCE);
     let (connected, accepted) = std::thread::scope(|scope| {
@@ -71,7 +71,7 @@ fn pair() -> Result<(MemoryChannel, MemoryChannel), Error> {
 
 fn traced(recorder: &std::sync::Arc<Recorder>) -> Result<[Traced<MemoryChannel>; 2], Error> {
     let (near, far) = pair()?;
-    let end = |accepting| End { channel: 1, accepting, peer: 1 };
+    let end = |accepting| TracedEnd { channel: 1, accepting, peer: 1 };
     Ok([Traced::new(near, recorder, end(false)), Traced::new(far, recorder, end(true))])
 }
 
@@ -118,7 +118,7 @@ pub fn measure(slices: u32) -> Result<Costs, Error> {
         control(&memory, control_on(round, false));
         let on_ns = slice(|| carry(&mut near, &mut far, &mut buffer))?;
         let event_ns = slice(|| {
-            recorder.record(black_box(Happening::of(Kind::Marker, 1, 1)));
+            recorder.record(black_box(NewEvent::of(EventKind::Marker, 1, 1)));
             Ok(())
         })?;
         control(&memory, 0);

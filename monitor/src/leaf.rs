@@ -67,7 +67,7 @@ pub fn run_guest() -> Result<(), LeafError> {
     let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().context("copy a descriptor");
     let counter = interrupts.eventfds().first().ok_or_else(|| unusable(&"it has no interrupt vectors"))?;
     // Never hangs up: the end of the root is the end of this virtual machine.
-    let (lifeline, _far_end) = socket::pair(socket::Kind::Stream)?;
+    let (lifeline, _far_end) = socket::pair(socket::SocketKind::Stream)?;
     let lent = window::Lent {
         memory: copy(bar.file.as_fd())?,
         offset_bytes: CONTROL_OFFSET_BYTES as u64,

@@ -75,7 +75,7 @@ impl Connection {
 
     /// Sleeps until the bell rings or the lifeline ends, where both are one socket: whether it did, or `None` where that
     /// is not so. It is one system call where polling and then listening are two, and the wake-up is shorter.
-    pub(crate) fn doze(&mut self, deadline: Deadline) -> Option<bool> {
+    pub(crate) fn park(&mut self, deadline: Deadline) -> Option<bool> {
         if !matches!(self.bell, Bell::Socket) || deadline.remaining() < DOZE {
             return None;
         }

@@ -152,7 +152,7 @@ pub trait Transport {
 
     /// Sleeps by itself on what [`sources`](Self::sources) would be asked for, where that is quicker: whether a source was
     /// ready before the deadline. `None`: it did not, and the caller sleeps on the sources.
-    fn doze(&mut self, _deadline: Deadline) -> Option<bool> {
+    fn park(&mut self, _deadline: Deadline) -> Option<bool> {
         None
     }
 

@@ -144,8 +144,8 @@ impl Transport for MemoryChannel {
         self.end.signals().sources(sources);
     }
 
-    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
-        self.end.signals_mut().doze(deadline)
+    fn park(&mut self, deadline: Deadline) -> Option<bool> {
+        self.end.signals_mut().park(deadline)
     }
 
     fn woken(&mut self, rung: bool) {

@@ -17,7 +17,7 @@ use tombolo_trace::event::Event;
 use tombolo_trace::layout::NotAPage;
 use tombolo_trace::page::{Described, Identity, Page, Row, Switch};
 
-pub use tombolo_trace::event::Kind;
+pub use tombolo_trace::event::EventKind;
 
 /// What is shared by all that write to one page.
 #[derive(Debug)]
@@ -54,24 +54,24 @@ struct Texts {
 
 /// What happened, without when and by which thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Happening {
+pub struct NewEvent {
     /// What.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// At the accepting end of the channel.
     pub accepting: bool,
     /// Bytes of a message.
     pub size: u32,
-    /// What it is about; see [`Kind`].
+    /// What it is about; see [`EventKind`].
     pub subject: u64,
     /// More about it.
     pub value: u64,
 }
 
-impl Happening {
+impl NewEvent {
     /// Something that is about no channel and no message.
     #[must_use]
-    pub fn of(kind: Kind, subject: u64, value: u64) -> Happening {
-        Happening { kind, accepting: false, size: 0, subject, value }
+    pub fn of(kind: EventKind, subject: u64, value: u64) -> NewEvent {
+        NewEvent { kind, accepting: false, size: 0, subject, value }
     }
 }
 
@@ -146,13 +146,13 @@ impl Recorder {
     }
 
     /// Records what happens now.
-    pub fn record(self: &Arc<Self>, happening: Happening) {
+    pub fn record(self: &Arc<Self>, happening: NewEvent) {
         self.record_at(self.ticks(), happening);
     }
 
     /// Records what happened a moment ago, before anybody else could see it.
-    pub fn record_at(self: &Arc<Self>, ticks: u64, happening: Happening) {
-        let Happening { kind, accepting, size, subject, value } = happening;
+    pub fn record_at(self: &Arc<Self>, ticks: u64, happening: NewEvent) {
+        let NewEvent { kind, accepting, size, subject, value } = happening;
         lane::write(self, Event { ticks, kind, accepting, thread: 0, size, subject, value });
     }
 

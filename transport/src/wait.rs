@@ -108,7 +108,7 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
         }
         let deadline = Deadline::at_ns(until_ns);
         if let [channel] = &mut *self.channels
-            && let Some(rung) = channel.doze(deadline)
+            && let Some(rung) = channel.park(deadline)
         {
             self.rung = Rung::All(rung);
             return Ok(());
@@ -213,13 +213,13 @@ pub fn recv_in_place<C: Transport, R>(
     let mut deadline = None;
     loop {
         // In one place, and with small results, so that it is compiled into the caller and stays in registers.
-        let glimpsed = spin.glance(|| {
+        let polled = spin.poll_briefly(|| {
             match channel.try_recv_in_place(|message| read.take().map(|read| read(message))) {
                 Ok(received) => received.flatten().map(Ok),
                 Err(error) => Some(Err(error)),
             }
         });
-        match glimpsed {
+        match polled {
             Some(Ok(received)) => return Ok(received),
             Some(Err(error)) => return Err(ChannelError::of(channel, error, 0)),
             None => await_message(channel, spin, timeout, &mut deadline)?,

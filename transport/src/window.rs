@@ -105,7 +105,7 @@ mod tests {
     use tombolo_link::ChannelConfig;
     use tombolo_platform::event::eventfd;
     use tombolo_platform::memory::create_sealed;
-    use tombolo_platform::socket::{self, Kind};
+    use tombolo_platform::socket::{self, SocketKind};
 
     use super::*;
     use crate::{EndError, Transport, TransportExt};
@@ -116,7 +116,7 @@ mod tests {
         let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
         let (bell_a, bell_b) = (eventfd().unwrap(), eventfd().unwrap());
         let lend = |bell: &OwnedFd, ringer: &OwnedFd| {
-            let (lifeline, held) = socket::pair(Kind::Packet).unwrap();
+            let (lifeline, held) = socket::pair(SocketKind::Packet).unwrap();
             let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
             let (memory, bell, ringer) = (copy(&memory), copy(bell), copy(ringer));
             (Lent { memory, offset_bytes: 0, length_bytes, lifeline, bell, ringer, ring: None }, held)

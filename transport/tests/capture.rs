@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tombolo_link::{ChannelConfig, Hello, Side, TransportKind};
-use tombolo_platform::socket::{Kind, pair};
+use tombolo_platform::socket::{SocketKind, pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::capture::{
@@ -180,7 +180,7 @@ fn open(socket: OwnedFd) -> StreamChannel {
 }
 
 fn channel() -> (StreamChannel, StreamChannel) {
-    let (a, b) = pair(Kind::Stream).unwrap();
+    let (a, b) = pair(SocketKind::Stream).unwrap();
     std::thread::scope(|scope| {
         let a = scope.spawn(|| open(a));
         let b = open(b);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::event::Interest;
-use tombolo_platform::socket::{Kind, pair};
+use tombolo_platform::socket::{SocketKind, pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::{Checked, Ending, Faults, Faulty, Injected};
@@ -13,7 +13,7 @@ use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, Transp
 const LONG: Duration = Duration::from_secs(30);
 
 fn channel() -> (MemoryChannel, MemoryChannel) {
-    let (a, b) = pair(Kind::Stream).unwrap();
+    let (a, b) = pair(SocketKind::Stream).unwrap();
     let hello = Hello::new(ChannelConfig::default(), 0, None);
     let deadline = Deadline::after(LONG);
     std::thread::scope(|scope| {

@@ -8,7 +8,7 @@ use tombolo_base::{DomainId, NodeId};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::{StreamChannel, Transport};
 
@@ -27,7 +27,7 @@ fn a_stream_looks_as_specified() {
     let config = ChannelConfig::new(SlotSize::B32, 4, Variant::EpochCredit).unwrap();
     let domain = DomainId::new(NodeId(1), NonZeroU16::new(2).unwrap(), 3);
     let hello = Hello::new(config, 0x1122_3344_5566_7788, Some(domain));
-    let (ours, theirs) = socket::pair(Kind::Stream).unwrap();
+    let (ours, theirs) = socket::pair(SocketKind::Stream).unwrap();
     let mut peer = hello.to_bytes().to_vec();
     peer.extend_from_slice(&1_u64.to_le_bytes());
     socket::send(&ours, &peer, &[]).unwrap();

@@ -94,7 +94,7 @@ fn fewest_calls(spin_ns: u64, bursts: u64) -> Result<Option<u64>, OsError> {
         let fewest = both.fewest(bursts);
         Ok(clock_is_free.then_some(fewest))
     };
-    let (near, far) = socket::pair(socket::Kind::Stream)?;
+    let (near, far) = socket::pair(socket::SocketKind::Stream)?;
     std::thread::scope(|scope| {
         let far = scope.spawn(|| side(far, false).map(|_| ()));
         let near = scope.spawn(|| side(near, true)).join().expect("no panic");

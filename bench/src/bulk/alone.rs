@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tombolo::engines::{Engine, ForeignProcess, Place, Request, SharedMemory};
+use tombolo::engines::{Engine, ForeignProcess, Location, Request, SharedMemory};
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, Threads};
 use tombolo_engine::finish;
@@ -104,9 +104,9 @@ fn of_engine(
     memory: &Memory,
     (schedule, lengths): (Schedule, impl Iterator<Item = usize>),
 ) {
-    let target = Place::mapped(&memory.target);
-    let other = Place::Process { process: Arc::clone(&memory.process), address: memory.address };
-    let mapped = Request::copy(Place::mapped(&memory.source), target.clone(), 0);
+    let target = Location::mapped(&memory.target);
+    let other = Location::Process { process: Arc::clone(&memory.process), address: memory.address };
+    let mapped = Request::copy(Location::mapped(&memory.source), target.clone(), 0);
     let foreign = Request::copy(other, target, 0);
     let request = if engine.check(&mapped).is_ok() { mapped } else { foreign };
     for bytes in lengths {

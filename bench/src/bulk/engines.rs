@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo::engines::{
-    Access, Engine, ForeignProcess, MemoryId, Offers, Place, Request, Server, SharedMemory, finish,
+    Access, Engine, ForeignProcess, Location, MemoryId, Offers, Request, Server, SharedMemory, finish,
 };
 use tombolo_base::sync::Ordering::{Acquire, Release};
 use tombolo_bench_far::content::{check_words, fill_words};
@@ -16,7 +16,7 @@ use tombolo_engine::far::Far;
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::copy::Loop;
 use tombolo_platform::copy::attach::address_of;
-use tombolo_platform::socket::{Kind, pair};
+use tombolo_platform::socket::{SocketKind, pair};
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::StreamChannel;
 
@@ -69,10 +69,10 @@ enum Target {
 }
 
 impl Sender {
-    fn place(&mut self, offset_bytes: usize) -> Result<Place, Error> {
+    fn place(&mut self, offset_bytes: usize) -> Result<Location, Error> {
         Ok(match &mut self.target {
-            Target::Pool(memory) => Place::Mapped { memory: memory.clone(), offset_bytes },
-            Target::Far(memory) => Place::Far { memory: *memory, offset_bytes: offset_bytes as u64 },
+            Target::Pool(memory) => Location::Mapped { memory: memory.clone(), offset_bytes },
+            Target::Far(memory) => Location::Far { memory: *memory, offset_bytes: offset_bytes as u64 },
             Target::Process(known) => {
                 let (process, address) = match known {
                     Some(known) => known,
@@ -82,7 +82,7 @@ impl Sender {
                         known.insert((Arc::new(ForeignProcess::watch(pid)?), address))
                     }
                 };
-                Place::Process { process: Arc::clone(process), address: *address + offset_bytes as u64 }
+                Location::Process { process: Arc::clone(process), address: *address + offset_bytes as u64 }
             }
         })
     }
@@ -111,7 +111,7 @@ impl End for Sender {
         poll(&self.flags, READ, |read| read + ahead > passed)?;
         let index = (passed % ahead) as usize;
         fill_words(place(&self.own, bytes, index)?, sequence);
-        let source = Place::Mapped { memory: self.own.clone(), offset_bytes: index * bytes };
+        let source = Location::Mapped { memory: self.own.clone(), offset_bytes: index * bytes };
         let target = self.place(index * bytes)?;
         self.copy(Request::copy(source.clone(), target.clone(), bytes as u64))?;
         self.passed += 1;
@@ -264,7 +264,7 @@ impl Peer for Carried {
         let id = offers.offer(memory.clone(), Access::Write).ok_or(Error::Unsupported)?;
         match meeting.side {
             Side::Near => {
-                let (near, far) = pair(Kind::Stream)?;
+                let (near, far) = pair(SocketKind::Stream)?;
                 meeting.line.give_fds(&[far.as_fd()])?;
                 drop(far);
                 let channel = StreamChannel::open(near, hello, until)?;

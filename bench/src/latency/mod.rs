@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tombolo::{LatencyOptions, Scheduling};
 use tombolo_link::{ChannelConfig, Hello};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::wait::{self, Spin};
@@ -169,7 +169,7 @@ fn measure(
     (cpu, peer_cpu): (usize, usize),
 ) -> Result<Row, Error> {
     let row = |times| Row { treatment: treatment.name().to_owned(), loaded, times };
-    let (ours, theirs) = socket::pair(Kind::Stream)?;
+    let (ours, theirs) = socket::pair(SocketKind::Stream)?;
     let peer = start(&options.peer_arguments, treatment, peer_cpu, theirs)?;
     let placed = match treatment.options(cpu).apply() {
         Err(error @ tombolo::Error::Scheduling { .. }) => return Ok(row(Err(error.to_string()))),

@@ -79,7 +79,7 @@ pub(super) enum Answer {
 
 impl Line {
     pub(super) fn pair() -> Result<(Line, OwnedFd), Error> {
-        let (near, far) = socket::pair(socket::Kind::Packet)?;
+        let (near, far) = socket::pair(socket::SocketKind::Packet)?;
         Ok((Line { socket: near }, far))
     }
 

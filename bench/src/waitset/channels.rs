@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::socket::{self, Kind, MAX_FDS};
+use tombolo_platform::socket::{self, MAX_FDS, SocketKind};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, Errno, OsError};
 use tombolo_ring::{SlotSize, Variant};
@@ -81,8 +81,9 @@ impl Receiver {
         let start_ns = now_ns();
         let mut left = count;
         while left > 0 {
-            let pairs =
-                (0..left.min(MAX_FDS)).map(|_| socket::pair(Kind::Stream)).collect::<Result<Vec<_>, _>>()?;
+            let pairs = (0..left.min(MAX_FDS))
+                .map(|_| socket::pair(SocketKind::Stream))
+                .collect::<Result<Vec<_>, _>>()?;
             let theirs: Vec<_> = pairs.iter().map(|(_, theirs)| theirs.as_fd()).collect();
             super::control::send_all(control, &[0; 8], &theirs)?;
             left -= pairs.len();

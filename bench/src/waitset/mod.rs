@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::{ChannelError, EndError};
@@ -169,7 +169,7 @@ struct Peer {
 
 impl Peer {
     fn start(arguments: &[OsString]) -> Result<Peer, Error> {
-        let (ours, theirs) = socket::pair(Kind::Packet)?;
+        let (ours, theirs) = socket::pair(SocketKind::Packet)?;
         let io = |error: &std::io::Error| OsError::from_io("start the other process", error);
         let program = std::env::current_exe().map_err(|error| io(&error))?;
         let mut command = Command::new(program);

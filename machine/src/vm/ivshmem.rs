@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::{Errno, OsError, event, memory};
 
 /// The host's number in its window.
@@ -114,7 +114,7 @@ impl Window {
     /// # Errors
     /// What the kernel refused: too many descriptors in flight, out of memory.
     pub fn connect(&self) -> Result<(OwnedFd, OwnedFd), OsError> {
-        let (ours, theirs) = socket::pair(Kind::Stream)?;
+        let (ours, theirs) = socket::pair(SocketKind::Stream)?;
         send(&ours, PROTOCOL_VERSION, None)?;
         send(&ours, VM_PEER.into(), None)?;
         send(&ours, SHARED_MEMORY, Some(&self.memory))?;

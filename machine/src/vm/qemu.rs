@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn the_launch_holds_what_its_arguments_name() {
         let (serial, window) =
-            tombolo_platform::socket::pair(tombolo_platform::socket::Kind::Stream).unwrap();
+            tombolo_platform::socket::pair(tombolo_platform::socket::SocketKind::Stream).unwrap();
         let launch = qemu().launch(serial, window).unwrap();
         for fd in &launch.inherited {
             let named = format!("fd={}", fd.as_raw_fd());

@@ -11,7 +11,7 @@ use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::meters::SYSFS_VARIABLE;
 use tombolo_platform::process::{Ended, Process};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::thread::{self, Scheduling};
 use tombolo_platform::{Errno, OsError, Signal, process};
 
@@ -105,7 +105,7 @@ impl Agent {
         process::end_first_without_memory(&mut command);
         // The emulator opens the program itself, after it has been executed, so it must inherit it.
         let mut inherit: Vec<BorrowedFd<'_>> = self.emulator.iter().map(|_| program.as_fd()).collect();
-        let side = order.side.as_ref().map(|_| socket::pair(Kind::Stream)).transpose()?;
+        let side = order.side.as_ref().map(|_| socket::pair(SocketKind::Stream)).transpose()?;
         if let (Some((_, theirs)), Some(variable)) = (&side, &order.side) {
             // The program reads it as it would a pipe.
             rustix::io::ioctl_fionbio(theirs, false).context("make a side stream")?;

@@ -32,7 +32,7 @@ impl Agent {
             Item::PairEnd => match self.pairs.remove(&channel) {
                 Some(other) => Ok(other),
                 None => {
-                    let (first, second) = socket::pair(socket::Kind::Stream)?;
+                    let (first, second) = socket::pair(socket::SocketKind::Stream)?;
                     self.pairs.insert(channel, second);
                     Ok(first)
                 }
@@ -51,7 +51,7 @@ impl Agent {
     }
 
     fn make_lifeline(&mut self, channel: ChannelId) -> Result<OwnedFd, OsError> {
-        match socket::pair(socket::Kind::Stream) {
+        match socket::pair(socket::SocketKind::Stream) {
             Ok((ours, theirs)) => {
                 self.lifelines.insert(channel, ours);
                 self.core.lifeline_made(channel);

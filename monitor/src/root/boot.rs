@@ -68,7 +68,7 @@ impl Root {
         let kit = self.kit.as_ref().map_err(text)?;
         let tombolod = kit.tombolod(node.isa).map_err(|error| missing(kit, error))?;
         let emulator = kit::emulator(node).map_err(text)?.ok_or("a user node needs an emulator")?;
-        let (ours, theirs) = socket::pair(socket::Kind::Packet).map_err(text)?;
+        let (ours, theirs) = socket::pair(socket::SocketKind::Packet).map_err(text)?;
         let mut command = Command::new(&emulator);
         let user = node.as_user();
         let cpu = user.and_then(|user| user.cpu.as_deref());
@@ -161,14 +161,14 @@ fn start_behind_window(
     let memory = map(window.memory(), 0, length).map_err(text)?;
     WindowHeader { node, generation, length_bytes }.write(&memory);
     let (server, window_end) = window.connect().map_err(text)?;
-    let (serial, serial_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
+    let (serial, serial_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let launch = launch(serial_end, window_end)?;
     let mut command = Command::new(&launch.program);
     command.args(&launch.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
     let process = Process::start(&mut command, &inherit).map_err(text)?;
-    let (lifeline, far_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
+    let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let side = WindowSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
     Ok(RunningNode::new(process, NodeLine::Awaited(Vec::new()), Some(side)))
 }

@@ -378,7 +378,7 @@ impl Root {
             Resource::PairEnd { channel, .. } => match self.pairs.remove(&channel) {
                 Some(other) => Some(other),
                 None => {
-                    let (first, second) = socket::pair(socket::Kind::Stream).ok()?;
+                    let (first, second) = socket::pair(socket::SocketKind::Stream).ok()?;
                     self.pairs.insert(channel, second);
                     Some(first)
                 }

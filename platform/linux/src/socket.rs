@@ -25,18 +25,18 @@ pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 
 /// Which kind of local socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum SocketKind {
     /// Whole messages, in order, with an end.
     Packet,
     /// Bytes, in order, with an end.
     Stream,
 }
 
-impl Kind {
+impl SocketKind {
     fn socket_type(self) -> SocketType {
         match self {
-            Kind::Packet => SocketType::SEQPACKET,
-            Kind::Stream => SocketType::STREAM,
+            SocketKind::Packet => SocketType::SEQPACKET,
+            SocketKind::Stream => SocketType::STREAM,
         }
     }
 }
@@ -96,7 +96,7 @@ pub fn connect(name: &str) -> Result<OwnedFd, OsError> {
 ///
 /// # Errors
 /// Too many open files.
-pub fn pair(kind: Kind) -> Result<(OwnedFd, OwnedFd), OsError> {
+pub fn pair(kind: SocketKind) -> Result<(OwnedFd, OwnedFd), OsError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socketpair(AddressFamily::UNIX, kind.socket_type(), flags, None)
         .context("create a socket pair")
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn messages_stay_whole_and_descriptors_arrive() {
-        let (left, right) = pair(Kind::Packet).unwrap();
+        let (left, right) = pair(SocketKind::Packet).unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         send(&left, b"first", &[]).unwrap();
         send(&left, b"second", &[writer.as_fd()]).unwrap();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_sleep_ends_with_a_byte_an_end_or_its_length() {
-        let (left, right) = pair(Kind::Stream).unwrap();
+        let (left, right) = pair(SocketKind::Stream).unwrap();
         let_sleep(&right, Duration::from_millis(1)).unwrap();
         let mut buffer = [0; 8];
         assert!(!sleep(&right, &mut buffer));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_message_longer_than_the_buffer_says_so() {
-        let (left, right) = pair(Kind::Packet).unwrap();
+        let (left, right) = pair(SocketKind::Packet).unwrap();
         send(&left, &[7; 100], &[]).unwrap();
         assert!(receive(&right, &mut [0; 64]).unwrap().truncated);
     }

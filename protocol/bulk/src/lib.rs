@@ -18,6 +18,6 @@ pub mod table;
 pub mod wire;
 
 pub use layout::{Layout, LayoutError};
-pub use session::{Heard, Session, Violation};
-pub use table::{Counts, Link, Table, TableError};
+pub use session::{Session, SessionEvent, Violation};
+pub use table::{Counts, PoolChannel, Table, TableError};
 pub use wire::{Message, Segment, Terms, Trust, Verb};

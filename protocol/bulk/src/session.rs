@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use crate::layout::Layout;
 use crate::wire::{
-    self, MAX_POOLS, Malformed, Message, Offer, PIECE_WORDS, Place, Segment, Terms, Transfer, Trust, Verb,
-    Veto, decode,
+    self, MAX_POOLS, Malformed, Message, Offer, PIECE_WORDS, PoolIndex, Segment, Terms, Transfer, Trust,
+    Verb, Veto, decode,
 };
 
 /// How a peer broke the protocol.
@@ -30,7 +30,7 @@ pub enum Violation {
     OutOfTurn,
     /// The pool is not in a state in which this can be said of it.
     #[error("{0} was said of a pool that it cannot be said of")]
-    Place(&'static str),
+    PoolState(&'static str),
     /// A piece outside of its buffer, or of a buffer that there is not.
     #[error(
         "{length_bytes} bytes from {offset_bytes} on of buffer {buffer}, in a pool of {count} buffers of {buffer_bytes} bytes"
@@ -54,7 +54,7 @@ pub enum Violation {
 
 /// Why something cannot be said. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unsayable {
+pub enum BulkSendError {
     /// The other side has not said its terms yet.
     #[error("the other side has not said yet what it is ready to do")]
     NoTerms,
@@ -97,7 +97,7 @@ pub enum Unsayable {
 
 /// What the other side said, after everything that a session can check.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Heard<'a> {
+pub enum SessionEvent<'a> {
     /// What both sides agreed to; `None` where they trust each other differently, which ends the channel.
     Terms {
         /// The terms that hold.
@@ -108,15 +108,15 @@ pub enum Heard<'a> {
     /// A pool is offered: to be answered by [`Message::Assigned`] or [`Message::Vetoed`].
     Offered(Offer),
     /// A pool that was offered was taken.
-    Assigned(Place),
+    Assigned(PoolIndex),
     /// It was not.
-    Vetoed(Place, Veto),
+    Vetoed(PoolIndex, Veto),
     /// A pool is to go off the channel: to be answered by [`Message::Unassigned`] or [`Message::Kept`].
-    Unassign(Place),
+    Unassign(PoolIndex),
     /// It is off.
-    Unassigned(Place),
+    Unassigned(PoolIndex),
     /// It stays.
-    Kept(Place),
+    Kept(PoolIndex),
     /// Rights to buffers.
     Transfer(Transfer<'a>),
 }
@@ -170,15 +170,15 @@ impl Session {
     }
 
     #[inline]
-    fn slot(&self, place: Place) -> Slot {
+    fn slot(&self, place: PoolIndex) -> Slot {
         self.slots[usize::from(place.by_accepting_side())][place.index()]
     }
 
-    fn set(&mut self, place: Place, slot: Slot) {
+    fn set(&mut self, place: PoolIndex, slot: Slot) {
         self.slots[usize::from(place.by_accepting_side())][place.index()] = slot;
     }
 
-    fn is_ours(&self, place: Place) -> bool {
+    fn is_ours(&self, place: PoolIndex) -> bool {
         place.by_accepting_side() == self.accepting
     }
 
@@ -189,32 +189,32 @@ impl Session {
     /// A place for one more pool.
     ///
     /// # Errors
-    /// [`Unsayable::TooManyPools`], [`Unsayable::NoTerms`].
-    pub fn free_place(&self) -> Result<Place, Unsayable> {
-        let terms = self.terms().ok_or(Unsayable::NoTerms)?;
+    /// [`BulkSendError::TooManyPools`], [`BulkSendError::NoTerms`].
+    pub fn free_place(&self) -> Result<PoolIndex, BulkSendError> {
+        let terms = self.terms().ok_or(BulkSendError::NoTerms)?;
         if self.used() >= usize::from(terms.max_pools) {
-            return Err(Unsayable::TooManyPools(terms.max_pools));
+            return Err(BulkSendError::TooManyPools(terms.max_pools));
         }
         (0..MAX_POOLS)
-            .filter_map(|index| Place::new(self.accepting, index))
+            .filter_map(|index| PoolIndex::new(self.accepting, index))
             .find(|place| self.slot(*place) == Slot::Free)
-            .ok_or(Unsayable::TooManyPools(terms.max_pools))
+            .ok_or(BulkSendError::TooManyPools(terms.max_pools))
     }
 
     /// Encodes anything but a transfer in place of what `out` held. Once it was sent, [`sent`](Self::sent) is to be told.
     ///
     /// # Errors
-    /// [`Unsayable`].
-    pub fn prepare(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    /// [`BulkSendError`].
+    pub fn prepare(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), BulkSendError> {
         self.after(message)?;
         message.encode(self.sent, out);
         Ok(())
     }
 
     /// What becomes of a place when this side says something.
-    fn after(&self, message: &Message<'_>) -> Result<Option<(Place, Slot)>, Unsayable> {
+    fn after(&self, message: &Message<'_>) -> Result<Option<(PoolIndex, Slot)>, BulkSendError> {
         if !matches!(message, Message::Terms(_)) && self.agreed.is_none() {
-            return Err(Unsayable::NoTerms);
+            return Err(BulkSendError::NoTerms);
         }
         let change = match *message {
             Message::Terms(_) | Message::Transfer(_) => return Ok(None),
@@ -223,25 +223,25 @@ impl Session {
             }
             Message::Assigned(place) => match self.slot(place) {
                 Slot::Proposed(layout) => (place, Slot::Assigned(layout)),
-                _ => return Err(Unsayable::NoSuchPool),
+                _ => return Err(BulkSendError::NoSuchPool),
             },
             Message::Vetoed(place, _) => match self.slot(place) {
                 Slot::Proposed(_) => (place, Slot::Free),
-                _ => return Err(Unsayable::NoSuchPool),
+                _ => return Err(BulkSendError::NoSuchPool),
             },
             Message::Unassign(place) => match self.slot(place) {
                 Slot::Assigned(layout) => (place, Slot::Leaving(layout)),
-                _ => return Err(Unsayable::NoSuchPool),
+                _ => return Err(BulkSendError::NoSuchPool),
             },
             Message::Unassigned(place) => match self.slot(place) {
                 Slot::Asked(_) => (place, Slot::Free),
-                _ => return Err(Unsayable::NoSuchPool),
+                _ => return Err(BulkSendError::NoSuchPool),
             },
             Message::Kept(place) => match self.slot(place) {
                 Slot::Asked(layout) => (place, Slot::Assigned(layout)),
-                _ => return Err(Unsayable::NoSuchPool),
+                _ => return Err(BulkSendError::NoSuchPool),
             },
-            Message::Assign(_) => return Err(Unsayable::NoSuchPool),
+            Message::Assign(_) => return Err(BulkSendError::NoSuchPool),
         };
         Ok(Some(change))
     }
@@ -259,34 +259,34 @@ impl Session {
     /// told.
     ///
     /// # Errors
-    /// [`Unsayable`].
+    /// [`BulkSendError`].
     pub fn prepare_transfer(
         &self,
         verb: Verb,
         segments: &[Segment],
         metadata: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), Unsayable> {
-        let terms = self.terms().ok_or(Unsayable::NoTerms)?;
+    ) -> Result<(), BulkSendError> {
+        let terms = self.terms().ok_or(BulkSendError::NoTerms)?;
         let max = usize::from(terms.max_segments);
         if segments.is_empty() || segments.len() > max {
-            return Err(Unsayable::Segments { found: segments.len(), max });
+            return Err(BulkSendError::Segments { found: segments.len(), max });
         }
         let max = usize::from(terms.max_metadata_bytes);
         if metadata.len() > max {
-            return Err(Unsayable::Metadata { found: metadata.len(), max });
+            return Err(BulkSendError::Metadata { found: metadata.len(), max });
         }
         for (index, segment) in segments.iter().enumerate() {
             let (Slot::Assigned(layout) | Slot::Asked(layout)) = self.slot(segment.place) else {
-                return Err(Unsayable::NoSuchPool);
+                return Err(BulkSendError::NoSuchPool);
             };
             let Segment { offset_bytes, length_bytes, buffer, place } = *segment;
             if !layout.holds(offset_bytes, length_bytes) {
                 let buffer_bytes = layout.buffer_bytes();
-                return Err(Unsayable::Range { offset_bytes, length_bytes, buffer_bytes });
+                return Err(BulkSendError::Range { offset_bytes, length_bytes, buffer_bytes });
             }
             if segments[..index].iter().any(|before| (before.place, before.buffer) == (place, buffer)) {
-                return Err(Unsayable::Twice(buffer));
+                return Err(BulkSendError::Twice(buffer));
             }
         }
         let blank = |segment: Segment| match verb.brings_content() {
@@ -301,19 +301,19 @@ impl Session {
     /// words.
     ///
     /// # Errors
-    /// [`Unsayable`].
+    /// [`BulkSendError`].
     #[inline]
-    pub fn prepare_piece(&self, verb: Verb, segment: Segment) -> Result<[u64; PIECE_WORDS], Unsayable> {
+    pub fn prepare_piece(&self, verb: Verb, segment: Segment) -> Result<[u64; PIECE_WORDS], BulkSendError> {
         if !self.told || self.agreed.is_none() {
-            return Err(Unsayable::NoTerms);
+            return Err(BulkSendError::NoTerms);
         }
         let (Slot::Assigned(layout) | Slot::Asked(layout)) = self.slot(segment.place) else {
-            return Err(Unsayable::NoSuchPool);
+            return Err(BulkSendError::NoSuchPool);
         };
         let Segment { offset_bytes, length_bytes, .. } = segment;
         if !layout.holds(offset_bytes, length_bytes) {
             let buffer_bytes = layout.buffer_bytes();
-            return Err(Unsayable::Range { offset_bytes, length_bytes, buffer_bytes });
+            return Err(BulkSendError::Range { offset_bytes, length_bytes, buffer_bytes });
         }
         Ok(wire::piece_words(verb, segment, self.sent))
     }
@@ -357,7 +357,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Violation`]: the session is of no use any more.
-    pub fn receive<'a>(&mut self, bytes: &'a [u8]) -> Result<Heard<'a>, Violation> {
+    pub fn receive<'a>(&mut self, bytes: &'a [u8]) -> Result<SessionEvent<'a>, Violation> {
         let (message, found) = decode(bytes)?;
         let expected = self.received;
         if found != expected {
@@ -373,37 +373,41 @@ impl Session {
             Message::Transfer(transfer) => self.transfer(transfer),
             Message::Assigned(place) => match self.slot(place) {
                 Slot::Offered(layout) => {
-                    Ok(self.change(place, Slot::Assigned(layout), Heard::Assigned(place)))
+                    Ok(self.change(place, Slot::Assigned(layout), SessionEvent::Assigned(place)))
                 }
-                _ => Err(Violation::Place("assigned")),
+                _ => Err(Violation::PoolState("assigned")),
             },
             Message::Vetoed(place, veto) => match self.slot(place) {
-                Slot::Offered(_) => Ok(self.change(place, Slot::Free, Heard::Vetoed(place, veto))),
-                _ => Err(Violation::Place("vetoed")),
+                Slot::Offered(_) => Ok(self.change(place, Slot::Free, SessionEvent::Vetoed(place, veto))),
+                _ => Err(Violation::PoolState("vetoed")),
             },
             Message::Unassign(place) => match self.slot(place) {
-                Slot::Assigned(layout) => Ok(self.change(place, Slot::Asked(layout), Heard::Unassign(place))),
+                Slot::Assigned(layout) => {
+                    Ok(self.change(place, Slot::Asked(layout), SessionEvent::Unassign(place)))
+                }
                 // Both asked at once, and who asks has nothing in use: it is off, and neither waits for an answer.
-                Slot::Leaving(_) => Ok(self.change(place, Slot::Free, Heard::Unassigned(place))),
-                _ => Err(Violation::Place("unassign")),
+                Slot::Leaving(_) => Ok(self.change(place, Slot::Free, SessionEvent::Unassigned(place))),
+                _ => Err(Violation::PoolState("unassign")),
             },
             Message::Unassigned(place) => match self.slot(place) {
-                Slot::Leaving(_) => Ok(self.change(place, Slot::Free, Heard::Unassigned(place))),
-                _ => Err(Violation::Place("unassigned")),
+                Slot::Leaving(_) => Ok(self.change(place, Slot::Free, SessionEvent::Unassigned(place))),
+                _ => Err(Violation::PoolState("unassigned")),
             },
             Message::Kept(place) => match self.slot(place) {
-                Slot::Leaving(layout) => Ok(self.change(place, Slot::Assigned(layout), Heard::Kept(place))),
-                _ => Err(Violation::Place("kept")),
+                Slot::Leaving(layout) => {
+                    Ok(self.change(place, Slot::Assigned(layout), SessionEvent::Kept(place)))
+                }
+                _ => Err(Violation::PoolState("kept")),
             },
         }
     }
 
-    fn change<'a>(&mut self, place: Place, slot: Slot, heard: Heard<'a>) -> Heard<'a> {
+    fn change<'a>(&mut self, place: PoolIndex, slot: Slot, heard: SessionEvent<'a>) -> SessionEvent<'a> {
         self.set(place, slot);
         heard
     }
 
-    fn agree(&mut self, theirs: Terms) -> Heard<'static> {
+    fn agree(&mut self, theirs: Terms) -> SessionEvent<'static> {
         let agreed = Terms {
             trust: self.ours.trust,
             max_pools: self.ours.max_pools.min(theirs.max_pools),
@@ -411,22 +415,22 @@ impl Session {
             max_metadata_bytes: self.ours.max_metadata_bytes.min(theirs.max_metadata_bytes),
         };
         self.agreed = Some(agreed);
-        Heard::Terms {
+        SessionEvent::Terms {
             agreed: Some(agreed).filter(|_| theirs.trust == self.ours.trust),
             theirs: theirs.trust,
         }
     }
 
-    fn offered(&mut self, offer: Offer) -> Result<Heard<'static>, Violation> {
+    fn offered(&mut self, offer: Offer) -> Result<SessionEvent<'static>, Violation> {
         if self.is_ours(offer.place) || self.slot(offer.place) != Slot::Free {
-            return Err(Violation::Place("assign"));
+            return Err(Violation::PoolState("assign"));
         }
         let needs_memory = self.ours.trust == Trust::Full;
         if needs_memory == (offer.capability == 0) || (!needs_memory && offer.offset_bytes != 0) {
-            return Err(Violation::Place("the memory of another kind of trust"));
+            return Err(Violation::PoolState("the memory of another kind of trust"));
         }
         self.set(offer.place, Slot::Proposed(offer.layout));
-        Ok(Heard::Offered(offer))
+        Ok(SessionEvent::Offered(offer))
     }
 
     /// Whether one more pool is more than was agreed, counting those that are offered and not answered.
@@ -435,7 +439,7 @@ impl Session {
         self.agreed.is_some_and(|terms| self.used() > usize::from(terms.max_pools))
     }
 
-    fn transfer<'a>(&self, transfer: Transfer<'a>) -> Result<Heard<'a>, Violation> {
+    fn transfer<'a>(&self, transfer: Transfer<'a>) -> Result<SessionEvent<'a>, Violation> {
         let Some(terms) = self.agreed else { return Err(Violation::OutOfTurn) };
         if transfer.len() > usize::from(terms.max_segments) {
             return Err(Violation::Beyond("pieces"));
@@ -446,7 +450,7 @@ impl Session {
         for segment in transfer.segments() {
             // What was said before the other side heard that this one wants it off.
             let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else {
-                return Err(Violation::Place(match transfer.verb {
+                return Err(Violation::PoolState(match transfer.verb {
                     Verb::Move => "move",
                     Verb::Share => "share",
                     Verb::Pass => "pass",
@@ -459,6 +463,6 @@ impl Session {
                 return Err(Violation::Range { buffer, offset_bytes, length_bytes, count, buffer_bytes });
             }
         }
-        Ok(Heard::Transfer(transfer))
+        Ok(SessionEvent::Transfer(transfer))
     }
 }

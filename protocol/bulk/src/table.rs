@@ -21,7 +21,7 @@ use crate::layout::Layout;
 use crate::wire::Verb;
 
 /// The most links of a pool in one domain.
-pub const MAX_LINKS: usize = 33;
+pub const MAX_POOL_CHANNELS: usize = 33;
 
 /// How often one buffer can be lent over one link.
 pub const MAX_SHARES: u16 = u16::MAX;
@@ -30,7 +30,7 @@ const SENDING: u16 = u16::MAX;
 
 /// Over which channel a pool is known, as a number of the pool's own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Link(u8);
+pub struct PoolChannel(u8);
 
 /// Why the table does not allow something. It is unchanged then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ pub enum TableError {
     #[error("buffer {0} is shared {MAX_SHARES} times over one channel, the most there can be")]
     TooManyShares(u32),
     /// The pool is on as many channels as it can be.
-    #[error("a pool can be on {MAX_LINKS} channels")]
+    #[error("a pool can be on {MAX_POOL_CHANNELS} channels")]
     TooManyLinks,
     /// Something of the pool is still out over the channel, or in use here.
     #[error("{buffers} buffers of the pool are still in use")]
@@ -101,7 +101,7 @@ pub struct Counts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Right {
     Here,
-    Beyond(Link),
+    Beyond(PoolChannel),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +151,7 @@ pub struct Table {
 }
 
 /// The link to where a pool came from.
-pub const UPSTREAM: Link = Link(0);
+pub const UPSTREAM: PoolChannel = PoolChannel(0);
 
 impl Table {
     /// That of the domain that made the pool: all buffers are here and free.
@@ -210,7 +210,7 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::TooManyLinks`], [`TableError::Revoked`].
-    pub fn assign(&mut self, may_forward: bool) -> Result<Link, TableError> {
+    pub fn assign(&mut self, may_forward: bool) -> Result<PoolChannel, TableError> {
         self.unrevoked()?;
         if self.links.first().is_some_and(|upstream| upstream.state == State::Leaving) {
             return Err(TableError::NoLink);
@@ -221,7 +221,7 @@ impl Table {
         }
         let gone = self.links[1..].iter().position(|link| link.state == State::Gone);
         let index = gone.map_or(self.links.len(), |index| index + 1);
-        if index >= MAX_LINKS {
+        if index >= MAX_POOL_CHANNELS {
             return Err(TableError::TooManyLinks);
         }
         let entry = LinkEntry::new(self.layout, may_forward);
@@ -229,7 +229,7 @@ impl Table {
             Some(link) => *link = entry,
             None => self.links.push(entry),
         }
-        Ok(Link(index as u8))
+        Ok(PoolChannel(index as u8))
     }
 
     /// Begins to take the pool off a channel: nothing goes over it any more, until it is [off](Self::unassign) or
@@ -237,7 +237,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`unassign`](Self::unassign); [`TableError::NoLink`] also when it is being taken off already.
-    pub fn leave(&mut self, link: Link) -> Result<(), TableError> {
+    pub fn leave(&mut self, link: PoolChannel) -> Result<(), TableError> {
         self.may_unassign(link)?;
         match &mut self.links[usize::from(link.0)].state {
             state @ State::Live => {
@@ -249,7 +249,7 @@ impl Table {
     }
 
     /// The other side still needs the pool.
-    pub fn stay(&mut self, link: Link) {
+    pub fn stay(&mut self, link: PoolChannel) {
         if let Some(entry) = self.links.get_mut(usize::from(link.0))
             && entry.state == State::Leaving
         {
@@ -261,7 +261,7 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::InUse`] when something is still out over it, or here from it; [`TableError::Forwarded`].
-    pub fn unassign(&mut self, link: Link) -> Result<(), TableError> {
+    pub fn unassign(&mut self, link: PoolChannel) -> Result<(), TableError> {
         self.may_unassign(link)?;
         self.links[usize::from(link.0)].state = State::Gone;
         if link == UPSTREAM {
@@ -274,7 +274,7 @@ impl Table {
     ///
     /// # Errors
     /// As there.
-    pub fn may_unassign(&self, link: Link) -> Result<(), TableError> {
+    pub fn may_unassign(&self, link: PoolChannel) -> Result<(), TableError> {
         let entry = self.links.get(usize::from(link.0)).filter(|entry| entry.state != State::Gone);
         let entry = entry.ok_or(TableError::NoLink)?;
         if self.revoked {
@@ -382,7 +382,7 @@ impl Table {
     /// # Errors
     /// What the buffer's state does not allow.
     #[inline]
-    pub fn begin(&mut self, verb: Verb, buffer: u32, link: Link) -> Result<(), TableError> {
+    pub fn begin(&mut self, verb: Verb, buffer: u32, link: PoolChannel) -> Result<(), TableError> {
         self.live(link)?;
         let entry = self.entry(buffer)?;
         if entry.in_flight != 0 {
@@ -418,7 +418,7 @@ impl Table {
 
     /// The transfer was accepted by the channel: the right has gone over.
     #[inline]
-    pub fn commit(&mut self, verb: Verb, buffer: u32, link: Link) {
+    pub fn commit(&mut self, verb: Verb, buffer: u32, link: PoolChannel) {
         let Some(entry) = self.entries.get_mut(buffer as usize) else { return };
         entry.in_flight = 0;
         let Some(over) = self.links.get_mut(usize::from(link.0)) else { return };
@@ -450,7 +450,7 @@ impl Table {
     /// # Errors
     /// Why it cannot: the peer broke the protocol.
     #[inline]
-    pub fn may_receive(&self, verb: Verb, buffer: u32, link: Link) -> Result<(), TableError> {
+    pub fn may_receive(&self, verb: Verb, buffer: u32, link: PoolChannel) -> Result<(), TableError> {
         self.known(link)?;
         let entry = self.entry(buffer)?;
         match (verb, entry.right) {
@@ -476,7 +476,7 @@ impl Table {
     /// # Errors
     /// As [`may_receive`](Self::may_receive).
     #[inline]
-    pub fn receive(&mut self, verb: Verb, buffer: u32, link: Link) -> Result<(), TableError> {
+    pub fn receive(&mut self, verb: Verb, buffer: u32, link: PoolChannel) -> Result<(), TableError> {
         self.may_receive(verb, buffer, link)?;
         let entry = &mut self.entries[buffer as usize];
         let over = &mut self.links[usize::from(link.0)];
@@ -519,7 +519,7 @@ impl Table {
     /// Nothing goes over a link any more: its channel has ended, `dead` if with the domain beyond it. True: what is beyond
     /// it can be [reclaimed](Self::reclaim) once nobody there can reach the memory any more, and not before. False:
     /// nothing is left to do.
-    pub fn lose(&mut self, link: Link, dead: bool) -> bool {
+    pub fn lose(&mut self, link: PoolChannel, dead: bool) -> bool {
         let Some(entry) = self.links.get_mut(usize::from(link.0)) else { return false };
         if matches!(entry.state, State::Gone | State::Lost) {
             return entry.state == State::Lost && link != UPSTREAM;
@@ -541,7 +541,7 @@ impl Table {
 
     /// Takes back everything that is beyond a link that is [lost](Self::lose), and the link off the pool. Says how many
     /// buffers came back. Their content means nothing.
-    pub fn reclaim(&mut self, link: Link) -> u32 {
+    pub fn reclaim(&mut self, link: PoolChannel) -> u32 {
         let index = usize::from(link.0);
         if link == UPSTREAM || self.links.get(index).is_none_or(|link| link.state != State::Lost) {
             return 0;
@@ -573,7 +573,7 @@ impl Table {
 
     /// Whether a link is in use.
     #[must_use]
-    pub fn is_live(&self, link: Link) -> bool {
+    pub fn is_live(&self, link: PoolChannel) -> bool {
         self.live(link).is_ok()
     }
 
@@ -585,7 +585,7 @@ impl Table {
 
     /// How often a buffer is lent over one link.
     #[must_use]
-    pub fn lent_over(&self, buffer: u32, link: Link) -> u32 {
+    pub fn lent_over(&self, buffer: u32, link: PoolChannel) -> u32 {
         let link = self.links.get(usize::from(link.0));
         link.and_then(|link| link.lent.get(buffer as usize)).copied().map_or(0, u32::from)
     }
@@ -604,7 +604,7 @@ impl Table {
 
     /// Whether the right to write a buffer is beyond a link.
     #[must_use]
-    pub fn is_beyond(&self, buffer: u32, link: Link) -> bool {
+    pub fn is_beyond(&self, buffer: u32, link: PoolChannel) -> bool {
         self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Beyond(link))
     }
 
@@ -633,7 +633,7 @@ impl Table {
     }
 
     #[inline]
-    fn live(&self, link: Link) -> Result<(), TableError> {
+    fn live(&self, link: PoolChannel) -> Result<(), TableError> {
         self.unrevoked()?;
         match self.links.get(usize::from(link.0)) {
             Some(entry) if entry.state == State::Live => Ok(()),
@@ -642,7 +642,7 @@ impl Table {
     }
 
     #[inline]
-    fn known(&self, link: Link) -> Result<(), TableError> {
+    fn known(&self, link: PoolChannel) -> Result<(), TableError> {
         self.unrevoked()?;
         match self.links.get(usize::from(link.0)) {
             Some(entry) if matches!(entry.state, State::Live | State::Leaving) => Ok(()),

@@ -110,20 +110,20 @@ pub struct Terms {
 
 /// A pool's place on a channel: the number that whoever assigned it chose, and which side that was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place(u8);
+pub struct PoolIndex(u8);
 
-impl Place {
+impl PoolIndex {
     const ACCEPTING: u8 = 0x80;
 
-    /// Place `index` among those that one side assigns; `None` for one beyond [`MAX_POOLS`].
+    /// PoolIndex `index` among those that one side assigns; `None` for one beyond [`MAX_POOLS`].
     #[must_use]
     pub const fn new(by_accepting_side: bool, index: u8) -> Option<Self> {
         let side = if by_accepting_side { Self::ACCEPTING } else { 0 };
-        if index < MAX_POOLS { Some(Place(index | side)) } else { None }
+        if index < MAX_POOLS { Some(PoolIndex(index | side)) } else { None }
     }
 
     const fn from_byte(byte: u8) -> Option<Self> {
-        Place::new(byte & Self::ACCEPTING != 0, byte & !Self::ACCEPTING)
+        PoolIndex::new(byte & Self::ACCEPTING != 0, byte & !Self::ACCEPTING)
     }
 
     /// Whether the side that accepted the channel assigned it.
@@ -143,7 +143,7 @@ impl Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// Of which pool of the channel.
-    pub place: Place,
+    pub place: PoolIndex,
     /// Which buffer of it.
     pub buffer: u32,
     /// Where in the buffer it begins.
@@ -165,7 +165,7 @@ pub struct PoolId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// Its place on the channel.
-    pub place: Place,
+    pub place: PoolIndex,
     /// Who it is.
     pub pool: PoolId,
     /// Its shape.
@@ -221,15 +221,15 @@ pub enum Message<'a> {
     /// A pool is offered.
     Assign(Offer),
     /// It was taken.
-    Assigned(Place),
+    Assigned(PoolIndex),
     /// It was not.
-    Vetoed(Place, Veto),
+    Vetoed(PoolIndex, Veto),
     /// This side wants the pool off this channel.
-    Unassign(Place),
+    Unassign(PoolIndex),
     /// It is off.
-    Unassigned(Place),
+    Unassigned(PoolIndex),
     /// It stays, for something of it is still in use.
-    Kept(Place),
+    Kept(PoolIndex),
     /// Rights to buffers go over.
     Transfer(Transfer<'a>),
 }
@@ -347,7 +347,7 @@ pub(crate) fn piece_of(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)
     if !verb.brings_content() && (offset_bytes, length_bytes) != (0, 0) {
         return None;
     }
-    let (place, buffer) = (Place::from_byte(place as u8)?, (place >> 32) as u32);
+    let (place, buffer) = (PoolIndex::from_byte(place as u8)?, (place >> 32) as u32);
     Some((verb, Segment { place, buffer, offset_bytes, length_bytes }, (head >> 32) as u32))
 }
 
@@ -401,7 +401,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Message<'_>, u32), Malformed> {
     let (head, body) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(wrong_length)?;
     let [kind, count, l0, l1, n0, n1, n2, n3] = *head;
     let (length, number) = (u16::from_le_bytes([l0, l1]), u32::from_le_bytes([n0, n1, n2, n3]));
-    let place = || Place::from_byte(count).ok_or(Malformed::Field("a pool's place"));
+    let place = || PoolIndex::from_byte(count).ok_or(Malformed::Field("a pool's place"));
     let short = |message| {
         if !body.is_empty() {
             return Err(wrong_length);
@@ -445,7 +445,7 @@ fn terms(max_metadata_bytes: u16, body: &[u8]) -> Option<Result<Terms, Malformed
     Some(Ok(Terms { trust, max_pools, max_segments, max_metadata_bytes }))
 }
 
-fn offer(place: Place, flags: u16, body: &[u8]) -> Option<Result<Offer, Malformed>> {
+fn offer(place: PoolIndex, flags: u16, body: &[u8]) -> Option<Result<Offer, Malformed>> {
     let body = <&[u8; 48]>::try_from(body).ok()?;
     let word = |index: usize| word_at(body, index * 8);
     if flags > 1 {
@@ -494,7 +494,7 @@ fn segment(bytes: &[u8; SEGMENT_BYTES]) -> Result<Segment, Malformed> {
         return Err(Malformed::Field("what is reserved"));
     }
     Ok(Segment {
-        place: Place::from_byte(place).ok_or(Malformed::Field("a pool's place"))?,
+        place: PoolIndex::from_byte(place).ok_or(Malformed::Field("a pool's place"))?,
         buffer: u32::from_le_bytes([b0, b1, b2, b3]),
         offset_bytes: word_at(bytes, 8),
         length_bytes: word_at(bytes, 16),

@@ -1,9 +1,9 @@
 //! Buffers that are being copied from or to: their rights stay until the copy is over.
 
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::{Layout, Link, Table, TableError, Verb};
+use tombolo_bulk::{Layout, PoolChannel, Table, TableError, Verb};
 
-fn home() -> (Table, Link) {
+fn home() -> (Table, PoolChannel) {
     let mut table = Table::home(Layout::new(4096, 4).unwrap());
     let link = table.assign(false).unwrap();
     (table, link)

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use tombolo_bulk::wire::{
-    MAX_MESSAGE_BYTES, MAX_SEGMENTS, Malformed, Offer, PIECE_WORDS, Place, PoolId, Preface, Veto, decode,
+    MAX_MESSAGE_BYTES, MAX_SEGMENTS, Malformed, Offer, PIECE_WORDS, PoolId, PoolIndex, Preface, Veto, decode,
 };
-use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Terms, Trust, Verb, Violation};
+use tombolo_bulk::{Layout, Message, Segment, Session, SessionEvent, Terms, Trust, Verb, Violation};
 
 const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 32, max_segments: 32, max_metadata_bytes: 2048 };
 
@@ -25,7 +25,7 @@ fn encoded(message: &Message<'_>, number: u32) -> Vec<u8> {
 
 fn offer() -> Offer {
     Offer {
-        place: Place::new(true, 3).unwrap(),
+        place: PoolIndex::new(true, 3).unwrap(),
         pool: PoolId { domain: 0x0001_0002_0000_0003, number: 4 },
         layout: Layout::new(65536, 16).unwrap(),
         capability: 0x1122_3344_5566_7788,
@@ -36,7 +36,7 @@ fn offer() -> Offer {
 
 #[test]
 fn bytes_are_golden() {
-    let place = Place::new(true, 3).unwrap();
+    let place = PoolIndex::new(true, 3).unwrap();
     assert_eq!(hex(&encoded(&Message::Terms(TERMS), 0)), "01 01 00 08 00 00 00 00 | 01 20 20 00 00 00 00 00");
     assert_eq!(
         hex(&encoded(&Message::Assign(offer()), 1)),
@@ -53,7 +53,7 @@ fn bytes_are_golden() {
 /// Two sessions that have agreed, and pool 0 of the connecting side on both.
 fn agreed(terms: Terms) -> (Session, Session) {
     let (mut left, mut right) = (Session::new(false, terms), Session::new(true, terms));
-    let offer = Offer { place: Place::new(false, 0).unwrap(), ..offer() };
+    let offer = Offer { place: PoolIndex::new(false, 0).unwrap(), ..offer() };
     let offer =
         if terms.trust == Trust::Full { offer } else { Offer { capability: 0, offset_bytes: 0, ..offer } };
     say(&mut left, &mut right, &Message::Terms(terms)).unwrap();
@@ -73,7 +73,7 @@ fn say(from: &mut Session, to: &mut Session, message: &Message<'static>) -> Resu
 #[test]
 fn a_transfer_of_two_pieces_is_golden() {
     let (left, mut right) = agreed(TERMS);
-    let place = Place::new(false, 0).unwrap();
+    let place = PoolIndex::new(false, 0).unwrap();
     let piece = |buffer, offset_bytes| Segment { place, buffer, offset_bytes, length_bytes: 512 };
     let mut out = Vec::new();
     left.prepare_transfer(Verb::Move, &[piece(1, 0), piece(2, 64)], b"abc", &mut out).unwrap();
@@ -82,7 +82,7 @@ fn a_transfer_of_two_pieces_is_golden() {
         "08 02 03 00 02 00 00 00 | 00 00 00 00 01 00 00 00 | 00 00 00 00 00 00 00 00 | 00 02 00 00 00 00 00 00 | \
          00 00 00 00 02 00 00 00 | 40 00 00 00 00 00 00 00 | 00 02 00 00 00 00 00 00 | 61 62 63"
     );
-    let Ok(Heard::Transfer(transfer)) = right.receive(&out) else { panic!("no transfer") };
+    let Ok(SessionEvent::Transfer(transfer)) = right.receive(&out) else { panic!("no transfer") };
     assert_eq!(transfer.segments().collect::<Vec<_>>(), [piece(1, 0), piece(2, 64)]);
     assert_eq!((transfer.verb, transfer.metadata), (Verb::Move, &b"abc"[..]));
 }
@@ -101,7 +101,7 @@ proptest! {
     ) {
         let trust = if trusts { Trust::Full } else { Trust::None };
         let (left, right) = agreed(Terms { trust, ..TERMS });
-        let place = Place::new(place.0, place.1).unwrap();
+        let place = PoolIndex::new(place.0, place.1).unwrap();
         let segment = Segment { place, buffer, offset_bytes: range.0, length_bytes: range.1 };
         let mut out = Vec::new();
         let prepared = left.prepare_transfer(Verb::ALL[verb], &[segment], &[], &mut out);
@@ -120,7 +120,7 @@ proptest! {
         let short = hurried.receive_piece(words);
         match thorough.receive(&bytes) {
             // What brings memory that has to be looked for is nothing for the hurried.
-            Ok(Heard::Transfer(transfer)) if trusts || !transfer.verb.brings_content() => {
+            Ok(SessionEvent::Transfer(transfer)) if trusts || !transfer.verb.brings_content() => {
                 prop_assert_eq!(short, transfer.segments().next().map(|segment| (transfer.verb, segment)));
                 prop_assert_eq!(hurried.last_received(), thorough.last_received());
             }
@@ -138,7 +138,7 @@ fn right_last() -> u32 {
 fn limits_at_their_edges() {
     let terms = Terms { max_pools: 2, max_segments: 2, max_metadata_bytes: 8, ..TERMS };
     let (mut left, right) = agreed(terms);
-    let place = Place::new(false, 0).unwrap();
+    let place = PoolIndex::new(false, 0).unwrap();
     let piece = |buffer| Segment { place, buffer, offset_bytes: 0, length_bytes: 65536 };
     let mut out = Vec::new();
     let mut try_send = |segments: &[Segment], metadata: &[u8]| {
@@ -155,14 +155,14 @@ fn limits_at_their_edges() {
     assert!(!try_send(&[piece(0), piece(0)], b""));
     assert!(!try_send(&[Segment { offset_bytes: 1, ..piece(0) }], b""));
     assert!(left.free_place().is_ok());
-    left.sent(&Message::Assign(Offer { place: Place::new(false, 1).unwrap(), ..offer() }));
+    left.sent(&Message::Assign(Offer { place: PoolIndex::new(false, 1).unwrap(), ..offer() }));
     assert!(left.free_place().is_err());
 }
 
 /// What a peer that lies can say: each ends the session, and says why.
 #[test]
 fn lies_are_refused() {
-    let place = Place::new(false, 0).unwrap();
+    let place = PoolIndex::new(false, 0).unwrap();
     let terms = Terms { max_segments: 1, max_metadata_bytes: 4, ..TERMS };
     let piece = Segment { place, buffer: 1, offset_bytes: 0, length_bytes: 64 };
     let transfer = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -177,8 +177,8 @@ fn lies_are_refused() {
     assert!(matches!(transfer(&|out| out[12] = 16), Err(Violation::Range { buffer: 16, .. })));
     assert!(matches!(transfer(&|out| out[16..24].fill(0xff)), Err(Violation::Range { .. })));
     assert!(matches!(transfer(&|out| out[26] = 2), Err(Violation::Range { .. })));
-    assert!(matches!(transfer(&|out| out[8] = 1), Err(Violation::Place(_))));
-    assert!(matches!(transfer(&|out| out[8] = 0x80), Err(Violation::Place(_))));
+    assert!(matches!(transfer(&|out| out[8] = 1), Err(Violation::PoolState(_))));
+    assert!(matches!(transfer(&|out| out[8] = 0x80), Err(Violation::PoolState(_))));
     assert!(matches!(transfer(&|out| out[4] = 9), Err(Violation::Number { expected: 2, found: 9 })));
     assert!(matches!(transfer(&|out| out[9] = 1), Err(Violation::Malformed(Malformed::Field(_)))));
     assert!(matches!(transfer(&|out| out[0] = 77), Err(Violation::Malformed(Malformed::Kind(77)))));
@@ -189,7 +189,7 @@ fn lies_are_refused() {
     let (mut left, mut right) = agreed(terms);
     assert_eq!(say(&mut left.clone(), &mut right, &left.first()), Err(Violation::OutOfTurn));
     for (message, place) in [
-        (Message::Assign(Offer { place: Place::new(true, 1).unwrap(), ..offer() }), "assign"),
+        (Message::Assign(Offer { place: PoolIndex::new(true, 1).unwrap(), ..offer() }), "assign"),
         (Message::Assign(Offer { place, ..offer() }), "assign"),
         (Message::Assigned(place), "assigned"),
         (Message::Vetoed(place, Veto::Declined), "vetoed"),
@@ -197,7 +197,7 @@ fn lies_are_refused() {
         (Message::Kept(place), "kept"),
     ] {
         let (_, mut right) = agreed(terms);
-        assert_eq!(right.receive(&encoded(&message, 2)), Err(Violation::Place(place)), "{message:?}");
+        assert_eq!(right.receive(&encoded(&message, 2)), Err(Violation::PoolState(place)), "{message:?}");
     }
     say(&mut left, &mut agreed(terms).1, &Message::Unassign(place)).unwrap();
 }
@@ -206,17 +206,17 @@ fn lies_are_refused() {
 fn trust_that_differs_is_told() {
     let mut right = Session::new(true, Terms { trust: Trust::None, ..TERMS });
     let bytes = encoded(&Message::Terms(TERMS), 0);
-    assert_eq!(right.receive(&bytes), Ok(Heard::Terms { agreed: None, theirs: Trust::Full }));
+    assert_eq!(right.receive(&bytes), Ok(SessionEvent::Terms { agreed: None, theirs: Trust::Full }));
     // What is not as the kind of trust has it.
     let (_, mut right) = agreed(Terms { trust: Trust::None, ..TERMS });
-    let wrong = Offer { place: Place::new(false, 1).unwrap(), ..offer() };
-    assert!(matches!(right.receive(&encoded(&Message::Assign(wrong), 2)), Err(Violation::Place(_))));
+    let wrong = Offer { place: PoolIndex::new(false, 1).unwrap(), ..offer() };
+    assert!(matches!(right.receive(&encoded(&Message::Assign(wrong), 2)), Err(Violation::PoolState(_))));
 }
 
 #[test]
 fn the_longest_message_is_as_long_as_is_said() {
     let (left, _) = agreed(TERMS);
-    let place = Place::new(false, 0).unwrap();
+    let place = PoolIndex::new(false, 0).unwrap();
     let pieces: Vec<Segment> =
         (0..16).map(|buffer| Segment { place, buffer, offset_bytes: 0, length_bytes: 1 }).collect();
     let mut out = Vec::new();

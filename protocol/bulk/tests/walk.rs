@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, Place, PoolId, Terms, Trust, Veto};
-use tombolo_bulk::{Heard, Layout, Link, Message, Segment, Session, Table, Verb};
+use tombolo_bulk::wire::{Offer, PoolId, PoolIndex, Terms, Trust, Veto};
+use tombolo_bulk::{Layout, Message, PoolChannel, Segment, Session, SessionEvent, Table, Verb};
 
 const PARTIES: usize = 5;
 const POOLS: usize = 3;
@@ -24,7 +24,7 @@ fn layout() -> Layout {
 struct Known {
     table: Option<Table>,
     /// By channel: over which link, at which place.
-    links: [Option<(Link, Place)>; CHANNELS.len()],
+    links: [Option<(PoolChannel, PoolIndex)>; CHANNELS.len()],
     /// Rights to read in its hands, as links' channels.
     handles: Vec<(u32, usize)>,
 }
@@ -173,8 +173,8 @@ impl World {
         let heard =
             self.ends[channel][side].session.receive(&bytes).expect("what a session says it can hear");
         match heard {
-            Heard::Terms { agreed, .. } => assert!(agreed.is_some()),
-            Heard::Offered(offer) => {
+            SessionEvent::Terms { agreed, .. } => assert!(agreed.is_some()),
+            SessionEvent::Offered(offer) => {
                 let pool = offer.pool.number as usize;
                 let offering = &self.known[Self::party(channel, 1 - side)][pool];
                 let dead = offering.table.as_ref().is_none_or(Table::is_revoked) || !self.is_open(channel);
@@ -195,15 +195,17 @@ impl World {
                 };
                 assert!(self.say(channel, side, &answer));
             }
-            Heard::Assigned(_) => {}
-            Heard::Kept(place) => {
+            SessionEvent::Assigned(_) => {}
+            SessionEvent::Kept(place) => {
                 let pool = self.pool_at(channel, side, place);
                 let known = &mut self.known[party][pool];
                 let (link, _) = known.links[channel].unwrap();
                 known.table.as_mut().unwrap().stay(link);
             }
-            Heard::Vetoed(place, _) | Heard::Unassigned(place) => self.drop_link(channel, side, place),
-            Heard::Unassign(place) => {
+            SessionEvent::Vetoed(place, _) | SessionEvent::Unassigned(place) => {
+                self.drop_link(channel, side, place)
+            }
+            SessionEvent::Unassign(place) => {
                 let pool = self.pool_at(channel, side, place);
                 let known = &self.known[party][pool];
                 let (link, _) = known.links[channel].unwrap();
@@ -214,7 +216,7 @@ impl World {
                     self.drop_link(channel, side, place);
                 }
             }
-            Heard::Transfer(transfer) => {
+            SessionEvent::Transfer(transfer) => {
                 for segment in transfer.segments() {
                     let pool = self.pool_at(channel, side, segment.place);
                     let known = &mut self.known[party][pool];
@@ -234,12 +236,12 @@ impl World {
         }
     }
 
-    fn pool_at(&self, channel: usize, side: usize, place: Place) -> usize {
+    fn pool_at(&self, channel: usize, side: usize, place: PoolIndex) -> usize {
         let known = &self.known[Self::party(channel, side)];
         known.iter().position(|known| known.links[channel].is_some_and(|(_, at)| at == place)).unwrap()
     }
 
-    fn drop_link(&mut self, channel: usize, side: usize, place: Place) {
+    fn drop_link(&mut self, channel: usize, side: usize, place: PoolIndex) {
         let party = Self::party(channel, side);
         let pool = self.pool_at(channel, side, place);
         let known = &mut self.known[party][pool];

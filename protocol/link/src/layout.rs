@@ -181,10 +181,10 @@ impl ChannelLayout {
         Ok(Ends {
             producer: Producer::new(config, ring(side)?)?,
             consumer: Consumer::new(config, ring(side.other())?)?,
-            sleeper: Sleeper::new(line(1, side)?, order)?.hearing(line(1, side.other())?)?,
-            waker: Waker::new(line(1, side.other())?, order)?.saying(line(1, side)?)?,
-            room_sleeper: Sleeper::new(room(side)?, order)?.hearing(room(side.other())?)?,
-            room_waker: Waker::new(room(side.other())?, order)?.saying(room(side)?)?,
+            sleeper: Sleeper::new(line(1, side)?, order)?.with_peer_fence_line(line(1, side.other())?)?,
+            waker: Waker::new(line(1, side.other())?, order)?.with_own_fence_line(line(1, side)?)?,
+            room_sleeper: Sleeper::new(room(side)?, order)?.with_peer_fence_line(room(side.other())?)?,
+            room_waker: Waker::new(room(side.other())?, order)?.with_own_fence_line(room(side)?)?,
         })
     }
 }

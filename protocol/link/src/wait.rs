@@ -79,7 +79,7 @@ impl Spin {
     /// From one place, so that what is attempted is compiled into its caller: it is what lies between a message and its
     /// answer.
     #[inline(always)]
-    pub fn glance<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    pub fn poll_briefly<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
         let looks = if self.full_ns == 0 { 1 } else { LOOKS_AT_ONCE };
         for look in 0..looks {
             let found = attempt();
@@ -161,7 +161,7 @@ pub fn until<W: Waiter, T>(
     timeout: Duration,
     mut attempt: impl FnMut(&mut W) -> Option<T>,
 ) -> Result<Option<T>, W::Error> {
-    let found = spin.glance(|| attempt(waiter));
+    let found = spin.poll_briefly(|| attempt(waiter));
     if found.is_some() {
         return Ok(found);
     }
@@ -263,10 +263,10 @@ mod tests {
     fn a_glance_restores_the_budget_when_it_had_to_look_again() {
         let mut spin = Spin::new(640);
         wait_in_vain(&mut spin);
-        assert_eq!(spin.glance(|| Some(5)), Some(5));
+        assert_eq!(spin.poll_briefly(|| Some(5)), Some(5));
         assert_eq!(spin.budget_ns, 320, "it was there already, which says nothing about waiting");
         let mut looks = 0;
-        let found = spin.glance(|| {
+        let found = spin.poll_briefly(|| {
             looks += 1;
             (looks == LOOKS_AT_ONCE).then_some(6)
         });
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn no_budget_is_one_look_and_a_deadline_that_passed_none() {
         let mut looks = 0;
-        assert_eq!(Spin::new(0).glance(|| looks_at(&mut looks)), None);
+        assert_eq!(Spin::new(0).poll_briefly(|| looks_at(&mut looks)), None);
         assert_eq!(run(&mut Spin::new(0), u64::MAX, || looks_at(&mut looks)), None);
         assert_eq!(looks, 1);
         assert_eq!(run(&mut Spin::new(1 << 40), 1, || looks_at(&mut looks)), None);

@@ -40,15 +40,15 @@ impl Found {
     const NOTHING: Found = Found { slots: 0, len_bytes: 0 };
 }
 
-/// What [`Consumer::glimpse`] sees.
+/// What [`Consumer::try_recv_fast`] sees.
 #[derive(Debug)]
-pub enum Glimpse<'a> {
+pub enum FastRecv<'a> {
     /// A message.
     Message(Message<'a>),
     /// Nothing new, and nothing to be done about it.
-    Nothing,
+    Empty,
     /// Something rarer, which [`Consumer::try_recv`] finds out.
-    Unclear,
+    SlowPath,
 }
 
 /// The receiving end of a ring.
@@ -171,24 +171,24 @@ impl Consumer {
     ///
     /// For callers in whose fast path an error, even one that never comes, would be kept in memory.
     #[inline(always)]
-    pub fn glimpse(&mut self) -> Glimpse<'_> {
+    pub fn try_recv_fast(&mut self) -> FastRecv<'_> {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
-            return Glimpse::Message(self.single(word));
+            return FastRecv::Message(self.single(word));
         }
         if self.continues(word) {
             if let Some(len_bytes) = self.pair_bytes(word) {
                 self.hear(word);
-                return Glimpse::Message(Message::new(self, len_bytes, 2));
+                return FastRecv::Message(Message::new(self, len_bytes, 2));
             }
             let found = self.examine(word);
             if found.slots != 0 {
-                return Glimpse::Message(Message::new(self, found.len_bytes, found.slots));
+                return FastRecv::Message(Message::new(self, found.len_bytes, found.slots));
             }
-            return Glimpse::Unclear;
+            return FastRecv::SlowPath;
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
-        if self.nothing_new(word) { Glimpse::Nothing } else { Glimpse::Unclear }
+        if self.nothing_new(word) { FastRecv::Empty } else { FastRecv::SlowPath }
     }
 
     /// Of this lap, the first slot of several.

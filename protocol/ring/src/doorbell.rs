@@ -56,14 +56,14 @@ use crate::config::{LayoutError, check_line};
 /// Bytes of a sleep line that are used.
 pub const SLEEP_LINE_BYTES: usize = 8;
 
-/// Bytes of a sleep line that are used where wakers [say](Waker::saying) when they fence.
+/// Bytes of a sleep line that are used where wakers [say](Waker::with_own_fence_line) when they fence.
 pub const FENCE_LINE_BYTES: usize = 16;
 
 /// Word of a side's sleep line in which it says that it fences before it looks at the peer's.
 const FENCE_WORD: usize = 1;
 
 /// Messages without a ring after which a waker stops fencing.
-const CALM_MESSAGES: u32 = 1024;
+const QUIET_MESSAGES: u32 = 1024;
 
 /// Where the barrier of the waking side comes from. Both sides must be given the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -105,7 +105,7 @@ impl Sleeper {
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when it has less than [`FENCE_LINE_BYTES`].
-    pub fn hearing(self, peer_line: SharedMemory) -> Result<Self, LayoutError> {
+    pub fn with_peer_fence_line(self, peer_line: SharedMemory) -> Result<Self, LayoutError> {
         check_line("sleep", &peer_line, FENCE_LINE_BYTES)?;
         Ok(Sleeper { fences: Some(peer_line), ..self })
     }
@@ -166,18 +166,18 @@ pub struct Waker {
     /// It does, although the order does not ask for it.
     fencing: bool,
     /// Messages since it last rang, while it fences.
-    calm_messages: u32,
+    quiet_messages: u32,
 }
 
 /// What a waker has to do after it published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
+pub enum WakeCheck {
     /// Nothing: the peer is awake, or was rung for already.
-    Awake,
+    NotNeeded,
     /// Ring the doorbell.
     Ring,
     /// Nothing for the peer; but this side has fenced for long in vain and may [stop](Waker::stop_fencing).
-    Calm,
+    StopFencing,
 }
 
 impl Waker {
@@ -187,14 +187,14 @@ impl Waker {
     /// [`LayoutError::LineLength`] when it has less than [`SLEEP_LINE_BYTES`].
     pub fn new(line: SharedMemory, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
-        Ok(Waker { line, order, rung: 0, says: None, fencing: false, calm_messages: 0 })
+        Ok(Waker { line, order, rung: 0, says: None, fencing: false, quiet_messages: 0 })
     }
 
     /// Fences after it had to ring, and says so in `own_line`, this side's own sleep line.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when it has less than [`FENCE_LINE_BYTES`].
-    pub fn saying(self, own_line: SharedMemory) -> Result<Self, LayoutError> {
+    pub fn with_own_fence_line(self, own_line: SharedMemory) -> Result<Self, LayoutError> {
         check_line("sleep", &own_line, FENCE_LINE_BYTES)?;
         Ok(Waker { says: Some(own_line), ..self })
     }
@@ -203,41 +203,41 @@ impl Waker {
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn must_ring(&mut self) -> bool {
-        self.look() == Look::Ring
+        self.check() == WakeCheck::Ring
     }
 
     /// As [`must_ring`](Self::must_ring), for who can execute the heavy barrier by which a waker stops fencing.
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
-    pub fn look(&mut self) -> Look {
+    pub fn check(&mut self) -> WakeCheck {
         match self.order {
             WakeOrder::Asymmetric if !self.fencing => compiler_fence(SeqCst),
             WakeOrder::Asymmetric | WakeOrder::Fence => fence(SeqCst),
         }
         let sequence = self.line.load_le(0, Relaxed);
         if sequence.is_multiple_of(2) || sequence == self.rung {
-            return if self.fencing { self.grow_calm() } else { Look::Awake };
+            return if self.fencing { self.count_quiet() } else { WakeCheck::NotNeeded };
         }
         self.rung = sequence;
         if tombolo_base::canary!("doorbell is forgotten") {
-            return Look::Awake;
+            return WakeCheck::NotNeeded;
         }
         self.start_fencing();
-        Look::Ring
+        WakeCheck::Ring
     }
 
     #[cold]
     fn start_fencing(&mut self) {
-        self.calm_messages = 0;
+        self.quiet_messages = 0;
         if let (WakeOrder::Asymmetric, Some(line), false) = (self.order, &self.says, self.fencing) {
             self.fencing = true;
             line.store_le(FENCE_WORD, 1, Release);
         }
     }
 
-    fn grow_calm(&mut self) -> Look {
-        self.calm_messages = self.calm_messages.saturating_add(1);
-        if self.calm_messages < CALM_MESSAGES { Look::Awake } else { Look::Calm }
+    fn count_quiet(&mut self) -> WakeCheck {
+        self.quiet_messages = self.quiet_messages.saturating_add(1);
+        if self.quiet_messages < QUIET_MESSAGES { WakeCheck::NotNeeded } else { WakeCheck::StopFencing }
     }
 
     /// Leaves the barrier to the sleeper again. `heavy_barrier` is that of [`Sleeper::arm`].
@@ -297,33 +297,37 @@ mod tests {
         let [sleepers, wakers] = lines;
         let sleeper = Sleeper::new(sleepers.clone(), WakeOrder::Asymmetric).unwrap();
         let waker = Waker::new(sleepers, WakeOrder::Asymmetric).unwrap();
-        (sleeper.hearing(wakers.clone()).unwrap(), waker.saying(wakers.clone()).unwrap(), wakers)
+        (
+            sleeper.with_peer_fence_line(wakers.clone()).unwrap(),
+            waker.with_own_fence_line(wakers.clone()).unwrap(),
+            wakers,
+        )
     }
 
     #[test]
     fn a_waker_that_rang_fences_and_spares_the_sleeper_its_barrier_until_all_is_calm() {
         let (mut sleeper, mut waker, line) = talking_pair();
-        assert_eq!(waker.look(), Look::Awake);
+        assert_eq!(waker.check(), WakeCheck::NotNeeded);
         assert_eq!(sleeper.arm(|| Err("called")), Err("called"));
-        assert_eq!(waker.look(), Look::Ring);
+        assert_eq!(waker.check(), WakeCheck::Ring);
         assert_eq!(line.load_le(FENCE_WORD, Relaxed), 1);
         for _ in 0..3 {
             sleeper.disarm();
             assert_eq!(sleeper.arm(|| Err("called")), Ok(()));
-            assert_eq!(waker.look(), Look::Ring);
+            assert_eq!(waker.check(), WakeCheck::Ring);
         }
         sleeper.disarm();
-        for _ in 1..CALM_MESSAGES {
-            assert_eq!(waker.look(), Look::Awake);
+        for _ in 1..QUIET_MESSAGES {
+            assert_eq!(waker.check(), WakeCheck::NotNeeded);
         }
-        assert_eq!(waker.look(), Look::Calm);
+        assert_eq!(waker.check(), WakeCheck::StopFencing);
         let mut called = false;
         waker.stop_fencing(|| {
             called = true;
             assert_eq!(line.load_le(FENCE_WORD, Relaxed), 0, "before the barrier");
         });
         assert!(called);
-        assert_eq!(waker.look(), Look::Awake);
+        assert_eq!(waker.check(), WakeCheck::NotNeeded);
         waker.stop_fencing(|| panic!("it does not fence"));
         assert_eq!(sleeper.arm(|| Err("called")), Err("called"));
     }
@@ -333,21 +337,23 @@ mod tests {
         let (mut sleeper, mut waker, _) = talking_pair();
         sleeper.arm(|| Ok::<(), ()>(())).unwrap();
         assert!(waker.must_ring());
-        for _ in 1..CALM_MESSAGES {
-            assert_eq!(waker.look(), Look::Awake);
+        for _ in 1..QUIET_MESSAGES {
+            assert_eq!(waker.check(), WakeCheck::NotNeeded);
         }
         sleeper.disarm();
         sleeper.arm(|| Ok::<(), ()>(())).unwrap();
-        assert_eq!(waker.look(), Look::Ring);
-        assert_eq!(waker.look(), Look::Awake);
+        assert_eq!(waker.check(), WakeCheck::Ring);
+        assert_eq!(waker.check(), WakeCheck::NotNeeded);
         let (mut sleeper, mut waker, _) = pair(WakeOrder::Asymmetric);
         sleeper.arm(|| Ok::<(), ()>(())).unwrap();
         assert!(waker.must_ring());
-        for _ in 0..2 * CALM_MESSAGES {
-            assert_eq!(waker.look(), Look::Awake);
+        for _ in 0..2 * QUIET_MESSAGES {
+            assert_eq!(waker.check(), WakeCheck::NotNeeded);
         }
         let short = SharedMemory::zeroed(SLEEP_LINE_BYTES);
-        assert!(waker.saying(short.clone()).is_err() && sleeper.hearing(short).is_err());
+        assert!(
+            waker.with_own_fence_line(short.clone()).is_err() && sleeper.with_peer_fence_line(short).is_err()
+        );
     }
 
     #[test]

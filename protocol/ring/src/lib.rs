@@ -61,8 +61,8 @@ mod staged;
 pub use config::{
     CREDIT_LINE_BYTES, LayoutError, PRODUCER_LINE_BYTES, RingConfig, RingMemory, SlotCount, SlotSize, Variant,
 };
-pub use consumer::{Consumer, ConsumerCounters, Glimpse};
-pub use doorbell::{Look, Sleeper, WakeOrder, Waker};
+pub use consumer::{Consumer, ConsumerCounters, FastRecv};
+pub use doorbell::{Sleeper, WakeCheck, WakeOrder, Waker};
 pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
 pub use message::Message;
 pub use producer::{Producer, ProducerCounters};

@@ -5,14 +5,14 @@ mod common;
 
 use common::{VARIANTS, config, pattern, receive, ring};
 use tombolo_base::sync::Ordering::Relaxed;
-use tombolo_ring::{Consumer, Glimpse, RecvError, SendError, SlotSize, Variant};
+use tombolo_ring::{Consumer, FastRecv, RecvError, SendError, SlotSize, Variant};
 
-/// The message that a glimpse shows, and whether anything else is to be found out.
-fn glimpse(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
-    match consumer.glimpse() {
-        Glimpse::Message(message) => (Some(message.to_vec()), false),
-        Glimpse::Nothing => (None, false),
-        Glimpse::Unclear => (None, true),
+/// The message found by the fast path, and whether anything else is to be found out.
+fn recv_fast(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
+    match consumer.try_recv_fast() {
+        FastRecv::Message(message) => (Some(message.to_vec()), false),
+        FastRecv::Empty => (None, false),
+        FastRecv::SlowPath => (None, true),
     }
 }
 
@@ -24,13 +24,13 @@ fn a_glimpse_shows_messages_of_all_lengths() {
     for variant in VARIANTS {
         for size in SlotSize::ALL {
             let (_, mut producer, mut consumer) = ring(config(size, 4, variant));
-            assert_eq!(glimpse(&mut consumer), NOTHING);
+            assert_eq!(recv_fast(&mut consumer), NOTHING);
             for len in (0..=producer.max_message_bytes()).step_by(if cfg!(miri) { 23 } else { 1 }) {
                 producer.try_send(&pattern(len as u8, len)).unwrap();
-                assert_eq!(glimpse(&mut consumer), (Some(pattern(len as u8, len)), false));
-                // Room is given back, which a glimpse leaves to others.
+                assert_eq!(recv_fast(&mut consumer), (Some(pattern(len as u8, len)), false));
+                // Room is given back, which the fast path leaves to `try_recv`.
                 assert_eq!(receive(&mut consumer), None);
-                assert_eq!(glimpse(&mut consumer), NOTHING);
+                assert_eq!(recv_fast(&mut consumer), NOTHING);
             }
         }
     }
@@ -40,12 +40,12 @@ fn a_glimpse_shows_messages_of_all_lengths() {
 fn a_glimpse_leaves_room_that_is_to_be_given_back_to_a_poll() {
     let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));
     producer.try_send(&[1]).unwrap();
-    assert_eq!(glimpse(&mut consumer), (Some(vec![1]), false));
-    assert_eq!(glimpse(&mut consumer), UNCLEAR);
+    assert_eq!(recv_fast(&mut consumer), (Some(vec![1]), false));
+    assert_eq!(recv_fast(&mut consumer), UNCLEAR);
     assert_eq!(memory.credit_line.load_le(0, Relaxed), 0);
     assert!(!consumer.poll());
     assert_eq!(memory.credit_line.load_le(0, Relaxed), 1);
-    assert_eq!(glimpse(&mut consumer), NOTHING);
+    assert_eq!(recv_fast(&mut consumer), NOTHING);
 }
 
 #[test]
@@ -54,18 +54,18 @@ fn a_glimpse_leaves_ends_and_lies_to_who_can_name_them() {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&[1]).unwrap();
         producer.close();
-        assert_eq!(glimpse(&mut consumer), (Some(vec![1]), false));
-        assert_eq!(glimpse(&mut consumer), UNCLEAR);
+        assert_eq!(recv_fast(&mut consumer), (Some(vec![1]), false));
+        assert_eq!(recv_fast(&mut consumer), UNCLEAR);
         assert_eq!(consumer.try_recv().err(), Some(RecvError::Closed));
-        assert_eq!(glimpse(&mut consumer), UNCLEAR);
+        assert_eq!(recv_fast(&mut consumer), UNCLEAR);
 
         // A tag of another lap, a single slot that is too full, and a message that breaks off.
         for word in [0x8001, 0x8000 | 25 << 16, 0x8000 | 24 << 16 | 1 << 24] {
             let (memory, _, mut consumer) = ring(config(SlotSize::B32, 4, variant));
             memory.slots.store_le(3, word, Relaxed);
-            assert_eq!(glimpse(&mut consumer), UNCLEAR, "{word:#x}");
+            assert_eq!(recv_fast(&mut consumer), UNCLEAR, "{word:#x}");
             assert!(matches!(consumer.try_recv(), Err(RecvError::Violation(_))), "{word:#x}");
-            assert_eq!(glimpse(&mut consumer), UNCLEAR);
+            assert_eq!(recv_fast(&mut consumer), UNCLEAR);
         }
     }
 }

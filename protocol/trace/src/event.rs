@@ -5,7 +5,7 @@ use crate::layout::EVENT_BYTES;
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EventKind {
     /// What the monotonic clock said: `subject` is nanoseconds.
     Clock = 1,
     /// A message was accepted for sending: `subject` is the channel, `value` the message's number from 1, `size` its
@@ -40,75 +40,75 @@ pub enum Kind {
     Value = 15,
 }
 
-/// A [`Kind::Sleep`] for a message.
+/// A [`EventKind::Sleep`] for a message.
 pub const AWAITS_MESSAGE: u64 = 1;
-/// A [`Kind::Sleep`] for room.
+/// A [`EventKind::Sleep`] for room.
 pub const AWAITS_ROOM: u64 = 2;
-/// A [`Kind::Gone`] in order.
+/// A [`EventKind::Gone`] in order.
 pub const GONE_CLOSED: u64 = 1;
-/// A [`Kind::Gone`] by death.
+/// A [`EventKind::Gone`] by death.
 pub const GONE_DIED: u64 = 2;
-/// A [`Kind::Gone`] by breaking the protocol.
+/// A [`EventKind::Gone`] by breaking the protocol.
 pub const GONE_BROKEN: u64 = 3;
 
-impl Kind {
+impl EventKind {
     /// All of them.
-    pub const ALL: [Kind; 15] = [
-        Kind::Clock,
-        Kind::Send,
-        Kind::Receive,
-        Kind::Ring,
-        Kind::Sleep,
-        Kind::Wake,
-        Kind::Open,
-        Kind::Close,
-        Kind::Gone,
-        Kind::Spawn,
-        Kind::ChildEnded,
-        Kind::SpanBegin,
-        Kind::SpanEnd,
-        Kind::Marker,
-        Kind::Value,
+    pub const ALL: [EventKind; 15] = [
+        EventKind::Clock,
+        EventKind::Send,
+        EventKind::Receive,
+        EventKind::Ring,
+        EventKind::Sleep,
+        EventKind::Wake,
+        EventKind::Open,
+        EventKind::Close,
+        EventKind::Gone,
+        EventKind::Spawn,
+        EventKind::ChildEnded,
+        EventKind::SpanBegin,
+        EventKind::SpanEnd,
+        EventKind::Marker,
+        EventKind::Value,
     ];
 
     /// The kind with that number.
     #[must_use]
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    pub fn from_code(code: u8) -> Option<EventKind> {
+        EventKind::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
     /// What it is called in listings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Clock => "clock",
-            Kind::Send => "send",
-            Kind::Receive => "receive",
-            Kind::Ring => "ring",
-            Kind::Sleep => "sleep",
-            Kind::Wake => "wake",
-            Kind::Open => "open",
-            Kind::Close => "close",
-            Kind::Gone => "gone",
-            Kind::Spawn => "spawn",
-            Kind::ChildEnded => "child-ended",
-            Kind::SpanBegin => "begin",
-            Kind::SpanEnd => "end",
-            Kind::Marker => "marker",
-            Kind::Value => "value",
+            EventKind::Clock => "clock",
+            EventKind::Send => "send",
+            EventKind::Receive => "receive",
+            EventKind::Ring => "ring",
+            EventKind::Sleep => "sleep",
+            EventKind::Wake => "wake",
+            EventKind::Open => "open",
+            EventKind::Close => "close",
+            EventKind::Gone => "gone",
+            EventKind::Spawn => "spawn",
+            EventKind::ChildEnded => "child-ended",
+            EventKind::SpanBegin => "begin",
+            EventKind::SpanEnd => "end",
+            EventKind::Marker => "marker",
+            EventKind::Value => "value",
         }
     }
 
     /// Whether `subject` is a channel.
     #[must_use]
     pub fn is_of_channel(self) -> bool {
-        (Kind::Send..=Kind::Gone).contains(&self)
+        (EventKind::Send..=EventKind::Gone).contains(&self)
     }
 
     /// Whether `subject` is a text.
     #[must_use]
     pub fn is_named(self) -> bool {
-        self >= Kind::SpanBegin
+        self >= EventKind::SpanBegin
     }
 }
 
@@ -118,7 +118,7 @@ pub struct Event {
     /// When, on the domain's clock.
     pub ticks: u64,
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// The accepting end of the channel, rather than the connecting.
     pub accepting: bool,
     /// The number of the thread within the domain.
@@ -160,7 +160,7 @@ impl Event {
     pub fn from_words([ticks, head, subject, value]: [u64; 4]) -> Result<Event, NotAnEvent> {
         let (kind, flags) = (head as u8, (head >> 8) as u8);
         let unknown = NotAnEvent { kind, flags };
-        let kind = Kind::from_code(kind).ok_or(unknown)?;
+        let kind = EventKind::from_code(kind).ok_or(unknown)?;
         if flags > 1 {
             return Err(unknown);
         }
@@ -197,7 +197,7 @@ mod tests {
     fn bytes_are_golden() {
         let event = Event {
             ticks: 0x0102_0304_0506_0708,
-            kind: Kind::Receive,
+            kind: EventKind::Receive,
             accepting: true,
             thread: 0x1112,
             size: 0x2122_2324,
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn kinds_and_flags_that_nobody_defined_are_refused() {
-        for (index, kind) in Kind::ALL.iter().enumerate() {
+        for (index, kind) in EventKind::ALL.iter().enumerate() {
             assert_eq!(*kind as usize, index + 1);
-            assert_eq!(Kind::from_code(*kind as u8), Some(*kind));
+            assert_eq!(EventKind::from_code(*kind as u8), Some(*kind));
         }
         assert_eq!(Event::from_words([0; 4]), Err(NotAnEvent { kind: 0, flags: 0 }));
         assert!(Event::from_words([0, 16, 0, 0]).is_err());

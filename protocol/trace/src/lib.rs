@@ -23,5 +23,5 @@ pub mod perfetto;
 pub mod snapshot;
 pub mod stats;
 
-pub use event::{Event, Kind};
+pub use event::{Event, EventKind};
 pub use layout::Shape;

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use tombolo_base::DomainId;
 
 use crate::clock::{Anchor, Clock};
-use crate::event::{Event, Kind};
+use crate::event::{Event, EventKind};
 use crate::file::Recording;
 
 pub use offset::ClockOffset;
@@ -81,8 +81,8 @@ impl MessageId {
     #[must_use]
     pub fn of(event: &Event) -> Option<MessageId> {
         let from_accepting = match event.kind {
-            Kind::Send => event.accepting,
-            Kind::Receive => !event.accepting,
+            EventKind::Send => event.accepting,
+            EventKind::Receive => !event.accepting,
             _ => return None,
         };
         Some(MessageId { channel: event.subject, from_accepting, number: event.value })
@@ -182,8 +182,11 @@ fn flatten(recording: &Recording) -> Vec<Node> {
     let mut nodes = Vec::with_capacity(recording.events());
     for (domain, record) in (0..).zip(&recording.domains) {
         let identity = record.head.identity;
-        let noted =
-            record.lanes.values().flat_map(|lane| &lane.events).filter(|event| event.kind == Kind::Clock);
+        let noted = record
+            .lanes
+            .values()
+            .flat_map(|lane| &lane.events)
+            .filter(|event| event.kind == EventKind::Clock);
         let mut anchors: Vec<Anchor> =
             noted.map(|event| Anchor { ticks: event.ticks, ns: event.subject }).collect();
         anchors.push(Anchor { ticks: identity.ticks, ns: identity.monotonic_ns });
@@ -191,7 +194,7 @@ fn flatten(recording: &Recording) -> Vec<Node> {
         for (lane, record) in &record.lanes {
             let mut latest_ns = 0;
             for (position, event) in (0..).zip(&record.events) {
-                if event.kind != Kind::Clock {
+                if event.kind != EventKind::Clock {
                     // A thread that moves between processors may see its clock a little earlier than before.
                     latest_ns = clock.to_ns(event.ticks).min(MAX_NS).max(latest_ns);
                     let (event, time_ns) = (*event, latest_ns);

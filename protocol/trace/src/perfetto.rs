@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use tombolo_base::DomainId;
 use tombolo_base::hash::fnv1a;
 
-use crate::event::{AWAITS_ROOM, GONE_CLOSED, GONE_DIED, Kind};
+use crate::event::{AWAITS_ROOM, EventKind, GONE_CLOSED, GONE_DIED};
 use crate::file::Recording;
 use crate::merge::{MessageId, Placed, Timeline};
 pub use wire::Message;
@@ -153,7 +153,7 @@ impl<'a> Export<'a> {
             descriptor(out, &track);
         }
         let mut named = BTreeSet::new();
-        for placed in self.timeline.events.iter().filter(|placed| placed.event.kind == Kind::Value) {
+        for placed in self.timeline.events.iter().filter(|placed| placed.event.kind == EventKind::Value) {
             if named.insert((placed.domain, placed.event.subject)) {
                 let track = Message::new()
                     .number(field::UUID, value_track(placed))
@@ -181,9 +181,9 @@ impl<'a> Export<'a> {
     fn event(&mut self, out: &mut Vec<u8>, placed: &Placed) {
         let event = &placed.event;
         let shape = match event.kind {
-            Kind::Sleep | Kind::SpanBegin => Shape::Begin,
-            Kind::Wake | Kind::SpanEnd => Shape::End,
-            Kind::Value => {
+            EventKind::Sleep | EventKind::SpanBegin => Shape::Begin,
+            EventKind::Wake | EventKind::SpanEnd => Shape::End,
+            EventKind::Value => {
                 let value = Message::new().number(field::COUNTER_VALUE, event.value);
                 return packet(out, placed.time_ns, Shape::Counter, value_track(placed), &value);
             }
@@ -195,7 +195,7 @@ impl<'a> Export<'a> {
                 content.text(field::NAME, &self.title(placed)).text(field::CATEGORY, category(event.kind));
         }
         if let Some(message) = MessageId::of(event) {
-            let flow = if event.kind == Kind::Send { field::FLOW } else { field::FLOW_END };
+            let flow = if event.kind == EventKind::Send { field::FLOW } else { field::FLOW_END };
             content = content
                 .fixed(flow, flow_id(&message))
                 .message(field::ANNOTATION, &annotation("bytes", u64::from(event.size)))
@@ -204,7 +204,7 @@ impl<'a> Export<'a> {
         if event.kind.is_of_channel() && !matches!(shape, Shape::End) {
             content = content.message(field::ANNOTATION, &annotation("channel", event.subject));
         }
-        if event.kind == Kind::Marker {
+        if event.kind == EventKind::Marker {
             content = content.message(field::ANNOTATION, &annotation("value", event.value));
         }
         content = content.message(field::ANNOTATION, &annotation("logical clock", placed.logical));
@@ -217,7 +217,7 @@ impl<'a> Export<'a> {
         let Some(message) = MessageId::of(&placed.event) else { return };
         let direction = (message.channel, message.from_accepting);
         let count = self.in_flight.entry(direction).or_default();
-        if placed.event.kind == Kind::Send {
+        if placed.event.kind == EventKind::Send {
             *count += 1;
         } else if placed.cause.is_some() {
             *count = count.saturating_sub(1);
@@ -237,29 +237,29 @@ impl<'a> Export<'a> {
     fn title(&self, placed: &Placed) -> String {
         let event = &placed.event;
         match event.kind {
-            Kind::Send => format!("send {} B", event.size),
-            Kind::Receive => format!("receive {} B", event.size),
-            Kind::Sleep if event.value == AWAITS_ROOM => "asleep, for room".to_string(),
-            Kind::Sleep => "asleep".to_string(),
-            Kind::Gone => match event.value {
+            EventKind::Send => format!("send {} B", event.size),
+            EventKind::Receive => format!("receive {} B", event.size),
+            EventKind::Sleep if event.value == AWAITS_ROOM => "asleep, for room".to_string(),
+            EventKind::Sleep => "asleep".to_string(),
+            EventKind::Gone => match event.value {
                 GONE_CLOSED => "peer closed".to_string(),
                 GONE_DIED => "peer died".to_string(),
                 _ => "peer broke the protocol".to_string(),
             },
-            Kind::Spawn => format!("spawn {}", domain_name(event.subject)),
-            Kind::ChildEnded => format!("{} ended", domain_name(event.subject)),
-            Kind::SpanBegin | Kind::Marker => self.text(placed),
+            EventKind::Spawn => format!("spawn {}", domain_name(event.subject)),
+            EventKind::ChildEnded => format!("{} ended", domain_name(event.subject)),
+            EventKind::SpanBegin | EventKind::Marker => self.text(placed),
             kind => kind.name().to_string(),
         }
     }
 }
 
-fn category(kind: Kind) -> &'static str {
+fn category(kind: EventKind) -> &'static str {
     match kind {
-        Kind::Send | Kind::Receive => "message",
-        Kind::Ring | Kind::Sleep | Kind::Wake => "wait",
-        Kind::Open | Kind::Close | Kind::Gone => "channel",
-        Kind::Spawn | Kind::ChildEnded => "domain",
+        EventKind::Send | EventKind::Receive => "message",
+        EventKind::Ring | EventKind::Sleep | EventKind::Wake => "wait",
+        EventKind::Open | EventKind::Close | EventKind::Gone => "channel",
+        EventKind::Spawn | EventKind::ChildEnded => "domain",
         _ => "program",
     }
 }

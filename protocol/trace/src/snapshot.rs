@@ -263,7 +263,7 @@ mod tests {
     use tombolo_base::SharedMemory;
 
     use super::*;
-    use crate::event::Kind;
+    use crate::event::EventKind;
     use crate::layout::control_on;
     use crate::page::{Described, Page, control, format};
 
@@ -284,7 +284,7 @@ mod tests {
     fn send(number: u64) -> Event {
         Event {
             ticks: number,
-            kind: Kind::Send,
+            kind: EventKind::Send,
             accepting: false,
             thread: 1,
             size: 8,

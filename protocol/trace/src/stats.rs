@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::event::Kind;
+use crate::event::EventKind;
 use crate::merge::Timeline;
 
 /// One direction of a channel.
@@ -51,7 +51,7 @@ pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
         let outgoing = (event.subject, event.accepting);
         let incoming = (event.subject, !event.accepting);
         match event.kind {
-            Kind::Send => {
+            EventKind::Send => {
                 let direction = directions.entry(outgoing).or_default();
                 direction.sender = Some(placed.domain);
                 direction.sent += 1;
@@ -60,7 +60,7 @@ pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
                 *count += 1;
                 direction.most_in_flight = direction.most_in_flight.max(*count);
             }
-            Kind::Receive => {
+            EventKind::Receive => {
                 let direction = directions.entry(incoming).or_default();
                 direction.receiver = Some(placed.domain);
                 direction.received += 1;
@@ -71,12 +71,12 @@ pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
                     }
                 }
             }
-            Kind::Ring => directions.entry(outgoing).or_default().rings += 1,
-            Kind::Sleep => {
+            EventKind::Ring => directions.entry(outgoing).or_default().rings += 1,
+            EventKind::Sleep => {
                 directions.entry(incoming).or_default().sleeps += 1;
                 asleep.insert(incoming, placed.time_ns);
             }
-            Kind::Wake => {
+            EventKind::Wake => {
                 if let Some(since_ns) = asleep.remove(&incoming) {
                     directions.entry(incoming).or_default().asleep_ns += placed.time_ns - since_ns;
                 }

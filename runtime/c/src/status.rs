@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use tombolo::files::{FileError, FileFault};
-use tombolo::{BulkError, CapabilityFault, Error, Fault, NameFault, TableError, Unsayable};
+use tombolo::{BulkError, BulkSendError, CapabilityFault, Error, Fault, NameFault, TableError};
 
 use crate::boundary::{c_text, guard, text};
 
@@ -221,8 +221,8 @@ fn status_of_bulk(error: &BulkError) -> Status {
             Status::PoolRefused
         }
         BulkError::State(_) => Status::BufferState,
-        BulkError::Unsayable(Unsayable::NoSuchPool | Unsayable::TooManyPools(_)) => Status::PoolRefused,
-        BulkError::Unsayable(_) | BulkError::Layout(_) => Status::InvalidArgument,
+        BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => Status::PoolRefused,
+        BulkError::Send(_) | BulkError::Layout(_) => Status::InvalidArgument,
         BulkError::NoBuffer { .. } => Status::NoBuffer,
         BulkError::Range { .. } | BulkError::Copy(_) => Status::OutOfRange,
         BulkError::Lost { .. } => Status::ContentLost,

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use tombolo::files::{FileError, FileFault};
-use tombolo::{BulkError, CapabilityFault, Error, Fault, NameFault, TableError, Unsayable};
+use tombolo::{BulkError, BulkSendError, CapabilityFault, Error, Fault, NameFault, TableError};
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -121,8 +121,8 @@ fn class_of_bulk(error: &BulkError) -> &'static str {
             "PoolRefused"
         }
         BulkError::State(_) => "BufferState",
-        BulkError::Unsayable(Unsayable::NoSuchPool | Unsayable::TooManyPools(_)) => "PoolRefused",
-        BulkError::Unsayable(_) | BulkError::Layout(_) => "InvalidArgument",
+        BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => "PoolRefused",
+        BulkError::Send(_) | BulkError::Layout(_) => "InvalidArgument",
         BulkError::NoBuffer { .. } => "NoBuffer",
         BulkError::Range { .. } | BulkError::Copy(_) => "OutOfRange",
         BulkError::Lost { .. } => "ContentLost",

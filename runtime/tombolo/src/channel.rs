@@ -13,7 +13,7 @@ use tombolo_transport::contract::Announced;
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::wrap::traced::{End, Traced};
+use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
     Batch, ChannelError, Description, Draft, EndError, MemoryChannel, Message, Stats, StreamChannel,
@@ -132,8 +132,8 @@ impl Transport for Plain {
         on_carrier!(self, channel => channel.sources(awaited, sources));
     }
 
-    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
-        on_carrier!(self, channel => channel.doze(deadline))
+    fn park(&mut self, deadline: Deadline) -> Option<bool> {
+        on_carrier!(self, channel => channel.park(deadline))
     }
 
     fn woken(&mut self, rung: bool) {
@@ -176,7 +176,7 @@ impl Channel {
             None => carrier,
         };
         let accepting = grant.side == Side::B;
-        let end = End { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
+        let end = TracedEnd { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
         let carrier = Traced::new(guarded(carrier), owner.recorder, end);
         let spin = Spin::new(options.spin_ns);
         Ok(Channel {
@@ -351,7 +351,7 @@ impl Channel {
         let Channel { carrier, spin, .. } = self;
         let mut once = Spin::new(0);
         let spin = if timeout.is_zero() { &mut once } else { spin };
-        let found = spin.glance(|| match carrier.try_recv_in_place(|message| read(message)) {
+        let found = spin.poll_briefly(|| match carrier.try_recv_in_place(|message| read(message)) {
             Ok(None) => None,
             found => Some(found),
         });
@@ -504,7 +504,7 @@ fn carry(
 ) -> Result<(Plain, Option<OwnedFd>), ChannelError> {
     let plain = match Joint::of(grant, fds)? {
         Joint::Shm(socket) if grant.side == Side::A => {
-            let pair = options.companion.then(|| socket::pair(socket::Kind::Packet)).transpose()?;
+            let pair = options.companion.then(|| socket::pair(socket::SocketKind::Packet)).transpose()?;
             let (ours, theirs) = pair.unzip();
             let channel = shm::connect_with(socket, hello, theirs, deadline)?;
             return Ok((Plain::Memory(Box::new(channel)), ours));
@@ -566,7 +566,7 @@ impl Joint {
 
 #[cfg(test)]
 mod tests {
-    use tombolo_platform::socket::{self, Kind};
+    use tombolo_platform::socket::{self, SocketKind};
 
     use super::*;
     use crate::testing::{LONG, domain_id, grant};
@@ -575,7 +575,7 @@ mod tests {
     fn a_grant_that_nobody_takes_up_is_no_death() {
         for transport in [TransportKind::Shm, TransportKind::Socket] {
             for side in [Side::A, Side::B] {
-                let (unused, other) = socket::pair(Kind::Stream).unwrap();
+                let (unused, other) = socket::pair(SocketKind::Stream).unwrap();
                 withdraw(&grant(side, transport), vec![unused]);
                 let recorder = Recorder::none();
                 let owner = Owner { id: domain_id(), recorder: &recorder, link: Weak::new(), timeout: LONG };

@@ -1,13 +1,13 @@
 //! Engines: what copies and fills memory in the background, and who chooses among them.
 //!
 //! ```no_run
-//! use tombolo::engines::{Place, Request, SharedMemory};
+//! use tombolo::engines::{Location, Request, SharedMemory};
 //! use tombolo::Domain;
 //!
 //! # fn main() -> Result<(), tombolo::Error> {
 //! let mut engines = Domain::attach()?.engines()?;
 //! let (source, target) = (SharedMemory::zeroed(1 << 20), SharedMemory::zeroed(1 << 20));
-//! let request = Request::copy(Place::mapped(&source), Place::mapped(&target), 1 << 20);
+//! let request = Request::copy(Location::mapped(&source), Location::mapped(&target), 1 << 20);
 //! let ticket = engines.submit(&request).expect("an engine for memory that is mapped");
 //! // Something else, until `engines.descriptor()` is readable, in a waitset for instance.
 //! # while engines.take().is_none() {}
@@ -33,7 +33,7 @@ pub use tombolo_base::SharedMemory;
 pub use tombolo_engine::far::{Access, FarRefusal, MemoryId, Offers, Server, serve};
 pub use tombolo_engine::{
     Abilities, Candidate, Choice, Completion, Curve, Direction, Effort, Engine, Estimate, Failure, Kind,
-    Manager, NotMeasured, Operation, Place, Reach, Refusal, Rejected, Request, RequestId, Route, Ticket,
+    Location, Manager, NotMeasured, Operation, Reach, Refusal, Rejected, Request, RequestId, Route, Ticket,
     Unable, WhyRejected, declared, finish,
 };
 pub use tombolo_platform::Deadline;
@@ -203,7 +203,7 @@ fn routes() -> [Route; 4] {
 fn directions() -> Result<Vec<Direction>, Error> {
     let file = memory::create_sealed("tombolo-costs", 2 * MEASURED_BYTES as u64)?;
     let both = memory::map(&file, 0, 2 * MEASURED_BYTES)?;
-    let half = |offset_bytes| Place::Mapped { memory: both.clone(), offset_bytes };
+    let half = |offset_bytes| Location::Mapped { memory: both.clone(), offset_bytes };
     let (source, target) = (half(0), half(MEASURED_BYTES));
     let mut directions = vec![
         Direction::Copy { source: source.clone(), target: target.clone() },
@@ -212,7 +212,7 @@ fn directions() -> Result<Vec<Direction>, Error> {
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
     // A kernel that names no processes so does not copy between them either.
     if let (Ok(process), Ok(address)) = (ForeignProcess::watch(pid), address_of(&both, 0)) {
-        let other = Place::Process { process: Arc::new(process), address };
+        let other = Location::Process { process: Arc::new(process), address };
         directions.push(Direction::Copy { source: other.clone(), target: target.clone() });
         directions.push(Direction::Copy { source: target, target: other });
     }
@@ -283,8 +283,8 @@ mod tests {
             });
             let mut manager = Manager::new();
             manager.add(Box::new(ours.into_engine(4).unwrap())).unwrap();
-            let far = Place::Far { memory, offset_bytes: 0 };
-            let ticket = manager.submit(&Request::copy(Place::mapped(&source), far, 100_000)).unwrap();
+            let far = Location::Far { memory, offset_bytes: 0 };
+            let ticket = manager.submit(&Request::copy(Location::mapped(&source), far, 100_000)).unwrap();
             let done = loop {
                 if let Some(done) = manager.take() {
                     break done;

@@ -84,7 +84,7 @@ pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, Wai
 
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId, Target};
 pub use tombolo_base::{OutOfRange, SharedMemory};
-pub use tombolo_bulk::session::Unsayable;
+pub use tombolo_bulk::session::BulkSendError;
 pub use tombolo_bulk::wire::Veto;
 pub use tombolo_bulk::{Counts, LayoutError, TableError, Terms, Trust};
 pub use tombolo_capability::{

@@ -20,7 +20,7 @@ use tombolo_platform::Deadline;
 use tombolo_platform::allocations::Counting;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::memory::{Making, create_region};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_transport::trace::Recorder;
 
 use crate::channel::{Channel, Owner};
@@ -69,7 +69,7 @@ pub(crate) fn pair_over(transport: TransportKind) -> (Channel, Channel) {
 
 /// As [`pair_over`], opened so.
 pub(crate) fn pair_with(transport: TransportKind, options: &ChannelOptions) -> (Channel, Channel) {
-    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     std::thread::scope(|scope| {
         let a = scope.spawn(move || open(Side::A, transport, a, options));
         let b = open(Side::B, transport, b, options);
@@ -118,7 +118,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// A domain, and its monitor.
     pub(crate) fn with_domain() -> (Domain, Monitor) {
-        let (ours, theirs) = socket::pair(Kind::Packet).unwrap();
+        let (ours, theirs) = socket::pair(SocketKind::Packet).unwrap();
         let link = Arc::new(MonitorLink::new(ours, "test".into(), Box::new(|_, _, _| {})));
         (Domain::of_link(link, domain_id()), Monitor { socket: theirs })
     }
@@ -211,7 +211,7 @@ impl Monitor {
         listener: u32,
         options: ChannelOptions,
     ) -> std::thread::JoinHandle<Channel> {
-        let (a, b) = socket::pair(Kind::Stream).unwrap();
+        let (a, b) = socket::pair(SocketKind::Stream).unwrap();
         self.say(0, Reply::Incoming { listener, grant: grant(Side::B, TransportKind::Shm) }, &[&b]);
         std::thread::spawn(move || open(Side::A, TransportKind::Shm, a, &options))
     }
@@ -268,7 +268,7 @@ impl OneRegion {
                     monitor.say(message.request, reply, &[]);
                 }
                 Request::RegionMap { rights, .. } => {
-                    let (ours, theirs) = socket::pair(Kind::Stream).unwrap();
+                    let (ours, theirs) = socket::pair(SocketKind::Stream).unwrap();
                     lifelines.push(ours);
                     let CapabilityInfo { region, extent, .. } = capability;
                     let (file_offset_bytes, huge_page_bytes) = (0, 0);

@@ -25,7 +25,7 @@ use tombolo_control::{Reply, Request};
 use tombolo_platform::memory;
 use tombolo_trace::layout::HEAD_BYTES;
 use tombolo_trace::snapshot::Head;
-use tombolo_transport::trace::{Happening, Kind, Recorder};
+use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
 
 pub use collect::{CollectError, Collector, Summary};
 pub use tombolo_control::MAX_TRACE_READ_BYTES;
@@ -75,13 +75,13 @@ fn open(page: &File, domain: DomainId) -> Option<Arc<Recorder>> {
 /// A child is there that was asked for at `ticks`.
 pub(crate) fn spawned(recorder: &Arc<Recorder>, ticks: u64, child: DomainId) {
     if recorder.is_on() {
-        recorder.record_at(ticks, Happening::of(Kind::Spawn, child.to_bits(), 0));
+        recorder.record_at(ticks, NewEvent::of(EventKind::Spawn, child.to_bits(), 0));
     }
 }
 
 pub(crate) fn child_ended(recorder: &Arc<Recorder>, child: DomainId) {
     if recorder.is_on() {
-        recorder.record(Happening::of(Kind::ChildEnded, child.to_bits(), 0));
+        recorder.record(NewEvent::of(EventKind::ChildEnded, child.to_bits(), 0));
     }
 }
 
@@ -117,7 +117,7 @@ pub fn span(name: &str) -> Span {
 #[cold]
 fn begin(recorder: &'static Arc<Recorder>, name: &str) -> (&'static Arc<Recorder>, u64) {
     let text = recorder.text(name);
-    recorder.record(Happening::of(Kind::SpanBegin, text, 0));
+    recorder.record(NewEvent::of(EventKind::SpanBegin, text, 0));
     (recorder, text)
 }
 
@@ -125,7 +125,7 @@ impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
         if let Some((recorder, text)) = self.began {
-            recorder.record(Happening::of(Kind::SpanEnd, text, 0));
+            recorder.record(NewEvent::of(EventKind::SpanEnd, text, 0));
         }
     }
 }
@@ -134,7 +134,7 @@ impl Drop for Span {
 #[inline]
 pub fn marker(name: &str, value: u64) {
     if let Some(recorder) = own() {
-        recorder.record(Happening::of(Kind::Marker, recorder.text(name), value));
+        recorder.record(NewEvent::of(EventKind::Marker, recorder.text(name), value));
     }
 }
 
@@ -142,7 +142,7 @@ pub fn marker(name: &str, value: u64) {
 #[inline]
 pub fn value(name: &str, value: u64) {
     if let Some(recorder) = own() {
-        recorder.record(Happening::of(Kind::Value, recorder.text(name), value));
+        recorder.record(NewEvent::of(EventKind::Value, recorder.text(name), value));
     }
 }
 

@@ -67,8 +67,8 @@ impl Transport for Channel {
         self.carrier().sources(awaited, sources);
     }
 
-    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
-        self.carrier_mut().doze(deadline)
+    fn park(&mut self, deadline: Deadline) -> Option<bool> {
+        self.carrier_mut().park(deadline)
     }
 
     fn woken(&mut self, rung: bool) {

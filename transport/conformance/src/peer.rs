@@ -7,7 +7,7 @@ use std::time::Duration;
 use tombolo_link::{ChannelConfig, Side};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::process::Process;
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, TransportExt};
@@ -107,7 +107,7 @@ impl Doomed for Process {
 #[must_use]
 pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel, Box<dyn Doomed>) {
     let (end_a, end_b) = C::ends(order.config());
-    let (ours, theirs) = socket::pair(Kind::Packet).expect("a socket pair");
+    let (ours, theirs) = socket::pair(SocketKind::Packet).expect("a socket pair");
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.env(IS_PEER, "1").stdin(Stdio::from(theirs)).stdout(Stdio::null());
     let process = Process::start(&mut command, &[]).expect("this program starts again");

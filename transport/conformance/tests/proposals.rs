@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tombolo_link::{ChannelConfig, ChannelLayout, HandshakeError, Refusal, Side};
 use tombolo_platform::memory::create_sealed;
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::{Deadline, Errno};
 use tombolo_ring::Violation;
 use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, TransportExt, shm, window};
@@ -16,7 +16,7 @@ use tombolo_conformance::{Carrier, bare_pair, deadline, hello};
 
 /// What accepting answers to a proposal of these bytes and descriptors.
 fn accepted(bytes: &[u8], fds: &[BorrowedFd<'_>]) -> ChannelError {
-    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     socket::send(&a, bytes, fds).unwrap();
     shm::accept(b, hello(ChannelConfig::default()), deadline()).unwrap_err()
 }
@@ -54,7 +54,7 @@ fn memory_that_could_be_pulled_away_is_refused() {
     rustix::fs::ftruncate(&loose, needed_bytes()).unwrap();
     assert_eq!(errno(loose.as_fd()), Errno::PERM);
     assert_eq!(errno(memory(needed_bytes() - 4096).as_fd()), Errno::OVERFLOW);
-    let (socket, _other) = socket::pair(Kind::Stream).unwrap();
+    let (socket, _other) = socket::pair(SocketKind::Stream).unwrap();
     assert_eq!(errno(socket.as_fd()), Errno::INVAL);
     rustix::fs::fcntl_add_seals(&loose, rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::WRITE)
         .unwrap();
@@ -92,7 +92,7 @@ fn a_shape_that_cannot_be_is_refused_on_both_sides() {
         words[word] = value;
         let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         let expected = ours.agree(&words).unwrap_err();
-        let (a, b) = socket::pair(Kind::Stream).unwrap();
+        let (a, b) = socket::pair(SocketKind::Stream).unwrap();
         let file = memory(needed_bytes());
         let header = tombolo_platform::memory::map(&file, 0, 4096).unwrap();
         for (index, word) in words.into_iter().enumerate() {
@@ -117,7 +117,7 @@ fn garbage_on_a_stream_is_refused_or_times_out() {
     let mut random = Random(0x9a9b);
     let good = hello(ChannelConfig::default()).to_bytes();
     for round in 0..200 {
-        let (a, b) = socket::pair(Kind::Stream).unwrap();
+        let (a, b) = socket::pair(SocketKind::Stream).unwrap();
         let mut bytes: Vec<u8> = good.to_vec();
         bytes.extend_from_slice(&1_u64.to_le_bytes());
         for _ in 0..=random.below(3) {
@@ -133,7 +133,7 @@ fn garbage_on_a_stream_is_refused_or_times_out() {
             Err(error) => panic!("{error}"),
         }
     }
-    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     let mut bytes = good.to_vec();
     bytes.extend_from_slice(&9_u64.to_le_bytes());
     socket::send(&a, &bytes, &[]).unwrap();

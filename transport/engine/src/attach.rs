@@ -4,7 +4,7 @@ use tombolo_platform::OsError;
 
 use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
-use crate::request::{Failure, Operation, Place, Request};
+use crate::request::{Failure, Location, Operation, Request};
 
 /// What the kernel copies between two looks at deadlines and cancellations.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -22,10 +22,10 @@ impl Mover for Kernel {
         let (here, length) = (at as usize, length as usize);
         if let Operation::Copy { source, target } = &request.operation {
             match (source, target) {
-                (Place::Process { process, address }, Place::Mapped { memory, offset_bytes }) => {
+                (Location::Process { process, address }, Location::Mapped { memory, offset_bytes }) => {
                     process.read(address + at, memory, offset_bytes + here, length)?;
                 }
-                (Place::Mapped { memory, offset_bytes }, Place::Process { process, address }) => {
+                (Location::Mapped { memory, offset_bytes }, Location::Process { process, address }) => {
                     process.write(memory, offset_bytes + here, address + at, length)?;
                 }
                 // Not accepted.

@@ -7,7 +7,7 @@ use tombolo_platform::time::now_ns;
 
 use crate::contract::{Engine, WhyRejected, finish};
 use crate::curve::Curve;
-use crate::request::{Failure, Place, Request};
+use crate::request::{Failure, Location, Request};
 
 /// Lengths that are measured.
 const LENGTHS_BYTES: [u64; 7] = [64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20];
@@ -21,14 +21,14 @@ pub enum Direction {
     /// Copies from one place to another, whose contents are lost.
     Copy {
         /// From where.
-        source: Place,
+        source: Location,
         /// To where.
-        target: Place,
+        target: Location,
     },
     /// Fills a place, whose contents are lost.
     Fill {
         /// Where.
-        target: Place,
+        target: Location,
     },
 }
 

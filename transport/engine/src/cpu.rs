@@ -8,7 +8,7 @@ use tombolo_platform::{Deadline, OsError};
 
 use crate::contract::{Abilities, Engine, Rejected, WhyRejected};
 use crate::queue::{self, Completions, Mover, Queue, queued};
-use crate::request::{Completion, Failure, Operation, Place, Refusal, Request, RequestId};
+use crate::request::{Completion, Failure, Location, Operation, Refusal, Request, RequestId};
 
 /// Requests that an engine takes unless said otherwise.
 pub const LIMIT: usize = 64;
@@ -25,10 +25,10 @@ fn work(how: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failur
     let (at, length) = (at as usize, length as usize);
     match &request.operation {
         Operation::Copy {
-            source: Place::Mapped { memory: source, offset_bytes: from },
-            target: Place::Mapped { memory: target, offset_bytes: to },
+            source: Location::Mapped { memory: source, offset_bytes: from },
+            target: Location::Mapped { memory: target, offset_bytes: to },
         } => copy::between(how, (source, from + at), (target, to + at), length)?,
-        Operation::Fill { target: Place::Mapped { memory, offset_bytes }, byte } => {
+        Operation::Fill { target: Location::Mapped { memory, offset_bytes }, byte } => {
             copy::fill(memory, offset_bytes + at, length, *byte)?;
         }
         // Not accepted.

@@ -7,7 +7,7 @@ use tombolo_platform::copy::cuda::{CudaError, Device};
 
 use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
-use crate::request::{Failure, Operation, Place, Request};
+use crate::request::{Failure, Location, Operation, Request};
 
 /// What it copies between two looks at deadlines and cancellations.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -38,21 +38,21 @@ impl Mover for Driver {
         match &request.operation {
             Operation::Copy { source, target } => match (source, target) {
                 (
-                    Place::Mapped { memory: source, offset_bytes: from },
-                    Place::Device { memory: target, offset_bytes: to },
+                    Location::Mapped { memory: source, offset_bytes: from },
+                    Location::Device { memory: target, offset_bytes: to },
                 ) => target.write(to + at, (source, from + at), length)?,
                 (
-                    Place::Device { memory: source, offset_bytes: from },
-                    Place::Mapped { memory: target, offset_bytes: to },
+                    Location::Device { memory: source, offset_bytes: from },
+                    Location::Mapped { memory: target, offset_bytes: to },
                 ) => source.read(from + at, (target, to + at), length)?,
                 (
-                    Place::Device { memory: source, offset_bytes: from },
-                    Place::Device { memory: target, offset_bytes: to },
+                    Location::Device { memory: source, offset_bytes: from },
+                    Location::Device { memory: target, offset_bytes: to },
                 ) => target.write_within(to + at, (source, from + at), length)?,
                 // Not accepted.
                 _ => {}
             },
-            Operation::Fill { target: Place::Device { memory, offset_bytes }, byte } => {
+            Operation::Fill { target: Location::Device { memory, offset_bytes }, byte } => {
                 memory.fill(offset_bytes + at, length, *byte)?;
             }
             // Not accepted.

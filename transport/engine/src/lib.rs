@@ -23,4 +23,6 @@ pub use calibration::{Direction, Effort, NotMeasured, measure};
 pub use contract::{Abilities, Engine, Rejected, WhyRejected, finish};
 pub use curve::{Curve, CurveError, MAX_POINTS};
 pub use manager::{Candidate, Choice, Estimate, Manager, Ticket, Unable, declared};
-pub use request::{Completion, Failure, Kind, Operation, Place, Reach, Refusal, Request, RequestId, Route};
+pub use request::{
+    Completion, Failure, Location, Operation, OperationKind, Reach, Refusal, Request, RequestId, Route,
+};

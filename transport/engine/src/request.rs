@@ -14,7 +14,7 @@ use crate::far::{FarRefusal, MemoryId};
 
 /// Where bytes are.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Location {
     /// In memory that this process maps.
     Mapped {
         /// The memory.
@@ -45,21 +45,21 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Location {
     /// The beginning of memory that this process maps.
     #[must_use]
-    pub fn mapped(memory: &SharedMemory) -> Place {
-        Place::Mapped { memory: memory.clone(), offset_bytes: 0 }
+    pub fn mapped(memory: &SharedMemory) -> Location {
+        Location::Mapped { memory: memory.clone(), offset_bytes: 0 }
     }
 
     /// By whom it can be reached.
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
-            Place::Mapped { .. } => Reach::Mapped,
-            Place::Process { .. } => Reach::Process,
-            Place::Far { .. } => Reach::Far,
-            Place::Device { .. } => Reach::Device,
+            Location::Mapped { .. } => Reach::Mapped,
+            Location::Process { .. } => Reach::Process,
+            Location::Far { .. } => Reach::Far,
+            Location::Device { .. } => Reach::Device,
         }
     }
 
@@ -67,9 +67,9 @@ impl Place {
     fn check(&self, length_bytes: u64) -> Result<(), Refusal> {
         let length = usize::try_from(length_bytes).map_err(|_| Refusal::TooLong { length_bytes })?;
         match self {
-            Place::Mapped { memory, offset_bytes } => copy::check(memory, *offset_bytes, length)?,
-            Place::Device { memory, offset_bytes } => memory.check(*offset_bytes, length)?,
-            Place::Process { address: first, .. } | Place::Far { offset_bytes: first, .. } => {
+            Location::Mapped { memory, offset_bytes } => copy::check(memory, *offset_bytes, length)?,
+            Location::Device { memory, offset_bytes } => memory.check(*offset_bytes, length)?,
+            Location::Process { address: first, .. } | Location::Far { offset_bytes: first, .. } => {
                 first.checked_add(length_bytes).ok_or(Refusal::TooLong { length_bytes })?;
             }
         }
@@ -107,14 +107,14 @@ pub enum Operation {
     /// Copy from one place to another.
     Copy {
         /// Where bytes are taken from.
-        source: Place,
+        source: Location,
         /// Where they go.
-        target: Place,
+        target: Location,
     },
     /// Fill a place with one byte.
     Fill {
         /// Where.
-        target: Place,
+        target: Location,
         /// With which byte.
         byte: u8,
     },
@@ -122,7 +122,7 @@ pub enum Operation {
 
 /// Copy or fill.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
+pub enum OperationKind {
     /// Copy.
     Copy,
     /// Fill.
@@ -134,7 +134,7 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Route {
     /// Copy or fill.
-    pub kind: Kind,
+    pub kind: OperationKind,
     /// By whom the source can be reached.
     pub source: Reach,
     /// By whom the target can be reached.
@@ -145,21 +145,21 @@ impl Route {
     /// Of copies between two.
     #[must_use]
     pub const fn copy(source: Reach, target: Reach) -> Route {
-        Route { kind: Kind::Copy, source, target }
+        Route { kind: OperationKind::Copy, source, target }
     }
 
     /// Of fills.
     #[must_use]
     pub const fn fill(target: Reach) -> Route {
-        Route { kind: Kind::Fill, source: target, target }
+        Route { kind: OperationKind::Fill, source: target, target }
     }
 }
 
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::Copy => write!(f, "{}-{}", self.source, self.target),
-            Kind::Fill => write!(f, "fill-{}", self.target),
+            OperationKind::Copy => write!(f, "{}-{}", self.source, self.target),
+            OperationKind::Fill => write!(f, "fill-{}", self.target),
         }
     }
 }
@@ -178,13 +178,13 @@ pub struct Request {
 impl Request {
     /// A copy, without a deadline.
     #[must_use]
-    pub fn copy(source: Place, target: Place, length_bytes: u64) -> Request {
+    pub fn copy(source: Location, target: Location, length_bytes: u64) -> Request {
         Request { operation: Operation::Copy { source, target }, length_bytes, deadline: None }
     }
 
     /// A fill, without a deadline.
     #[must_use]
-    pub fn fill(target: Place, byte: u8, length_bytes: u64) -> Request {
+    pub fn fill(target: Location, byte: u8, length_bytes: u64) -> Request {
         Request { operation: Operation::Fill { target, byte }, length_bytes, deadline: None }
     }
 
@@ -216,12 +216,12 @@ impl Request {
         }
     }
 
-    fn check_apart(&self, source: &Place, target: &Place) -> Result<(), Refusal> {
+    fn check_apart(&self, source: &Location, target: &Location) -> Result<(), Refusal> {
         let apart = |from: u64, to: u64| from.abs_diff(to) >= self.length_bytes;
         let apart = match (source, target) {
             (
-                Place::Mapped { memory: from, offset_bytes: from_bytes },
-                Place::Mapped { memory: to, offset_bytes: to_bytes },
+                Location::Mapped { memory: from, offset_bytes: from_bytes },
+                Location::Mapped { memory: to, offset_bytes: to_bytes },
             ) => {
                 let address = |memory: &SharedMemory, offset_bytes: usize| {
                     memory.words().as_ptr().addr() as u64 + offset_bytes as u64
@@ -229,12 +229,12 @@ impl Request {
                 apart(address(from, *from_bytes), address(to, *to_bytes))
             }
             (
-                Place::Far { memory: from, offset_bytes: from_bytes },
-                Place::Far { memory: to, offset_bytes: to_bytes },
+                Location::Far { memory: from, offset_bytes: from_bytes },
+                Location::Far { memory: to, offset_bytes: to_bytes },
             ) => from != to || apart(*from_bytes, *to_bytes),
             (
-                Place::Device { memory: from, offset_bytes: from_bytes },
-                Place::Device { memory: to, offset_bytes: to_bytes },
+                Location::Device { memory: from, offset_bytes: from_bytes },
+                Location::Device { memory: to, offset_bytes: to_bytes },
             ) => !Arc::ptr_eq(from, to) || apart(*from_bytes as u64, *to_bytes as u64),
             _ => true,
         };

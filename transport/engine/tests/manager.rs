@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo_base::SharedMemory;
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, Threads};
-use tombolo_engine::{Curve, Direction, Effort, Manager, Place, Reach, Request, Route, Unable};
+use tombolo_engine::{Curve, Direction, Effort, Location, Manager, Reach, Request, Route, Unable};
 use tombolo_platform::Deadline;
 use tombolo_platform::copy::Loop;
 use tombolo_platform::event::{Interest, poll};
@@ -30,7 +30,7 @@ fn manager(limit: usize) -> Manager {
 fn request(length: usize) -> (Request, SharedMemory) {
     let (source, target) = (SharedMemory::zeroed(length), SharedMemory::zeroed(length));
     source.words().iter().for_each(|word| word.store(7, std::sync::atomic::Ordering::Relaxed));
-    (Request::copy(Place::mapped(&source), Place::mapped(&target), length as u64), target)
+    (Request::copy(Location::mapped(&source), Location::mapped(&target), length as u64), target)
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn of_several_ways_to_ask_the_cheapest_is_taken() {
     let manager = manager(4);
     let (mapped, _) = request(4096);
     let nowhere =
-        Place::Far { memory: tombolo_engine::far::MemoryId { index: 0, generation: 1 }, offset_bytes: 0 };
+        Location::Far { memory: tombolo_engine::far::MemoryId { index: 0, generation: 1 }, offset_bytes: 0 };
     let far = Request::copy(nowhere.clone(), nowhere, 4096);
     let choice = manager.choose_way(&[far, mapped]).unwrap();
     assert_eq!((choice.chosen().way, choice.chosen().engine.as_str()), (1, "caller"));
@@ -113,7 +113,7 @@ fn what_is_measured_is_what_is_chosen_by() {
     manager.add(Box::new(Threads::start(Loop::Best, 2, 1).unwrap())).unwrap();
     manager.add(Box::new(Attach::start(1).unwrap())).unwrap();
     let (source, target) = (SharedMemory::zeroed(1 << 20), SharedMemory::zeroed(1 << 20));
-    let (source, target) = (Place::mapped(&source), Place::mapped(&target));
+    let (source, target) = (Location::mapped(&source), Location::mapped(&target));
     let effort = Effort { max_bytes: 1 << 20, rounds: 3, timeout: Duration::from_secs(60) };
     let copy = Direction::Copy { source, target: target.clone() };
     assert_eq!(manager.calibrate(&copy, effort), []);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use tombolo_trace::event::{Event, Kind};
+use tombolo_trace::event::{Event, EventKind};
 use tombolo_trace::page::LaneWriter;
 
 use super::Recorder;
@@ -83,7 +83,7 @@ impl Held {
         self.anchored_ticks = ticks;
         let thread = self.thread;
         let note =
-            Event { ticks, kind: Kind::Clock, accepting: false, thread, size: 0, subject: ns, value: 0 };
+            Event { ticks, kind: EventKind::Clock, accepting: false, thread, size: 0, subject: ns, value: 0 };
         self.writer.write(&note);
     }
 }

@@ -13,7 +13,7 @@ use tombolo_trace::snapshot::{self, Head, RowInfo};
 
 use super::*;
 use crate::contract::{Transport, TransportExt};
-use crate::wrap::traced::{End, Traced};
+use crate::wrap::traced::{Traced, TracedEnd};
 use crate::{EndError, MemoryChannel, shm, wait};
 
 const SHAPE: Shape = Shape { lanes: 3, lane_events: 1 << 14, rows: 3, text_bytes: 64 };
@@ -58,8 +58,8 @@ impl Traces {
     }
 
     /// Events of a lane but notes of the clock: kind, size, subject, value.
-    fn brief(&self, lane: usize) -> Vec<(Kind, u32, u64, u64)> {
-        let events = self.lane(lane).into_iter().filter(|event| event.kind != Kind::Clock);
+    fn brief(&self, lane: usize) -> Vec<(EventKind, u32, u64, u64)> {
+        let events = self.lane(lane).into_iter().filter(|event| event.kind != EventKind::Clock);
         events.map(|event| (event.kind, event.size, event.subject, event.value)).collect()
     }
 
@@ -70,7 +70,7 @@ impl Traces {
 }
 
 fn pair() -> (MemoryChannel, MemoryChannel) {
-    let (near, far) = socket::pair(socket::Kind::Stream).unwrap();
+    let (near, far) = socket::pair(socket::SocketKind::Stream).unwrap();
     let hello = Hello::new(ChannelConfig::default(), 0, None);
     let deadline = Deadline::after(PATIENCE);
     let connecting = std::thread::spawn(move || shm::connect(near, hello, deadline).unwrap());
@@ -78,8 +78,8 @@ fn pair() -> (MemoryChannel, MemoryChannel) {
     (connecting.join().unwrap(), accepted)
 }
 
-const NEAR: End = End { channel: 7, accepting: false, peer: 99 };
-const FAR: End = End { channel: 7, accepting: true, peer: 98 };
+const NEAR: TracedEnd = TracedEnd { channel: 7, accepting: false, peer: 99 };
+const FAR: TracedEnd = TracedEnd { channel: 7, accepting: true, peer: 98 };
 
 #[test]
 fn threads_have_lanes_of_their_own_and_give_them_back() {
@@ -91,7 +91,7 @@ fn threads_have_lanes_of_their_own_and_give_them_back() {
             let (recorder, together) = (traces.recorder.clone(), &together);
             scope.spawn(move || {
                 for count in 0..100 {
-                    recorder.record(Happening::of(Kind::Marker, thread, count));
+                    recorder.record(NewEvent::of(EventKind::Marker, thread, count));
                 }
                 together.wait();
             });
@@ -107,7 +107,7 @@ fn threads_have_lanes_of_their_own_and_give_them_back() {
     assert_eq!(threads.len(), 3);
     assert_eq!(traces.head().losses.events_without_lane, 100, "there are three lanes");
     let recorder = traces.recorder.clone();
-    std::thread::spawn(move || recorder.record(Happening::of(Kind::Marker, 5, 5))).join().unwrap();
+    std::thread::spawn(move || recorder.record(NewEvent::of(EventKind::Marker, 5, 5))).join().unwrap();
     assert_eq!(traces.head().losses.events_without_lane, 100, "one was given back");
 }
 
@@ -116,14 +116,14 @@ fn stamps_ascend_and_clocks_are_noted() {
     let traces = Traces::new();
     traces.start();
     for count in 0..10_000 {
-        traces.recorder.record(Happening::of(Kind::Marker, 1, count));
+        traces.recorder.record(NewEvent::of(EventKind::Marker, 1, count));
     }
     let events = traces.lane(0);
-    let clocks: Vec<&Event> = events.iter().filter(|event| event.kind == Kind::Clock).collect();
+    let clocks: Vec<&Event> = events.iter().filter(|event| event.kind == EventKind::Clock).collect();
     assert!((3..20).contains(&clocks.len()), "{} notes", clocks.len());
     assert!(clocks.is_sorted_by_key(|clock| (clock.ticks, clock.subject)));
     let markers: Vec<u64> =
-        events.iter().filter(|event| event.kind == Kind::Marker).map(|event| event.ticks).collect();
+        events.iter().filter(|event| event.kind == EventKind::Marker).map(|event| event.ticks).collect();
     assert!(markers.is_sorted());
     let identity = traces.head().identity;
     assert_eq!((identity.domain, identity.pid), (1 << 32 | 1, std::process::id()));
@@ -154,7 +154,7 @@ fn a_channel_writes_what_passes_it() {
     assert_eq!(far.try_recv_into(&mut buffer), Err(EndError::Closed));
     assert_eq!(far.try_recv_into(&mut buffer), Err(EndError::Closed));
     drop((near, far));
-    use Kind::{Close, Gone, Receive, Send};
+    use EventKind::{Close, Gone, Receive, Send};
     assert_eq!(
         traces.brief(0),
         [
@@ -213,8 +213,8 @@ fn a_sleep_shows_and_whoever_ends_it() {
     assert!(wait::about_to_sleep(&mut far, tombolo_platform::event::Interest::Read));
     near.try_send(b"wake up").unwrap();
     far.woken(true);
-    use Kind::{Open, Ring, Send, Sleep, Wake};
-    let kinds: Vec<Kind> = traces.brief(0).iter().map(|(kind, ..)| *kind).collect();
+    use EventKind::{Open, Ring, Send, Sleep, Wake};
+    let kinds: Vec<EventKind> = traces.brief(0).iter().map(|(kind, ..)| *kind).collect();
     assert_eq!(kinds, [Open, Open, Sleep, Send, Ring, Wake]);
     let rows = traces.rows();
     assert_eq!((rows[0].rings, rows[1].sleeps), (1, 1));
@@ -293,7 +293,7 @@ fn rows_and_names_that_find_no_room_are_counted() {
     assert_eq!(traces.rows().len(), 3);
     drop(channels);
     let (near, _far) = pair();
-    let near = Traced::new(near, &traces.recorder, End { channel: 8, ..NEAR });
+    let near = Traced::new(near, &traces.recorder, TracedEnd { channel: 8, ..NEAR });
     assert_eq!(traces.rows().iter().filter(|row| row.channel == 8).count(), 1, "a row was given back");
     drop(near);
     let first = traces.recorder.text("a name");

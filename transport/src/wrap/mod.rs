@@ -54,9 +54,9 @@ macro_rules! forward {
             $crate::contract::Transport::sources(&self.$inner, awaited, sources);
         }
     };
-    (@doze $inner:ident) => {
-        fn doze(&mut self, deadline: ::tombolo_platform::time::Deadline) -> Option<bool> {
-            $crate::contract::Transport::doze(&mut self.$inner, deadline)
+    (@park $inner:ident) => {
+        fn park(&mut self, deadline: ::tombolo_platform::time::Deadline) -> Option<bool> {
+            $crate::contract::Transport::park(&mut self.$inner, deadline)
         }
     };
     (@woken $inner:ident) => {

@@ -11,7 +11,7 @@ use tombolo_trace::page::{Described, Row, RowState, Switch};
 use crate::capabilities::Capabilities;
 use crate::contract::{Description, EndError, Room, Transport, one_by_one};
 use crate::message::{Batch, Draft, Message};
-use crate::trace::{Happening, Kind, Recorder};
+use crate::trace::{EventKind, NewEvent, Recorder};
 
 /// Messages from one publication of the room to the next, for an end that never has to wait or wake: so few that who looks once
 /// a second sees a busy channel as it is, so many that they do not pay for it.
@@ -29,7 +29,7 @@ pub struct Traced<T> {
 
 /// Which end of which channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct End {
+pub struct TracedEnd {
     /// The channel.
     pub channel: u64,
     /// The accepting end.
@@ -44,7 +44,7 @@ struct Probe {
     row: Row,
     row_number: Option<usize>,
     recorder: Arc<Recorder>,
-    end: End,
+    end: TracedEnd,
     rings: u64,
     /// How many messages will have been sent when the room is published next.
     room_due: u64,
@@ -63,11 +63,11 @@ impl Probe {
         self.switch.is_on()
     }
 
-    fn happening(&self, kind: Kind, size: u32, value: u64) -> Happening {
-        Happening { kind, accepting: self.end.accepting, size, subject: self.end.channel, value }
+    fn happening(&self, kind: EventKind, size: u32, value: u64) -> NewEvent {
+        NewEvent { kind, accepting: self.end.accepting, size, subject: self.end.channel, value }
     }
 
-    fn record(&self, kind: Kind, size: u32, value: u64) {
+    fn record(&self, kind: EventKind, size: u32, value: u64) {
         if self.is_on() {
             self.recorder.record(self.happening(kind, size, value));
         }
@@ -126,7 +126,7 @@ impl Probe {
             self.rings = stats.rings;
             if self.is_on() {
                 let ticks = if ticks == 0 { self.recorder.ticks() } else { ticks };
-                self.recorder.record_at(ticks, self.happening(Kind::Ring, 0, 0));
+                self.recorder.record_at(ticks, self.happening(EventKind::Ring, 0, 0));
             }
         }
         self.row.set_rings_and_sleeps(stats.rings, stats.sleeps);
@@ -144,14 +144,14 @@ impl Probe {
         };
         if !self.closed && !std::mem::replace(&mut self.gone, true) {
             self.row.set_state(state);
-            self.record(Kind::Gone, 0, how);
+            self.record(EventKind::Gone, 0, how);
         }
     }
 
     fn close(&mut self) {
         if !std::mem::replace(&mut self.closed, true) {
             self.row.set_state(RowState::Closed);
-            self.record(Kind::Close, 0, 0);
+            self.record(EventKind::Close, 0, 0);
         }
     }
 }
@@ -173,7 +173,7 @@ fn number_of(kind: TransportKind) -> u8 {
 impl<T: Transport> Traced<T> {
     /// Counts and traces for `recorder` what passes `inner` from now on.
     #[must_use]
-    pub fn new(inner: T, recorder: &Arc<Recorder>, end: End) -> Self {
+    pub fn new(inner: T, recorder: &Arc<Recorder>, end: TracedEnd) -> Self {
         let stats = inner.stats();
         let Description { kind, max_message_bytes, .. } = inner.describe();
         let described = Described {
@@ -200,7 +200,7 @@ impl<T: Transport> Traced<T> {
             gone: false,
             closed: false,
         };
-        probe.record(Kind::Open, u32::from(described.transport), end.peer);
+        probe.record(EventKind::Open, u32::from(described.transport), end.peer);
         Traced { probe, inner }
     }
 
@@ -250,7 +250,7 @@ impl<T: Transport> Traced<T> {
     #[cold]
     fn note_send(&mut self, ticks: u64, length_bytes: usize) {
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
-        let happening = self.probe.happening(Kind::Send, size, self.inner.stats().messages_sent);
+        let happening = self.probe.happening(EventKind::Send, size, self.inner.stats().messages_sent);
         self.probe.recorder.record_at(ticks, happening);
         self.probe.count_sent(&self.inner, ticks);
     }
@@ -259,7 +259,7 @@ impl<T: Transport> Traced<T> {
     #[cold]
     fn note_receive(&mut self, length_bytes: usize) {
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
-        self.probe.record(Kind::Receive, size, self.inner.stats().messages_received);
+        self.probe.record(EventKind::Receive, size, self.inner.stats().messages_received);
         self.probe.count_received(&self.inner);
     }
 }
@@ -271,7 +271,7 @@ impl<T: Transport> Transport for Traced<T> {
         Description { capabilities: inner.capabilities.without(Capabilities::WHOLE_BATCHES), ..inner }
     }
 
-    forward!(inner: stats failure is_ready announce_sleep sources doze);
+    forward!(inner: stats failure is_ready announce_sleep sources park);
 
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
@@ -369,7 +369,7 @@ impl<T: Transport> Transport for Traced<T> {
             self.probe.count_waits(&self.inner, 0);
             if self.probe.is_on() {
                 let what = if awaited == Interest::Write { AWAITS_ROOM } else { AWAITS_MESSAGE };
-                self.probe.record(Kind::Sleep, 0, what);
+                self.probe.record(EventKind::Sleep, 0, what);
                 self.probe.asleep = true;
             }
         }
@@ -378,7 +378,7 @@ impl<T: Transport> Transport for Traced<T> {
 
     fn woken(&mut self, rung: bool) {
         if std::mem::replace(&mut self.probe.asleep, false) {
-            self.probe.record(Kind::Wake, 0, u64::from(rung));
+            self.probe.record(EventKind::Wake, 0, u64::from(rung));
         }
         self.inner.woken(rung);
     }

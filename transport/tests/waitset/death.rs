@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::process::Process;
-use tombolo_platform::socket::{self, Kind as SocketKind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::waitset::{Ready, Token};
 use tombolo_transport::{EndError, MemoryChannel, Transport, WaitSet, shm};

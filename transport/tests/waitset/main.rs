@@ -9,61 +9,61 @@ mod turns;
 macro_rules! each_kind {
     ($($name:ident: $kind:ident),* $(,)?) => {
         $(mod $name {
-            use crate::pairs::$kind as Kind;
+            use crate::pairs::$kind as Pair;
 
             #[test]
             fn tells_by_level_until_all_is_taken() {
-                crate::telling::tells_by_level_until_all_is_taken::<Kind>();
+                crate::telling::tells_by_level_until_all_is_taken::<Pair>();
             }
 
             #[test]
             fn tells_what_was_there_before() {
-                crate::telling::tells_what_was_there_before::<Kind>();
+                crate::telling::tells_what_was_there_before::<Pair>();
             }
 
             #[test]
             fn tells_of_room() {
-                crate::telling::tells_of_room::<Kind>();
+                crate::telling::tells_of_room::<Pair>();
             }
 
             #[test]
             fn tells_of_ends() {
-                crate::telling::tells_of_ends::<Kind>();
+                crate::telling::tells_of_ends::<Pair>();
             }
 
             #[test]
             fn what_is_removed_is_told_no_more() {
-                crate::telling::what_is_removed_is_told_no_more::<Kind>();
+                crate::telling::what_is_removed_is_told_no_more::<Pair>();
             }
 
             #[test]
             fn what_is_used_beside_the_set_loses_no_wake_up() {
-                crate::telling::what_is_used_beside_the_set_loses_no_wake_up::<Kind>();
+                crate::telling::what_is_used_beside_the_set_loses_no_wake_up::<Pair>();
             }
 
             #[test]
             fn echoes_asleep_and_awake() {
-                crate::telling::echoes_asleep_and_awake::<Kind>();
+                crate::telling::echoes_asleep_and_awake::<Pair>();
             }
 
             #[test]
             fn a_flood_does_not_starve() {
-                crate::turns::a_flood_does_not_starve::<Kind>();
+                crate::turns::a_flood_does_not_starve::<Pair>();
             }
 
             #[test]
             fn all_have_the_same_share() {
-                crate::turns::all_have_the_same_share::<Kind>();
+                crate::turns::all_have_the_same_share::<Pair>();
             }
 
             #[test]
             fn idle_channels_are_not_looked_at() {
-                crate::scale::idle_channels_are_not_looked_at::<Kind>();
+                crate::scale::idle_channels_are_not_looked_at::<Pair>();
             }
 
             #[test]
             fn an_outer_poll_hears_of_everything() {
-                crate::scale::an_outer_poll_hears_of_everything::<Kind>();
+                crate::scale::an_outer_poll_hears_of_everything::<Pair>();
             }
         })*
     };

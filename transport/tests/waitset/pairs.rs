@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
 use tombolo_platform::event::{Interest, eventfd};
 use tombolo_platform::memory::create_sealed;
-use tombolo_platform::socket::{Kind as SocketKind, pair as socket_pair};
+use tombolo_platform::socket::{SocketKind, pair as socket_pair};
 use tombolo_platform::time::Deadline;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::Spin;
@@ -31,7 +31,7 @@ pub(crate) fn hello() -> Hello {
     Hello::new(config(), 0x7761_6974, None)
 }
 
-pub(crate) trait Kind {
+pub(crate) trait ChannelPair {
     type Channel: Transport + Send;
 
     fn pair() -> (Self::Channel, Self::Channel);
@@ -50,7 +50,7 @@ fn both<T: Send>(
 
 pub(crate) struct Shm;
 
-impl Kind for Shm {
+impl ChannelPair for Shm {
     type Channel = MemoryChannel;
 
     fn pair() -> (MemoryChannel, MemoryChannel) {
@@ -61,7 +61,7 @@ impl Kind for Shm {
 
 pub(crate) struct Window;
 
-impl Kind for Window {
+impl ChannelPair for Window {
     type Channel = MemoryChannel;
 
     fn pair() -> (MemoryChannel, MemoryChannel) {
@@ -90,7 +90,7 @@ impl Kind for Window {
 
 pub(crate) struct Stream;
 
-impl Kind for Stream {
+impl ChannelPair for Stream {
     type Channel = StreamChannel;
 
     fn pair() -> (StreamChannel, StreamChannel) {
@@ -100,7 +100,7 @@ impl Kind for Stream {
 }
 
 /// A set of the near ends of `count` channels, and the far ends.
-pub(crate) fn set_of<K: Kind>(count: usize) -> (WaitSet<K::Channel>, Vec<Token>, Vec<K::Channel>) {
+pub(crate) fn set_of<K: ChannelPair>(count: usize) -> (WaitSet<K::Channel>, Vec<Token>, Vec<K::Channel>) {
     let mut set = WaitSet::new().unwrap();
     let (mut tokens, mut far) = (Vec::new(), Vec::new());
     for _ in 0..count {

@@ -9,10 +9,10 @@ use tombolo_transport::wait::Spin;
 use tombolo_transport::waitset::{Ready, Schedule, WaitStats};
 use tombolo_transport::{Transport, WaitSet};
 
-use crate::pairs::{Kind, deadline, next_channel, nothing, recv, set_of};
+use crate::pairs::{ChannelPair, deadline, next_channel, nothing, recv, set_of};
 
 /// The cost of a few hundred messages over one channel beside `idle` others.
-fn cost<K: Kind>(idle: usize) -> [WaitStats; 2] {
+fn cost<K: ChannelPair>(idle: usize) -> [WaitStats; 2] {
     [0, 20_000].map(|spin_ns| {
         let (mut set, tokens, mut far) = set_of::<K>(idle + 1);
         set.set_spin(Spin::new(spin_ns));
@@ -38,12 +38,12 @@ fn cost<K: Kind>(idle: usize) -> [WaitStats; 2] {
     })
 }
 
-pub(crate) fn idle_channels_are_not_looked_at<K: Kind>() {
+pub(crate) fn idle_channels_are_not_looked_at<K: ChannelPair>() {
     let (few, many) = (cost::<K>(1), cost::<K>(120));
     assert_eq!(few, many, "the cost depends on the number of idle channels");
 }
 
-pub(crate) fn an_outer_poll_hears_of_everything<K: Kind>() {
+pub(crate) fn an_outer_poll_hears_of_everything<K: ChannelPair>() {
     let readable = |set: &WaitSet<K::Channel>, timeout| {
         poll(&[(set.as_fd(), Interest::Read)], Some(Deadline::after(timeout))).unwrap()[0].readable
     };

@@ -9,9 +9,9 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::waitset::{Ready, Schedule, Trigger};
 use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, WaitSet};
 
-use crate::pairs::{Kind, LONG, next, next_channel, nothing, recv, set_of, spins};
+use crate::pairs::{ChannelPair, LONG, next, next_channel, nothing, recv, set_of, spins};
 
-pub(crate) fn tells_by_level_until_all_is_taken<K: Kind>() {
+pub(crate) fn tells_by_level_until_all_is_taken<K: ChannelPair>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(3);
         set.set_spin(spin);
@@ -31,7 +31,7 @@ pub(crate) fn tells_by_level_until_all_is_taken<K: Kind>() {
     }
 }
 
-pub(crate) fn tells_what_was_there_before<K: Kind>() {
+pub(crate) fn tells_what_was_there_before<K: ChannelPair>() {
     let (near, mut far) = K::pair();
     far.try_send(b"early").unwrap();
     let mut set = WaitSet::new().unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn tells_what_was_there_before<K: Kind>() {
     assert!(nothing(&mut set));
 }
 
-pub(crate) fn tells_of_room<K: Kind>() {
+pub(crate) fn tells_of_room<K: ChannelPair>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(2);
         set.set_spin(spin);
@@ -80,7 +80,7 @@ pub(crate) fn tells_of_room<K: Kind>() {
     }
 }
 
-pub(crate) fn tells_of_ends<K: Kind>() {
+pub(crate) fn tells_of_ends<K: ChannelPair>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(3);
         set.set_spin(spin);
@@ -107,7 +107,7 @@ pub(crate) fn tells_of_ends<K: Kind>() {
     }
 }
 
-pub(crate) fn what_is_removed_is_told_no_more<K: Kind>() {
+pub(crate) fn what_is_removed_is_told_no_more<K: ChannelPair>() {
     let (mut set, tokens, mut far) = set_of::<K>(4);
     assert!(nothing(&mut set));
     // Armed and rung; hot and full; and one that stays.
@@ -139,7 +139,7 @@ pub(crate) fn what_is_removed_is_told_no_more<K: Kind>() {
 }
 
 /// A program looks at an armed channel for so long that it hears its bell itself, then waits.
-pub(crate) fn what_is_used_beside_the_set_loses_no_wake_up<K: Kind>() {
+pub(crate) fn what_is_used_beside_the_set_loses_no_wake_up<K: ChannelPair>() {
     let (mut set, tokens, mut far) = set_of::<K>(1);
     for round in 0..20_u8 {
         assert!(nothing(&mut set));
@@ -159,7 +159,7 @@ pub(crate) fn what_is_used_beside_the_set_loses_no_wake_up<K: Kind>() {
     }
 }
 
-pub(crate) fn echoes_asleep_and_awake<K: Kind>() {
+pub(crate) fn echoes_asleep_and_awake<K: ChannelPair>() {
     for (near_spin_ns, far_spin_ns) in [(0, 0), (0, 20_000), (20_000, 0), (20_000, 20_000), (2_000, 3_000)] {
         let (mut set, tokens, mut far) = set_of::<K>(5);
         set.set_spin(Spin::new(near_spin_ns));

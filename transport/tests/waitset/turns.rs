@@ -8,12 +8,12 @@ use tombolo_platform::time::now_ns;
 use tombolo_transport::Transport;
 use tombolo_transport::waitset::{Ready, Schedule, Trigger};
 
-use crate::pairs::{Kind, next, next_channel, nothing, recv, set_of, spins};
+use crate::pairs::{ChannelPair, next, next_channel, nothing, recv, set_of, spins};
 
 /// Answers within which everything that is ready is told, with three things that always are.
 const SOON: usize = 64;
 
-pub(crate) fn a_flood_does_not_starve<K: Kind>() {
+pub(crate) fn a_flood_does_not_starve<K: ChannelPair>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(4);
         set.set_spin(spin);
@@ -54,7 +54,7 @@ pub(crate) fn a_flood_does_not_starve<K: Kind>() {
     }
 }
 
-pub(crate) fn all_have_the_same_share<K: Kind>() {
+pub(crate) fn all_have_the_same_share<K: ChannelPair>() {
     let (mut set, tokens, mut far) = set_of::<K>(7);
     far.iter_mut().for_each(|channel| channel.try_send(b"flood").unwrap());
     // A message that was sent is there at once on every transport within a kernel.

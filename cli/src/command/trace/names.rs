@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tombolo::{DomainId, TransportKind};
-use tombolo_trace::event::Kind;
+use tombolo_trace::event::EventKind;
 use tombolo_trace::file::{DomainRecording, Recording};
 
 use crate::text::one_line;
@@ -36,7 +36,7 @@ impl<'a> Names<'a> {
                 names.note(row.channel, row.accepting, own, row.peer, row.transport);
             }
             let events = domain.lanes.values().flat_map(|lane| &lane.events);
-            for event in events.filter(|event| event.kind == Kind::Open) {
+            for event in events.filter(|event| event.kind == EventKind::Open) {
                 names.note(event.subject, event.accepting, own, event.value, event.size as u8);
             }
         }

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use serde::Serialize;
 use tombolo::DomainId;
-use tombolo_trace::event::{AWAITS_ROOM, GONE_CLOSED, GONE_DIED, Kind};
+use tombolo_trace::event::{AWAITS_ROOM, EventKind, GONE_CLOSED, GONE_DIED};
 use tombolo_trace::merge::{Placed, Timeline};
 
 use super::file::Source;
@@ -121,7 +121,7 @@ fn latency_ns(timeline: &Timeline, placed: &Placed) -> Option<u64> {
 
 fn report(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> EventReport {
     let event = &placed.event;
-    let is_message = matches!(event.kind, Kind::Send | Kind::Receive);
+    let is_message = matches!(event.kind, EventKind::Send | EventKind::Receive);
     let of_channel = event.kind.is_of_channel();
     let record = names.record(placed.domain);
     EventReport {
@@ -139,7 +139,7 @@ fn report(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> EventRepor
         bytes: is_message.then_some(event.size),
         latency_ns: latency_ns(timeline, placed),
         name: event.kind.is_named().then(|| names.text(placed.domain, event.subject)),
-        value: matches!(event.kind, Kind::Marker | Kind::Value).then_some(event.value),
+        value: matches!(event.kind, EventKind::Marker | EventKind::Value).then_some(event.value),
         text: words(names, timeline, placed),
     }
 }
@@ -150,28 +150,28 @@ fn words(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> String {
     let channel = event.subject;
     let text = || names.text(placed.domain, event.subject);
     match event.kind {
-        Kind::Send => {
+        EventKind::Send => {
             let to = names.sender((channel, !event.accepting));
             let to = to.map_or_else(String::new, |to| format!(" to {}", names.place(to)));
             format!("send {} on channel {channel}{to}, {} B", event.value, event.size)
         }
-        Kind::Receive => {
+        EventKind::Receive => {
             let latency = match latency_ns(timeline, placed) {
                 Some(ns) => format!("{}.{:03} us after its send", ns / 1000, ns % 1000),
                 None => "whose send was not recorded".to_owned(),
             };
             format!("receive {} on channel {channel}, {} B, {latency}", event.value, event.size)
         }
-        Kind::Ring => format!("ring on channel {channel}"),
-        Kind::Sleep if event.value == AWAITS_ROOM => format!("sleep on channel {channel}, for room"),
-        Kind::Sleep => format!("sleep on channel {channel}"),
-        Kind::Wake if event.value == 0 => format!("wake on channel {channel}, by itself"),
-        Kind::Wake => format!("wake on channel {channel}"),
-        Kind::Open => {
+        EventKind::Ring => format!("ring on channel {channel}"),
+        EventKind::Sleep if event.value == AWAITS_ROOM => format!("sleep on channel {channel}, for room"),
+        EventKind::Sleep => format!("sleep on channel {channel}"),
+        EventKind::Wake if event.value == 0 => format!("wake on channel {channel}, by itself"),
+        EventKind::Wake => format!("wake on channel {channel}"),
+        EventKind::Open => {
             format!("open channel {channel} to {} by {}", names.place(event.value), names.transport(channel))
         }
-        Kind::Close => format!("close channel {channel}"),
-        Kind::Gone => {
+        EventKind::Close => format!("close channel {channel}"),
+        EventKind::Gone => {
             let how = match event.value {
                 GONE_CLOSED => "closed it",
                 GONE_DIED => "died",
@@ -179,12 +179,12 @@ fn words(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> String {
             };
             format!("the peer on channel {channel} {how}")
         }
-        Kind::Spawn => format!("spawn {}", names.place(event.subject)),
-        Kind::ChildEnded => format!("child {} ended", id(event.subject)),
-        Kind::SpanBegin => format!("begin '{}'", text()),
-        Kind::SpanEnd => format!("end '{}'", text()),
-        Kind::Marker => format!("marker '{}': {}", text(), event.value),
-        Kind::Value => format!("value '{}': {}", text(), event.value),
-        Kind::Clock => "clock".to_owned(),
+        EventKind::Spawn => format!("spawn {}", names.place(event.subject)),
+        EventKind::ChildEnded => format!("child {} ended", id(event.subject)),
+        EventKind::SpanBegin => format!("begin '{}'", text()),
+        EventKind::SpanEnd => format!("end '{}'", text()),
+        EventKind::Marker => format!("marker '{}': {}", text(), event.value),
+        EventKind::Value => format!("value '{}': {}", text(), event.value),
+        EventKind::Clock => "clock".to_owned(),
     }
 }

@@ -307,7 +307,7 @@ mod tests {
 
     fn mapped(options: MapOptions) -> (Arc<Revocable>, OwnedFd, OwnedFd) {
         let file = create_region("tombolo-test", 8192, Making::default()).unwrap();
-        let (ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        let (ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
         (Revocable::map(&file, 0, 8192, options, theirs).unwrap(), file, ours)
     }
 
@@ -332,10 +332,10 @@ mod tests {
             );
         }
         let file = create_region("tombolo-test", 8192, Making::default()).unwrap();
-        let (_ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        let (_ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
         let odd = MapOptions { alignment_bytes: 3 << 12, ..WRITABLE };
         assert_eq!(Revocable::map(&file, 0, 8192, odd, theirs).unwrap_err().errno, Errno::INVAL);
-        let (_ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        let (_ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
         let huge = MapOptions { alignment_bytes: 1 << 63, ..WRITABLE };
         assert_eq!(Revocable::map(&file, 0, 8192, huge, theirs).unwrap_err().errno, Errno::NOMEM);
     }
@@ -358,7 +358,7 @@ mod tests {
         assert!(reserved.is_some() && is_reserved());
         drop(reserved);
         assert!(!is_reserved());
-        let (ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        let (ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
         assert!(Revocable::map(&ours, 0, length_bytes, aligned, theirs).is_err(), "no socket can be mapped");
         assert!(!is_reserved());
     }
@@ -418,7 +418,7 @@ mod tests {
         let (first, file, _ours) = mapped(WRITABLE);
         let address = first.address().as_ptr() as usize;
         let at = MapOptions { address: Some(address), ..WRITABLE };
-        let lifeline = || socket::pair(socket::Kind::Stream).unwrap().1;
+        let lifeline = || socket::pair(socket::SocketKind::Stream).unwrap().1;
         assert_eq!(Revocable::map(&file, 0, 8192, at, lifeline()).unwrap_err().errno, Errno::EXIST);
         drop(first);
         let again = Revocable::map(&file, 0, 8192, at, lifeline()).unwrap();
@@ -429,7 +429,7 @@ mod tests {
     fn for_reading_it_cannot_be_written() {
         let file = create_region("tombolo-test", 4096, Making::default()).unwrap();
         let to_read = open_to_read(&file).unwrap();
-        let lifeline = || socket::pair(socket::Kind::Stream).unwrap().1;
+        let lifeline = || socket::pair(socket::SocketKind::Stream).unwrap().1;
         let denied = Revocable::map(&to_read, 0, 4096, WRITABLE, lifeline()).unwrap_err();
         assert_eq!(denied.errno, Errno::ACCESS);
         let mapped = Revocable::map(&to_read, 0, 4096, MapOptions::default(), lifeline()).unwrap();
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn an_alignment_goes_without_an_address_and_an_address_without_an_alignment() {
         let file = create_region("tombolo-test", 4096, Making::default()).unwrap();
-        let lifeline = || socket::pair(socket::Kind::Stream).unwrap().1;
+        let lifeline = || socket::pair(socket::SocketKind::Stream).unwrap().1;
         let both = MapOptions { address: Some(1 << 30), alignment_bytes: 1 << 16, ..WRITABLE };
         assert_eq!(Revocable::map(&file, 0, 4096, both, lifeline()).unwrap_err().errno, Errno::INVAL);
         let beyond = MapOptions { alignment_bytes: 1 << 16, ..WRITABLE };

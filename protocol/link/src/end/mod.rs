@@ -16,7 +16,7 @@ mod sleep;
 mod tests;
 
 use tombolo_base::{OutOfRange, SharedMemory};
-use tombolo_ring::{Look, RecvError, SendError};
+use tombolo_ring::{RecvError, SendError, WakeCheck};
 
 pub use signals::{Deferred, Signals};
 pub use sleep::{Announced, Awaited};
@@ -206,10 +206,10 @@ impl<S: Signals> ChannelEnd<S> {
     /// To be called after everything that a peer asleep for a message must hear of.
     #[inline(always)]
     fn wake_peer(&mut self) {
-        match self.ends.waker.look() {
-            Look::Awake => {}
-            Look::Ring => self.ring_peer(),
-            Look::Calm => self.ends.waker.stop_fencing(|| self.signals.barrier()),
+        match self.ends.waker.check() {
+            WakeCheck::NotNeeded => {}
+            WakeCheck::Ring => self.ring_peer(),
+            WakeCheck::StopFencing => self.ends.waker.stop_fencing(|| self.signals.barrier()),
         }
     }
 
@@ -225,10 +225,10 @@ impl<S: Signals> ChannelEnd<S> {
 
     #[inline(never)]
     fn wake_peer_for_room(&mut self) {
-        match self.ends.room_waker.look() {
-            Look::Awake => {}
-            Look::Ring => self.ring_peer(),
-            Look::Calm => self.ends.room_waker.stop_fencing(|| self.signals.barrier()),
+        match self.ends.room_waker.check() {
+            WakeCheck::NotNeeded => {}
+            WakeCheck::Ring => self.ring_peer(),
+            WakeCheck::StopFencing => self.ends.room_waker.stop_fencing(|| self.signals.barrier()),
         }
     }
 

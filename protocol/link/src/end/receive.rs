@@ -1,6 +1,6 @@
 //! Receiving.
 
-use tombolo_ring::{Glimpse, Message, Producer};
+use tombolo_ring::{FastRecv, Message, Producer};
 
 use super::{ChannelEnd, EndError, Signals};
 
@@ -16,13 +16,13 @@ impl<S: Signals> ChannelEnd<S> {
         let peer_gone = self.signals.peer_gone();
         let received = 'received: {
             // In a statement of its own: a message that might have been borrows the ring to its end.
-            let unclear = match self.ends.consumer.glimpse() {
-                Glimpse::Message(message) => {
+            let unclear = match self.ends.consumer.try_recv_fast() {
+                FastRecv::Message(message) => {
                     prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
                     break 'received read(&message);
                 }
-                Glimpse::Nothing => peer_gone,
-                Glimpse::Unclear => true,
+                FastRecv::Empty => peer_gone,
+                FastRecv::SlowPath => true,
             };
             if unclear {
                 return self.recv_slow(peer_gone, read);

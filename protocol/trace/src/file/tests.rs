@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Event, Kind};
+use crate::event::{Event, EventKind};
 use crate::page::{Identity, RowState};
 use crate::snapshot::{Losses, RowInfo};
 
@@ -17,8 +17,15 @@ fn chunks() -> Vec<Chunk> {
         ticks: 6,
         monotonic_ns: 7,
     };
-    let event =
-        Event { ticks: 9, kind: Kind::Send, accepting: false, thread: 1, size: 64, subject: 3, value: 1 };
+    let event = Event {
+        ticks: 9,
+        kind: EventKind::Send,
+        accepting: false,
+        thread: 1,
+        size: 64,
+        subject: 3,
+        value: 1,
+    };
     let row = RowInfo {
         channel: 3,
         state: RowState::Open,

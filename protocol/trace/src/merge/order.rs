@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{ClockOffset, DomainName, Impossible, MessageId, Node, Placed, Timeline};
-use crate::event::Kind;
+use crate::event::EventKind;
 use crate::file::Recording;
 
 /// Nobody.
@@ -31,7 +31,7 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
     let mut found: Vec<(MessageId, bool, u32)> = Vec::new();
     for (index, node) in (0..).zip(nodes) {
         if let Some(message) = MessageId::of(&node.event) {
-            found.push((message, node.event.kind == Kind::Receive, index));
+            found.push((message, node.event.kind == EventKind::Receive, index));
         }
     }
     found.sort_unstable();
@@ -93,8 +93,8 @@ fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32
     }
     for (index, node) in (0..).zip(nodes) {
         let is_birth = match node.event.kind {
-            Kind::Spawn => true,
-            Kind::ChildEnded => false,
+            EventKind::Spawn => true,
+            EventKind::ChildEnded => false,
             _ => continue,
         };
         let child = numbers.get(&node.event.subject).filter(|child| **child != node.domain);
@@ -189,7 +189,7 @@ fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited
         at = waits_for[at as usize];
     }
     let start = at;
-    while nodes[at as usize].event.kind != Kind::Receive {
+    while nodes[at as usize].event.kind != EventKind::Receive {
         at = waits_for[at as usize];
         if at == start {
             break;

@@ -12,7 +12,7 @@ use crate::page::Identity;
 const STEPS: usize = 200;
 
 /// Ticks, kind, accepting end, subject, value.
-pub(crate) type Brief = (u64, Kind, bool, u64, u64);
+pub(crate) type Brief = (u64, EventKind, bool, u64, u64);
 
 fn domain(index: usize, clock: u64, lanes: Vec<Vec<Event>>) -> DomainRecording {
     let id = DomainId::new(tombolo_base::NodeId(index as u16), 1.try_into().unwrap(), 1);
@@ -49,12 +49,12 @@ pub(crate) fn ping_pong(rounds: u64) -> Recording {
     let apart = 1_000_000_000;
     for round in 1..=rounds {
         let start = round * 1_000;
-        here.push((start, Kind::Send, false, 7, round));
-        here.push((start + 10, Kind::Sleep, false, 7, 1));
-        there.push((start + 100 + apart, Kind::Receive, true, 7, round));
-        there.push((start + 150 + apart, Kind::Send, true, 7, round));
-        here.push((start + 250, Kind::Wake, false, 7, 1));
-        here.push((start + 251, Kind::Receive, false, 7, round));
+        here.push((start, EventKind::Send, false, 7, round));
+        here.push((start + 10, EventKind::Sleep, false, 7, 1));
+        there.push((start + 100 + apart, EventKind::Receive, true, 7, round));
+        there.push((start + 150 + apart, EventKind::Send, true, 7, round));
+        here.push((start + 250, EventKind::Wake, false, 7, 1));
+        here.push((start + 251, EventKind::Receive, false, 7, round));
     }
     recording_of(&[&here, &there])
 }
@@ -86,8 +86,8 @@ fn clocks_that_are_apart_are_brought_together() {
     assert_eq!(timeline.clocks[1].ahead_ns, 1_000_000_000);
     assert_eq!(timeline.clocks[1].uncertain_ns, Some(100));
     assert_eq!((timeline.moved, timeline.receives_without_send), (0, 0));
-    let order: Vec<Kind> = timeline.events[..6].iter().map(|placed| placed.event.kind).collect();
-    use Kind::{Receive, Send, Sleep, Wake};
+    let order: Vec<EventKind> = timeline.events[..6].iter().map(|placed| placed.event.kind).collect();
+    use EventKind::{Receive, Send, Sleep, Wake};
     assert_eq!(order, [Send, Sleep, Receive, Send, Wake, Receive]);
     let logical: Vec<u64> = timeline.events[..6].iter().map(|placed| placed.logical).collect();
     assert_eq!(logical, [1, 2, 2, 3, 3, 4]);
@@ -96,16 +96,16 @@ fn clocks_that_are_apart_are_brought_together() {
 #[test]
 fn one_way_traffic_bounds_a_clock_from_one_side() {
     let recording = recording_of(&[
-        &[(100, Kind::Send, false, 1, 1), (200, Kind::Send, false, 1, 2)],
-        &[(5_130, Kind::Receive, true, 1, 1), (5_210, Kind::Receive, true, 1, 2)],
+        &[(100, EventKind::Send, false, 1, 1), (200, EventKind::Send, false, 1, 2)],
+        &[(5_130, EventKind::Receive, true, 1, 1), (5_210, EventKind::Receive, true, 1, 2)],
     ]);
     let timeline = merge(&recording).unwrap();
     check_causality(&timeline);
     assert_eq!((timeline.clocks[1].ahead_ns, timeline.clocks[1].uncertain_ns), (5_010, None));
     // And the other way round.
     let recording = recording_of(&[
-        &[(5_130, Kind::Receive, true, 1, 1), (5_210, Kind::Receive, true, 1, 2)],
-        &[(100, Kind::Send, false, 1, 1), (200, Kind::Send, false, 1, 2)],
+        &[(5_130, EventKind::Receive, true, 1, 1), (5_210, EventKind::Receive, true, 1, 2)],
+        &[(100, EventKind::Send, false, 1, 1), (200, EventKind::Send, false, 1, 2)],
     ]);
     let timeline = merge(&recording).unwrap();
     check_causality(&timeline);
@@ -116,8 +116,8 @@ fn one_way_traffic_bounds_a_clock_from_one_side() {
 fn a_clock_that_drifts_is_corrected_where_it_must() {
     // There it is ahead by 0 first, by 300 at the end: no one offset fits both.
     let recording = recording_of(&[
-        &[(1_000, Kind::Send, false, 1, 1), (9_050, Kind::Receive, false, 1, 1)],
-        &[(1_010, Kind::Receive, true, 1, 1), (9_340, Kind::Send, true, 1, 1)],
+        &[(1_000, EventKind::Send, false, 1, 1), (9_050, EventKind::Receive, false, 1, 1)],
+        &[(1_010, EventKind::Receive, true, 1, 1), (9_340, EventKind::Send, true, 1, 1)],
     ]);
     let timeline = merge(&recording).unwrap();
     check_causality(&timeline);
@@ -127,8 +127,8 @@ fn a_clock_that_drifts_is_corrected_where_it_must() {
 #[test]
 fn what_nothing_joins_starts_together_and_says_so() {
     let recording = recording_of(&[
-        &[(100, Kind::Marker, false, 1, 0)],
-        &[(77_000, Kind::Marker, false, 1, 0), (77_005, Kind::Marker, false, 1, 0)],
+        &[(100, EventKind::Marker, false, 1, 0)],
+        &[(77_000, EventKind::Marker, false, 1, 0), (77_005, EventKind::Marker, false, 1, 0)],
     ]);
     let timeline = merge(&recording).unwrap();
     assert!(timeline.clocks[1].unknown && !timeline.clocks[0].unknown);
@@ -140,8 +140,8 @@ fn what_nothing_joins_starts_together_and_says_so() {
 fn a_child_begins_after_its_start_and_ends_before_that_is_noted() {
     let child = DomainId::new(tombolo_base::NodeId(1), 1.try_into().unwrap(), 1).to_bits();
     let recording = recording_of(&[
-        &[(500, Kind::Spawn, false, child, 0), (900, Kind::ChildEnded, false, child, 0)],
-        &[(10, Kind::Marker, false, 1, 0), (20, Kind::Marker, false, 1, 0)],
+        &[(500, EventKind::Spawn, false, child, 0), (900, EventKind::ChildEnded, false, child, 0)],
+        &[(10, EventKind::Marker, false, 1, 0), (20, EventKind::Marker, false, 1, 0)],
     ]);
     let timeline = merge(&recording).unwrap();
     let order: Vec<u32> = timeline.events.iter().map(|placed| placed.domain).collect();
@@ -152,23 +152,27 @@ fn a_child_begins_after_its_start_and_ends_before_that_is_noted() {
 fn what_cannot_have_been_is_refused() {
     // Each receives before the other sends.
     let both = recording_of(&[
-        &[(1, Kind::Receive, false, 4, 1), (2, Kind::Send, false, 4, 1)],
-        &[(1, Kind::Receive, true, 4, 1), (2, Kind::Send, true, 4, 1)],
+        &[(1, EventKind::Receive, false, 4, 1), (2, EventKind::Send, false, 4, 1)],
+        &[(1, EventKind::Receive, true, 4, 1), (2, EventKind::Send, true, 4, 1)],
     ]);
     let cycle = merge(&both).unwrap_err();
     assert!(matches!(cycle, Impossible::Cycle { position: 0, lane: 0, event: "receive", .. }), "{cycle}");
     // Whoever only waits for a cycle is not named.
     let innocent = recording_of(&[
-        &[(1, Kind::Receive, true, 9, 1)],
-        &[(1, Kind::Receive, false, 4, 1), (2, Kind::Send, false, 4, 1), (3, Kind::Send, false, 9, 1)],
-        &[(1, Kind::Receive, true, 4, 1), (2, Kind::Send, true, 4, 1)],
+        &[(1, EventKind::Receive, true, 9, 1)],
+        &[
+            (1, EventKind::Receive, false, 4, 1),
+            (2, EventKind::Send, false, 4, 1),
+            (3, EventKind::Send, false, 9, 1),
+        ],
+        &[(1, EventKind::Receive, true, 4, 1), (2, EventKind::Send, true, 4, 1)],
     ]);
     let Impossible::Cycle { domain, .. } = merge(&innocent).unwrap_err() else { panic!() };
     assert_ne!(domain.0, innocent.domains[0].head.identity.domain);
     // Sent in another order than numbered.
-    let backwards = recording_of(&[&[(1, Kind::Send, false, 4, 2), (2, Kind::Send, false, 4, 1)]]);
+    let backwards = recording_of(&[&[(1, EventKind::Send, false, 4, 2), (2, EventKind::Send, false, 4, 1)]]);
     assert!(matches!(merge(&backwards), Err(Impossible::Cycle { .. })));
-    let twice = recording_of(&[&[(1, Kind::Send, false, 4, 1)], &[(1, Kind::Send, false, 4, 1)]]);
+    let twice = recording_of(&[&[(1, EventKind::Send, false, 4, 1)], &[(1, EventKind::Send, false, 4, 1)]]);
     assert_eq!(
         merge(&twice).unwrap_err().to_string(),
         "the trace is impossible: message 1 of the connecting end of channel 4 was sent twice, by domain 0.1.1 and by \
@@ -224,7 +228,7 @@ fn run() -> impl Strategy<Value = (Recording, Vec<i64>)> {
             };
             lanes[who][lane].push(Event {
                 ticks: (now_ns + offsets[who]) as u64,
-                kind: if sends { Kind::Send } else { Kind::Receive },
+                kind: if sends { EventKind::Send } else { EventKind::Receive },
                 accepting,
                 thread: lane as u16,
                 size: number as u32,
@@ -266,7 +270,7 @@ proptest! {
     ) {
         let mut lanes = vec![vec![Vec::new(); 2]; 2];
         for (ticks, kind, accepting, subject, value, domain, lane) in events {
-            let kind = Kind::from_code(kind).unwrap();
+            let kind = EventKind::from_code(kind).unwrap();
             let event = Event { ticks, kind, accepting, thread: 0, size: 1, subject, value };
             lanes[domain as usize][lane as usize].push(event);
         }

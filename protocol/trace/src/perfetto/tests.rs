@@ -133,10 +133,10 @@ fn times_ascend_and_slices_end() {
 #[test]
 fn names_are_those_of_the_program() {
     let mut recording = recording_of(&[&[
-        (10, Kind::SpanBegin, false, 1, 0),
-        (20, Kind::Marker, false, 2, 7),
-        (25, Kind::Value, false, 3, 9),
-        (30, Kind::SpanEnd, false, 1, 0),
+        (10, EventKind::SpanBegin, false, 1, 0),
+        (20, EventKind::Marker, false, 2, 7),
+        (25, EventKind::Value, false, 3, 9),
+        (30, EventKind::SpanEnd, false, 1, 0),
     ]]);
     recording.domains[0].texts =
         [(1, "sort".to_owned()), (2, "half".to_owned()), (3, "queue".to_owned())].into_iter().collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tombolo_base::SharedMemory;
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::{Link, TableError, Verb};
+use tombolo_bulk::{PoolChannel, TableError, Verb};
 use tombolo_platform::copy::{self, Loop};
 
 use crate::error::Error;
@@ -22,7 +22,7 @@ pub(super) struct Handle {
     pub(super) length_bytes: u64,
     pub(super) content: Content,
     /// Over which link it came, if it came.
-    pub(super) from: Option<Link>,
+    pub(super) from: Option<PoolChannel>,
     /// Whether this is a right to read that was lent to this domain.
     pub(super) is_borrowed: bool,
     /// Its right went over, so that nothing is to be done when it is dropped.

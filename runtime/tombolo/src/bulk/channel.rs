@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo_bulk::session::Unsayable;
-use tombolo_bulk::wire::{Offer, Place, Veto};
-use tombolo_bulk::{Link, Message, Segment, Session, TableError, Terms, Trust};
+use tombolo_bulk::session::BulkSendError;
+use tombolo_bulk::wire::{Offer, PoolIndex, Veto};
+use tombolo_bulk::{Message, PoolChannel, Segment, Session, TableError, Terms, Trust};
 use tombolo_link::TransportKind;
 
 use crate::admin::NodeInfo;
@@ -72,8 +72,8 @@ pub struct BulkChannel {
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) pool: Arc<Inner>,
-    pub(super) link: Link,
-    pub(super) place: Place,
+    pub(super) link: PoolChannel,
+    pub(super) place: PoolIndex,
     pub(super) state: State,
     /// What takes the peer's right back.
     pub(super) lent: Option<Capability>,
@@ -296,7 +296,7 @@ impl BulkChannel {
     fn offer_at(
         &mut self,
         pool: &Arc<Inner>,
-        (place, _): (Place, Link),
+        (place, _): (PoolIndex, PoolChannel),
         may_forward: bool,
         timeout: Duration,
     ) -> Result<Option<Capability>, Error> {
@@ -413,7 +413,7 @@ impl BulkChannel {
             let prepared = self.session.prepare_transfer(back.verb, &[segment], &[], &mut self.outbox);
             let sent = match prepared {
                 Ok(()) => self.channel.try_send(&self.outbox),
-                Err(error) => Err(BulkError::Unsayable(error).into()),
+                Err(error) => Err(BulkError::Send(error).into()),
             };
             match sent {
                 Ok(()) => {
@@ -426,7 +426,7 @@ impl BulkChannel {
                     pool.recount(&state);
                     let later = matches!(
                         error,
-                        Error::WouldBlock | Error::Bulk(BulkError::Unsayable(Unsayable::NoSuchPool))
+                        Error::WouldBlock | Error::Bulk(BulkError::Send(BulkSendError::NoSuchPool))
                     );
                     return if later { Ok(()) } else { Err(error) };
                 }

@@ -1,6 +1,6 @@
 //! What can go wrong with bulk data.
 
-use tombolo_bulk::session::Unsayable;
+use tombolo_bulk::session::BulkSendError;
 use tombolo_bulk::wire::Veto;
 use tombolo_bulk::{LayoutError, TableError, Trust};
 use tombolo_link::TransportKind;
@@ -15,7 +15,7 @@ pub enum BulkError {
     State(#[from] TableError),
     /// It cannot be said on this channel.
     #[error(transparent)]
-    Unsayable(#[from] Unsayable),
+    Send(#[from] BulkSendError),
     /// Not a shape of a pool.
     #[error(transparent)]
     Layout(#[from] LayoutError),

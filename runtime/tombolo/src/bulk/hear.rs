@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_bulk::wire::PIECE_WORDS;
-use tombolo_bulk::{Link, Segment, Table, Trust, Verb};
+use tombolo_bulk::{PoolChannel, Segment, Table, Trust, Verb};
 use tombolo_platform::Deadline;
 
 use crate::error::Error;
@@ -201,7 +201,7 @@ impl BulkChannel {
         &mut self,
         verb: Verb,
         segment: Segment,
-        then: impl FnOnce(&Arc<Inner>, Link, &mut Table) -> R,
+        then: impl FnOnce(&Arc<Inner>, PoolChannel, &mut Table) -> R,
     ) -> Result<Option<R>, Error> {
         let assigned = self.assigned.iter().find(|assigned| assigned.place == segment.place);
         let Some(Assignment { pool, link, .. }) = assigned else {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tombolo_base::DomainId;
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::wire::{Offer, PoolId};
-use tombolo_bulk::{Counts, Layout, Link, Table, TableError, Trust, Verb};
+use tombolo_bulk::{Counts, Layout, PoolChannel, Table, TableError, Trust, Verb};
 use tombolo_platform::sealed::Fresh;
 
 use crate::domain::Domain;
@@ -65,7 +65,7 @@ pub(super) struct State {
 pub(super) struct Return {
     pub(super) verb: Verb,
     pub(super) buffer: u32,
-    pub(super) link: Link,
+    pub(super) link: PoolChannel,
 }
 
 impl Inner {

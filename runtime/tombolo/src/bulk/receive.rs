@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, Place, Transfer, Veto};
-use tombolo_bulk::{Heard, Message, Segment, Trust, Verb};
+use tombolo_bulk::wire::{Offer, PoolIndex, Transfer, Veto};
+use tombolo_bulk::{Message, Segment, SessionEvent, Trust, Verb};
 use tombolo_platform::sealed::Sealed;
 use tombolo_platform::{Errno, socket};
 
@@ -144,33 +144,33 @@ impl BulkChannel {
     fn obey_bytes(&mut self, bytes: &[u8], metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
         let heard = self.session.receive(bytes).map_err(|error| self.violation(error.to_string()))?;
         match heard {
-            Heard::Terms { agreed: Some(_), .. } => Ok(None),
-            Heard::Terms { agreed: None, theirs } => {
+            SessionEvent::Terms { agreed: Some(_), .. } => Ok(None),
+            SessionEvent::Terms { agreed: None, theirs } => {
                 Err(BulkError::Trust { ours: self.trust, theirs }.into())
             }
-            Heard::Offered(offer) => self.offered(offer),
-            Heard::Assigned(place) => self.change(place, State::Assigned),
-            Heard::Vetoed(place, veto) => {
+            SessionEvent::Offered(offer) => self.offered(offer),
+            SessionEvent::Assigned(place) => self.change(place, State::Assigned),
+            SessionEvent::Vetoed(place, veto) => {
                 let assigned = self.at(place)?;
                 assigned.state = State::Vetoed(veto);
                 let (pool, link) = (Arc::clone(&assigned.pool), assigned.link);
                 let _ = pool.lock().table.unassign(link);
                 Ok(None)
             }
-            Heard::Unassign(place) => self.asked_to_unassign(place),
-            Heard::Unassigned(place) => {
+            SessionEvent::Unassign(place) => self.asked_to_unassign(place),
+            SessionEvent::Unassigned(place) => {
                 let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
                 let off = pool.lock().table.unassign(link);
                 off.map_err(|error| self.violation(error.to_string()))?;
                 self.assigned.retain(|assigned| assigned.place != place);
                 Ok(None)
             }
-            Heard::Kept(place) => {
+            SessionEvent::Kept(place) => {
                 let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
                 pool.lock().table.stay(link);
                 self.change(place, State::Kept)
             }
-            Heard::Transfer(transfer) => {
+            SessionEvent::Transfer(transfer) => {
                 metadata.clear();
                 metadata.extend_from_slice(transfer.metadata);
                 self.transferred(transfer)
@@ -178,14 +178,14 @@ impl BulkChannel {
         }
     }
 
-    fn at(&mut self, place: Place) -> Result<&mut Assignment, Error> {
+    fn at(&mut self, place: PoolIndex) -> Result<&mut Assignment, Error> {
         match self.assigned.iter().position(|assigned| assigned.place == place) {
             Some(index) => Ok(&mut self.assigned[index]),
             None => Err(self.violation("something was said of a pool that is not on the channel".into())),
         }
     }
 
-    fn change(&mut self, place: Place, state: State) -> Result<Option<Arrival>, Error> {
+    fn change(&mut self, place: PoolIndex, state: State) -> Result<Option<Arrival>, Error> {
         self.at(place)?.state = state;
         Ok(None)
     }
@@ -233,7 +233,7 @@ impl BulkChannel {
         Ok(pool)
     }
 
-    fn asked_to_unassign(&mut self, place: Place) -> Result<Option<Arrival>, Error> {
+    fn asked_to_unassign(&mut self, place: PoolIndex) -> Result<Option<Arrival>, Error> {
         let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
         let off = pool.lock().table.unassign(link).is_ok();
         let answer = if off { Message::Unassigned(place) } else { Message::Kept(place) };
@@ -278,7 +278,7 @@ impl BulkChannel {
         &mut self,
         verb: Verb,
         segment: Segment,
-    ) -> Result<(Arc<Inner>, tombolo_bulk::Link), Error> {
+    ) -> Result<(Arc<Inner>, tombolo_bulk::PoolChannel), Error> {
         let (pool, link) = (Arc::clone(&self.at(segment.place)?.pool), self.at(segment.place)?.link);
         let received = pool.lock().table.receive(verb, segment.buffer, link);
         received.map_err(|error| self.violation(format!("{verb}: {error}")))?;

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use tombolo_bulk::session::Unsayable;
+use tombolo_bulk::session::BulkSendError;
 use tombolo_bulk::{TableError, Trust};
 use tombolo_link::TransportKind;
 
@@ -276,7 +276,7 @@ fn a_pool_that_is_not_wanted_is_vetoed() {
         assert_eq!(veto.to_string(), "the pool was not taken: it is larger than the other side takes");
         left.assign(&fits).unwrap();
         let full = left.assign(&large).unwrap_err();
-        assert!(matches!(full, Error::Bulk(BulkError::Unsayable(Unsayable::TooManyPools(1)))));
+        assert!(matches!(full, Error::Bulk(BulkError::Send(BulkSendError::TooManyPools(1)))));
     });
     // One that asks decides itself.
     let (left, right) = ends(&options(), &options().ask_before_taking_pools());
@@ -364,7 +364,7 @@ fn ranges_and_states_are_checked() {
     let not_sent = left.move_to(buffer, &metadata).unwrap_err();
     assert!(matches!(
         not_sent.error,
-        Error::Bulk(BulkError::Unsayable(Unsayable::Metadata { found: 2049, .. }))
+        Error::Bulk(BulkError::Send(BulkSendError::Metadata { found: 2049, .. }))
     ));
     left.move_to(not_sent.kept, &metadata[..2048]).unwrap();
     let full = BulkOptions::default();

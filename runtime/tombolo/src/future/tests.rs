@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo_control::{MonitorMessage, Reply, Request};
 use tombolo_link::{Side, TransportKind};
 use tombolo_naming::{Answer, Operation as Asked};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 
 use super::*;
 use crate::spawn::Exit;
@@ -156,7 +156,7 @@ fn the_monitor_answers_and_tells() {
             monitor.end_child(child.id(), 4);
             let (request, body) = monitor.next_request();
             assert!(matches!(body, Request::Connect { .. }));
-            let (a, b) = socket::pair(Kind::Stream).unwrap();
+            let (a, b) = socket::pair(SocketKind::Stream).unwrap();
             monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Socket) }, &[&a]);
             let (domain, other) = Monitor::with_domain();
             let (request, _) = std::thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn the_monitor_answers_and_tells() {
     // An answer that nobody waits for any more is thrown away, with what it grants, and whoever is at the other end is told.
     assert!(poll_once(domain.connect_async("name")).is_pending());
     let (request, _) = monitor.next_request();
-    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
     drop(a);
     assert!(matches!(domain.next_exit(short), Err(Error::TimedOut { .. })));

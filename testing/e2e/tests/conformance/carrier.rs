@@ -93,8 +93,8 @@ impl Transport for End {
         on_end!(self, end => end.sources(awaited, sources));
     }
 
-    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
-        on_end!(self, end => end.doze(deadline))
+    fn park(&mut self, deadline: Deadline) -> Option<bool> {
+        on_end!(self, end => end.park(deadline))
     }
 
     fn woken(&mut self, rung: bool) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tombolo::Domain;
-use tombolo::engines::{Place, Request, SharedMemory};
+use tombolo::engines::{Location, Request, SharedMemory};
 use tombolo_e2e::{Machine, MachineFile, eventually};
 
 fn explain(machine: &Machine, size: &str) -> Value {
@@ -57,7 +57,7 @@ fn a_record_that_makes_no_sense_is_passed_over() {
         let (source, target) = (SharedMemory::zeroed(8192), SharedMemory::zeroed(8192));
         source.copy_in(0, &[7; 8192]).expect("room");
         engines
-            .submit(&Request::copy(Place::mapped(&source), Place::mapped(&target), 8192))
+            .submit(&Request::copy(Location::mapped(&source), Location::mapped(&target), 8192))
             .expect("an engine");
         assert!(eventually(|| engines.take().is_some_and(|(_, completion)| completion.result == Ok(()))));
         let mut bytes = [0; 8192];

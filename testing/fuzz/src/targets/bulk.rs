@@ -1,8 +1,8 @@
 //! What a peer says on a channel for bulk data.
 
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, PIECE_WORDS, Place, PoolId, Preface, decode};
-use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Table, Terms, Trust, Verb};
+use tombolo_bulk::wire::{Offer, PIECE_WORDS, PoolId, PoolIndex, Preface, decode};
+use tombolo_bulk::{Layout, Message, Segment, Session, SessionEvent, Table, Terms, Trust, Verb};
 
 use crate::read::Choices;
 
@@ -14,7 +14,7 @@ pub(super) fn session(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut session = Session::new(true, TERMS);
     session.sent(&session.first());
-    let mut tables: Vec<(Place, Table)> = Vec::new();
+    let mut tables: Vec<(PoolIndex, Table)> = Vec::new();
     let mut out = Vec::new();
     while !choices.is_empty() {
         let piece = choices.piece();
@@ -31,21 +31,21 @@ pub(super) fn session(input: &[u8]) {
             return;
         };
         let alone = match &heard {
-            Heard::Transfer(transfer) if transfer.len() == 1 && transfer.metadata.is_empty() => {
+            SessionEvent::Transfer(transfer) if transfer.len() == 1 && transfer.metadata.is_empty() => {
                 transfer.segments().next().map(|segment| (transfer.verb, segment))
             }
             _ => None,
         };
         assert_eq!(short, alone, "a piece is the same by either way");
         let answer = match heard {
-            Heard::Offered(offer) if session.is_over_full() || offer.layout.count() > COUNT => {
+            SessionEvent::Offered(offer) if session.is_over_full() || offer.layout.count() > COUNT => {
                 Message::Vetoed(offer.place, tombolo_bulk::wire::Veto::TooManyPools)
             }
-            Heard::Offered(offer) => {
+            SessionEvent::Offered(offer) => {
                 tables.push((offer.place, Table::assigned(offer.layout)));
                 Message::Assigned(offer.place)
             }
-            Heard::Unassign(place) => {
+            SessionEvent::Unassign(place) => {
                 let at = tables.iter().position(|(known, _)| *known == place).expect("a pool of the session");
                 if tables[at].1.unassign(UPSTREAM).is_ok() {
                     tables.swap_remove(at);
@@ -54,7 +54,7 @@ pub(super) fn session(input: &[u8]) {
                     Message::Kept(place)
                 }
             }
-            Heard::Transfer(transfer) => {
+            SessionEvent::Transfer(transfer) => {
                 for Segment { place, buffer, .. } in transfer.segments() {
                     let table =
                         tables.iter_mut().find(|(known, _)| *known == place).expect("a pool of the session");
@@ -67,7 +67,7 @@ pub(super) fn session(input: &[u8]) {
                 }
                 continue;
             }
-            Heard::Terms { agreed: None, .. } => return,
+            SessionEvent::Terms { agreed: None, .. } => return,
             _ => continue,
         };
         session.prepare(&answer, &mut out).expect("an answer to what was heard");
@@ -76,7 +76,7 @@ pub(super) fn session(input: &[u8]) {
 }
 
 pub(super) fn session_seeds() -> Vec<Vec<u8>> {
-    let place = Place::new(false, 0).expect("a place");
+    let place = PoolIndex::new(false, 0).expect("a place");
     let layout = Layout::new(4096, COUNT).expect("a layout");
     let pool = PoolId { domain: 1, number: 1 };
     let offer = Offer { place, pool, layout, capability: 5, offset_bytes: 0, may_forward: true };

@@ -14,7 +14,7 @@ const MARK: u8 = 0x5A;
 /// Commands from a peer of a stream, its hello included, to one who offers memory to be read, memory to be written, and has
 /// memory between them that it offers to nobody.
 pub(super) fn commands(input: &[u8]) {
-    let Ok((theirs, own)) = socket::pair(socket::Kind::Stream) else { return };
+    let Ok((theirs, own)) = socket::pair(socket::SocketKind::Stream) else { return };
     if socket::send(&theirs, input, &[]).is_err()
         || rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).is_err()
     {

@@ -13,7 +13,7 @@ use tombolo_machine::image::{Image, ImageBuilder, elf as elf_format};
 use tombolo_machine::{Machine, Node};
 use tombolo_trace::file::{self as trace_file, Chunk};
 use tombolo_trace::page::{self, Page};
-use tombolo_trace::{Event, Kind, Shape, layout, perfetto, snapshot};
+use tombolo_trace::{Event, EventKind, Shape, layout, perfetto, snapshot};
 use tombolo_transport::wrap::capture::{About, Reader, Writer};
 
 pub(super) fn machine_file(input: &[u8]) {
@@ -229,7 +229,7 @@ pub(super) fn trace_page_seeds() -> Vec<Vec<u8>> {
     let mut used_bytes = 0;
     let _ = page.write_text(&mut used_bytes, "fuzz");
     let event =
-        Event { ticks: 1, kind: Kind::Send, accepting: false, thread: 1, size: 8, subject: 3, value: 4 };
+        Event { ticks: 1, kind: EventKind::Send, accepting: false, thread: 1, size: 8, subject: 3, value: 4 };
     if let Some(mut lane) = page.lane(0) {
         (0..20).for_each(|_| lane.write(&event));
     }

@@ -87,7 +87,7 @@ fn ours() -> Hello {
 
 /// Bytes from a peer of a stream, its hello included.
 pub(super) fn stream(input: &[u8]) {
-    let Ok((theirs, own)) = socket::pair(socket::Kind::Stream) else { return };
+    let Ok((theirs, own)) = socket::pair(socket::SocketKind::Stream) else { return };
     if socket::send(&theirs, input, &[]).is_err() {
         return;
     }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use tombolo_base::ChannelId;
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, Place, PoolId, Terms, Trust, Veto};
-use tombolo_bulk::{Heard, Layout, Link, Message, Segment, Session, Table, Verb};
+use tombolo_bulk::wire::{Offer, PoolId, PoolIndex, Terms, Trust, Veto};
+use tombolo_bulk::{Layout, Message, PoolChannel, Segment, Session, SessionEvent, Table, Verb};
 
 use crate::shared::Shared;
 
@@ -75,7 +75,7 @@ struct Pool {
     table: Table,
     may_forward: bool,
     /// The channels that it is on.
-    links: Vec<(ChannelId, Link, Place)>,
+    links: Vec<(ChannelId, PoolChannel, PoolIndex)>,
     /// Buffers in the program's hands, shared with others or not.
     held: Vec<u32>,
     /// Rights to read in the program's hands, and the channels that they came over.
@@ -83,7 +83,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn on(&self, channel: ChannelId) -> Option<(Link, Place)> {
+    fn on(&self, channel: ChannelId) -> Option<(PoolChannel, PoolIndex)> {
         self.links.iter().find(|(on, ..)| *on == channel).map(|(_, link, place)| (*link, *place))
     }
 }
@@ -94,7 +94,7 @@ pub struct Transfer {
     pub message: Vec<u8>,
     verb: Verb,
     /// Pool, buffer and link of each piece.
-    pieces: Vec<(u64, u32, Link)>,
+    pieces: Vec<(u64, u32, PoolChannel)>,
 }
 
 /// The pools that a process knows.
@@ -288,18 +288,20 @@ impl Pools {
                 let what = format!("{channel}: a session says what another refuses: {error}");
                 shared.audit.fail(what);
             }
-            Ok(Heard::Terms { agreed, .. }) if agreed.is_none() => {
+            Ok(SessionEvent::Terms { agreed, .. }) if agreed.is_none() => {
                 shared.audit.fail(format!("{channel}: two equal ends do not agree"));
             }
-            Ok(Heard::Terms { .. } | Heard::Assigned(_)) => {}
-            Ok(Heard::Offered(offer)) => self.offered(shared, pid, channel, end, &offer),
-            Ok(Heard::Vetoed(place, _) | Heard::Unassigned(place)) => self.off(shared, channel, place),
-            Ok(Heard::Kept(place)) => {
+            Ok(SessionEvent::Terms { .. } | SessionEvent::Assigned(_)) => {}
+            Ok(SessionEvent::Offered(offer)) => self.offered(shared, pid, channel, end, &offer),
+            Ok(SessionEvent::Vetoed(place, _) | SessionEvent::Unassigned(place)) => {
+                self.off(shared, channel, place)
+            }
+            Ok(SessionEvent::Kept(place)) => {
                 if let Some((at, link)) = self.at(channel, place) {
                     self.known[at].table.stay(link);
                 }
             }
-            Ok(Heard::Unassign(place)) => {
+            Ok(SessionEvent::Unassign(place)) => {
                 let Some((at, link)) = self.at(channel, place) else {
                     return shared.audit.fail(format!("{channel}: no pool is at {place:?}"));
                 };
@@ -309,7 +311,7 @@ impl Pools {
                     self.off(shared, channel, place);
                 }
             }
-            Ok(Heard::Transfer(transfer)) => {
+            Ok(SessionEvent::Transfer(transfer)) => {
                 for segment in transfer.segments() {
                     let Some((at, link)) = self.at(channel, segment.place) else {
                         return shared.audit.fail(format!("{channel}: no pool is at {:?}", segment.place));
@@ -320,7 +322,7 @@ impl Pools {
         }
     }
 
-    fn at(&self, channel: ChannelId, place: Place) -> Option<(usize, Link)> {
+    fn at(&self, channel: ChannelId, place: PoolIndex) -> Option<(usize, PoolChannel)> {
         self.known.iter().enumerate().find_map(|(index, pool)| {
             let (link, at) = pool.on(channel)?;
             (at == place).then_some((index, link))
@@ -332,7 +334,7 @@ impl Pools {
         shared: &mut Shared,
         pid: i32,
         (channel, side): (ChannelId, usize),
-        (at, link): (usize, Link),
+        (at, link): (usize, PoolChannel),
         verb: Verb,
         buffer: u32,
     ) {
@@ -392,7 +394,7 @@ impl Pools {
     }
 
     /// A pool leaves a channel, in order.
-    fn off(&mut self, shared: &mut Shared, channel: ChannelId, place: Place) {
+    fn off(&mut self, shared: &mut Shared, channel: ChannelId, place: PoolIndex) {
         let Some((at, link)) = self.at(channel, place) else {
             return shared.audit.fail(format!("{channel}: no pool is at {place:?}"));
         };

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
 use tombolo_platform::memory::{create_sealed, map};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::{Capabilities, ChannelError, MemoryChannel, shm};
 
@@ -25,7 +25,7 @@ impl Carrier for Shm {
     const SHAPE_IS_A_S: bool = true;
 
     fn ends(_config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
-        let (a, b) = socket::pair(Kind::Stream).expect("a socket pair");
+        let (a, b) = socket::pair(SocketKind::Stream).expect("a socket pair");
         (vec![a], vec![b])
     }
 

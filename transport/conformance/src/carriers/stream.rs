@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use tombolo_link::{ChannelConfig, Hello, Side};
-use tombolo_platform::socket::{Kind, pair as socket_pair};
+use tombolo_platform::socket::{SocketKind, pair as socket_pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::{Capabilities, ChannelError, StreamChannel};
 
@@ -23,7 +23,7 @@ impl Carrier for UnixStream {
     const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable];
 
     fn ends(_config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
-        let (a, b) = socket_pair(Kind::Stream).expect("a socket pair");
+        let (a, b) = socket_pair(SocketKind::Stream).expect("a socket pair");
         (vec![a], vec![b])
     }
 

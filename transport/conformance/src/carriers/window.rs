@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
 use tombolo_platform::event::{eventfd, signal};
 use tombolo_platform::memory::{create_sealed, map};
-use tombolo_platform::socket::{Kind, pair as socket_pair};
+use tombolo_platform::socket::{SocketKind, pair as socket_pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::{Capabilities, ChannelError, MemoryChannel, window};
 
@@ -41,7 +41,7 @@ impl Carrier for Window {
         let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
         let memory =
             create_sealed("tombolo-test-window", WINDOW_OFFSET_BYTES + length_bytes).expect("memory");
-        let (lifeline_a, lifeline_b) = socket_pair(Kind::Packet).expect("lifelines");
+        let (lifeline_a, lifeline_b) = socket_pair(SocketKind::Packet).expect("lifelines");
         let (bell_a, bell_b) = (eventfd().expect("a bell"), eventfd().expect("a bell"));
         let copy = |fd: &OwnedFd| fd.try_clone().expect("one more descriptor");
         let a = vec![copy(&memory), lifeline_a, copy(&bell_a), copy(&bell_b)];

@@ -14,7 +14,7 @@ use tombolo_trace::page::{control, format};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wrap::capture::{About, Capture};
-use tombolo_transport::wrap::traced::{End, Traced};
+use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Faults, Faulty};
 use tombolo_transport::{Capabilities, ChannelError, Description, EndError, Message, Stats, Transport};
 
@@ -135,7 +135,7 @@ impl Wrapper for TracedAll {
     const LACKS: Capabilities = Capabilities::WHOLE_BATCHES;
 
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Traced<T> {
-        Traced::new(channel, recorder(), End { channel: 7, accepting: false, peer: 0 })
+        Traced::new(channel, recorder(), TracedEnd { channel: 7, accepting: false, peer: 0 })
     }
 }
 

@@ -11,7 +11,7 @@ use tombolo_transport::{ChannelError, Transport, TransportExt};
 use super::wire::{ANSWER_BYTES, Answer, COMMAND_BYTES, Command, FarRange, MAX_PIECE_BYTES, Order};
 use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
-use crate::request::{Failure, Operation, Place, Request};
+use crate::request::{Failure, Location, Operation, Request};
 
 /// How long the far side may take over one command when the request says nothing else.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -135,13 +135,13 @@ impl<T: Transport> Commander<T> {
 
 /// Whether bytes go over the channel.
 fn carries_bytes(operation: &Operation) -> bool {
-    let mapped = |place: &Place| matches!(place, Place::Mapped { .. });
+    let mapped = |place: &Location| matches!(place, Location::Mapped { .. });
     matches!(operation, Operation::Copy { source, target } if mapped(source) || mapped(target))
 }
 
-fn far(place: &Place, at: u64) -> Option<FarRange> {
+fn far(place: &Location, at: u64) -> Option<FarRange> {
     match place {
-        Place::Far { memory, offset_bytes } => {
+        Location::Far { memory, offset_bytes } => {
             Some(FarRange { memory: *memory, offset_bytes: offset_bytes + at })
         }
         _ => None,
@@ -177,7 +177,7 @@ impl<T: Transport> Commander<T> {
         let Some(order) = order else { return Ok(()) };
         self.message.clear();
         self.message.extend(Command { order, only_check, length_bytes: length }.to_bytes());
-        if let Some(Place::Mapped { memory, offset_bytes }) = carried {
+        if let Some(Location::Mapped { memory, offset_bytes }) = carried {
             self.message.resize(COMMAND_BYTES + length as usize, 0);
             copy::read(Loop::Best, memory, offset_bytes + at as usize, &mut self.message[COMMAND_BYTES..])?;
         }
@@ -199,9 +199,10 @@ impl<T: Transport> Commander<T> {
             .ok_or_else(|| violation("what it said is no answer to a copy"))?;
         answer.result.map_err(Failure::Far)?;
         let target = match &request.operation {
-            Operation::Copy { source: Place::Far { .. }, target: Place::Mapped { memory, offset_bytes } } => {
-                Some((memory, offset_bytes))
-            }
+            Operation::Copy {
+                source: Location::Far { .. },
+                target: Location::Mapped { memory, offset_bytes },
+            } => Some((memory, offset_bytes)),
             _ => None,
         };
         let expected = if target.is_some() { length } else { 0 };

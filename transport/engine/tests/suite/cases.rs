@@ -1,7 +1,7 @@
 //! What every engine does, held to it.
 
 use tombolo_engine::{
-    Abilities, Completion, Engine, Failure, Place, Reach, Refusal, Request, RequestId, WhyRejected, finish,
+    Abilities, Completion, Engine, Failure, Location, Reach, Refusal, Request, RequestId, WhyRejected, finish,
 };
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
@@ -332,6 +332,6 @@ fn the_death_of_the_other_side_ends_what_is_asked(start: &dyn Fn(usize) -> Bench
         Failure::Channel(ChannelError::Closed | ChannelError::PeerDied) => {}
         failure => panic!("{failure}"),
     }
-    let after = Request::copy(Place::clone(&(bench.source.place)(0)), (bench.target.place)(0), 8);
+    let after = Request::copy(Location::clone(&(bench.source.place)(0)), (bench.target.place)(0), 8);
     assert!(matches!(bench.engine.check(&after), Err(Refusal::Lost { .. })));
 }

@@ -12,7 +12,7 @@ use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, Threads};
 use tombolo_engine::cuda::Cuda;
 use tombolo_engine::far::{Access, Far, Offers, Server, serve};
-use tombolo_engine::{Engine, Place};
+use tombolo_engine::{Engine, Location};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::Deadline;
 use tombolo_platform::copy::attach::{AttachError, ForeignProcess, address_of, allow};
@@ -20,7 +20,7 @@ use tombolo_platform::copy::cuda::DeviceMemory;
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::memory::{create_sealed, map};
 use tombolo_platform::process::{Process, inherited};
-use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::socket::{self, OperationKind};
 use tombolo_transport::{ChannelError, StreamChannel, Transport, shm};
 
 /// Bytes of each of the two memories.
@@ -29,7 +29,7 @@ pub(crate) const ROOM: usize = 5 << 18;
 /// How long anything may take. Nothing here measures.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-type At = Box<dyn Fn(usize) -> Place>;
+type At = Box<dyn Fn(usize) -> Location>;
 type Write = Box<dyn Fn(usize, &[u8])>;
 type Look = Box<dyn Fn(usize, usize) -> Vec<u8>>;
 
@@ -133,7 +133,7 @@ fn by_hand(memory: &SharedMemory) -> (Write, Look) {
 fn mapped() -> Spot {
     let memory = SharedMemory::zeroed(ROOM);
     let (write, read) = by_hand(&memory);
-    let place = move |offset_bytes| Place::Mapped { memory: memory.clone(), offset_bytes };
+    let place = move |offset_bytes| Location::Mapped { memory: memory.clone(), offset_bytes };
     Spot { place: Box::new(place), write, read }
 }
 
@@ -179,7 +179,7 @@ fn attached(limit: usize, reads: bool) -> Bench {
     let foreign = Arc::new(ForeignProcess::watch(process.pid()).unwrap());
     let (write, read) = by_hand(&memory);
     let named = Arc::clone(&foreign);
-    let place = move |offset: usize| Place::Process {
+    let place = move |offset: usize| Location::Process {
         process: Arc::clone(&named),
         // Ranges outside of the file are to lie where nothing is.
         address: if offset <= ROOM { first + offset as u64 } else { offset as u64 % 4096 },
@@ -214,13 +214,13 @@ fn both<T: Send + 'static>(
 }
 
 fn stream_channels() -> (StreamChannel, StreamChannel) {
-    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    let (a, b) = socket::pair(OperationKind::Stream).unwrap();
     let until = Deadline::after(PATIENCE);
     both(move || StreamChannel::open(a, hello(), until), || StreamChannel::open(b, hello(), until))
 }
 
 fn memory_channels() -> (tombolo_transport::MemoryChannel, tombolo_transport::MemoryChannel) {
-    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    let (a, b) = socket::pair(OperationKind::Stream).unwrap();
     let until = Deadline::after(PATIENCE);
     both(move || shm::connect(a, hello(), until), || shm::accept(b, hello(), until))
 }
@@ -251,7 +251,7 @@ fn far<T: Transport + Send + 'static>(
         }
         let (write, read) = by_hand(&memories[index]);
         let memory = ids[index];
-        let place = move |offset: usize| Place::Far { memory, offset_bytes: offset as u64 };
+        let place = move |offset: usize| Location::Far { memory, offset_bytes: offset as u64 };
         Spot { place: Box::new(place), write, read }
     };
     let (source, target) = (spot(0, source_far), spot(1, target_far));
@@ -271,7 +271,7 @@ fn on_device(limit: usize, from: bool, to: bool) -> Bench {
         }
         let memory = Arc::new(DeviceMemory::allocate(&device, ROOM).unwrap());
         let (named, to, from) = (Arc::clone(&memory), Arc::clone(&memory), memory);
-        let place = move |offset_bytes| Place::Device { memory: Arc::clone(&named), offset_bytes };
+        let place = move |offset_bytes| Location::Device { memory: Arc::clone(&named), offset_bytes };
         let write = move |offset: usize, bytes: &[u8]| {
             let here = SharedMemory::zeroed(bytes.len());
             here.copy_in(0, bytes).unwrap();

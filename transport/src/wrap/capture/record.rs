@@ -125,7 +125,7 @@ fn note<W: Write>(
 }
 
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
-    forward!(inner: stats failure is_ready announce_sleep sources doze woken);
+    forward!(inner: stats failure is_ready announce_sleep sources park woken);
 
     /// Writing it down may be a system call, and is done message by message.
     fn describe(&self) -> Description {

@@ -282,7 +282,7 @@ fn watched_batch(
 }
 
 impl<T: Transport> Transport for Checked<T> {
-    forward!(inner: describe stats failure doze);
+    forward!(inner: describe stats failure park);
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.history.note("send", message.len());
