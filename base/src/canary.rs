@@ -1,9 +1,10 @@
-//! Mistakes planted on purpose, to see whether a simulator finds them.
+//! Deliberate bugs, planted to check that the simulator finds them.
 //!
-//! [`canary!`](crate::canary!) is `false` at compile time but in builds with `--cfg sim`, and even there nothing is
-//! planted until a test asks for it.
+//! [`canary!`](crate::canary!) is the constant `false` except in builds with `--cfg sim`, and even
+//! there a bug is
+//! active only after a test calls [`plant`].
 
-/// Whether the mistake of this name is planted: never, but in a simulator that looks for it.
+/// Whether the deliberate bug `$name` is active. Always `false` without `--cfg sim`.
 #[cfg(sim)]
 #[macro_export]
 macro_rules! canary {
@@ -12,7 +13,7 @@ macro_rules! canary {
     };
 }
 
-/// Whether the mistake of this name is planted: never, but in a simulator that looks for it.
+/// Whether the deliberate bug `$name` is active. Always `false` without `--cfg sim`.
 #[cfg(not(sim))]
 #[macro_export]
 macro_rules! canary {
@@ -26,13 +27,14 @@ std::thread_local! {
     static PLANTED: std::cell::Cell<&'static str> = const { std::cell::Cell::new("") };
 }
 
-/// Plants one mistake in what this thread runs from now on; the empty name plants none.
+/// Activates the bug `name` for code that this thread runs from now on; an empty name deactivates
+/// it.
 #[cfg(sim)]
 pub fn plant(name: &'static str) {
     PLANTED.with(|planted| planted.set(name));
 }
 
-/// Whether a mistake is planted.
+/// Whether the bug `name` is active on this thread.
 #[cfg(sim)]
 #[must_use]
 pub fn is_planted(name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! A small stable hash for names and interfaces (FNV-1a, 64 bits).
 //!
-//! It tells versions apart in a handshake. It is no defence against somebody who looks for collisions.
+//! It tells versions apart in a handshake. It does not resist deliberate collisions.
 
 /// FNV-1a over `bytes`; the same on every processor.
 #[must_use]

@@ -1,6 +1,7 @@
-//! Ids. Each carries a generation, so that a stale one is refused and never means somebody else.
+//! Ids. Those of domains and regions carry a generation, so that a stale id is refused and never names something newer.
 
 use core::fmt;
+use core::marker::PhantomData;
 use core::num::NonZeroU16;
 
 /// A node of a machine: its position in the machine file, from 0. Node 0 is the host that runs the machine.
@@ -18,10 +19,29 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A program running on a node: (node, generation of the node, index), packed in 64 bits.
-///
-/// The generation is that of the *node*: it grows each time the node is started, so ids from before a
-/// restart are refused. The index is never given out twice in one generation.
+/// What kind of thing an [`Id`] names; implemented by marker types without values.
+pub trait IdKind {
+    /// The name of the id's type, for debug output.
+    const TYPE_NAME: &'static str;
+}
+
+/// Marks the ids of domains.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Domain {}
+
+impl IdKind for Domain {
+    const TYPE_NAME: &'static str = "DomainId";
+}
+
+/// Marks the ids of memory regions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Region {}
+
+impl IdKind for Region {
+    const TYPE_NAME: &'static str = "RegionId";
+}
+
+/// A program running on a node.
 ///
 /// ```
 /// use tombolo_base::{DomainId, NodeId};
@@ -30,90 +50,98 @@ impl fmt::Display for NodeId {
 /// assert_eq!("2.1.7".parse(), Ok(id));
 /// assert_eq!(DomainId::from_bits(id.to_bits()), Some(id));
 /// ```
+pub type DomainId = Id<Domain>;
+
+/// A region of memory that belongs to a node.
+pub type RegionId = Id<Region>;
+
+/// Something that belongs to a node: (node, generation of the node, index), packed in 64 bits.
+///
+/// The generation is that of the *node*: it grows each time the node is started, so ids from before a
+/// restart are refused. An index is never reused within one generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DomainId {
+pub struct Id<K> {
     node: NodeId,
     generation: NonZeroU16,
     index: u32,
+    kind: PhantomData<K>,
 }
 
-impl DomainId {
-    /// The id of domain `index` of `node` in its `generation`.
+impl<K> Id<K> {
+    /// The id with number `index` in this `generation` of `node`.
     #[must_use]
     pub const fn new(node: NodeId, generation: NonZeroU16, index: u32) -> Self {
-        DomainId { node, generation, index }
+        Id { node, generation, index, kind: PhantomData }
     }
 
-    /// The node that the domain runs on.
+    /// The node that runs the domain or owns the region.
     #[must_use]
     pub const fn node(self) -> NodeId {
         self.node
     }
 
-    /// The generation of the node in which the domain was started.
+    /// The generation of the node in which the id was issued.
     #[must_use]
     pub const fn generation(self) -> NonZeroU16 {
         self.generation
     }
 
-    /// The domain's number within its node and generation.
+    /// The number within the node and generation.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// Node in the top 16 bits, then generation, then index.
+    /// The node in bits 48..64, the generation in 32..48, the index in 0..32.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         (self.node.0 as u64) << 48 | (self.generation.get() as u64) << 32 | self.index as u64
     }
 
-    /// The reverse of [`to_bits`](Self::to_bits); `None` for a zero generation, which no domain has.
+    /// The reverse of [`to_bits`](Self::to_bits); `None` for generation zero, which is never issued.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Option<Self> {
         match NonZeroU16::new((bits >> 32) as u16) {
-            Some(generation) => {
-                Some(DomainId { node: NodeId((bits >> 48) as u16), generation, index: bits as u32 })
-            }
+            Some(generation) => Some(Id::new(NodeId((bits >> 48) as u16), generation, bits as u32)),
             None => None,
         }
     }
 }
 
-impl fmt::Display for DomainId {
+impl<K> fmt::Display for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.node.0, self.generation, self.index)
     }
 }
 
-impl fmt::Debug for DomainId {
+impl<K: IdKind> fmt::Debug for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DomainId({self})")
+        write!(f, "{}({self})", K::TYPE_NAME)
     }
 }
 
-/// What was given is not `NODE.GENERATION.INDEX`.
+/// The text is not of the form `NODE.GENERATION.INDEX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a domain id is NODE.GENERATION.INDEX, for example 1.1.4")]
-pub struct NotADomainId;
+pub struct ParseDomainIdError;
 
 impl core::str::FromStr for DomainId {
-    type Err = NotADomainId;
+    type Err = ParseDomainIdError;
 
-    fn from_str(text: &str) -> Result<Self, NotADomainId> {
+    fn from_str(text: &str) -> Result<Self, ParseDomainIdError> {
         let mut parts = text.split('.');
-        let mut next = || parts.next().ok_or(NotADomainId);
-        let node = next()?.parse().map_err(|_| NotADomainId)?;
-        let generation = next()?.parse().map_err(|_| NotADomainId)?;
-        let index = next()?.parse().map_err(|_| NotADomainId)?;
+        let mut next = || parts.next().ok_or(ParseDomainIdError);
+        let node = next()?.parse().map_err(|_| ParseDomainIdError)?;
+        let generation = next()?.parse().map_err(|_| ParseDomainIdError)?;
+        let index = next()?.parse().map_err(|_| ParseDomainIdError)?;
         if parts.next().is_some() {
-            return Err(NotADomainId);
+            return Err(ParseDomainIdError);
         }
         Ok(DomainId::new(NodeId(node), generation, index))
     }
 }
 
-/// A channel of a machine. Never given out twice while the machine is up.
+/// A channel of a machine. Never reused while the machine is up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChannelId(pub u64);
 
@@ -136,17 +164,20 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_id_is_refused() {
+    fn malformed_text_is_refused() {
         for text in ["", "1", "1.1", "1.0.1", "1.1.1.1", "a.1.1", "70000.1.1", "1.1.-1"] {
-            assert_eq!(text.parse::<DomainId>(), Err(NotADomainId), "{text}");
+            assert_eq!(text.parse::<DomainId>(), Err(ParseDomainIdError), "{text}");
         }
     }
+
     #[test]
-    fn ids_say_what_they_are_of() {
+    fn ids_print_what_they_name() {
         let id = DomainId::new(NodeId(3), NonZeroU16::new(2).unwrap(), 40);
         assert_eq!((id.node(), id.generation().get(), id.index()), (NodeId(3), 2, 40));
         assert_eq!("3.2.40".parse(), Ok(id));
         let shown = std::format!("{id} {id:?} {} {}", id.node(), ChannelId(9));
         assert_eq!(shown, "3.2.40 DomainId(3.2.40) node 3 channel 9");
+        let region = RegionId::new(NodeId(3), NonZeroU16::new(2).unwrap(), 40);
+        assert_eq!(std::format!("{region} {region:?}"), "3.2.40 RegionId(3.2.40)");
     }
 }

@@ -11,7 +11,8 @@ pub enum Isa {
     Aarch64,
     /// 64-bit RISC-V, little-endian.
     Riscv64,
-    /// IBM z/Architecture, big-endian: the byte-order test of everything that is shared.
+    /// IBM z/Architecture, big-endian; supported to test the byte order of everything that is
+    /// shared.
     S390x,
 }
 
@@ -43,13 +44,13 @@ impl Isa {
         }
     }
 
-    /// The instruction set of that name.
+    /// The instruction set with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Isa> {
         Isa::ALL.into_iter().find(|isa| isa.name() == name)
     }
 
-    /// A stable number for files and wires.
+    /// The number used in files and on wires. Never changes.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -66,7 +67,7 @@ impl Isa {
         Isa::ALL.into_iter().find(|isa| isa.code() == code)
     }
 
-    /// `e_machine` of an ELF file for it.
+    /// `e_machine` of an ELF file for this instruction set.
     #[must_use]
     pub const fn elf_machine(self) -> u16 {
         match self {
@@ -77,17 +78,18 @@ impl Isa {
         }
     }
 
-    /// Whether multi-byte numbers have their most significant byte first.
+    /// Whether the most significant byte of a number comes first in memory.
     #[must_use]
     pub const fn big_endian(self) -> bool {
         matches!(self, Isa::S390x)
     }
 }
 
-/// What a build of a program is for: an instruction set, under Linux or on a board without an operating system.
+/// What a program is built for: an instruction set, under Linux or on a board without an operating
+/// system.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Target {
-    /// For a board: there is no operating system under it.
+    /// True for a board without an operating system.
     pub bare: bool,
     /// The instruction set.
     pub isa: Isa,
@@ -104,19 +106,20 @@ impl Target {
         Target::bare(Isa::Riscv64),
     ];
 
-    /// Under Linux.
+    /// `isa` under Linux.
     #[must_use]
     pub const fn linux(isa: Isa) -> Target {
         Target { bare: false, isa }
     }
 
-    /// On a board.
+    /// `isa` on a board without an operating system.
     #[must_use]
     pub const fn bare(isa: Isa) -> Target {
         Target { bare: true, isa }
     }
 
-    /// The name used in images and output: that of the instruction set, with `-none` for boards.
+    /// The name used in images and output: the name of the instruction set, with `-none` appended
+    /// for boards.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,13 +131,13 @@ impl Target {
         }
     }
 
-    /// The target of that name.
+    /// The target with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Target> {
         Target::ALL.into_iter().find(|target| target.name() == name)
     }
 
-    /// A stable number for files and wires: that of the instruction set, and 128 more for boards.
+    /// The number used in files and on wires: the code of the instruction set, plus 128 for boards.
     #[must_use]
     pub const fn code(self) -> u8 {
         if self.bare { self.isa.code() | 0x80 } else { self.isa.code() }
@@ -196,7 +199,7 @@ mod tests {
         assert_eq!(Isa::from_code(5), None);
     }
 
-    /// What the compiler's own target says, and the numbers of the ELF specification.
+    /// Compares with the compiler's own target and with the numbers in the ELF specification.
     #[test]
     fn machine_numbers_and_byte_orders_are_those_of_the_specifications() {
         assert_eq!(Isa::ALL.map(Isa::elf_machine), [62, 183, 243, 22]);

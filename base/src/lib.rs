@@ -17,7 +17,7 @@ pub mod sync;
 pub mod tap;
 pub mod timeout;
 
-pub use ids::{ChannelId, DomainId, NodeId};
+pub use ids::{ChannelId, DomainId, NodeId, RegionId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
 pub use timeout::{DEFAULT_TIMEOUT, OperationTimeout};

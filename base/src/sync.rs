@@ -1,5 +1,6 @@
-//! Atomics and fences, from `core` or, when built with `--cfg loom`, from the model checker, or, when built with
-//! `--cfg sim`, with a tap that tells a simulator of every store.
+//! Atomics and fences: from `core`; from the model checker with `--cfg loom`; and with `--cfg sim`,
+//! wrapped so that a
+//! simulator sees every store.
 //!
 //! Everything that touches shared memory imports from here, so that the same source runs on hardware,
 //! under miri, in loom's exhaustive schedules and across simulated links.
@@ -15,10 +16,11 @@ pub use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// Tells the processor that this is a spin loop.
+/// Hints to the processor that the caller spins.
 ///
-/// On x86-64 and bare metal it is the processor's hint. Under an emulator the Arm hint leaves the
-/// translated block, which costs more than the wait it is meant to soften, so on aarch64 it is nothing.
+/// Does nothing on aarch64: under QEMU the Arm hint leaves the translated block, which costs more
+/// than the wait it
+/// is meant to soften.
 #[inline]
 pub fn spin_hint() {
     #[cfg(loom)]
@@ -27,10 +29,11 @@ pub fn spin_hint() {
     core::hint::spin_loop();
 }
 
-/// Asks for the line of `word` to be brought into this processor's cache, without waiting for it.
+/// Starts to load the cache line of `word` without waiting for it.
 ///
-/// A hint: it reads no value and orders nothing. Where there is no such instruction, or a model checker or
-/// interpreter runs the code, it is nothing.
+/// A hint that reads no value and orders nothing. Does nothing on processors without such an
+/// instruction and under
+/// loom and miri.
 #[inline(always)]
 pub fn prefetch(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -52,11 +55,11 @@ pub fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
-/// As [`prefetch`], for a line that is about to be written: takes it from the other caches too.
+/// As [`prefetch`], for a line that is about to be written: requests exclusive ownership.
 #[inline(always)]
 pub fn prefetch_for_write(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-    // SAFETY: as above; it is no operation on a processor that does not have it.
+    // SAFETY: as above; processors without the instruction execute it as a no-op.
     unsafe {
         core::arch::asm!(
             "prefetchw [{address}]",
@@ -77,20 +80,27 @@ pub fn prefetch_for_write(word: &AtomicU64) {
     let _ = word;
 }
 
-/// Stores sixteen bytes as they lie, the first eight into the first word: two relaxed stores in one instruction where the
-/// processor has one that wide. The two words are not one atomic unit.
+/// Stores sixteen bytes in address order as two relaxed word stores, in one instruction where the
+/// processor has one
+/// that wide. The pair is not atomic as a whole.
 ///
-/// A processor keeps a bounded number of stores that wait for their lines (ADR 0022), and this takes one place for two
-/// words. `source` is read by words: whoever filled it by words a moment ago has them in the same queue, and a load wider
-/// than a queued store waits until that store, and every line before it, has come through.
+/// A processor queues a bounded number of stores that wait for their cache lines (ADR 0022); this
+/// takes one queue
+/// entry for two words. `source` is read in words on purpose: a caller that has just filled it word
+/// by word still has
+/// those stores in the same queue, and a load wider than a queued store waits until that store, and
+/// every one before
+/// it, has retired.
 ///
-/// Under a model checker, a simulator or an interpreter it is two stores of words.
+/// Two separate word stores under loom, miri and the simulator.
 #[inline(always)]
 pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
-    // SAFETY: `words` are sixteen bytes that may be written through a shared reference, as atomics may; `source` are sixteen
-    // that may be read. The instruction writes each aligned half of `words` whole, like the two relaxed stores that it
-    // stands for.
+    // SAFETY: `words` covers sixteen bytes that may be written through a shared reference because
+    // they are atomics;
+    // `source` covers sixteen readable bytes. The instruction writes each aligned half of `words`
+    // whole, as the two
+    // relaxed stores would.
     unsafe {
         core::arch::asm!(
             "movq {value}, qword ptr [{source}]",
@@ -125,13 +135,15 @@ pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
     }
 }
 
-/// Two relaxed stores of numbers, in one instruction where the processor has one that wide; see [`store_pair`]. The two words
-/// are not one atomic unit.
+/// Stores two numbers as two relaxed word stores, in one instruction where the processor has one
+/// that wide; see
+/// [`store_pair`]. The pair is not atomic as a whole.
 #[inline(always)]
 pub fn store_both(words: &[AtomicU64; 2], [first, second]: [u64; 2]) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
-    // SAFETY: `words` are sixteen bytes that may be written through a shared reference, as atomics may. The instruction writes
-    // each aligned half of them whole, like the two relaxed stores that it stands for.
+    // SAFETY: `words` covers sixteen bytes that may be written through a shared reference because
+    // they are atomics. The
+    // instruction writes each aligned half whole, as the two relaxed stores would.
     unsafe {
         core::arch::asm!(
             "movq {low}, {first}",
@@ -163,12 +175,13 @@ pub fn store_both(words: &[AtomicU64; 2], [first, second]: [u64; 2]) {
     }
 }
 
-/// Loads sixteen bytes as they lie; the counterpart of [`store_pair`].
+/// Loads sixteen bytes in address order; the counterpart of [`store_pair`].
 #[inline(always)]
 pub fn load_pair(words: &[AtomicU64; 2]) -> [u8; 16] {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
-    // SAFETY: `words` are sixteen bytes that may be read. The instruction reads each of their aligned halves whole, like
-    // the two relaxed loads that it stands for.
+    // SAFETY: `words` covers sixteen readable bytes. The instruction reads each aligned half whole,
+    // as the two relaxed
+    // loads would.
     unsafe {
         let value: core::arch::x86_64::__m128i;
         core::arch::asm!(

@@ -1,91 +1,94 @@
-//! What a simulator is told of every store, in program order. Only a build with `--cfg sim` tells anything.
+//! Records every store to shared memory, in program order, for a simulator. Active only with `--cfg
+//! sim`.
 //!
-//! A simulated link carries the stores of one side to the other's copy of the memory, so it must know in which order
-//! they were made and what ordered them. `record` starts to note the stores of this thread, `take` gives them.
+//! A simulated link applies the stores of one side to the other side's copy of the memory, so it
+//! must know their
+//! order and what ordered them. `record` starts recording on this thread; `take` returns what was
+//! recorded.
 
 #[cfg(all(sim, not(loom)))]
-pub use noting::{AtomicU64, fence, record, take};
+pub use recording::{AtomicU64, fence, record, take};
 
-/// Something that a side did to memory.
+/// An operation of one side on shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Noted {
-    /// A store that changed a word.
+pub enum Recorded {
+    /// A store that changed a word, or that releases.
     Store {
-        /// Where, in this process.
+        /// The address in this process.
         address: usize,
-        /// The word as it lies in memory.
+        /// The value as it lies in memory.
         word: u64,
-        /// Everything noted before is ordered before it.
+        /// Whether everything recorded earlier is ordered before this store.
         release: bool,
     },
-    /// Everything noted before is ordered before everything after.
+    /// Orders everything recorded earlier before everything recorded later.
     Fence,
 }
 
 #[cfg(all(sim, not(loom)))]
-mod noting {
+mod recording {
     use std::cell::RefCell;
 
     use core::sync::atomic::Ordering;
 
-    use super::Noted;
+    use super::Recorded;
 
     std::thread_local! {
-        static NOTES: RefCell<Option<Vec<Noted>>> = const { RefCell::new(None) };
+        static RECORDS: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
     }
 
-    /// Starts to note what this thread does; what was noted before is forgotten.
+    /// Starts recording on this thread and discards earlier records.
     pub fn record() {
-        NOTES.with(|notes| *notes.borrow_mut() = Some(Vec::new()));
+        RECORDS.with(|records| *records.borrow_mut() = Some(Vec::new()));
     }
 
-    /// What was noted since the last call; nothing unless [`record`] was called.
+    /// What this thread did since the last call; empty unless [`record`] was called.
     #[must_use]
-    pub fn take() -> Vec<Noted> {
-        NOTES.with(|notes| notes.borrow_mut().as_mut().map(core::mem::take)).unwrap_or_default()
+    pub fn take() -> Vec<Recorded> {
+        RECORDS.with(|records| records.borrow_mut().as_mut().map(core::mem::take)).unwrap_or_default()
     }
 
-    fn note(noted: Noted) {
-        NOTES.with(|notes| {
-            if let Some(notes) = notes.borrow_mut().as_mut() {
-                notes.push(noted);
+    fn push(record: Recorded) {
+        RECORDS.with(|records| {
+            if let Some(records) = records.borrow_mut().as_mut() {
+                records.push(record);
             }
         });
     }
 
-    /// A word whose stores are noted.
+    /// A word whose stores are recorded.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub struct AtomicU64(core::sync::atomic::AtomicU64);
 
     impl AtomicU64 {
-        /// A word with a value.
+        /// A word that holds `value`.
         #[must_use]
         pub const fn new(value: u64) -> Self {
             AtomicU64(core::sync::atomic::AtomicU64::new(value))
         }
 
-        /// Loads it.
         #[inline]
         #[must_use]
         pub fn load(&self, order: Ordering) -> u64 {
             self.0.load(order)
         }
 
-        /// Stores it, and notes that. A relaxed store that changes nothing orders nothing either, and is not noted.
+        /// Stores `word` and records it, except for a relaxed store of the current value, which has
+        /// nothing to carry.
         #[inline]
         pub fn store(&self, word: u64, order: Ordering) {
             let release = order != Ordering::Relaxed;
             if release || self.0.load(Ordering::Relaxed) != word {
-                note(Noted::Store { address: core::ptr::from_ref(self).addr(), word, release });
+                push(Recorded::Store { address: core::ptr::from_ref(self).addr(), word, release });
             }
             self.0.store(word, order);
         }
 
-        /// Changes it by `change`, as the word of `core` does, and notes that as a store that orders.
+        /// As the method of `core`; recorded as a releasing store.
         ///
         /// # Errors
-        /// The value that `change` made nothing of.
+        /// The current value when `change` returned `None`.
         pub fn fetch_update(
             &self,
             set_order: Ordering,
@@ -98,22 +101,22 @@ mod noting {
                 word
             })?;
             if let Some(word) = word {
-                note(Noted::Store { address: core::ptr::from_ref(self).addr(), word, release: true });
+                push(Recorded::Store { address: core::ptr::from_ref(self).addr(), word, release: true });
             }
             Ok(before)
         }
 
-        /// Stores it as the far end of a link does: not noted.
+        /// Stores `word` as the peer's side of a simulated link does: not recorded.
         #[inline]
         pub fn arrive(&self, word: u64) {
             self.0.store(word, Ordering::Release);
         }
     }
 
-    /// As the fence of `core`, and noted.
+    /// As the fence of `core`, and recorded.
     #[inline]
     pub fn fence(order: Ordering) {
-        note(Noted::Fence);
+        push(Recorded::Fence);
         core::sync::atomic::fence(order);
     }
 }

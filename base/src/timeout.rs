@@ -1,11 +1,12 @@
-//! Timeouts: everything that waits has one, and an operation may have another.
+//! Timeouts: a default for each object, which one operation may override.
 
 use core::time::Duration;
 
-/// How long an operation waits where nothing else was asked for: longer than an emulated node on a busy host takes to start.
+/// How long an operation waits by default: longer than an emulated node takes to start on a busy
+/// host.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the operations of one thing wait.
+/// The timeout of the operations on one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OperationTimeout {
     usual: Duration,
@@ -13,25 +14,26 @@ pub struct OperationTimeout {
 }
 
 impl OperationTimeout {
-    /// Each operation waits up to `usual`.
+    /// A default of `usual` for each operation.
     #[must_use]
     pub const fn new(usual: Duration) -> Self {
         OperationTimeout { usual, once: None }
     }
 
-    /// How long operations wait that nothing else is said of.
+    /// The default timeout.
     #[must_use]
     pub const fn usual(&self) -> Duration {
         self.usual
     }
 
-    /// The next operation waits up to `timeout`.
+    /// Makes the next operation, and only that one, wait up to `timeout`.
     #[inline]
     pub fn set_once(&mut self, timeout: Duration) {
         self.once = Some(timeout);
     }
 
-    /// How long the operation waits that begins now.
+    /// The timeout of the operation that starts now. Consumes what [`set_once`](Self::set_once)
+    /// set.
     #[inline]
     pub fn take(&mut self) -> Duration {
         match self.once {
@@ -49,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_timeout_is_for_one_operation() {
+    fn set_once_applies_to_one_operation() {
         let mut timeout = OperationTimeout::new(DEFAULT_TIMEOUT);
         assert_eq!(timeout.take(), DEFAULT_TIMEOUT);
         timeout.set_once(Duration::from_secs(1));

@@ -1,73 +1,7 @@
 //! What regions and capabilities are named by, and what a right is to.
 
 use core::fmt;
-use core::num::NonZeroU16;
 use core::ops::{BitAnd, BitOr};
-
-use tombolo_base::NodeId;
-
-/// A region of memory: (node, generation of the node, index), packed in 64 bits. The index is never given out twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RegionId {
-    node: NodeId,
-    generation: NonZeroU16,
-    index: u32,
-}
-
-impl RegionId {
-    /// The id of region `index` of `node` in its `generation`.
-    #[must_use]
-    pub const fn new(node: NodeId, generation: NonZeroU16, index: u32) -> Self {
-        RegionId { node, generation, index }
-    }
-
-    /// The node whose memory it is.
-    #[must_use]
-    pub const fn node(self) -> NodeId {
-        self.node
-    }
-
-    /// The generation of the node in which it was made.
-    #[must_use]
-    pub const fn generation(self) -> NonZeroU16 {
-        self.generation
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn index(self) -> u32 {
-        self.index
-    }
-
-    /// Node in the top 16 bits, then generation, then index.
-    #[must_use]
-    pub const fn to_bits(self) -> u64 {
-        (self.node.0 as u64) << 48 | (self.generation.get() as u64) << 32 | self.index as u64
-    }
-
-    /// The reverse of [`to_bits`](Self::to_bits); `None` for a zero generation, which no region has.
-    #[must_use]
-    pub const fn from_bits(bits: u64) -> Option<Self> {
-        match NonZeroU16::new((bits >> 32) as u16) {
-            Some(generation) => {
-                Some(RegionId { node: NodeId((bits >> 48) as u16), generation, index: bits as u32 })
-            }
-            None => None,
-        }
-    }
-}
-
-impl fmt::Display for RegionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.node.0, self.generation, self.index)
-    }
-}
-
-impl fmt::Debug for RegionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RegionId({self})")
-    }
-}
 
 /// A capability of a machine. Never given out twice while the machine is up. It says nothing by itself: only its holder,
 /// as the machine's table has it, can use it, so it may travel in any message.
@@ -202,10 +136,6 @@ mod tests {
 
     #[test]
     fn bits_are_golden() {
-        let id = RegionId::new(NodeId(3), NonZeroU16::new(0x0102).unwrap(), 0x0a0b_0c0d);
-        assert_eq!(id.to_bits(), 0x0003_0102_0a0b_0c0d);
-        assert_eq!(RegionId::from_bits(id.to_bits()), Some(id));
-        assert_eq!(RegionId::from_bits(0x0003_0000_0000_0001), None);
         assert_eq!((Rights::ALL.bits(), Rights::READ.bits(), Rights::READ_WRITE.bits()), (7, 1, 3));
         assert_eq!((Rights::from_bits(7), Rights::from_bits(8)), (Some(Rights::ALL), None));
         assert_eq!((Rights::READ | Rights::GRANT).to_string(), "r-g");

@@ -32,10 +32,11 @@ mod tests;
 pub use capabilities::{
     Backing, CapabilityFault, CapabilityInfo, MAX_NAMED_HOLDERS, MemoryOptions, RegionInfo, Seal,
 };
-pub use id::{CapabilityId, Extent, RegionId, Rights};
+pub use id::{CapabilityId, Extent, Rights};
 pub use record::{Mappable, Memory, NewRegion, Way};
 pub use revoke::{Operation, Patience, Revoked};
 pub use table::{Consequence, Nanos, Table};
+pub use tombolo_base::RegionId;
 
 /// What parts of regions begin and end at a multiple of, where their pages are not longer, in bytes.
 pub const PAGE_BYTES: u64 = 4096;

@@ -1,16 +1,20 @@
-//! Payload between byte slices and the words of a slot.
+//! Copies payload between byte slices and the words of a slot.
 //!
-//! Words are moved by relaxed atomic accesses, two at a time where the processor can, and each is touched once. Bytes keep
-//! their address order on any processor. Short ends go through a ladder of 4, 2 and 1 bytes: a copy of unknown length below
-//! eight would become a call.
+//! Words move by relaxed atomic accesses, two at a time where the processor can, and each is
+//! accessed once. Bytes keep
+//! their address order on every processor. A tail shorter than eight bytes is copied as 4, 2 and 1
+//! bytes: the compiler
+//! would turn a copy of unknown length into a call.
 
 use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_pair};
 
-/// Stores `source` from the start of a slot's payload. The rest of the last word touched becomes zero.
+/// Stores `source` at the start of a slot's payload and zeroes the rest of the last word touched.
 ///
-/// Callers bound `source` by the payload; what is longer is cut. The loops of this and of [`load`] run over the slot
-/// and stop at the message: the compiler unrolls them whole, where a loop as long as the message costs more to set
-/// up than to run.
+/// Callers keep `source` within the payload; the excess is not stored. The loops here and in
+/// [`load`] run over the slot
+/// and leave at the end of the message: the compiler unrolls those completely, while a loop of the
+/// message's length
+/// costs more to set up than to run.
 #[inline(always)]
 pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
     let (pairs, last) = words.as_chunks::<2>();
@@ -22,7 +26,7 @@ pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8
     store_words(last, rest);
 }
 
-/// Stores the end of a message, fewer than sixteen bytes.
+/// Stores the last bytes of a message, fewer than sixteen.
 #[inline(always)]
 fn store_words(words: &[AtomicU64], source: &[u8]) {
     let (chunks, tail) = source.as_chunks::<8>();
@@ -39,7 +43,7 @@ fn store_words(words: &[AtomicU64], source: &[u8]) {
     }
 }
 
-/// Loads from the start of a slot's payload into `target`; as [`store`].
+/// Loads from the start of a slot's payload into `target`, within the bounds of [`store`].
 #[inline(always)]
 pub(crate) fn load<const WORDS: usize>(words: &[AtomicU64; WORDS], target: &mut [u8]) {
     let (pairs, last) = words.as_chunks::<2>();
@@ -51,7 +55,7 @@ pub(crate) fn load<const WORDS: usize>(words: &[AtomicU64; WORDS], target: &mut 
     load_words(last, rest);
 }
 
-/// Loads the end of a message, fewer than sixteen bytes.
+/// Loads the last bytes of a message, fewer than sixteen.
 #[inline(always)]
 fn load_words(words: &[AtomicU64], target: &mut [u8]) {
     let (chunks, tail) = target.as_chunks_mut::<8>();
@@ -68,9 +72,9 @@ fn load_words(words: &[AtomicU64], target: &mut [u8]) {
     }
 }
 
-/// Stores `source` at any byte offset and leaves the bytes around it as they are.
+/// Stores `source` at any byte offset and keeps the bytes around it.
 ///
-/// Bounded as [`store`]. Words of which only a part is written are loaded first.
+/// `source` must lie within `words`. Words that are written in part are loaded first.
 pub(crate) fn store_at(words: &[AtomicU64], offset_bytes: usize, source: &[u8]) {
     let skip = offset_bytes % 8;
     let (head, rest) = source.split_at(if skip == 0 { 0 } else { source.len().min(8 - skip) });
@@ -93,7 +97,7 @@ pub(crate) fn store_at(words: &[AtomicU64], offset_bytes: usize, source: &[u8]) 
     }
 }
 
-/// Loads `target` from any byte offset. Bounded as [`load`].
+/// Loads `target` from any byte offset; the range must lie within `words`.
 pub(crate) fn load_at(words: &[AtomicU64], offset_bytes: usize, target: &mut [u8]) {
     let skip = offset_bytes % 8;
     let head_bytes = if skip == 0 { 0 } else { target.len().min(8 - skip) };
@@ -115,7 +119,7 @@ pub(crate) fn load_at(words: &[AtomicU64], offset_bytes: usize, target: &mut [u8
     }
 }
 
-/// Replaces the bytes of `word` from `skip` on, at most to its end.
+/// Replaces the bytes of `word` from `skip` on, up to the end of the word.
 fn merge(word: &AtomicU64, skip: usize, part: &[u8]) {
     let mut bytes = word.load(Relaxed).to_ne_bytes();
     for (byte, new) in bytes[skip..].iter_mut().zip(part) {
@@ -144,7 +148,7 @@ fn low_bytes(bytes: &[u8]) -> u64 {
     value
 }
 
-/// The reverse: up to seven of the least significant bytes of `value`.
+/// The reverse of [`low_bytes`]: up to seven of the least significant bytes of `value`.
 #[inline(always)]
 fn put_low_bytes(mut value: u64, bytes: &mut [u8]) {
     let (fours, rest) = bytes.as_chunks_mut::<4>();
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn copies_at_any_offset_leave_their_surroundings() {
-        // Where an interpreter runs this, in steps that still meet every place in a word as a start and as an end.
+        // Under miri, steps that still cover every position in a word as a start and as an end.
         let step = if cfg!(miri) { 3 } else { 1 };
         for offset in (0..24).step_by(step) {
             for length in (0..=24 - offset).step_by(step) {

@@ -1,13 +1,13 @@
-//! What the two ends of a ring agree on before it is used.
+//! The parameters that both ends of a ring agree on before they use it.
 
 use core::fmt;
 
 use tombolo_base::SharedMemory;
 
-/// How many bytes a slot has. The last eight are its control word; the rest is payload.
+/// The size of a slot. Its last eight bytes are the control word; the rest is payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SlotSize {
-    /// 32 bytes, 24 of them payload: two slots to a usual cache line.
+    /// 32 bytes, 24 of them payload: two slots to a 64-byte cache line.
     B32,
     /// 64 bytes, 56 of them payload: the cache line of most processors.
     B64,
@@ -16,10 +16,10 @@ pub enum SlotSize {
 }
 
 impl SlotSize {
-    /// Every size.
+    /// Every size, smallest first.
     pub const ALL: [SlotSize; 3] = [SlotSize::B32, SlotSize::B64, SlotSize::B128];
 
-    /// Bytes of a slot.
+    /// The size in bytes, control word included.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -35,7 +35,7 @@ impl SlotSize {
         self.bytes() - 8
     }
 
-    /// The size that has this many bytes.
+    /// The size of `bytes` bytes, if it is one.
     #[must_use]
     pub const fn from_bytes(bytes: usize) -> Option<Self> {
         match bytes {
@@ -47,7 +47,7 @@ impl SlotSize {
     }
 }
 
-/// How many slots a ring has: a power of two from 2 to 65,536.
+/// The number of slots in a ring: a power of two from 2 to 65,536.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SlotCount(u32);
 
@@ -69,7 +69,7 @@ impl SlotCount {
         }
     }
 
-    /// The number.
+    /// The count as a number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
@@ -89,15 +89,17 @@ impl fmt::Display for SlotCount {
 /// How the producer learns that a slot may be used again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Variant {
-    /// The consumer counts what it has consumed, in its own credit line; slots are written by the producer only.
-    /// Each side writes only its own memory, which is why it is the default across a window.
+    /// The consumer counts the slots that it has consumed in its own credit line; only the producer
+    /// writes slots.
+    /// Each side writes only its own memory, so this is the default across a window.
     EpochCredit,
-    /// The consumer stores zero into the control word of a slot to give it back. Slots are given back one by
-    /// one, at once, and the producer looks into the slots; for coherent memory.
+    /// The consumer frees a slot by storing zero in its control word, each slot at once. The
+    /// producer polls the slots.
+    /// For coherent memory.
     UsedFlag,
 }
 
-/// The shape of a ring. Both ends must be given the same.
+/// The shape of a ring. Both ends must use the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RingConfig {
     slot_size: SlotSize,
@@ -107,19 +109,23 @@ pub struct RingConfig {
 }
 
 impl RingConfig {
-    /// A ring whose longest message fills it.
+    /// A ring that may be filled by a single message.
     ///
-    /// For requests and replies few slots are best: what a round trip costs above two bare lines grows with the slots
-    /// that it walks over, up to some sixteen (ADR 0026 and 0029 have figures). More slots are for bursts.
+    /// Use few slots for requests and replies: the cost of a round trip beyond two cache-line
+    /// transfers grows with the
+    /// number of slots it cycles through, up to about sixteen (measured in ADR 0026 and 0029). Use
+    /// more for bursts.
     #[must_use]
     pub const fn new(slot_size: SlotSize, slot_count: SlotCount, variant: Variant) -> Self {
         let max_message_bytes = slot_size.payload_bytes() * slot_count.get() as usize;
         RingConfig { slot_size, slot_count, variant, max_message_bytes }
     }
 
-    /// The same ring with a lower limit on the bytes of a message. More than fits in the ring is cut to what fits.
+    /// Lowers the limit on the length of a message; a limit above the ring's capacity becomes the
+    /// capacity.
     ///
-    /// A message that fills most of the ring waits until nearly everything before it was consumed; a limit of a
+    /// A message that fills most of the ring has to wait until nearly everything before it is
+    /// consumed; a limit of a
     /// quarter of the ring or less keeps both ends busy.
     #[must_use]
     pub const fn with_max_message_bytes(mut self, max_message_bytes: usize) -> Self {
@@ -128,19 +134,19 @@ impl RingConfig {
         self
     }
 
-    /// How many bytes a slot has.
+    /// The size of a slot.
     #[must_use]
     pub const fn slot_size(&self) -> SlotSize {
         self.slot_size
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     #[must_use]
     pub const fn slot_count(&self) -> SlotCount {
         self.slot_count
     }
 
-    /// How slots come back.
+    /// How slots return to the producer.
     #[must_use]
     pub const fn variant(&self) -> Variant {
         self.variant
@@ -152,37 +158,42 @@ impl RingConfig {
         self.max_message_bytes
     }
 
-    /// How many bytes of memory the slots take.
+    /// The memory that the slots take, in bytes.
     #[must_use]
     pub const fn slots_bytes(&self) -> usize {
         self.slot_size.bytes() * self.slot_count.get() as usize
     }
 
-    /// The longest message that takes a single slot.
+    /// The longest message that fits in one slot, in bytes.
     pub(crate) fn single_max_bytes(&self) -> usize {
         self.slot_size.payload_bytes().min(self.max_message_bytes)
     }
 }
 
-/// Bytes of the producer line that are used. The line itself should be
-/// [`LINE_BYTES`](tombolo_base::LINE_BYTES) long, so that it shares no cache line with another writer.
+/// Bytes used of the producer line. Allocate [`LINE_BYTES`](tombolo_base::LINE_BYTES) for it, so
+/// that it shares no cache
+/// line with another writer.
 pub const PRODUCER_LINE_BYTES: usize = 16;
-/// Bytes of the credit line that are used; as [`PRODUCER_LINE_BYTES`].
+/// Bytes used of the credit line; allocate as for [`PRODUCER_LINE_BYTES`].
 pub const CREDIT_LINE_BYTES: usize = 16;
 
 /// The memory of a ring, as three views that may lie on different sides of a link.
 ///
-/// All of it must be zero before either end is made, and each part is written by one side only: `slots` and
-/// `producer_line` by the producer, `credit_line` by the consumer. (With [`Variant::UsedFlag`] the consumer also
-/// clears control words.) `slots` should be aligned to the size of a slot and the lines to
-/// [`LINE_BYTES`](tombolo_base::LINE_BYTES): otherwise all works, slower.
+/// All of it must be zero before either end is created, and one side writes each part: the producer
+/// `slots` and
+/// `producer_line`, the consumer `credit_line`. (With [`Variant::UsedFlag`] the consumer also
+/// clears control words.)
+/// Align `slots` to the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES) for
+/// speed; correctness does
+/// not depend on it.
 #[derive(Clone, Debug)]
 pub struct RingMemory {
     /// The slots: exactly [`RingConfig::slots_bytes`].
     pub slots: SharedMemory,
-    /// Where the producer says that it closed: at least [`PRODUCER_LINE_BYTES`].
+    /// The producer marks here that it has closed: at least [`PRODUCER_LINE_BYTES`].
     pub producer_line: SharedMemory,
-    /// Where the consumer gives credit and says that it closed: at least [`CREDIT_LINE_BYTES`].
+    /// The consumer returns credit and marks here that it has closed: at least
+    /// [`CREDIT_LINE_BYTES`].
     pub credit_line: SharedMemory,
 }
 
@@ -209,33 +220,19 @@ pub(crate) fn check_line(
     Ok(())
 }
 
-/// A ring cannot be made of what was given.
+/// A ring cannot be created in the memory given, or with this many slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum LayoutError {
-    /// Not a power of two, or out of range.
-    #[error("a ring of {slots} slots was asked for; it must be a power of two from 2 to 65536")]
-    SlotCount {
-        /// What was asked for.
-        slots: u32,
-    },
-    /// The slots are not the size that the configuration says.
-    #[error("the memory for slots has {have_bytes} bytes, the configured ring needs exactly {need_bytes}")]
-    SlotsLength {
-        /// Bytes that were given.
-        have_bytes: usize,
-        /// Bytes that the configuration needs.
-        need_bytes: usize,
-    },
+    /// The slot count is not a power of two or out of range.
+    #[error("invalid slot count {slots}; use a power of two from 2 to 65536")]
+    SlotCount { slots: u32 },
+    /// The slot memory differs from the configured size.
+    #[error("the slot memory has {have_bytes} bytes; this ring needs exactly {need_bytes}")]
+    SlotsLength { have_bytes: usize, need_bytes: usize },
     /// A line is too short.
-    #[error("the {line} line has {have_bytes} bytes and needs at least {need_bytes}")]
-    LineLength {
-        /// Which line.
-        line: &'static str,
-        /// Bytes that were given.
-        have_bytes: usize,
-        /// Bytes that it needs.
-        need_bytes: usize,
-    },
+    #[error("the {line} line has {have_bytes} bytes; it needs at least {need_bytes}")]
+    LineLength { line: &'static str, have_bytes: usize, need_bytes: usize },
 }
 
 #[cfg(all(test, not(loom)))]

@@ -9,27 +9,28 @@ use crate::error::{RecvError, Violation};
 use crate::message::Message;
 use crate::slots::Slots;
 
-/// How far ahead a consumer that runs behind asks for slots.
+/// How far ahead a consumer that lags behind prefetches slots.
 ///
-/// Each slot is a cache miss, and a processor looks only a few messages ahead by itself. To ask for a slot that is
-/// still being written takes it from under the producer's hands, so this is done only after
-/// [`PREFETCH_AFTER_SLOTS`] in a row without a fruitless poll: then there is a backlog.
+/// Each slot is a cache miss, and the processor looks only a few messages ahead by itself. A
+/// prefetch of a slot that is
+/// still being written would take its line from the producer, so prefetching starts only after
+/// [`PREFETCH_AFTER_SLOTS`] in a row without an empty poll, which shows a backlog.
 const PREFETCH_SLOTS: u64 = 8;
 const PREFETCH_AFTER_SLOTS: u64 = 16;
 
-/// What a consumer has done since it was made.
+/// What a consumer has done since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConsumerCounters {
     /// Messages consumed.
     pub messages: u64,
     /// Bytes of payload consumed.
     pub bytes: u64,
-    /// Times that room was given back to the producer: a producer asleep for want of room is worth a wake when
-    /// this has grown.
+    /// How often slots were returned to the producer. When this grows, a producer that sleeps for
+    /// room is worth a wake.
     pub credit_stores: u64,
 }
 
-/// A message found at the consumer's position, all its slots checked; no slots: no message.
+/// A message at the consumer's position with all its slots checked. Zero slots: no message.
 #[derive(Clone, Copy)]
 struct Found {
     slots: u64,
@@ -40,14 +41,14 @@ impl Found {
     const NOTHING: Found = Found { slots: 0, len_bytes: 0 };
 }
 
-/// What [`Consumer::try_recv_fast`] sees.
+/// The result of [`Consumer::try_recv_fast`].
 #[derive(Debug)]
 pub enum FastRecv<'a> {
-    /// A message.
+    /// The next message.
     Message(Message<'a>),
-    /// Nothing new, and nothing to be done about it.
+    /// No message, and no other work for the consumer.
     Empty,
-    /// Something rarer, which [`Consumer::try_recv`] finds out.
+    /// Anything else: an error, the end, or slots to return. [`Consumer::try_recv`] handles it.
     SlowPath,
 }
 
@@ -58,39 +59,40 @@ pub struct Consumer {
     pub(crate) slots: Slots,
     /// The next slot to be read.
     pub(crate) position: u64,
-    /// The tag of `position`; impossible for good once the ring is closed or failed.
+    /// The tag of `position`; [`IMPOSSIBLE`] once the ring is closed or failed.
     expected: u64,
-    /// The tag that the slot has until it is published; impossible likewise.
+    /// The tag of the slot before it is published; [`IMPOSSIBLE`] likewise.
     idle: u64,
     single_max_bytes: usize,
-    /// The position from which on there is more to do than to count.
+    /// The position at which the next rare work is due: returning slots, or the tags of a new lap.
     checkpoint: u64,
-    /// Slots given back so far.
+    /// Slots returned so far.
     credited: u64,
-    /// How many consumed slots are given back without waiting for an idle moment: half the ring, or each.
+    /// Consumed slots that force a return without waiting for an idle moment: half the ring, or
+    /// each.
     credit_step: u64,
     reverse_credit: u32,
-    /// From this position on the consumer is taken to run behind, see [`PREFETCH_SLOTS`].
+    /// From this position on the consumer counts as lagging, see [`PREFETCH_SLOTS`].
     prefetch_from: u64,
-    /// Bytes of payload consumed. Of a message that takes one slot nothing else is counted.
+    /// Bytes of payload consumed. The only counter updated for a single-slot message.
     bytes: u64,
-    /// Consumed slots that began no message.
+    /// Consumed slots that continued a message.
     continued_slots: u64,
-    /// The end of the last message of several slots.
-    several_until: u64,
+    /// The position after the last multi-slot message.
+    last_multi_slot_end: u64,
     credit_stores: u64,
     producer_line: SharedMemory,
     credit_line: SharedMemory,
     config: RingConfig,
-    /// Why nothing can be received any more.
+    /// Why nothing more can be received.
     ended: Option<RecvError>,
 }
 
 impl Consumer {
-    /// The receiving end of the ring in `memory`, which must be zero before either end is made.
+    /// The receiving end of the ring in `memory`, which must be zero before either end is created.
     ///
     /// # Errors
-    /// [`LayoutError`] when `memory` is not the size that `config` says.
+    /// [`LayoutError`] when the size of `memory` does not match `config`.
     pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
         memory.check(&config)?;
         let slots = Slots::new(&config, memory.slots);
@@ -110,7 +112,7 @@ impl Consumer {
             prefetch_from: PREFETCH_AFTER_SLOTS,
             bytes: 0,
             continued_slots: 0,
-            several_until: 0,
+            last_multi_slot_end: 0,
             credit_stores: 0,
             slots,
             producer_line: memory.producer_line,
@@ -126,7 +128,7 @@ impl Consumer {
         &self.config
     }
 
-    /// What has been done so far.
+    /// What this end has done so far.
     #[inline]
     #[must_use]
     pub fn counters(&self) -> ConsumerCounters {
@@ -137,13 +139,14 @@ impl Consumer {
         }
     }
 
-    /// The next message, to be read in place; `None` when there is none now.
+    /// The next message, read in place; `None` when there is none now.
     ///
-    /// Dropping the [`Message`] consumes it and gives its slots back. Leaking it leaves it to be received again.
-    /// A poll that finds nothing gives back what was consumed since credit was last stored.
+    /// Dropping the [`Message`] consumes it and returns its slots; a leaked one is received again.
+    /// An empty poll returns
+    /// to the producer all slots consumed so far.
     ///
     /// # Errors
-    /// [`RecvError`], from then on always the same.
+    /// [`RecvError`]; the same from then on.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
         let word = self.slots.load_control(self.position, Acquire);
@@ -153,7 +156,7 @@ impl Consumer {
         if self.continues(word)
             && let Some(len_bytes) = self.pair_bytes(word)
         {
-            self.hear(word);
+            self.note_credit(word);
             return Ok(Some(Message::new(self, len_bytes, 2)));
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
@@ -167,9 +170,10 @@ impl Consumer {
         self.ended.map_or(Ok(None), Err)
     }
 
-    /// The next message, or that there is none; whatever else there is, [`try_recv`](Self::try_recv) finds out.
+    /// The fast path of [`try_recv`](Self::try_recv): a message or the lack of one. Whatever is
+    /// rarer is left to `try_recv`.
     ///
-    /// For callers in whose fast path an error, even one that never comes, would be kept in memory.
+    /// For callers whose fast path would otherwise keep room for an error in memory.
     #[inline(always)]
     pub fn try_recv_fast(&mut self) -> FastRecv<'_> {
         let word = self.slots.load_control(self.position, Acquire);
@@ -178,7 +182,7 @@ impl Consumer {
         }
         if self.continues(word) {
             if let Some(len_bytes) = self.pair_bytes(word) {
-                self.hear(word);
+                self.note_credit(word);
                 return FastRecv::Message(Message::new(self, len_bytes, 2));
             }
             let found = self.examine(word);
@@ -191,21 +195,21 @@ impl Consumer {
         if self.nothing_new(word) { FastRecv::Empty } else { FastRecv::SlowPath }
     }
 
-    /// Of this lap, the first slot of several.
+    /// Whether `word` is the first of several slots of this lap.
     #[inline(always)]
     fn continues(&self, word: u64) -> bool {
         word & SINGLE_MASK == self.expected | MORE
     }
 
-    /// The length of the message that [begins](Self::continues) with this word, if it takes two slots and nothing is wrong with
-    /// it.
+    /// The length of the message that [begins](Self::continues) with this word, if it takes exactly
+    /// two slots and is valid.
     #[inline(always)]
     fn pair_bytes(&self, word: u64) -> Option<usize> {
         let payload_bytes = self.slots.payload_bytes();
         if control::length_bytes(word) != payload_bytes {
             return None;
         }
-        // Published by the first slot's word, so there already and not to be acquired again.
+        // Published by the first slot's word, whose acquire covers this load.
         let second = self.slots.load_control(self.position + 1, Relaxed);
         let rest_bytes = control::length_bytes(second);
         let len_bytes = payload_bytes + rest_bytes;
@@ -214,33 +218,34 @@ impl Consumer {
         (is_last && fits).then_some(len_bytes)
     }
 
-    /// One comparison says: of this lap, a single slot, nothing reserved.
+    /// In one comparison: this lap, a single slot, no reserved bits.
     #[inline(always)]
     fn is_single(&self, word: u64) -> bool {
         word & SINGLE_MASK == self.expected && control::length_bytes(word) <= self.single_max_bytes
     }
 
-    /// The message that a control word found to be [single](Self::is_single) announces.
+    /// The message announced by a control word that is [single](Self::is_single).
     #[inline(always)]
     fn single(&mut self, word: u64) -> Message<'_> {
-        self.hear(word);
+        self.note_credit(word);
         if self.position >= self.prefetch_from {
             self.slots.prefetch(self.position + PREFETCH_SLOTS);
         }
         Message::new(self, control::length_bytes(word), 1)
     }
 
-    /// Takes note of the credit that came along.
+    /// Stores the credit that came with a message.
     #[inline(always)]
-    fn hear(&mut self, word: u64) {
+    fn note_credit(&mut self, word: u64) {
         let credit = control::reverse_credit(word);
-        // Where messages go one way only it is always the same, and a store is dearer than a look.
+        // With one-way traffic the credit never changes, and a store costs more than a comparison.
         if self.reverse_credit != credit {
             self.reverse_credit = credit;
         }
     }
 
-    /// Whether [`try_recv`](Self::try_recv) would return something else than `None`. Gives slots back as it does.
+    /// Whether [`try_recv`](Self::try_recv) would return a message or an error. Returns slots as
+    /// `try_recv` does.
     #[inline]
     pub fn poll(&mut self) -> bool {
         let word = self.slots.load_control(self.position, Acquire);
@@ -250,7 +255,7 @@ impl Consumer {
         !self.nothing_new(word) && (self.examine(word).slots != 0 || self.ended.is_some())
     }
 
-    /// The usual empty poll: an idle slot, no room to give back, no word that the producer closed.
+    /// The common empty poll: an idle slot, no slots to return, and a producer that has not closed.
     #[inline(always)]
     fn nothing_new(&self, word: u64) -> bool {
         word & TAG_MASK == self.idle
@@ -258,25 +263,26 @@ impl Consumer {
             && self.producer_line.load_le(0, Acquire) == 0
     }
 
-    /// Everything that is neither a single-slot message nor a usual empty poll. Finds no slots when there is nothing
-    /// to receive, and `ended` says whether there never will be.
+    /// Handles everything except single-slot messages and common empty polls. Returns no slots when
+    /// there is nothing to
+    /// receive; `ended` then tells whether there ever will be.
     ///
-    /// Two numbers come back in registers, which keeps messages in registers on the fast path too.
+    /// The result fits in two registers, which keeps messages in registers on the fast path too.
     #[inline(never)]
     fn examine(&mut self, word: u64) -> Found {
         if self.ended.is_none() {
-            match self.look(word) {
+            match self.examine_tag(word) {
                 Ok(found) => return found,
-                Err(error) => self.bar(error),
+                Err(error) => self.end_with(error),
             }
         }
         Found::NOTHING
     }
 
-    fn look(&mut self, word: u64) -> Result<Found, RecvError> {
+    fn examine_tag(&mut self, word: u64) -> Result<Found, RecvError> {
         let mut word = word;
         if word & TAG_MASK == self.idle {
-            self.give_back();
+            self.return_slots();
             let Some(at_word) = self.word_after_close()? else { return Ok(Found::NOTHING) };
             word = at_word;
         }
@@ -288,8 +294,9 @@ impl Consumer {
         Ok(found)
     }
 
-    /// After an idle slot: `None` when the producer has not closed; the slot's word, loaded again, when it has and
-    /// says that there is more to receive.
+    /// What to read at an idle slot: `None` while the producer has not closed. When it has closed
+    /// beyond this position,
+    /// the slot's word, loaded again.
     fn word_after_close(&self) -> Result<Option<u64>, RecvError> {
         let close_word = self.producer_line.load_le(0, Acquire);
         let Some(closed_at) = close_word.checked_sub(1) else { return Ok(None) };
@@ -300,7 +307,8 @@ impl Consumer {
         if closed_at < position || closed_at - position > self.slots.count() {
             return Err(Violation::CloseOutOfRange { closed_at, position }.into());
         }
-        // The slot was loaded before the line; what was published before the close can be seen after it.
+        // The slot was loaded before the close; whatever was published before the close is visible
+        // now.
         Ok(Some(self.slots.load_control(position, Acquire)))
     }
 
@@ -309,7 +317,8 @@ impl Consumer {
         Violation::LapTag { position: self.position, expected: self.expected as u16, found }
     }
 
-    /// Bounds every slot of the message whose first control word is `first`; at most the slots of the ring.
+    /// Validates every slot of the message whose first control word is `first`; reads at most one
+    /// lap.
     fn check_message(&self, first: u64) -> Result<Found, Violation> {
         let payload_bytes = self.slots.payload_bytes();
         let max_bytes = self.config.max_message_bytes();
@@ -335,7 +344,7 @@ impl Consumer {
             if !more {
                 return Ok(Found { len_bytes, slots: position - self.position });
             }
-            // Published by the first slot's word, so there already and not to be acquired again.
+            // Published by the first slot's word, whose acquire covers this load.
             word = self.slots.load_control(position, Relaxed);
             if word & TAG_MASK != self.slots.tag(position) {
                 return Err(Violation::FragmentMissing { position });
@@ -350,28 +359,30 @@ impl Consumer {
         self.bytes += len_bytes as u64;
         if slots > 1 {
             self.continued_slots += slots - 1;
-            self.several_until = self.position;
+            self.last_multi_slot_end = self.position;
         }
         if self.position >= self.checkpoint {
             self.pass_checkpoint();
         }
     }
 
-    /// After a message of several slots the next is taken to be one too: asks for the line of its second slot, so that it comes
-    /// with the first and not after it. To be called between two polls while an answer is awaited. In a stream of messages it
-    /// would take the line from a producer that is still writing there.
+    /// Prefetches the second slot of the next message if the last message took several slots, so
+    /// that both lines arrive
+    /// together. Call it between polls while waiting for a reply; in a stream of messages it would
+    /// take the line from a
+    /// producer that is still writing it.
     #[inline(always)]
     pub fn prefetch_second(&self) {
-        if self.several_until == self.position {
+        if self.last_multi_slot_end == self.position {
             self.slots.prefetch(self.position + 1);
         }
     }
 
-    /// Does what is not done for each message: gives slots back, takes up the tags of the next lap.
+    /// The rare work: returns slots, moves to the tags of the next lap.
     #[inline(never)]
     fn pass_checkpoint(&mut self) {
         if self.position - self.credited >= self.credit_step {
-            self.give_back();
+            self.return_slots();
         }
         self.expected = self.slots.tag(self.position);
         self.idle = self.slots.idle_tag(self.position, self.config.variant());
@@ -379,8 +390,8 @@ impl Consumer {
         self.checkpoint = credit_due.min(self.slots.next_lap(self.position));
     }
 
-    /// Gives all consumed slots back to the producer.
-    fn give_back(&mut self) {
+    /// Returns all consumed slots to the producer.
+    fn return_slots(&mut self) {
         if self.credited == self.position {
             return;
         }
@@ -399,47 +410,51 @@ impl Consumer {
         self.credit_stores += 1;
     }
 
-    /// The credit that came with the latest message: how many slots of the reverse ring its consumer had consumed,
-    /// modulo 2³². To be given to that ring's [`Producer::hear_credit`](crate::Producer::hear_credit).
+    /// The credit that came with the latest message: slots of the reverse ring consumed by its
+    /// consumer, modulo 2³². Pass
+    /// it to [`Producer::note_credit`](crate::Producer::note_credit) of that ring.
     #[inline]
     #[must_use]
     pub fn reverse_credit(&self) -> u32 {
         self.reverse_credit
     }
 
-    /// Times that room was given back to the producer.
+    /// How often slots were returned to the producer.
     #[inline(always)]
     #[must_use]
     pub fn credit_stores(&self) -> u64 {
         self.credit_stores
     }
 
-    /// How many slots were consumed of this ring, modulo 2³²: to be sent along on the reverse ring by
+    /// Slots consumed of this ring, modulo 2³². Pass it to the producer of the reverse ring with
     /// [`Producer::set_reverse_credit`](crate::Producer::set_reverse_credit).
     ///
-    /// It is a hint and replaces nothing: the peer sees it only when it receives, which it may never do, so credit
-    /// is stored in the credit line all the same. What it spares is the producer's look at that line.
+    /// It is a hint: the peer sees it only when it receives, which may never happen, so the credit
+    /// line is written as
+    /// well. It saves the producer a load of that line.
     #[inline]
     #[must_use]
     pub fn credit_to_piggyback(&self) -> u32 {
         self.position as u32
     }
 
-    /// Receives nothing more, gives all slots back and tells the producer, whose next look for room ends in
-    /// [`SendError::Closed`](crate::SendError::Closed).
+    /// Receives nothing more, returns all slots and tells the producer, which gets
+    /// [`SendError::Closed`](crate::SendError::Closed) when it next looks for room.
     pub fn close(&mut self) {
-        self.give_back();
+        self.return_slots();
         self.credit_line.store_le(1, 1, Release);
-        self.bar(self.ended.unwrap_or(RecvError::Closed));
+        self.end_with(self.ended.unwrap_or(RecvError::Closed));
     }
 
-    /// Receives nothing more, and tells the producer nothing; see [`Producer::abandon`](crate::Producer::abandon).
+    /// Receives nothing more without telling the producer; see
+    /// [`Producer::abandon`](crate::Producer::abandon).
     pub fn abandon(&mut self) {
-        self.bar(self.ended.unwrap_or(RecvError::Closed));
+        self.end_with(self.ended.unwrap_or(RecvError::Closed));
     }
 
-    /// Ends receiving. No word has the impossible tags, so every poll takes the slow path and finds the error.
-    fn bar(&mut self, error: RecvError) {
+    /// Ends receiving. No word has the impossible tags, so every poll takes the slow path and
+    /// returns the error.
+    fn end_with(&mut self, error: RecvError) {
         self.ended = Some(error);
         self.expected = IMPOSSIBLE;
         self.idle = IMPOSSIBLE;

@@ -2,18 +2,21 @@
 //!
 //! | bits | what |
 //! |---|---|
-//! | 0..15 | lap: how often the ring went round before this slot was written, modulo 2¹⁵ |
-//! | 15 | 1: written. A word of zero was never written, or was given back |
+//! | 0..15 | lap: how many times the ring was filled before this slot was written, modulo 2¹⁵ |
+//! | 15 | 1: written. A zero word was never written, or was returned |
 //! | 16..24 | bytes of payload in this slot |
-//! | 24 | 1: the message goes on in the next slot |
+//! | 24 | 1: the message continues in the next slot |
 //! | 25..32 | zero |
-//! | 32..64 | credit for the ring that runs the other way: slots consumed of it, modulo 2³² |
+//! | 32..64 | credit for the reverse ring: slots consumed of it, modulo 2³² |
 //!
-//! Bits 0..16 together are the *tag*. The tag of a position is never zero, and the consumer waits for exactly
-//! that tag. That laps repeat after 2¹⁵ cannot mislead it: the producer writes lap *n* of a slot only after the
-//! consumer gave back lap *n*-1 of it, so a slot holds the tag of the consumer's lap or of the one before, and one
-//! bit would tell those apart. The other fourteen turn a peer that runs ahead, or memory that was not zeroed, into
-//! a [`Violation`](crate::Violation) instead of stale messages.
+//! Bits 0..16 are the *tag*. The tag of a position is never zero, and the consumer waits for
+//! exactly that tag. The
+//! wrap of laps at 2¹⁵ cannot mislead it: the producer writes lap *n* of a slot only after the
+//! consumer returned lap
+//! *n*-1 of it, so a slot holds the tag of the consumer's lap or of the one before, which one bit
+//! could tell apart.
+//! The other fourteen turn a peer that runs ahead, or memory that was not zeroed, into a
+//! [`Violation`](crate::Violation) instead of stale messages.
 
 pub(crate) const TAG_MASK: u64 = 0xffff;
 pub(crate) const WRITTEN: u64 = 1 << 15;
@@ -22,9 +25,10 @@ pub(crate) const MORE: u64 = 1 << 24;
 pub(crate) const RESERVED_MASK: u64 = 0xfe00_0000;
 pub(crate) const CREDIT_SHIFT: u32 = 32;
 
-/// All that must be equal to the tag in the word of a message that fits in one slot.
+/// The bits that must equal the tag in the word of a single-slot message.
 pub(crate) const SINGLE_MASK: u64 = TAG_MASK | MORE | RESERVED_MASK;
-/// A value that no word under [`SINGLE_MASK`] or [`TAG_MASK`] is equal to: what a barred end waits for.
+/// Differs from every word masked by [`SINGLE_MASK`] or [`TAG_MASK`]; what an ended consumer waits
+/// for.
 pub(crate) const IMPOSSIBLE: u64 = u64::MAX;
 
 /// The tag of the slot written for `lap`.
@@ -33,13 +37,14 @@ pub(crate) const fn tag(lap: u64) -> u64 {
     WRITTEN | (lap & (WRITTEN - 1))
 }
 
-/// The tag that the slot has while `lap` is awaited, when slots are given back by credit: that of the lap before.
+/// The tag in a slot that waits for `lap` when slots are returned by credit: that of the lap
+/// before.
 #[inline]
 pub(crate) const fn tag_before(lap: u64) -> u64 {
     if lap == 0 { 0 } else { tag(lap - 1) }
 }
 
-/// Bytes of payload that the word claims. At most 255: still to be bounded.
+/// Bytes of payload that the word claims, up to 255: unchecked.
 #[inline]
 pub(crate) const fn length_bytes(word: u64) -> usize {
     (word >> LENGTH_SHIFT) as u8 as usize

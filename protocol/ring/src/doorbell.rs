@@ -1,49 +1,70 @@
-//! Sleeping without losing a wake-up.
+//! Sleeping without lost wake-ups.
 //!
-//! A side with nothing to do first polls for a while, then sleeps and is woken by whatever the link has: an event,
-//! an interrupt. To be woken only when it sleeps, it says so in a line of its own, one word:
+//! A side without work polls for a while, then sleeps until the link's doorbell wakes it: an event
+//! or an interrupt.
+//! To be woken only while it sleeps, it announces the sleep in a line of its own, one word:
 //!
 //! | word | owner |
 //! |---|---|
 //! | even | awake |
 //! | odd | asleep, or about to be; another number at each sleep |
 //!
-//! The sleeper: [`arm`](Sleeper::arm), poll once more, sleep if there was nothing, [`disarm`](Sleeper::disarm).
+//! The sleeper: [`arm`](Sleeper::arm), poll once more, sleep if that found nothing,
+//! [`disarm`](Sleeper::disarm).
 //! The waker: publish, then ring if [`must_ring`](Waker::must_ring).
 //!
 //! # Why no wake-up is lost
-//! Each side stores and then loads what the other stores: the sleeper its line, then the slot; the waker the slot,
-//! then the line. Left alone, a processor lets such a load overtake the store before it, both sides may see the
-//! old value, and the sleeper sleeps over a message. A barrier between store and load on *both* sides forbids
-//! that outcome: whichever barrier comes first in their one order, the store before it is seen by the load after
-//! the other. So the sleeper's last poll finds the message, or the waker finds the line odd and rings, or both.
-//! [`WakeOrder`] says where the barriers come from. Release and acquire are not enough, and a processor
+//! Each side stores and then loads what the other stores: the sleeper its line, then the slot; the
+//! waker the slot,
+//! then the line. Without a barrier a processor may let such a load overtake the store before it,
+//! both sides may see
+//! the old value, and the sleeper sleeps although a message is there. A barrier between store and
+//! load on *both*
+//! sides forbids that outcome: whichever barrier comes first in their common order, the store
+//! before it is seen by the
+//! load after the other. So the sleeper's last poll finds the message, or the waker finds the line
+//! odd and rings, or
+//! both. [`WakeOrder`] says where the barriers come from. Release and acquire are not enough, and a
+//! processor
 //! emulated without its barriers (QEMU with a single possible CPU) loses wake-ups.
 //!
-//! The argument needs the doorbell itself to be remembered: a ring that arrives between the last poll and the
-//! sleep must end that sleep. Events and interrupts with a count do. A ring that arrives late, after the sleeper
-//! woke for another reason, ends its next sleep early, which costs one poll.
+//! The doorbell must be latched: a ring between the last poll and the sleep must end that sleep.
+//! Counting events and
+//! interrupts are. A ring that arrives late, after the sleeper woke for another reason, ends its
+//! next sleep early,
+//! which costs one poll.
 //!
 //! # A waker that fences for a while
-//! The sleeper's barrier under [`WakeOrder::Asymmetric`] costs nothing while nobody sleeps, and much when both sides
-//! sleep for each message: it interrupts the very processor that was just woken. So a waker that had to ring says so
-//! in a word of its own and from then on fences for itself, until a thousand messages passed without a ring; a sleeper
-//! that sees the word spares its barrier.
+//! The sleeper's barrier under [`WakeOrder::Asymmetric`] costs nothing while no side sleeps, and
+//! much when both sides
+//! sleep for each message: it interrupts the very processor that was just woken. So a waker that
+//! had to ring announces
+//! in a word of its own that it fences from now on, and does so until a thousand messages passed
+//! without a ring; a
+//! sleeper that sees the word skips its barrier.
 //!
-//! *Saying so:* the word is stored with release after the look that rang. A sleeper that loads it, with acquire, sees
+//! *Starting:* the word is stored with release after the check that rang. A sleeper that loads it
+//! with acquire sees
 //! every message before it, and every later one is fenced.
 //!
-//! *Taking it back:* the waker stores zero, executes the heavy barrier, and only then stops fencing. A sleeper stores
-//! its line, fences, and loads the word. If it still saw the word set, that load came before the heavy barrier took
-//! effect on its processor, and with it the store of its line, which every later look of the waker therefore sees. If
-//! it saw zero it executes the barrier itself.
+//! *Stopping:* the waker stores zero, executes the heavy barrier, and only then stops fencing. A
+//! sleeper stores its
+//! line, fences, and loads the word. If it still saw the word set, that load came before the heavy
+//! barrier took effect
+//! on its processor, and with it the store of its line, which every later check of the waker
+//! therefore sees. If it saw
+//! zero, it executes the barrier itself.
 //!
-//! A peer that says it fences and does not only leaves its own messages unheard until a deadline, as one that never
-//! rings does. One that never says anything, of an earlier build, is waited for with the barrier.
+//! A peer that announces fences and omits them only leaves its own messages unnoticed until a
+//! deadline, as a peer that
+//! never rings does. A peer that never announces anything, from an earlier build, is waited for
+//! with the barrier.
 //!
-//! The waker rings once for each sleep: it remembers the odd number that it rang for. A sleeper must therefore arm
-//! anew before every sleep, and a waker must not forget a ring that its link refused. A hostile sleeper can make its
-//! own peer ring once per message, no more.
+//! The waker rings once for each sleep: it remembers the odd number for which it rang. So a sleeper
+//! must arm anew
+//! before every sleep, and a waker must not forget a ring that its link refused. A hostile sleeper
+//! can make its peer
+//! ring once per message, no more.
 
 use core::sync::atomic::compiler_fence;
 
@@ -53,31 +74,35 @@ use tombolo_base::sync::fence;
 
 use crate::config::{LayoutError, check_line};
 
-/// Bytes of a sleep line that are used.
+/// Bytes used of a sleep line.
 pub const SLEEP_LINE_BYTES: usize = 8;
 
-/// Bytes of a sleep line that are used where wakers [say](Waker::with_own_fence_line) when they fence.
+/// Bytes used of a sleep line where wakers [announce](Waker::with_own_fence_line) that they fence.
 pub const FENCE_LINE_BYTES: usize = 16;
 
-/// Word of a side's sleep line in which it says that it fences before it looks at the peer's.
+/// The word of a side's sleep line that announces that it fences before it checks the peer's.
 const FENCE_WORD: usize = 1;
 
-/// Messages without a ring after which a waker stops fencing.
+/// Messages without a ring after which a waker may stop fencing.
 const QUIET_MESSAGES: u32 = 1024;
 
-/// Where the barrier of the waking side comes from. Both sides must be given the same.
+/// Where the waking side's barrier comes from. Both sides must use the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WakeOrder {
     /// Each side executes a sequentially consistent fence. Works on any link; costs the waker a fence on every
     /// message (some 5 to 20 ns).
     Fence,
-    /// The waker only keeps its compiler from reordering; the sleeper makes every processor that may run the waker
-    /// execute a full barrier. On Linux that is `membarrier(2)` with `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, for which
-    /// the *waking* process must have registered. Only between processes of one kernel.
+    /// The waker only stops its compiler from reordering; the sleeper makes every processor that
+    /// may run the waker
+    /// execute a full barrier. On Linux that is `membarrier(2)` with
+    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, for which the
+    /// *waking* process must have registered. Only between processes of one kernel.
     ///
-    /// The barrier falls somewhere in the waker's program. If before its load of the line, the load sees the line
-    /// odd, since that was stored before the barrier. If after, the store of the message came before the barrier
-    /// too, which completed it, and the sleeper's last poll sees it.
+    /// The barrier falls somewhere in the waker's program. If it falls before the waker's load of
+    /// the line, the load
+    /// sees the line odd, since that was stored before the barrier. If after, the store of the
+    /// message preceded the
+    /// barrier too, which completed it, and the sleeper's last poll sees it.
     Asymmetric,
 }
 
@@ -87,39 +112,42 @@ pub struct Sleeper {
     line: SharedMemory,
     order: WakeOrder,
     sequence: u64,
-    /// Where the peer says that it fences.
-    fences: Option<SharedMemory>,
+    /// Where the peer announces that it fences.
+    peer_line: Option<SharedMemory>,
 }
 
 impl Sleeper {
-    /// A sleeper, awake, with `line`, which must be zero.
+    /// A sleeper that is awake. `line` must be zero.
     ///
     /// # Errors
-    /// [`LayoutError::LineLength`] when it has less than [`SLEEP_LINE_BYTES`].
+    /// [`LayoutError::LineLength`] when `line` has fewer than [`SLEEP_LINE_BYTES`].
     pub fn new(line: SharedMemory, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
-        Ok(Sleeper { line, order, sequence: 0, fences: None })
+        Ok(Sleeper { line, order, sequence: 0, peer_line: None })
     }
 
-    /// Spares the heavy barrier while the peer says in `peer_line`, its own sleep line, that it fences.
+    /// Skips the heavy barrier while the peer announces in `peer_line`, its own sleep line, that it
+    /// fences.
     ///
     /// # Errors
-    /// [`LayoutError::LineLength`] when it has less than [`FENCE_LINE_BYTES`].
+    /// [`LayoutError::LineLength`] when `peer_line` has fewer than [`FENCE_LINE_BYTES`].
     pub fn with_peer_fence_line(self, peer_line: SharedMemory) -> Result<Self, LayoutError> {
         check_line("sleep", &peer_line, FENCE_LINE_BYTES)?;
-        Ok(Sleeper { fences: Some(peer_line), ..self })
+        Ok(Sleeper { peer_line: Some(peer_line), ..self })
     }
 
-    /// Whether the peer says that it fences. The caller's line is stored, and fenced, before.
+    /// Whether the peer announces that it fences. The caller has stored its line and fenced.
     fn peer_fences(&self) -> bool {
-        self.fences.as_ref().is_some_and(|line| line.load_le(FENCE_WORD, Acquire) != 0)
+        self.peer_line.as_ref().is_some_and(|line| line.load_le(FENCE_WORD, Acquire) != 0)
     }
 
-    /// Says that this side is about to sleep, and orders that before the poll that must follow.
+    /// Announces that this side is about to sleep, and orders that before the poll that must
+    /// follow. Arming an armed
+    /// sleeper starts another sleep.
     ///
-    /// `heavy_barrier` is called for [`WakeOrder::Asymmetric`] only, see there, and not while the peer fences for
-    /// itself. If it fails, do not sleep:
-    /// [`disarm`](Self::disarm) and go on polling. Arming an armed sleeper starts another sleep.
+    /// `heavy_barrier` is called only for [`WakeOrder::Asymmetric`], and not while the peer fences
+    /// for itself. If it
+    /// fails, do not sleep: [`disarm`](Self::disarm) and keep polling.
     ///
     /// # Errors
     /// Whatever `heavy_barrier` returned.
@@ -139,7 +167,7 @@ impl Sleeper {
         Ok(())
     }
 
-    /// Says that this side is awake. Does nothing if it was not armed.
+    /// Announces that this side is awake. Does nothing when it is not armed.
     pub fn disarm(&mut self) {
         if self.is_armed() {
             self.sequence += 1;
@@ -154,59 +182,62 @@ impl Sleeper {
     }
 }
 
-/// The waking side: reads the peer's sleep line after it published.
+/// The waking side: reads the peer's sleep line after publishing.
 #[derive(Debug)]
 pub struct Waker {
     line: SharedMemory,
     order: WakeOrder,
-    /// The sleep that was last rung for. Zero, being even, is none.
+    /// The sleep that was last rung for; zero, which is even, stands for none.
     rung: u64,
-    /// This side's own sleep line, where it says that it fences.
-    says: Option<SharedMemory>,
-    /// It does, although the order does not ask for it.
+    /// This side's own sleep line, where it announces that it fences.
+    own_line: Option<SharedMemory>,
+    /// Whether this waker fences although its order does not require it.
     fencing: bool,
-    /// Messages since it last rang, while it fences.
+    /// Messages since the last ring, while fencing.
     quiet_messages: u32,
 }
 
-/// What a waker has to do after it published.
+/// What a waker has to do after publishing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WakeCheck {
     /// Nothing: the peer is awake, or was rung for already.
     NotNeeded,
     /// Ring the doorbell.
     Ring,
-    /// Nothing for the peer; but this side has fenced for long in vain and may [stop](Waker::stop_fencing).
+    /// Nothing for the peer, but this side has fenced long enough without a ring: it may
+    /// [stop](Waker::stop_fencing).
     StopFencing,
 }
 
 impl Waker {
-    /// A waker of the peer whose sleep line is `line`.
+    /// A waker of the peer with the sleep line `line`.
     ///
     /// # Errors
-    /// [`LayoutError::LineLength`] when it has less than [`SLEEP_LINE_BYTES`].
+    /// [`LayoutError::LineLength`] when `line` has fewer than [`SLEEP_LINE_BYTES`].
     pub fn new(line: SharedMemory, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
-        Ok(Waker { line, order, rung: 0, says: None, fencing: false, quiet_messages: 0 })
+        Ok(Waker { line, order, rung: 0, own_line: None, fencing: false, quiet_messages: 0 })
     }
 
-    /// Fences after it had to ring, and says so in `own_line`, this side's own sleep line.
+    /// Fences after each ring for a while, and announces that in `own_line`, this side's own sleep
+    /// line.
     ///
     /// # Errors
-    /// [`LayoutError::LineLength`] when it has less than [`FENCE_LINE_BYTES`].
+    /// [`LayoutError::LineLength`] when `own_line` has fewer than [`FENCE_LINE_BYTES`].
     pub fn with_own_fence_line(self, own_line: SharedMemory) -> Result<Self, LayoutError> {
         check_line("sleep", &own_line, FENCE_LINE_BYTES)?;
-        Ok(Waker { says: Some(own_line), ..self })
+        Ok(Waker { own_line: Some(own_line), ..self })
     }
 
-    /// To be asked after publishing: whether the doorbell must be rung now. True once for each sleep.
+    /// Whether the doorbell must be rung now; call it after publishing. True once for each sleep.
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn must_ring(&mut self) -> bool {
         self.check() == WakeCheck::Ring
     }
 
-    /// As [`must_ring`](Self::must_ring), for who can execute the heavy barrier by which a waker stops fencing.
+    /// As [`must_ring`](Self::must_ring), for callers that can execute the heavy barrier which ends
+    /// fencing.
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn check(&mut self) -> WakeCheck {
@@ -229,7 +260,7 @@ impl Waker {
     #[cold]
     fn start_fencing(&mut self) {
         self.quiet_messages = 0;
-        if let (WakeOrder::Asymmetric, Some(line), false) = (self.order, &self.says, self.fencing) {
+        if let (WakeOrder::Asymmetric, Some(line), false) = (self.order, &self.own_line, self.fencing) {
             self.fencing = true;
             line.store_le(FENCE_WORD, 1, Release);
         }
@@ -242,7 +273,7 @@ impl Waker {
 
     /// Leaves the barrier to the sleeper again. `heavy_barrier` is that of [`Sleeper::arm`].
     pub fn stop_fencing(&mut self, heavy_barrier: impl FnOnce()) {
-        if let (Some(line), true) = (&self.says, self.fencing) {
+        if let (Some(line), true) = (&self.own_line, self.fencing) {
             line.store_le(FENCE_WORD, 0, Release);
             heavy_barrier();
             self.fencing = false;
@@ -291,7 +322,7 @@ mod tests {
         assert!(!waker.must_ring());
     }
 
-    /// A sleeper and a waker that tell each other who fences.
+    /// A sleeper and a waker that announce fencing to each other.
     fn talking_pair() -> (Sleeper, Waker, SharedMemory) {
         let lines = [0, 1].map(|_| SharedMemory::zeroed(FENCE_LINE_BYTES));
         let [sleepers, wakers] = lines;

@@ -1,100 +1,57 @@
-//! What can go wrong, and whose doing it was.
+//! The errors of a ring, which say who caused them.
 
-/// The peer broke the ring protocol. The ring stays failed: nothing it holds can be believed any more.
+/// The peer broke the ring protocol. The ring has failed for good: its contents can no longer be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Violation {
-    /// A slot has neither the tag that it should get next nor the one from before.
+    /// A slot has neither its next tag nor the previous one.
     #[error("slot position {position} has lap tag {found:#06x}, expected {expected:#06x}")]
-    LapTag {
-        /// Position from the start of the ring's life.
-        position: u64,
-        /// The tag of that position.
-        expected: u16,
-        /// What was there.
-        found: u16,
-    },
-    /// Bits that must be zero are not.
+    LapTag { position: u64, expected: u16, found: u16 },
+    /// Reserved bits are not zero.
     #[error("slot position {position} has control word {word:#018x}, with reserved bits set")]
-    ReservedBits {
-        /// Position from the start of the ring's life.
-        position: u64,
-        /// The whole word.
-        word: u64,
-    },
-    /// More bytes than a slot has, none in a continuation, or a slot that is not full though the message goes on.
-    #[error("slot position {position} claims {length_bytes} bytes of payload, which cannot be")]
-    FragmentLength {
-        /// Position from the start of the ring's life.
-        position: u64,
-        /// What it claims.
-        length_bytes: u8,
-    },
-    /// A message was published before all of its slots were.
+    ReservedBits { position: u64, word: u64 },
+    /// More bytes than a slot holds, none in a continuation, or a slot that is not full although the message continues.
+    #[error("slot position {position} claims an impossible payload of {length_bytes} bytes")]
+    FragmentLength { position: u64, length_bytes: u8 },
+    /// A message was published before all of its slots were written.
     #[error("slot position {position} continues a published message and was not written")]
-    FragmentMissing {
-        /// Position of the slot that is missing.
-        position: u64,
-    },
+    FragmentMissing { position: u64 },
     /// A message is longer than the agreed limit.
     #[error("the message at slot position {position} is longer than the agreed {max_bytes} bytes")]
-    MessageTooLong {
-        /// Position of its first slot.
-        position: u64,
-        /// The limit.
-        max_bytes: usize,
-    },
-    /// The producer says that it closed where it cannot have.
+    MessageTooLong { position: u64, max_bytes: usize },
+    /// The producer claims to have closed at an impossible position.
     #[error("the producer closed at slot position {closed_at}, while {position} is next to be consumed")]
-    CloseOutOfRange {
-        /// Where it says it closed.
-        closed_at: u64,
-        /// The consumer's position.
-        position: u64,
-    },
-    /// The consumer acknowledges what was not sent.
-    #[error("the consumer acknowledges {credit} slots of {sent} that were sent")]
-    CreditBeyondSent {
-        /// Slots acknowledged.
-        credit: u64,
-        /// Slots sent.
-        sent: u64,
-    },
-    /// The consumer takes back what it had acknowledged.
-    #[error("the consumer acknowledges {credit} slots after it had acknowledged {before}")]
-    CreditWentBack {
-        /// Slots acknowledged now.
-        credit: u64,
-        /// Slots acknowledged before.
-        before: u64,
-    },
+    CloseOutOfRange { closed_at: u64, position: u64 },
+    /// The consumer acknowledges slots that were never sent.
+    #[error("the consumer acknowledges {credit} slots, but only {sent} were sent")]
+    CreditBeyondSent { credit: u64, sent: u64 },
+    /// The consumer acknowledges less than before.
+    #[error("the consumer acknowledges {credit} slots, fewer than {before} earlier")]
+    CreditWentBack { credit: u64, before: u64 },
 }
 
-/// A message was not sent; the ring is as it was.
+/// A message was not sent; the ring is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum SendError {
-    /// There is no room until the consumer gives slots back.
-    #[error("the ring has no room until the receiver has consumed more")]
+    /// No room until the consumer returns slots.
+    #[error("the ring is full until the receiver consumes more")]
     Full,
-    /// Longer than the ring's limit; it would never fit.
-    #[error("a message of {len_bytes} bytes is longer than this ring's limit of {max_bytes}")]
-    TooLong {
-        /// Length of the message.
-        len_bytes: usize,
-        /// The ring's limit.
-        max_bytes: usize,
-    },
-    /// This end or the other closed the ring.
+    /// Longer than the ring's limit; it will never fit.
+    #[error("a message of {len_bytes} bytes exceeds this ring's limit of {max_bytes} bytes")]
+    TooLong { len_bytes: usize, max_bytes: usize },
+    /// Either end closed the ring.
     #[error("the ring is closed")]
     Closed,
-    /// This end gave the ring up with [`Producer::abandon`](crate::Producer::abandon).
-    #[error("the ring was given up")]
+    /// This end was given up with [`Producer::abandon`](crate::Producer::abandon).
+    #[error("this end of the ring was abandoned after its peer was reported dead")]
     Abandoned,
     /// The consumer broke the protocol; the ring has failed for good.
     #[error("the receiver broke the ring protocol: {0}")]
     Violation(#[from] Violation),
 }
 
-/// No message can be received any more.
+/// Nothing more can be received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecvError {
     /// The producer closed and all that it sent was received, or this end was closed.
@@ -105,20 +62,17 @@ pub enum RecvError {
     Violation(#[from] Violation),
 }
 
-/// A range does not lie in the message that it was asked of.
+/// A range does not lie inside the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("bytes {offset_bytes}..+{length_bytes} do not lie in a message of {message_bytes} bytes")]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub struct OutOfMessage {
-    /// First byte asked for.
     pub offset_bytes: usize,
-    /// How many were asked for.
     pub length_bytes: usize,
-    /// How many the message has.
     pub message_bytes: usize,
 }
 
 impl OutOfMessage {
-    /// Checks a range against a message.
     #[inline]
     pub(crate) fn check(offset_bytes: usize, length_bytes: usize, message_bytes: usize) -> Result<(), Self> {
         if length_bytes <= message_bytes && offset_bytes <= message_bytes - length_bytes {
@@ -129,12 +83,11 @@ impl OutOfMessage {
     }
 }
 
-/// A buffer is shorter than the message to be copied there; nothing was copied.
+/// The buffer is shorter than the message; nothing was copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a message of {message_bytes} bytes does not fit in a buffer of {target_bytes}")]
+#[error("a message of {message_bytes} bytes does not fit in a buffer of {target_bytes} bytes")]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub struct TargetTooShort {
-    /// Length of the message.
     pub message_bytes: usize,
-    /// Length of the buffer.
     pub target_bytes: usize,
 }

@@ -6,11 +6,13 @@ use crate::bytes;
 use crate::consumer::Consumer;
 use crate::error::{OutOfMessage, TargetTooShort};
 
-/// A message at the head of a ring. Dropping it consumes it: its slots go back to the producer.
+/// The message at the head of a ring. Dropping it consumes it: its slots return to the producer.
 ///
-/// Its length is checked and fixed. Its bytes are in memory that the producer can write: an honest one leaves
-/// them alone until they are given back, a hostile one may change them between two reads. Read a value once,
-/// check it, and use that copy.
+/// The length is checked and fixed. The bytes lie in memory that the producer can write: an honest
+/// producer leaves
+/// them alone until they are returned, a hostile one may change them between two reads. Read a
+/// value once, check it,
+/// and use that copy.
 #[must_use = "a message is consumed when it is dropped"]
 pub struct Message<'a> {
     consumer: &'a mut Consumer,
@@ -38,7 +40,7 @@ impl<'a> Message<'a> {
         self.len_bytes == 0
     }
 
-    /// Copies the whole message to the start of `target`; returns its length.
+    /// Copies the whole message to the start of `target`; returns its length in bytes.
     ///
     /// # Errors
     /// [`TargetTooShort`]; nothing was copied.
@@ -62,19 +64,19 @@ impl<'a> Message<'a> {
         Ok(self.len_bytes)
     }
 
-    /// Copies a part of the message, from any offset on.
+    /// Copies the part of the message at `offset_bytes` that fills `target`.
     ///
     /// # Errors
-    /// [`OutOfMessage`] when the part does not lie in the message; nothing was copied.
+    /// [`OutOfMessage`] when the part does not lie inside the message; nothing was copied.
     #[inline]
     pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
         read_part(self.consumer, self.len_bytes, offset_bytes, target)
     }
 
-    /// Reads a little-endian number from any offset: one load where the offset is a multiple of eight.
+    /// Reads a little-endian number at any offset: one load when the offset is a multiple of eight.
     ///
     /// # Errors
-    /// [`OutOfMessage`] when its eight bytes do not lie in the message.
+    /// [`OutOfMessage`] when its eight bytes do not lie inside the message.
     #[inline]
     pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
         if !offset_bytes.is_multiple_of(8) {
@@ -85,12 +87,12 @@ impl<'a> Message<'a> {
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
         let slots = &self.consumer.slots;
         let (slot, within) = slots.locate(offset_bytes);
-        // Payloads are whole words, so an aligned word never straddles two slots.
+        // A payload is whole words, so an aligned word never straddles two slots.
         let word = slots.payload_word(self.consumer.position + slot, within / 8);
         Ok(u64::from_le(word.load(Relaxed)))
     }
 
-    /// The message as a vector.
+    /// Copies the message into a vector.
     #[cfg(feature = "alloc")]
     #[must_use]
     pub fn to_vec(&self) -> alloc::vec::Vec<u8> {
@@ -101,9 +103,11 @@ impl<'a> Message<'a> {
     }
 }
 
-// What is out of line is not given the message itself: a message of which nobody takes the address stays in registers.
+// Functions that are not inlined take the consumer, not the message: a message whose address is
+// never taken stays in
+// registers.
 
-/// Copies the message of several slots that is next; `target` is as long as it.
+/// Copies the next message, which takes several slots; `target` has its length.
 #[inline(never)]
 fn copy_fragments(consumer: &Consumer, target: &mut [u8]) {
     let slots = &consumer.slots;
@@ -113,7 +117,7 @@ fn copy_fragments(consumer: &Consumer, target: &mut [u8]) {
     }
 }
 
-/// Copies a part of the message that is next.
+/// Copies a part of the next message.
 #[inline(never)]
 fn read_part(
     consumer: &Consumer,

@@ -9,7 +9,7 @@ use crate::error::{SendError, Violation};
 use crate::slots::Slots;
 use crate::staged::{Batch, Claim, Mark};
 
-/// What a producer has done since it was made.
+/// What a producer has done since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProducerCounters {
     /// Messages published.
@@ -18,47 +18,50 @@ pub struct ProducerCounters {
     pub bytes: u64,
     /// Sends that found no room.
     pub refused_full: u64,
-    /// Times that it looked beyond its own memory for room.
+    /// How often it loaded memory that the consumer writes to look for room.
     pub credit_loads: u64,
 }
 
 /// The sending end of a ring.
 ///
-/// A send either happened whole or changed nothing. Dropping a producer does not [close](Self::close) it: the
-/// end of a program is told by other evidence.
+/// A send happens whole or changes nothing. Dropping a producer does not [close](Self::close) it:
+/// the end of a program
+/// is detected by other evidence.
 pub struct Producer {
     pub(crate) slots: Slots,
     /// The next slot to be written.
     pub(crate) position: u64,
-    /// Slots before this position may be written. Equal to `position` for good once the ring is closed or failed.
+    /// Slots before this position may be written. Equals `position` for good once the ring is
+    /// closed or failed.
     limit: u64,
-    /// The credit that travels along.
+    /// The credit that travels with each message.
     reverse_credit: u32,
     single_max_bytes: usize,
     /// The longest message that takes two slots.
     pair_max_bytes: usize,
-    /// The first slot that a batch holds back, and with it all after it.
+    /// The first slot that a batch holds back, and every later one with it.
     held_from: Option<u64>,
-    /// Bytes of payload published. Of a message that takes one slot nothing else is counted: a store less for each, and
-    /// stores are what a stream of them waits for.
+    /// Bytes of payload published. The only counter updated for a single-slot message: a stream of
+    /// them waits for
+    /// stores.
     pub(crate) bytes: u64,
-    /// Slots before `position` that began no message.
+    /// Slots before `position` that continue a message.
     pub(crate) continued_slots: u64,
-    /// The end of the last message of several slots.
-    several_until: u64,
+    /// The position after the last multi-slot message.
+    last_multi_slot_end: u64,
     refused_full: u64,
-    /// Length of the message that last found no room.
+    /// The length of the message that last found no room.
     refused_bytes: usize,
     credit_loads: u64,
     config: RingConfig,
-    /// Why nothing can be sent any more: closed or violated.
+    /// Why nothing more can be sent: closed, abandoned or violated.
     ended: Option<SendError>,
     /// Slots acknowledged in the credit line, as last loaded.
     line_credit: u64,
-    /// Slots acknowledged by the last piggybacked credit that was believed.
+    /// Slots acknowledged by the last piggybacked credit that was applied.
     piggybacked_credit: u64,
-    /// What the last message of the reverse ring said, not yet looked at.
-    heard_credit: u32,
+    /// The credit of the last message of the reverse ring, not yet applied.
+    noted_credit: u32,
     producer_line: SharedMemory,
     credit_line: SharedMemory,
 }
@@ -66,7 +69,7 @@ pub struct Producer {
 impl Producer {
     /// The sending end of the ring in `memory`, which must be zero.
     ///
-    /// # Errors
+    /// [`LayoutError`] when the size of `memory` does not match `config`.
     /// [`LayoutError`] when `memory` is not the size that `config` says.
     pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
         memory.check(&config)?;
@@ -81,7 +84,7 @@ impl Producer {
             held_from: None,
             bytes: 0,
             continued_slots: 0,
-            several_until: 0,
+            last_multi_slot_end: 0,
             refused_full: 0,
             refused_bytes: 0,
             credit_loads: 0,
@@ -89,7 +92,7 @@ impl Producer {
             ended: None,
             line_credit: 0,
             piggybacked_credit: 0,
-            heard_credit: 0,
+            noted_credit: 0,
             producer_line: memory.producer_line,
             credit_line: memory.credit_line,
         })
@@ -107,7 +110,7 @@ impl Producer {
         self.config.max_message_bytes()
     }
 
-    /// What has been done so far.
+    /// What this end has done so far.
     #[inline]
     #[must_use]
     pub fn counters(&self) -> ProducerCounters {
@@ -119,14 +122,15 @@ impl Producer {
         }
     }
 
-    /// Messages published: the slots that began one. Those of a batch that was leaked count too.
+    /// Messages published, counted as the slots that begin one. Messages of a leaked batch count
+    /// too.
     #[inline(always)]
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.position - self.continued_slots
     }
 
-    /// Length of the message that last found no room, in bytes: what is worth waiting for.
+    /// The length of the message that last found no room, in bytes: how much to wait for.
     #[must_use]
     pub fn refused_bytes(&self) -> usize {
         self.refused_bytes
@@ -135,23 +139,26 @@ impl Producer {
     /// Sends a copy of `message`.
     ///
     /// # Errors
-    /// [`SendError`]; the message was not sent and the ring is as it was.
+    /// [`SendError`]; the message was not sent and the ring is unchanged.
     #[inline(always)]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
         if self.try_send_short(message) { Ok(()) } else { self.send_slow(message) }
     }
 
-    /// Sends a copy of `message` if it takes one slot or two and these are known to be free, as almost always. Otherwise
-    /// nothing happened, and [`try_send`](Self::try_send) sends it or says why not.
+    /// Sends a copy of `message` if it takes one or two slots that are known to be free, the common
+    /// case. Returns false
+    /// and does nothing otherwise; [`try_send`](Self::try_send) then sends it or says why it
+    /// cannot.
     ///
-    /// For callers in whose fast path an error, even one that never comes, would be kept in memory.
+    /// For callers whose fast path would otherwise keep room for an error in memory.
     #[inline(always)]
     #[must_use = "the message may not have been sent"]
     pub fn try_send_short(&mut self, message: &[u8]) -> bool {
         self.put_short(message, Release)
     }
 
-    /// As [`try_send_short`](Self::try_send_short), published by `order`: relaxed behind a message that is held back.
+    /// As [`try_send_short`](Self::try_send_short), published with `order`: relaxed behind a
+    /// message that is held back.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
         if !self.has_single(message.len()) {
@@ -164,7 +171,8 @@ impl Producer {
         true
     }
 
-    /// A message of two slots, the commonest that does not fit in one: a cache line of the caller's.
+    /// Sends a message of two slots, the most common that does not fit in one: a cache line of the
+    /// caller.
     #[inline(never)]
     fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
         let payload_bytes = self.slots.payload_bytes();
@@ -195,10 +203,10 @@ impl Producer {
         Ok(())
     }
 
-    /// Makes room for a message to be written in place; see [`Claim`].
+    /// Reserves room for a message to be written in place; see [`Claim`].
     ///
     /// # Errors
-    /// [`SendError`]; nothing happened.
+    /// [`SendError`]; the ring is unchanged.
     #[inline]
     pub fn claim(&mut self, len_bytes: usize) -> Result<Claim<'_>, SendError> {
         if !self.has_single(len_bytes) {
@@ -212,7 +220,8 @@ impl Producer {
         Batch::new(self)
     }
 
-    /// Checks that a message of `len_bytes` can be written now; returns the slots that it takes.
+    /// Checks that a message of `len_bytes` can be written now; returns the number of slots it
+    /// takes.
     #[inline(never)]
     pub(crate) fn reserve(&mut self, len_bytes: usize) -> Result<u64, SendError> {
         let max_bytes = self.config.max_message_bytes();
@@ -231,9 +240,11 @@ impl Producer {
         Ok(needed)
     }
 
-    /// Writes all of `message` at `position` but its first slot; returns what is to be filled in there.
+    /// Writes all slots of `message` at `position` except the first; returns the content of the
+    /// first.
     ///
-    /// Until that slot is published nobody looks at the others, so their order does not matter.
+    /// The consumer does not read the others before the first is published, so their order does not
+    /// matter.
     pub(crate) fn stage<'m>(&self, message: &'m [u8]) -> (&'m [u8], u64) {
         let payload_bytes = self.slots.payload_bytes();
         let (first, mut rest) = message.split_at(message.len().min(payload_bytes));
@@ -248,7 +259,8 @@ impl Producer {
         (first, first_word)
     }
 
-    /// Writes all control words of a message written in place but that of its first slot, which it returns.
+    /// Writes the control words of a message written in place except that of its first slot, which
+    /// it returns.
     #[inline(never)]
     pub(crate) fn finish_fragments(&self, len_bytes: usize, slots: u64) -> u64 {
         let payload_bytes = self.slots.payload_bytes();
@@ -261,7 +273,7 @@ impl Producer {
         self.word(self.position, payload_bytes, true)
     }
 
-    /// The control word of a fragment.
+    /// The control word of a slot.
     #[inline(always)]
     pub(crate) fn word(&self, position: u64, len_bytes: usize, more: bool) -> u64 {
         let more = if more { MORE } else { 0 };
@@ -269,27 +281,28 @@ impl Producer {
         credit | self.slots.tag(position) | (len_bytes as u64) << LENGTH_SHIFT | more
     }
 
-    /// Moves `position` over the `slots` slots of a message that was written.
+    /// Moves `position` past the `slots` slots of a message that was written.
     #[inline(always)]
     pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) {
         self.position += slots;
         self.bytes += len_bytes as u64;
         if slots > 1 {
             self.continued_slots += slots - 1;
-            self.several_until = self.position;
+            self.last_multi_slot_end = self.position;
         }
     }
 
-    /// Takes back all that a batch staged from `start` on and did not publish.
+    /// Takes back what a batch staged from `start` on and did not publish.
     ///
-    /// The first slot has an idle tag already; the others get theirs back, which is what the consumer expects of a
-    /// slot that is still to be published. It cannot look there before the first slot is, and that store will
-    /// release these.
+    /// The first slot still has its idle tag; the others get theirs back, which is what the
+    /// consumer expects in a slot
+    /// that is not published. It cannot read them before the first slot is published, and that
+    /// store releases these.
     pub(crate) fn retract(&mut self, start: Mark) {
         for staged in start.position + 1..self.position {
             self.slots.store_control(staged, self.idle_word(staged), Relaxed);
         }
-        self.let_go(start.position);
+        self.release_hold(start.position);
         self.position = start.position;
         self.continued_slots = start.continued_slots;
         self.bytes = start.bytes;
@@ -298,25 +311,24 @@ impl Producer {
         }
     }
 
-    /// How far it is.
     pub(crate) fn mark(&self) -> Mark {
         Mark { position: self.position, continued_slots: self.continued_slots, bytes: self.bytes }
     }
 
-    /// Says that nothing from `position` on is visible to the consumer yet.
+    /// Marks that the consumer sees nothing from `position` on yet.
     pub(crate) fn hold_back(&mut self) {
-        // A batch that was leaked holds back this one too, for good.
+        // A leaked batch holds back this one too, for good.
         self.held_from = self.held_from.or(Some(self.position));
     }
 
     /// Ends what [`hold_back`](Self::hold_back) began at `position`.
-    pub(crate) fn let_go(&mut self, position: u64) {
+    pub(crate) fn release_hold(&mut self, position: u64) {
         if self.held_from == Some(position) {
             self.held_from = None;
         }
     }
 
-    /// What the slot at `position` holds while it is not published.
+    /// What the slot at `position` holds before it is published.
     pub(crate) fn idle_word(&self, position: u64) -> u64 {
         self.slots.idle_tag(position, self.config.variant())
     }
@@ -326,17 +338,17 @@ impl Producer {
         self.held_from.unwrap_or(self.position)
     }
 
-    /// Looks for room for `needed` slots beyond what is known.
+    /// Looks for `needed` free slots beyond the known limit.
     #[inline(never)]
     fn refresh(&mut self, needed: u64) -> Result<(), SendError> {
         self.check_open()?;
-        self.believe_credit()?;
+        self.apply_credit()?;
         if self.limit - self.position >= needed {
             return Ok(());
         }
         self.credit_loads += 1;
         if self.credit_line.load_le(1, Acquire) != 0 {
-            return Err(self.bar(SendError::Closed));
+            return Err(self.end_with(SendError::Closed));
         }
         match self.config.variant() {
             Variant::EpochCredit => self.load_credit(),
@@ -362,11 +374,11 @@ impl Producer {
         Ok(())
     }
 
-    /// Slots are given back in order, so one that is zero says that all before it are free.
+    /// Slots are returned in order, so a zero slot proves that all before it are free.
     ///
-    /// Half a ring ahead is tried first: while the consumer keeps up, that is one look for half a ring of messages.
-    ///
-    /// The slots that a batch holds back are no one's to give: the first of them is still zero.
+    /// Tries half a ring ahead first: while the consumer keeps up, that is one load for half a ring
+    /// of messages. Slots
+    /// that a batch holds back are excluded: the first of them is still zero.
     fn probe_slots(&mut self, needed: u64) {
         let half = self.slots.count() / 2;
         let furthest = self.slots.count() - (self.position - self.published());
@@ -382,57 +394,61 @@ impl Producer {
         self.limit = self.limit.max(credit + self.slots.count());
     }
 
-    /// The credit that every slot published from now on carries: what the consumer of the reverse ring says,
-    /// see [`Consumer::credit_to_piggyback`](crate::Consumer::credit_to_piggyback).
+    /// Sets the credit that every slot published from now on carries: the reverse ring's
+    /// [`Consumer::credit_to_piggyback`](crate::Consumer::credit_to_piggyback).
     #[inline(always)]
     pub fn set_reverse_credit(&mut self, credit: u32) {
-        // Where messages go one way only it is always the same, and a store is dearer than a look.
+        // With one-way traffic the credit never changes, and a store costs more than a comparison.
         if self.reverse_credit != credit {
             self.reverse_credit = credit;
         }
     }
 
-    /// Takes note of credit for this ring that came with a message on the reverse ring, see
+    /// Notes credit for this ring that came with a message on the reverse ring, see
     /// [`Consumer::reverse_credit`](crate::Consumer::reverse_credit).
     ///
-    /// Credit by this way spares a look at the credit line, which may be across a link; the credit line alone
-    /// would do. It is kept, and looked at when there seems to be no room: this is one store, since it lies between
-    /// a message that came and the answer to it. A lie, of more than was sent, shows in the send that needs it.
+    /// It saves a load of the credit line, which may be across a link and alone would suffice. This
+    /// is only one store,
+    /// because it lies between a request and its reply; the credit is applied when there seems to
+    /// be no room. Credit for
+    /// more than was sent fails the send that applies it.
     ///
-    /// Only the low half of the count travels, so it is believed only while it can have one meaning: as
-    /// long as fewer than 2³² slots were sent since the last that was believed. After that, which takes a peer
-    /// that never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it always is.
+    /// Only the low half of the count travels, so it is applied only while it is unambiguous: as
+    /// long as fewer than 2³²
+    /// slots were sent since the last applied credit. After that, which takes a peer that never
+    /// answers, piggybacked
+    /// credit is ignored. With [`Variant::UsedFlag`] it always is.
     #[inline(always)]
-    pub fn hear_credit(&mut self, credit: u32) {
-        if self.heard_credit != credit {
-            self.heard_credit = credit;
+    pub fn note_credit(&mut self, credit: u32) {
+        if self.noted_credit != credit {
+            self.noted_credit = credit;
         }
     }
 
-    /// Asks for the line of the slot that the next message goes into, without waiting for it: worth it when that
-    /// message comes soon, and a peer that polls the slot loses it for nothing when it does not. After a message of several
-    /// slots, also for the line of the second.
+    /// Prefetches the slot of the next message for writing, and after a multi-slot message its
+    /// second slot. Worth it only
+    /// when that message comes soon: a peer that polls the slot loses the line.
     #[inline(always)]
     pub fn prefetch(&self) {
         self.slots.prefetch_for_write(self.position);
-        if self.several_until == self.position {
+        if self.last_multi_slot_end == self.position {
             self.slots.prefetch_for_write(self.position + 1);
         }
     }
 
-    /// The credit that was heard and not yet believed, if there is any and it has one meaning.
+    /// The noted credit if it is new and unambiguous.
     #[inline(always)]
-    fn heard(&self) -> Option<u64> {
+    fn new_credit(&self) -> Option<u64> {
         let before = self.piggybacked_credit;
-        let news = self.heard_credit.wrapping_sub(before as u32);
+        let news = self.noted_credit.wrapping_sub(before as u32);
         let ambiguous = self.published() - before > u64::from(u32::MAX);
         let none = news == 0 || ambiguous || self.config.variant() == Variant::UsedFlag;
         (!none).then(|| before + u64::from(news))
     }
 
-    /// Makes room of what was heard.
-    fn believe_credit(&mut self) -> Result<(), SendError> {
-        let Some(credit) = self.heard() else { return Ok(()) };
+    /// Applies the noted credit.
+    fn apply_credit(&mut self) -> Result<(), SendError> {
+        let Some(credit) = self.new_credit() else { return Ok(()) };
         let sent = self.published();
         if credit > sent {
             return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
@@ -453,13 +469,14 @@ impl Producer {
         Ok(self.limit - self.position)
     }
 
-    /// How many slots can be written as far as this end was told, without looking at memory: there may be more. None once it
-    /// has ended. It is to be shown, and nothing is sent for it: what the consumer has told is checked where it is needed.
+    /// How many slots can be written as far as this end knows, without loading the consumer's
+    /// memory; zero once it has
+    /// ended. For display only: credit is validated when a send applies it.
     #[inline(always)]
     #[must_use]
     pub fn known_free_slots(&self) -> u64 {
         let known = self.limit - self.position;
-        match self.heard() {
+        match self.new_credit() {
             Some(credit) if self.ended.is_none() && credit <= self.published() => {
                 known.max((credit + self.slots.count()).saturating_sub(self.position))
             }
@@ -467,7 +484,8 @@ impl Producer {
         }
     }
 
-    /// Whether a message of one slot would be refused for want of room. Looks for room if none is known.
+    /// Whether a single-slot message would be refused for lack of room. Looks for room if none is
+    /// known.
     ///
     /// # Errors
     /// As [`free_slots`](Self::free_slots).
@@ -475,29 +493,32 @@ impl Producer {
         Ok(self.free_slots()? == 0)
     }
 
-    /// Whether the consumer has closed. Looks at its line, which sending does only when there seems to be no room.
+    /// Whether the consumer has closed. Loads its line, which sending does only when there seems to
+    /// be no room.
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.credit_line.load_le(1, Acquire) != 0
     }
 
-    /// Sends nothing more. What was sent before is still received, then the consumer gets
-    /// [`RecvError::Closed`](crate::RecvError::Closed). Closing again, or after having given up, does nothing.
+    /// Sends nothing more. The consumer receives what was sent before, then
+    /// [`RecvError::Closed`](crate::RecvError::Closed). Does nothing on an end that was closed or
+    /// abandoned before.
     pub fn close(&mut self) {
         if let Some(SendError::Closed | SendError::Abandoned) = self.ended {
             return;
         }
         self.producer_line.store_le(0, self.published() + 1, Release);
-        self.bar(self.ended.unwrap_or(SendError::Closed));
+        self.end_with(self.ended.unwrap_or(SendError::Closed));
     }
 
-    /// Sends nothing more, and tells the consumer nothing: for an end whose peer was reported dead. Should the
-    /// report be about this end instead, its peer must learn of a death, not of an orderly end.
+    /// Sends nothing more without telling the consumer, for an end whose peer was reported dead. If
+    /// the report was in
+    /// truth about this end, its peer must see a death, not an orderly close.
     pub fn abandon(&mut self) {
-        self.bar(self.ended.unwrap_or(SendError::Abandoned));
+        self.end_with(self.ended.unwrap_or(SendError::Abandoned));
     }
 
-    /// Whether anything can still be sent: neither closed nor failed, as far as this end knows.
+    /// Whether this end can still send: neither closed nor failed, as far as it knows.
     ///
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Abandoned`] or [`SendError::Violation`].
@@ -507,11 +528,11 @@ impl Producer {
     }
 
     fn violated(&mut self, violation: Violation) -> SendError {
-        self.bar(SendError::Violation(violation))
+        self.end_with(SendError::Violation(violation))
     }
 
-    /// Ends sending. With no room left every send takes the slow path, and that finds the error.
-    fn bar(&mut self, error: SendError) -> SendError {
+    /// Ends sending. With no room left every send takes the slow path, which returns the error.
+    fn end_with(&mut self, error: SendError) -> SendError {
         self.ended = Some(error);
         self.limit = self.position;
         error
@@ -536,7 +557,8 @@ mod tests {
     use super::*;
     use crate::config::{SlotCount, SlotSize};
 
-    /// A producer that has sent `position` slots, all acknowledged, the last believed credit being `piggybacked`.
+    /// A producer that has sent `position` slots, all acknowledged, and last applied the credit
+    /// `piggybacked`.
     fn late_in_life(position: u64, piggybacked: u64) -> Producer {
         let config = RingConfig::new(SlotSize::B32, SlotCount::MIN, Variant::EpochCredit);
         let memory = RingMemory {
@@ -548,14 +570,14 @@ mod tests {
         producer.line_credit = position;
         producer.limit = position + producer.slots.count();
         producer.piggybacked_credit = piggybacked;
-        producer.heard_credit = piggybacked as u32;
+        producer.noted_credit = piggybacked as u32;
         producer.position = position;
         producer
     }
 
     fn hear(producer: &mut Producer, credit: u32) {
-        producer.hear_credit(credit);
-        producer.believe_credit().unwrap();
+        producer.note_credit(credit);
+        producer.apply_credit().unwrap();
     }
 
     #[test]
@@ -568,7 +590,7 @@ mod tests {
         hear(&mut producer, 0);
         assert_eq!(producer.free_slots(), Ok(1));
         assert_eq!(producer.piggybacked_credit, 1 << 32);
-        // Late news is no violation on its own path, and changes nothing.
+        // A late repetition is not a violation and changes nothing.
         hear(&mut producer, 0);
         hear(&mut producer, 1);
         assert_eq!(producer.free_slots(), Ok(2));
@@ -581,10 +603,10 @@ mod tests {
         producer.limit = producer.position + 1;
         assert_eq!(producer.known_free_slots(), 1);
         producer.position += 1;
-        producer.heard_credit = producer.position as u32;
+        producer.noted_credit = producer.position as u32;
         assert_eq!(producer.known_free_slots(), slots);
-        // A lie is found where it is needed, and shows nothing until then.
-        producer.heard_credit = producer.position as u32 + 1;
+        // False credit fails the send that applies it, and shows nothing before.
+        producer.noted_credit = producer.position as u32 + 1;
         assert_eq!(producer.known_free_slots(), 0);
         producer.close();
         assert_eq!(producer.known_free_slots(), 0);

@@ -1,4 +1,4 @@
-//! Addressing: which words belong to which position.
+//! Addressing: the words of each position.
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::{AtomicU64, Ordering, prefetch, prefetch_for_write};
@@ -7,16 +7,16 @@ use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
 use crate::control;
 
-/// The slots of a ring. A position counts slots since the ring began; it never wraps.
+/// The slots of a ring. A position counts slots since the ring was created; it never wraps.
 pub(crate) struct Slots {
     memory: SharedMemory,
-    /// Slot count less one.
+    /// Slot count minus one.
     mask: u64,
     /// Binary logarithm of the slot count.
     lap_shift: u32,
     /// Binary logarithm of the words in a slot.
     words_shift: u32,
-    /// Which of its words is a slot's control word: the last.
+    /// The index of the control word in a slot: the last word.
     control_index: usize,
     /// Bytes of a slot before its control word.
     payload_bytes: usize,
@@ -47,7 +47,7 @@ impl Slots {
         self.payload_bytes
     }
 
-    /// The slot at `position`, when slots are known to have `WORDS` words.
+    /// The slot at `position`, for slots of `WORDS` words.
     #[inline(always)]
     fn sized<const WORDS: usize>(&self, position: u64) -> &[AtomicU64; WORDS] {
         let (slots, _) = self.memory.words().as_chunks::<WORDS>();
@@ -64,7 +64,7 @@ impl Slots {
         }
     }
 
-    /// Word `index` of the payload of the slot at `position`; callers bound it by the payload.
+    /// Word `index` of the payload of the slot at `position`; `index` must lie inside the payload.
     #[inline(always)]
     pub(crate) fn payload_word(&self, position: u64, index: usize) -> &AtomicU64 {
         debug_assert!(index < self.control_index);
@@ -72,7 +72,7 @@ impl Slots {
         &self.memory.words()[(slot << self.words_shift) | index]
     }
 
-    /// Fills the slot at `position` with `source` and then its control word, published by `order`.
+    /// Fills the slot at `position` with `source` and then stores its control word with `order`.
     #[inline(always)]
     pub(crate) fn fill(&self, position: u64, source: &[u8], word: u64, order: Ordering) {
         match self.size {
@@ -82,7 +82,8 @@ impl Slots {
         }
     }
 
-    /// Fills two slots with a message that does not fit in one, the second first: `words` are their control words.
+    /// Fills two slots with a message that does not fit in one, the second slot first; `words` are
+    /// their control words.
     #[inline(always)]
     pub(crate) fn fill_pair(&self, position: u64, message: &[u8], words: [u64; 2], order: Ordering) {
         match self.size {
@@ -92,7 +93,7 @@ impl Slots {
         }
     }
 
-    // A copy of a known length is compiled to neither loops nor branches.
+    // A copy of constant length compiles to neither loops nor branches.
     #[inline(always)]
     fn fill_pair_sized<const WORDS: usize, const PAYLOAD_WORDS: usize, const PAYLOAD_BYTES: usize>(
         &self,
@@ -150,13 +151,13 @@ impl Slots {
         &self.memory.words()[(slot << self.words_shift) | self.control_index]
     }
 
-    /// Asks for the slot at `position`, without waiting for it.
+    /// Prefetches the slot at `position`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, position: u64) {
         prefetch(self.control(position));
     }
 
-    /// Asks for the slot at `position` to be written, without waiting for it.
+    /// Prefetches the slot at `position` for writing.
     #[inline(always)]
     pub(crate) fn prefetch_for_write(&self, position: u64) {
         prefetch_for_write(self.control(position));
@@ -177,7 +178,7 @@ impl Slots {
         position >> self.lap_shift
     }
 
-    /// The first position of the lap after that of `position`.
+    /// The first position of the lap after the one of `position`.
     pub(crate) fn next_lap(&self, position: u64) -> u64 {
         (position | self.mask) + 1
     }
@@ -188,7 +189,7 @@ impl Slots {
         control::tag(self.lap(position))
     }
 
-    /// The tag that the slot at `position` has until it is published.
+    /// The tag of the slot at `position` until it is published.
     pub(crate) fn idle_tag(&self, position: u64, variant: Variant) -> u64 {
         match variant {
             Variant::EpochCredit => control::tag_before(self.lap(position)),
@@ -196,13 +197,14 @@ impl Slots {
         }
     }
 
-    /// Slots that a message of `len_bytes` takes. An empty message takes one.
+    /// Slots that a message of `len_bytes` takes; one for an empty message.
     #[inline(always)]
     pub(crate) fn slots_for(&self, len_bytes: usize) -> u64 {
         if len_bytes <= self.payload_bytes { 1 } else { self.locate_far(len_bytes - 1).0 + 1 }
     }
 
-    /// Which slot of a message has the byte at `offset_bytes`, and where in that slot it is.
+    /// The slot of a message, counted from its first, that holds the byte at `offset_bytes`, and
+    /// the offset in that slot.
     #[inline(always)]
     pub(crate) fn locate(&self, offset_bytes: usize) -> (u64, usize) {
         if offset_bytes < self.payload_bytes { (0, offset_bytes) } else { self.locate_far(offset_bytes) }
@@ -210,7 +212,7 @@ impl Slots {
 
     #[inline(never)]
     fn locate_far(&self, offset_bytes: usize) -> (u64, usize) {
-        // One arm for each size: division by a constant is multiplication.
+        // One arm per size, because division by a constant compiles to multiplication.
         let (slot, within) = match self.size {
             SlotSize::B32 => (offset_bytes / 24, offset_bytes % 24),
             SlotSize::B64 => (offset_bytes / 56, offset_bytes % 56),
@@ -225,8 +227,9 @@ mod tests {
     use super::*;
     use crate::config::SlotCount;
 
-    /// A consumer that looked at the tags of the next lap too soon or too late would take the usual way or the slow one all
-    /// the same, so that nothing but this shows where laps begin.
+    /// A wrong lap boundary would only send the consumer through its slow path, with the same
+    /// results, so no other test
+    /// detects it.
     #[test]
     fn a_lap_begins_where_the_ring_does() {
         let config = RingConfig::new(SlotSize::B32, SlotCount::new(4).unwrap(), Variant::EpochCredit);

@@ -1,4 +1,4 @@
-//! Messages that are written before they are published: in place, or several together.
+//! Messages written before they are published: in place, or several together.
 
 use tombolo_base::sync::Ordering::{Relaxed, Release};
 
@@ -8,8 +8,9 @@ use crate::producer::Producer;
 
 /// Room for one message, to be written in place and then committed.
 ///
-/// Dropping it abandons the message: nothing happened. Bytes that are never written have any value (what the
-/// slots held before). Nothing is visible to the consumer before [`commit`](Self::commit).
+/// Dropping it leaves the ring unchanged. Bytes that are not written have any value (whatever the
+/// slots held). The
+/// consumer sees nothing before [`commit`](Self::commit).
 ///
 /// ```
 /// # use tombolo_base::{LINE_BYTES, SharedMemory};
@@ -34,7 +35,7 @@ pub struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// The producer has reserved the slots.
+    /// The caller has reserved the slots.
     pub(crate) fn new(producer: &'a mut Producer, len_bytes: usize) -> Self {
         Claim { producer, len_bytes }
     }
@@ -51,7 +52,8 @@ impl<'a> Claim<'a> {
         self.len_bytes == 0
     }
 
-    /// Makes the message shorter: for an encoder that claims its worst case. A longer length does nothing.
+    /// Shortens the message, for an encoder that claims its worst case. A greater length does
+    /// nothing.
     pub fn truncate(&mut self, len_bytes: usize) {
         self.len_bytes = self.len_bytes.min(len_bytes);
     }
@@ -59,7 +61,7 @@ impl<'a> Claim<'a> {
     /// Writes `source` at any offset. Offsets that are multiples of eight are fastest.
     ///
     /// # Errors
-    /// [`OutOfMessage`] when it does not lie in the message; nothing was written.
+    /// [`OutOfMessage`] when `source` does not lie inside the message; nothing was written.
     pub fn write_at(&mut self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfMessage> {
         OutOfMessage::check(offset_bytes, source.len(), self.len_bytes)?;
         let slots = &self.producer.slots;
@@ -74,10 +76,11 @@ impl<'a> Claim<'a> {
         Ok(())
     }
 
-    /// Writes a little-endian number at any offset: one store where the offset is a multiple of eight.
+    /// Writes a little-endian number at any offset: one store when the offset is a multiple of
+    /// eight.
     ///
     /// # Errors
-    /// [`OutOfMessage`] when its eight bytes do not lie in the message; nothing was written.
+    /// [`OutOfMessage`] when its eight bytes do not lie inside the message; nothing was written.
     #[inline]
     pub fn write_u64_le(&mut self, offset_bytes: usize, value: u64) -> Result<(), OutOfMessage> {
         if !offset_bytes.is_multiple_of(8) {
@@ -85,13 +88,12 @@ impl<'a> Claim<'a> {
         }
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
         let (slot, within) = self.producer.slots.locate(offset_bytes);
-        // Payloads are whole words, so an aligned word never straddles two slots.
+        // A payload is whole words, so an aligned word never straddles two slots.
         let word = self.producer.slots.payload_word(self.producer.position + slot, within / 8);
         word.store(value.to_le(), Relaxed);
         Ok(())
     }
 
-    /// Publishes the message.
     #[inline]
     pub fn commit(self) {
         let Claim { producer, len_bytes } = self;
@@ -108,19 +110,21 @@ impl<'a> Claim<'a> {
 
 /// Several messages that become visible together, by the one store that publishes the first.
 ///
-/// It is also the fastest way to send many: the consumer does not pull lines away while they are being written.
-/// Dropping it abandons all of them: nothing happened. (Leaking it with [`core::mem::forget`] leaves the ring
-/// stuck: the consumer waits for a slot that nobody will publish.)
+/// The fastest way to send many: the consumer does not take lines away while they are being
+/// written. Dropping a batch
+/// leaves the ring unchanged. (Leaking it with [`core::mem::forget`] blocks the ring: the consumer
+/// waits for a slot
+/// that is never published.)
 #[must_use = "a batch that is not committed sends nothing"]
 pub struct Batch<'a> {
     producer: &'a mut Producer,
-    /// Where the producer was before.
+    /// The producer's state before the batch.
     start: Mark,
-    /// The control word that publishes everything; of no meaning before the first message.
+    /// The control word that publishes the batch; unused before the first message.
     first_word: u64,
 }
 
-/// How far a producer is.
+/// A producer's progress, to return to.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     pub(crate) position: u64,
@@ -136,10 +140,10 @@ impl<'a> Batch<'a> {
     /// Adds a copy of `message`. All messages of a batch must fit in the ring together.
     ///
     /// # Errors
-    /// [`SendError`]; the message was not added, those before it still are.
+    /// [`SendError`]; the message was not added, earlier ones still are.
     #[inline(always)]
     pub fn push(&mut self, message: &[u8]) -> Result<(), SendError> {
-        // The first message of a batch is the one that is held back.
+        // Only the first message of a batch is held back.
         if self.producer.position != self.start.position && self.producer.put_short(message, Relaxed) {
             return Ok(());
         }
@@ -173,13 +177,13 @@ impl<'a> Batch<'a> {
         self.producer.position == self.start.position
     }
 
-    /// Publishes all messages. An empty batch does nothing.
+    /// Publishes all messages together. Does nothing for an empty batch.
     pub fn commit(mut self) {
         if !self.is_empty() {
             self.producer.slots.store_control(self.start.position, self.first_word, Release);
-            self.producer.let_go(self.start.position);
+            self.producer.release_hold(self.start.position);
         }
-        // Nothing is left to be taken back.
+        // Leave nothing for the drop to retract.
         self.start = self.producer.mark();
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes on the wire, exactly: what `docs/specs/ring.md` says, on every processor.
+//! The exact bytes on the wire, as `docs/specs/ring.md` specifies them, on every processor.
 #![cfg(not(loom))]
 
 mod common;
@@ -70,7 +70,7 @@ fn used_flag() {
     }
     producer.try_send(&[4; 56]).unwrap();
     let mut expected = [0; 128];
-    // Given back: payload stays, the control word is zero.
+    // Returned: the payload stays, the control word is zero.
     expected[..9].fill(3);
     // Lap 1 of the second slot.
     expected[64..120].fill(4);

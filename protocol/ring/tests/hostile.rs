@@ -1,4 +1,4 @@
-//! A peer that writes anything anywhere: its ring fails with an error, and that is all.
+//! A peer that writes anything anywhere: only its own ring fails, with an error.
 #![cfg(not(loom))]
 
 mod common;
@@ -57,13 +57,13 @@ fn each_lie_of_a_producer_has_its_name() {
             assert!(consumer.poll());
             for _ in 0..2 {
                 assert_eq!(consumer.try_recv().err(), Some(RecvError::Violation(violation)));
-                // Repentance comes too late.
+                // Correcting it later does not help.
                 memory.slots.clear();
                 memory.slots.store_le(3, word(0, 8, false), Relaxed);
             }
         }
     }
-    // Just within the limit: no lie.
+    // Just within the limit: valid.
     let (_, mut consumer) = scribbled(&[(0, full), (1, full), (2, word(0, 12, false))], Variant::EpochCredit);
     assert_eq!(consumer.try_recv().unwrap().unwrap().len(), 60);
 }
@@ -93,12 +93,12 @@ fn a_producer_cannot_have_closed_elsewhere() {
         let violation = Violation::CloseOutOfRange { closed_at, position: 2 };
         assert_eq!(consumer.try_recv().err(), Some(violation.into()));
     }
-    // In range, but what should have been sent before is not there.
+    // In range, but the slots before it were never sent.
     let (memory, _, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     memory.producer_line.store_le(0, 3, Relaxed);
     let violation = Violation::LapTag { position: 0, expected: 0x8000, found: 0 };
     assert_eq!(consumer.try_recv().err(), Some(violation.into()));
-    // As far ahead as a producer can be that has filled the ring.
+    // As far ahead as possible for a producer that has filled the ring.
     let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     for _ in 0..2 {
         producer.try_send(&[1]).unwrap();
@@ -120,7 +120,7 @@ fn each_lie_of_a_consumer_has_its_name() {
         memory.credit_line.store_le(0, 4, Relaxed);
         assert_eq!(full(&mut producer), violation);
         assert_eq!(producer.batch().push(&[1]), Err(violation));
-        producer.hear_credit(3);
+        producer.note_credit(3);
         assert_eq!(producer.free_slots(), Err(violation));
         producer.close();
         assert_eq!(producer.try_send(&[1]), Err(violation));
@@ -137,13 +137,13 @@ fn each_lie_of_a_consumer_has_its_name() {
     let (_, mut producer, _) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     producer.try_send(&[1]).unwrap();
     let violation = Violation::CreditBeyondSent { credit: 5, sent: 4 }.into();
-    producer.hear_credit(5);
+    producer.note_credit(5);
     assert_eq!(producer.check_open(), Ok(()), "nobody looked at it yet");
     assert_eq!(full(&mut producer), violation);
     assert_eq!(producer.check_open(), Err(violation));
 }
 
-/// A batch that meets a violation half-way can still be dropped, and nothing passes afterwards.
+/// A batch that meets a violation half-way can still be dropped, and no later send succeeds.
 #[test]
 fn a_violation_in_a_batch_stays() {
     for dropped in [false, true] {
@@ -193,7 +193,7 @@ fn any_word() -> impl Strategy<Value = u64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Under miri what some rings still split, and some refuse.
+    // Lengths that under miri still are split in some rings and refused by others.
     let longest: usize = if cfg!(miri) { 150 } else { 600 };
     prop_oneof![
         6 => (0..longest).prop_map(Step::Send),
@@ -260,7 +260,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 Ok(())
             }
             Step::Hear(credit) => {
-                producer.hear_credit(credit);
+                producer.note_credit(credit);
                 Ok(())
             }
             Step::Scribble(place, word) => {
@@ -277,7 +277,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
             failed_send = Some(error);
         }
     }
-    // Memory that nobody writes any more holds at most a ring of messages.
+    // Memory that no longer changes holds at most one ring of messages.
     let count = config.slot_count().get() as usize;
     let mut received = 0;
     while let Ok(Some(message)) = consumer.try_recv() {

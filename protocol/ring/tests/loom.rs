@@ -1,13 +1,16 @@
-//! Every schedule and every outcome that the memory model allows, for each race that matters.
+//! Every schedule and every outcome that the memory model allows, for each race in the ring.
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-ring --release --test loom`
 //!
-//! Rings are as small as can be: two slots of 32 bytes. Waiting is a yield, which tells loom to run the other
-//! side; a sleep is a [`Notify`], which remembers one ring as events do, and a lost wake-up is a deadlock, which
-//! loom reports.
+//! Rings are minimal: two slots of 32 bytes. Waiting is a yield, which makes loom run the other
+//! side; a sleep is a
+//! [`Notify`], which latches one ring as events do. A lost wake-up is a deadlock, which loom
+//! reports.
 //!
-//! Weakening any one of the orderings fails a test here, but for the release and acquire of the credit line: they keep
-//! reads of a slot before the writes that reuse it, and loom never lets a load see a store from its own future.
+//! Weakening any ordering fails a test here, except the release and acquire of the credit line:
+//! they keep reads of a
+//! slot before the writes that reuse it, and loom never lets a load see a store from its own
+//! future.
 #![cfg(loom)]
 
 mod common;
@@ -24,7 +27,7 @@ fn model(body: impl Fn(Variant) + Sync + Send + 'static + Copy) {
     }
 }
 
-/// A message whose every word says which it is.
+/// A message whose every word identifies it.
 fn message(number: u64, words: usize) -> Vec<u8> {
     number.to_le_bytes().repeat(words)
 }
@@ -195,7 +198,8 @@ fn a_producer_that_waits_for_room_learns_of_a_close() {
     });
 }
 
-/// Requests and replies, each making room for the other way: nobody looks at a credit line.
+/// Requests and replies, each carrying credit for the other direction: the credit lines are never
+/// loaded.
 #[test]
 fn two_rings_carry_each_others_credit() {
     loom::model(|| {
@@ -205,7 +209,7 @@ fn two_rings_carry_each_others_credit() {
         let server = thread::spawn(move || {
             for number in 1..=3 {
                 assert_eq!(receive(&mut served), Ok(message(number, 1)));
-                replies.hear_credit(served.reverse_credit());
+                replies.note_credit(served.reverse_credit());
                 replies.set_reverse_credit(served.credit_to_piggyback());
                 replies.try_send(&message(number, 2)).unwrap();
             }
@@ -215,7 +219,7 @@ fn two_rings_carry_each_others_credit() {
             requests.set_reverse_credit(answered.credit_to_piggyback());
             requests.try_send(&message(number, 1)).unwrap();
             assert_eq!(receive(&mut answered), Ok(message(number, 2)));
-            requests.hear_credit(answered.reverse_credit());
+            requests.note_credit(answered.reverse_credit());
         }
         assert_eq!(requests.counters().credit_loads, 0);
         server.join().unwrap();
@@ -228,7 +232,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Receives, asleep while there is nothing.
+    /// Receives, and sleeps while there is nothing.
     fn receive(&mut self, consumer: &mut Consumer) -> Result<Vec<u8>, RecvError> {
         loop {
             if let Some(message) = consumer.try_recv()? {
@@ -299,7 +303,7 @@ fn a_close_wakes_too() {
     });
 }
 
-/// A producer asleep for want of room is woken when room was given back, which `credit_stores` tells.
+/// A producer that sleeps for room is woken when slots are returned, which `credit_stores` shows.
 #[test]
 fn a_producer_that_sleeps_for_room_is_woken() {
     model(|variant| {
@@ -333,17 +337,18 @@ fn a_producer_that_sleeps_for_room_is_woken() {
     });
 }
 
-/// What the kernel keeps for a waitset: which bells rang, and a wait for any.
+/// The kernel's part of a waitset: which bells rang, and a wait for any.
 struct Kernel {
     rung: loom::sync::Mutex<[bool; 2]>,
     any: Notify,
 }
 
-/// A set of two channels looks at both, arms both, and from then on looks only at those that rang. One stays armed while
-/// the other is looked at and armed again.
+/// A set of two channels polls and arms both, and from then on polls only those that rang. One
+/// stays armed while the
+/// other is polled and armed again.
 #[test]
 fn a_waitset_that_looks_only_at_what_rang_misses_nothing() {
-    // Three threads: one preemption less than elsewhere, or it takes an hour.
+    // Three threads: one preemption fewer than elsewhere, or it takes an hour.
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.map(|bound| bound.min(2));
     builder.check(|| {

@@ -13,12 +13,12 @@ use tombolo_ring::{Consumer, Producer, RecvError, RingConfig, SendError, SlotCou
 #[derive(Clone, Debug)]
 enum Step {
     Send(usize),
-    /// Length claimed, length committed, if committed.
+    /// The length claimed, and the length committed, if any.
     Claim(usize, Option<usize>),
-    /// Lengths, and whether it is committed.
+    /// The lengths, and whether the batch is committed.
     Batch(Vec<usize>, bool),
     Receive,
-    /// Looks at a message and leaves it.
+    /// Receives a message and leaks it.
     Peek,
     Drain,
     Poll,
@@ -28,7 +28,8 @@ enum Step {
     CloseConsumer,
 }
 
-/// Lengths are thousandths of the longest message and of a slot, so that all rings see short and long ones.
+/// Lengths are thousandths of the longest message and of a slot, so that every ring gets short and
+/// long ones.
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..80_usize, 2 => 0..400_usize, 1 => 0..=1000_usize]
 }
@@ -51,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn configs() -> impl Strategy<Value = RingConfig> {
     let sizes = prop::sample::select(SlotSize::ALL.to_vec());
     let variants = prop::sample::select(VARIANTS.to_vec());
-    // Interpreted, a large ring takes minutes.
+    // A large ring takes minutes under miri.
     let (small, large) = if cfg!(miri) { (1..3_u32, 3_u32) } else { (1..6, 10) };
     let counts = prop_oneof![8 => small, 1 => Just(large)];
     (sizes, variants, counts, prop::option::of(1..=1000_usize)).prop_map(|(size, variant, log2, limit)| {
@@ -65,13 +66,13 @@ fn configs() -> impl Strategy<Value = RingConfig> {
     })
 }
 
-/// What a ring should do, without one.
+/// The expected behaviour of a ring.
 struct Model {
     config: RingConfig,
     queue: VecDeque<Vec<u8>>,
     /// Slots of the messages in the queue.
     occupied: usize,
-    /// Slots consumed since the ring was last seen idle: the most that can be without credit.
+    /// Slots consumed since the ring was last polled empty: the most that can lack credit.
     uncredited: usize,
     producer_closed: bool,
     consumer_closed: bool,
@@ -82,7 +83,7 @@ impl Model {
         len.div_ceil(self.config.slot_size().payload_bytes()).max(1)
     }
 
-    /// Whether a refusal for want of `needed` slots is justified while `staged` are in a batch.
+    /// Whether a refusal for lack of `needed` slots is justified while `staged` are in a batch.
     fn may_be_full(&self, needed: usize, staged: usize) -> bool {
         let count = self.config.slot_count().get() as usize;
         let without_credit = match self.config.variant() {
@@ -153,7 +154,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
         producer_closed: false,
         consumer_closed: false,
     };
-    // One more than the limit is asked for now and then.
+    // Some requests exceed the limit by one byte.
     let scaled = |thousandths: usize| (config.max_message_bytes() + 1) * thousandths / 1000;
     for (index, step) in steps.into_iter().enumerate() {
         let seed = index as u8;
@@ -185,7 +186,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let expected = !model.queue.is_empty() || model.producer_closed || model.consumer_closed;
                 prop_assert_eq!(consumer.poll(), expected);
             }
-            Step::Piggyback => producer.hear_credit(consumer.credit_to_piggyback()),
+            Step::Piggyback => producer.note_credit(consumer.credit_to_piggyback()),
             Step::CloseProducer => {
                 producer.close();
                 model.producer_closed = true;

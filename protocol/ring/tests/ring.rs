@@ -1,4 +1,4 @@
-//! What the two ends promise, one promise at a time.
+//! What the two ends promise, one promise per test.
 #![cfg(not(loom))]
 #![expect(clippy::disallowed_methods, reason = "a guard that is leaked must do no harm")]
 
@@ -59,7 +59,7 @@ fn a_full_ring_refuses_until_slots_come_back() {
         for seed in 0..4 {
             assert_eq!(receive(&mut consumer), Some(vec![seed]));
         }
-        // At least half: with used flags no more is looked for than was asked.
+        // At least half: with used flags the producer looks for no more than it needs.
         assert!(producer.free_slots().unwrap() >= 2);
         producer.try_send(&pattern(5, 96)).unwrap();
         assert_eq!(receive(&mut consumer), Some(pattern(5, 96)));
@@ -180,7 +180,8 @@ fn a_batch_appears_whole_or_never() {
     }
 }
 
-/// The slot that a batch holds back is still zero: it must not pass for one that the consumer gave back.
+/// The slot that a batch holds back is still zero; the producer must not take it for one that was
+/// returned.
 #[test]
 fn a_batch_never_takes_its_own_slots_for_free() {
     for variant in VARIANTS {
@@ -205,7 +206,7 @@ fn a_batch_never_takes_its_own_slots_for_free() {
     }
 }
 
-/// Nothing after it arrives, and nothing is taken for something else.
+/// Nothing after the leaked batch arrives, and nothing is mistaken for something else.
 #[test]
 fn a_leaked_batch_stops_the_ring() {
     for variant in VARIANTS {
@@ -282,7 +283,7 @@ fn a_producer_without_room_learns_that_the_consumer_closed() {
         let outcome = (0..3).find_map(|_| producer.try_send(&[2]).err());
         assert_eq!(outcome, Some(SendError::Closed));
         assert_eq!(producer.try_send(&[3]), Err(SendError::Closed));
-        producer.hear_credit(1);
+        producer.note_credit(1);
         assert_eq!(producer.free_slots(), Err(SendError::Closed));
     }
 }
@@ -299,7 +300,7 @@ fn piggybacked_credit_makes_room_without_a_look_at_the_line() {
         back.try_send(&[round]).unwrap();
         assert_eq!(receive(&mut near_consumer), Some(vec![round]));
         assert_eq!(near_consumer.reverse_credit(), u32::from(round) + 1);
-        there.hear_credit(near_consumer.reverse_credit());
+        there.note_credit(near_consumer.reverse_credit());
     }
     assert_eq!(there.counters().credit_loads, 0);
     assert!(back.counters().credit_loads > 0);

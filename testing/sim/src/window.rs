@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tombolo_base::SharedMemory;
-use tombolo_base::tap::Noted;
+use tombolo_base::tap::Recorded;
 
 use crate::descriptor::Actor;
 use crate::random::Random;
@@ -163,8 +163,8 @@ impl Windows {
         let mut fenced = false;
         for noted in tap::take() {
             let (address, word, release) = match noted {
-                Noted::Store { address, word, release } => (address, word, release),
-                Noted::Fence => {
+                Recorded::Store { address, word, release } => (address, word, release),
+                Recorded::Fence => {
                     fenced = true;
                     continue;
                 }
@@ -282,9 +282,9 @@ mod tap {
 mod tap {
     use tombolo_base::SharedMemory;
     use tombolo_base::sync::Ordering;
-    use tombolo_base::tap::Noted;
+    use tombolo_base::tap::Recorded;
 
-    pub(super) fn take() -> Vec<Noted> {
+    pub(super) fn take() -> Vec<Recorded> {
         Vec::new()
     }
 

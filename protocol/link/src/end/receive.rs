@@ -119,7 +119,7 @@ impl<S: Signals> ChannelEnd<S> {
     #[inline(always)]
     fn note_received(&mut self) {
         self.wake_peer_for_credit();
-        self.ends.producer.hear_credit(self.ends.consumer.reverse_credit());
+        self.ends.producer.note_credit(self.ends.consumer.reverse_credit());
     }
 
     /// After a look at the ring that found no message.

@@ -27,8 +27,8 @@ pub(crate) fn ring(config: RingConfig) -> (RingMemory, Producer, Consumer) {
     (memory, producer, consumer)
 }
 
-/// How many cases a property is tried on: `here` on this machine, and as many as `PROPTEST_CASES` says where it is set, as
-/// it is under miri and emulators.
+/// How many cases a property is tried on: `PROPTEST_CASES` where it is set, as under miri and
+/// emulators, else `here`.
 #[cfg(not(loom))]
 pub(crate) fn cases(here: u32) -> ProptestConfig {
     let cases = match std::env::var_os("PROPTEST_CASES") {
@@ -38,12 +38,11 @@ pub(crate) fn cases(here: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// The next message, copied; `None` when there is none.
 pub(crate) fn receive(consumer: &mut Consumer) -> Option<Vec<u8>> {
     consumer.try_recv().unwrap().map(|message| message.to_vec())
 }
 
-/// A message of `len` bytes that no other seed gives.
+/// A message of `len` bytes, different for each seed.
 pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }

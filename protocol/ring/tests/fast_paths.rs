@@ -1,4 +1,4 @@
-//! Looks at a ring, and what its two ends say of themselves.
+//! The fast paths, and what both ends report about themselves.
 #![cfg(not(loom))]
 
 mod common;
@@ -7,7 +7,7 @@ use common::{VARIANTS, config, pattern, receive, ring};
 use tombolo_base::sync::Ordering::Relaxed;
 use tombolo_ring::{Consumer, FastRecv, RecvError, SendError, SlotSize, Variant};
 
-/// The message found by the fast path, and whether anything else is to be found out.
+/// The message found by the fast path, or whether the slow path is needed.
 fn recv_fast(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
     match consumer.try_recv_fast() {
         FastRecv::Message(message) => (Some(message.to_vec()), false),
@@ -28,7 +28,7 @@ fn a_glimpse_shows_messages_of_all_lengths() {
             for len in (0..=producer.max_message_bytes()).step_by(if cfg!(miri) { 23 } else { 1 }) {
                 producer.try_send(&pattern(len as u8, len)).unwrap();
                 assert_eq!(recv_fast(&mut consumer), (Some(pattern(len as u8, len)), false));
-                // Room is given back, which the fast path leaves to `try_recv`.
+                // Slots are returned, which the fast path leaves to `try_recv`.
                 assert_eq!(receive(&mut consumer), None);
                 assert_eq!(recv_fast(&mut consumer), NOTHING);
             }
@@ -83,7 +83,7 @@ fn short_sends_take_one_slot_or_two_and_only_room_that_is_known() {
             assert_eq!(receive(&mut consumer), Some(pattern(7, len)));
         }
         assert_eq!(receive(&mut consumer), None);
-        // There is room again, which nobody has looked for.
+        // There is room again, but no send has looked for it.
         assert!(!producer.try_send_short(&[1]));
         producer.try_send(&[1]).unwrap();
         assert!(producer.try_send_short(&[2]));
@@ -113,7 +113,8 @@ fn room_is_counted_to_the_slot() {
         assert!(consumer.poll(), "six messages are left");
         assert_eq!(producer.known_free_slots(), 0, "nobody has looked");
         let credited = if variant == Variant::EpochCredit { 0 } else { 2 };
-        // With used flags no further than half the ring is looked, and there the consumer is not yet.
+        // With used flags the producer looks at most half a ring ahead, and the consumer is not
+        // there yet.
         assert_eq!(producer.free_slots(), Ok(credited.min(1)));
         for _ in 0..6 {
             assert!(receive(&mut consumer).is_some());
@@ -192,7 +193,7 @@ fn room_is_given_back_half_a_ring_after_it_was_last_wherever_that_lies() {
         assert!(receive(&mut consumer).is_some());
         memory.credit_line.load_le(0, Relaxed)
     };
-    // Six were given back by the idle look; the lap ends at eight.
+    // Six were returned by the idle poll; the lap ends at eight.
     let given: Vec<u64> = (0..5).map(|_| pass()).collect();
     assert_eq!(given, [6, 6, 6, 10, 10]);
 }
