@@ -1,24 +1,25 @@
-//! What it costs to get bytes across a link: a fixed part and a rate, for each direction.
+//! The cost of sending bytes across a link: a latency and a rate, for each direction.
 
-/// The cost of a message one way: a fixed part, and so much for each byte.
+/// The cost of a message in one direction: a fixed part plus a part for each byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostCurve {
-    /// What a message costs that has no bytes, in nanoseconds.
+    /// The cost of an empty message, in nanoseconds.
     pub latency_ns: u64,
-    /// Bytes in a second, once it flows; at least 1.
+    /// The rate of a long message, in bytes per second; at least 1.
     pub bytes_per_s: u64,
 }
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// A number that has room for it, or the largest.
+/// Saturates at the largest `u64`.
 fn narrow(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 impl CostCurve {
-    /// The curve through what a short and a longer message took. Where the longer one took no more time the rate is as
-    /// high as can be told apart from that: the difference in a nanosecond.
+    /// Fits a curve through the times of a short and a longer message. If the longer one took no
+    /// more time, assumes that
+    /// the difference took one nanosecond.
     #[must_use]
     pub fn through((short_bytes, short_ns): (u64, u64), (long_bytes, long_ns): (u64, u64)) -> Self {
         let more_bytes = long_bytes.saturating_sub(short_bytes).max(1);
@@ -28,20 +29,21 @@ impl CostCurve {
         CostCurve { latency_ns: short_ns.saturating_sub(of_short_ns), bytes_per_s }
     }
 
-    /// What a message of `length_bytes` takes, in nanoseconds.
+    /// The time for a message of `length_bytes`, in nanoseconds.
     #[must_use]
     pub fn time_ns(self, length_bytes: u64) -> u64 {
         let bytes_ns = u128::from(length_bytes) * NS_PER_S / u128::from(self.bytes_per_s.max(1));
         narrow(u128::from(self.latency_ns) + bytes_ns)
     }
 
-    /// The length that takes twice as long as nothing at all, in bytes: shorter messages pay mostly for being one.
+    /// The length whose transfer takes as long as the latency, in bytes: shorter messages pay
+    /// mostly for the latency.
     #[must_use]
     pub fn half_rate_bytes(self) -> u64 {
         narrow(u128::from(self.latency_ns) * u128::from(self.bytes_per_s) / NS_PER_S)
     }
 
-    /// The length from which on `other` is cheaper, in bytes; `None` when it never is.
+    /// The length from which `other` is cheaper, in bytes; `None` when it never is.
     #[must_use]
     pub fn cheaper_from(self, other: CostCurve) -> Option<u64> {
         if other.latency_ns < self.latency_ns {
@@ -53,29 +55,30 @@ impl CostCurve {
         }
         // latency + n / ours > other.latency + n / theirs
         let more_ns = u128::from(other.latency_ns - self.latency_ns);
-        // Where that does not fit, no message is long enough.
+        // On overflow no message is long enough.
         let bytes = more_ns.checked_mul(ours.checked_mul(theirs)?)? / ((theirs - ours) * NS_PER_S);
         u64::try_from(bytes).ok()?.checked_add(1)
     }
 }
 
-/// Where a cost is from.
+/// Where a cost comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CostOrigin {
-    /// Of every link of its kind, in orders of magnitude: good for choosing until somebody measures.
+    /// An order of magnitude for links of this kind: good enough for choosing until the link is
+    /// measured.
     Declared,
-    /// Of this link, by messages that went over it and back.
+    /// Measured on this link with round trips.
     Measured,
 }
 
-/// What a link costs.
+/// The cost of a link in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkCost {
     /// To the peer.
     pub to_peer: CostCurve,
     /// From the peer.
     pub from_peer: CostCurve,
-    /// Whether it is so or only said.
+    /// Whether it was measured.
     pub origin: CostOrigin,
 }
 
@@ -93,7 +96,7 @@ mod tests {
         assert_eq!(through, curve(100, 1_000_000_000));
         assert_eq!((through.time_ns(0), through.time_ns(8), through.time_ns(1_008)), (100, 108, 1_108));
         assert_eq!(through.half_rate_bytes(), 100);
-        // Noise: the longer one was faster, or as fast.
+        // Noise: the longer message was faster, or as fast.
         for long_ns in [0, 50, 100] {
             let through = CostCurve::through((8, 100), (1_008, long_ns));
             assert_eq!(through, curve(100, 1_000_000_000_000));

@@ -1,8 +1,10 @@
-//! Opening a channel over memory that both sides reach. Either side may come first.
+//! Opening a channel in memory that both sides reach. Either side may come first.
 //!
-//! Each side writes its hello into its own line and publishes it with its last word, waits for the other's,
-//! compares, and publishes its verdict. The channel is open when both accepted. The carrier wakes the peer
-//! after every step that returns [`Progress::Changed`] and decides how long to wait.
+//! Each side writes its hello into its own line and publishes it with the last word, waits for the
+//! other's hello,
+//! compares, and publishes its verdict. The channel is open when both accepted. The caller wakes
+//! the peer after every
+//! step that returns [`Progress::Changed`] and decides how long to wait.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{OutOfRange, SharedMemory};
@@ -11,45 +13,42 @@ use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
 use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
 
-/// Word of a hello line that publishes the hello.
+/// The word of a hello line that publishes the hello.
 const PRESENT_WORD: usize = 7;
-/// Word of a hello line that holds the verdict on the peer.
+/// The word of a hello line that holds the verdict on the peer.
 const VERDICT_WORD: usize = 8;
 
 const PRESENT: u64 = 1;
 
 /// Why a channel does not open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum HandshakeError {
-    /// The two sides do not fit.
+    /// The two hellos do not agree.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The peer's program declined.
+    /// The peer's program declined; the meaning of the reason is the interface's.
     #[error("the peer declined the channel (reason {reason})")]
-    Declined {
-        /// The number it gave; its meaning is the interface's.
-        reason: u32,
-    },
-    /// The peer refuses what this side accepts; only its own error says why.
-    #[error("the peer finds that the two sides do not fit, this side that they do")]
+    Declined { reason: u32 },
+    /// The peer refuses what this side accepts; only the peer's error says why.
+    #[error("the peer refused the channel although this side found no difference; see the peer's error")]
     Refuted,
-    /// The peer waited for this side as long as it could. It lives.
-    #[error("the peer gave up opening the channel: this side did not answer in time")]
+    /// The peer waited for this side until its deadline. It is alive.
+    #[error(
+        "the peer stopped waiting for this side to open the channel; open it earlier or raise the peer's timeout"
+    )]
     Withdrawn,
-    /// The peer wrote something that is no step of a handshake.
-    #[error("the peer answered the handshake with {found:#x}, which means nothing")]
-    Nonsense {
-        /// What it wrote.
-        found: u64,
-    },
+    /// The peer wrote a value that is not part of the handshake.
+    #[error("the peer answered the handshake with the invalid value {found:#x}")]
+    Nonsense { found: u64 },
 }
 
-/// Where a handshake stands.
+/// The state of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// Nothing new: wait for the peer.
+    /// No change: wait for the peer.
     Waiting,
-    /// This side wrote something: wake the peer, then wait.
+    /// This side wrote: wake the peer, then wait.
     Changed,
     /// Both accepted.
     Open(Agreed),
@@ -68,7 +67,7 @@ impl Handshake {
     /// Publishes `hello` as `side` of the channel in `memory`; wake the peer afterwards.
     ///
     /// # Errors
-    /// [`OutOfRange`] when the memory has no room for the lines.
+    /// [`OutOfRange`] when the memory is too short for the lines.
     pub fn start(memory: &SharedMemory, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
         let own_line = ChannelLayout::hello_line(memory, side)?;
         let peer_line = ChannelLayout::hello_line(memory, side.other())?;
@@ -80,7 +79,7 @@ impl Handshake {
         Ok(Handshake { ours: hello, own_line, peer_line, agreed: None })
     }
 
-    /// Tells the peer that this side, which has not started and will not, is gone. Wake the peer afterwards.
+    /// Tells the peer that this side will never start a handshake. Wake the peer afterwards.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -89,25 +88,27 @@ impl Handshake {
         Ok(())
     }
 
-    /// Tells the peer that this side's program does not want the channel. Wake the peer afterwards.
+    /// Tells the peer that this side's program declines the channel. Wake the peer afterwards.
     pub fn decline(self, reason: u32) {
         self.own_line.store_le(VERDICT_WORD, declined(reason), Ordering::Release);
     }
 
-    /// Tells the peer that this side waits no longer. Wake the peer afterwards.
+    /// Tells the peer that this side has stopped waiting. Wake the peer afterwards.
     ///
-    /// True if this side had accepted: the peer may have seen that, and use the channel already. It is to find it closed.
+    /// Returns true if this side had accepted: the peer may have seen that and use the channel
+    /// already, so the caller must
+    /// close it.
     #[must_use = "a peer that uses the channel already does not look here any more"]
     pub fn withdraw(&mut self) -> bool {
         self.own_line.store_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
         self.agreed.is_some()
     }
 
-    /// Looks at the peer's line and takes the next step.
+    /// Reads the peer's line and takes the next step.
     ///
     /// # Errors
-    /// [`HandshakeError`]: the channel will not open. If it is this side that refuses, the peer has been told:
-    /// wake it.
+    /// [`HandshakeError`]: the channel will not open. When this side refuses, its verdict is
+    /// written: wake the peer.
     pub fn step(&mut self) -> Result<Progress, HandshakeError> {
         let Some(agreed) = self.agreed else {
             return self.compare();
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(b.step(), Ok(Progress::Changed));
         assert_eq!(b.step(), Err(HandshakeError::Withdrawn));
 
-        // The peer may have taken its acceptance for the end of the matter before.
+        // The peer may have seen the acceptance and opened before.
         let (_memory, mut a, mut b) = pair(hello, hello);
         assert_eq!(a.step(), Ok(Progress::Changed));
         assert_eq!(b.step(), Ok(Progress::Changed));

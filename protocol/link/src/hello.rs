@@ -1,83 +1,58 @@
-//! What each side says of itself when a channel opens, and what makes the other refuse.
+//! The message by which each side of a new channel describes itself, and what makes the other
+//! refuse it.
 
 use tombolo_base::DomainId;
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::layout::ChannelConfig;
 
-/// The version of everything that two sides must agree on in shared memory.
+/// The version of everything in shared memory on which two sides must agree.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Length of an encoded [`Hello`].
+/// The length of an encoded [`Hello`], in bytes.
 pub const HELLO_BYTES: usize = 64;
 
 /// "TMBLHELO" read as little-endian bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"TMBLHELO");
 
-/// What one side of a channel says of itself.
+/// One side's description of itself and of the channel it expects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// The version it speaks.
+    /// The protocol version.
     pub version: u32,
-    /// The shape of both rings that it expects.
+    /// The expected shape of both rings.
     pub config: ChannelConfig,
-    /// Hash of the interface that it speaks; 0 for raw messages.
+    /// The hash of the interface; 0 for raw messages.
     pub interface_hash: u64,
-    /// Who it is. An allegation: the monitors know better.
+    /// The sender's id. An allegation: only the monitors know it for certain.
     pub domain: Option<DomainId>,
-    /// It takes part in expedited barriers, so its peer may leave the fence to the sleeper.
+    /// Whether this side registered for expedited barriers, so that its peer may leave the fence to
+    /// the sleeper.
     pub expedited_barrier: bool,
 }
 
-/// Why two sides cannot talk. Each names both values.
+/// The first difference between two hellos.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Refusal {
-    /// The other side does not begin with a hello at all.
+    /// The peer's bytes do not start with the magic of a hello.
     #[error("the peer sent no Tombolo hello (first word {found:#018x})")]
-    NotTombolo {
-        /// What was found in place of the magic.
-        found: u64,
-    },
+    NotTombolo { found: u64 },
     /// Versions differ.
     #[error("protocol versions differ: this side speaks {ours}, the peer speaks {theirs}")]
-    Version {
-        /// This side's.
-        ours: u32,
-        /// The peer's.
-        theirs: u32,
-    },
+    Version { ours: u32, theirs: u32 },
     /// Slot sizes differ.
     #[error("slot sizes differ: this side expects {ours} bytes, the peer {theirs} bytes")]
-    SlotSize {
-        /// This side's, in bytes.
-        ours: u32,
-        /// The peer's, in bytes.
-        theirs: u32,
-    },
+    SlotSize { ours: u32, theirs: u32 },
     /// Ring sizes differ.
     #[error("ring sizes differ: this side expects {ours} slots, the peer {theirs} slots")]
-    SlotCount {
-        /// This side's.
-        ours: u32,
-        /// The peer's.
-        theirs: u32,
-    },
+    SlotCount { ours: u32, theirs: u32 },
     /// Ring variants differ.
     #[error("ring variants differ: this side expects code {ours}, the peer code {theirs}")]
-    Variant {
-        /// This side's, see `docs/specs/channel.md`.
-        ours: u32,
-        /// The peer's.
-        theirs: u32,
-    },
+    Variant { ours: u32, theirs: u32 },
     /// Interfaces differ.
     #[error("interfaces differ: this side speaks {ours:#018x}, the peer {theirs:#018x}")]
-    Interface {
-        /// This side's hash.
-        ours: u64,
-        /// The peer's hash.
-        theirs: u64,
-    },
+    Interface { ours: u64, theirs: u64 },
 }
 
 /// The number of a ring variant on the wire.

@@ -1,22 +1,24 @@
-//! Where everything of a channel lies in its memory.
+//! The layout of a channel's memory.
 //!
 //! ```text
 //! line 0   hello of side A            written by A
 //! line 1   hello of side B            written by B
 //! line 2   doorbells of A             written by A: word 0 odd while it sleeps for a message, word 8 for room;
-//!                                     words 1 and 9 not 0 while it fences before it looks whether B sleeps for them
+//!                                     words 1 and 9 nonzero while it fences before it checks B's
 //! line 3   doorbells of B             written by B
-//! line 4   producer line of A         written by A: closed after so many slots
+//! line 4   producer line of A         written by A: closed, and after how many slots
 //! line 5   producer line of B         written by B
 //! line 6   credit of A                written by A, as the consumer of B's ring
 //! line 7   credit of B                written by B
 //! 1024     slots from A to B          written by A
 //! ...      slots from B to A          written by B
 //! ```
-//! A line is [`LINE_BYTES`] long. A side sleeps for a message or for room, and is rung for what it sleeps for only:
-//! otherwise every message to a sender that waits for room would cost a wake-up, and so would all the room given
-//! back to one that waits for an answer. The memory arrives zeroed from whoever owns it, so neither side has anything
-//! to clear and either may come first.
+//! A line is [`LINE_BYTES`] long. A side sleeps for a message or for room and is rung only for
+//! that: otherwise every
+//! message to a sender that waits for room would cost a wake-up, and so would every slot returned
+//! to a side that waits
+//! for a reply. The owner of the memory zeroes it, so neither side clears anything and either may
+//! come first.
 
 use tombolo_base::{LINE_BYTES, OutOfRange, SharedMemory};
 use tombolo_ring::{
@@ -27,29 +29,31 @@ use tombolo_ring::{
 /// Bytes before the first slot.
 pub const HEADER_BYTES: usize = 8 * LINE_BYTES;
 
-/// From the start of a doorbell line to the word that says asleep for room: in a cache line of its own where
-/// lines have 64 bytes.
+/// Offset in a doorbell line of the word that announces a sleep for room: in its own cache line
+/// where lines have 64
+/// bytes.
 const ROOM_OFFSET_BYTES: usize = 64;
 
-/// Channel memory is handed out in multiples of this, the page of every machine we know to share one.
+/// Channel memory is allocated in multiples of this: the page size of every machine known to share
+/// one.
 pub const PAGE_BYTES: usize = 4096;
 
 /// The shape of a channel's two rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelConfig {
-    /// Size of a slot.
+    /// The size of a slot.
     pub slot: SlotSize,
-    /// Slots of each ring: a power of two from 2 to 65,536.
+    /// The slots of each ring: a power of two from 2 to 65,536.
     pub slots: u32,
-    /// How slots come back.
+    /// How slots return to the producer.
     pub variant: Variant,
 }
 
 impl ChannelConfig {
-    /// A shape.
+    /// A shape with `slots` slots in each ring.
     ///
     /// # Errors
-    /// [`LayoutError`] when `slots` is no power of two from 2 to 65,536.
+    /// [`LayoutError`] unless `slots` is a power of two from 2 to 65,536.
     pub fn new(slot: SlotSize, slots: u32, variant: Variant) -> Result<Self, LayoutError> {
         SlotCount::new(slots)?;
         Ok(ChannelConfig { slot, slots, variant })
@@ -61,14 +65,15 @@ impl ChannelConfig {
 }
 
 impl Default for ChannelConfig {
-    /// 64 slots of 64 bytes each way, two pages and a header: deep enough for a steady stream and for bursts, and small
-    /// enough that both rings stay in the nearest cache.
+    /// 64 slots of 64 bytes each way, two pages plus a header: enough for a steady stream and for
+    /// bursts, and small enough
+    /// that both rings stay in the first-level cache.
     fn default() -> Self {
         ChannelConfig { slot: SlotSize::B64, slots: 64, variant: Variant::EpochCredit }
     }
 }
 
-/// Which of a channel's two sides. The one that connected is A.
+/// One of a channel's two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The side that connected.
@@ -78,7 +83,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other one.
+    /// The opposite side.
     #[must_use]
     pub const fn other(self) -> Side {
         match self {
@@ -95,51 +100,52 @@ impl Side {
     }
 }
 
-/// The memory does not hold a channel of that shape.
+/// The memory does not hold a channel of this shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AttachError {
-    /// It is too small.
+    /// The memory is too small.
     #[error(transparent)]
     Memory(#[from] OutOfRange),
-    /// The shape is none.
+    /// The slot count is invalid.
     #[error(transparent)]
     Ring(#[from] LayoutError),
 }
 
-/// One side's halves of everything in a channel's memory.
+/// One side's half of each structure in a channel's memory.
 #[derive(Debug)]
 pub struct Ends {
-    /// Where it sends.
+    /// Sends.
     pub producer: Producer,
-    /// Where it receives.
+    /// Receives.
     pub consumer: Consumer,
-    /// Where it says that it sleeps for a message.
+    /// Announces this side's sleep for a message.
     pub sleeper: Sleeper,
-    /// Where it sees that its peer sleeps for a message.
+    /// Detects the peer's sleep for a message.
     pub waker: Waker,
-    /// Where it says that it sleeps for room.
+    /// Announces this side's sleep for room.
     pub room_sleeper: Sleeper,
-    /// Where it sees that its peer sleeps for room.
+    /// Detects the peer's sleep for room.
     pub room_waker: Waker,
 }
 
 impl Ends {
-    /// Closes both halves. A peer that finds the end of what was sent can rely on sending being over as well: room is
-    /// refused before the end is published, and both stores are releases.
+    /// Closes both halves, first the consumer: a peer that finds the end of what was sent can rely
+    /// on sending being over
+    /// too, because both stores are releases.
     pub fn close(&mut self) {
         self.consumer.close();
         self.producer.close();
     }
 }
 
-/// The layout of a channel of one shape.
+/// The layout of a channel with a given shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelLayout {
     config: ChannelConfig,
 }
 
 impl ChannelLayout {
-    /// The layout for a shape.
+    /// The layout of a channel with the shape `config`.
     #[must_use]
     pub fn new(config: ChannelConfig) -> Self {
         ChannelLayout { config }
@@ -149,7 +155,7 @@ impl ChannelLayout {
         self.config.slots as usize * self.config.slot.bytes()
     }
 
-    /// How much memory a channel takes, in whole pages.
+    /// The memory that a channel takes, in bytes; a multiple of [`PAGE_BYTES`].
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         (HEADER_BYTES + 2 * self.slots_bytes()).next_multiple_of(PAGE_BYTES)
@@ -159,12 +165,12 @@ impl ChannelLayout {
         memory.slice(side.index() * LINE_BYTES, LINE_BYTES)
     }
 
-    /// Takes up one side of the channel in `memory`. Both sides must pass the same `order`.
+    /// Attaches to one side of the channel in `memory`. Both sides must pass the same `order`.
     ///
-    /// Call it once a side: two producers of one ring corrupt it (never anything else).
+    /// Call it once per side: two producers of one ring corrupt that ring, though nothing else.
     ///
     /// # Errors
-    /// [`AttachError`] when the memory is too small for the shape.
+    /// [`AttachError`] when the memory is too small for the shape or the shape is invalid.
     pub fn attach(&self, memory: &SharedMemory, side: Side, order: WakeOrder) -> Result<Ends, AttachError> {
         let line =
             |group: usize, side: Side| memory.slice((2 * group + side.index()) * LINE_BYTES, LINE_BYTES);
@@ -203,7 +209,7 @@ mod tests {
         (memory, a, b)
     }
 
-    /// What is not zero: offset in bytes and the eight bytes there.
+    /// The words that are not zero: offset in bytes, and the eight bytes there.
     fn written(memory: &SharedMemory) -> std::vec::Vec<(usize, [u8; 8])> {
         let word = |index| memory.load_le(index, Ordering::Relaxed).to_le_bytes();
         (0..memory.len_bytes() / 8)
@@ -257,7 +263,7 @@ mod tests {
         assert!(!b.consumer.poll(), "an empty poll gives credit back");
         a.producer.close();
         a.consumer.close();
-        // A closed after one slot; as a consumer it closed. B consumed one slot.
+        // A closed after one slot, and its consumer closed. B consumed one slot.
         expected.splice(4..4, [(512, [2, 0, 0, 0, 0, 0, 0, 0]), (776, one), (896, one)]);
         let found = written(&memory);
         assert_eq!(found, expected);

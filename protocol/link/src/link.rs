@@ -1,15 +1,15 @@
-//! What a link can do.
+//! The kinds of links and their properties.
 
 use core::fmt;
 
 use crate::cost::{CostCurve, CostOrigin, LinkCost};
 
-/// How bytes get from one node to the other.
+/// How bytes get from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TransportKind {
-    /// Memory of one kernel that both processes map.
+    /// Memory of one kernel, mapped by both processes.
     Shm,
-    /// A PCI shared-memory window: both sides map it, at different addresses, under different kernels.
+    /// A PCI shared-memory window: each side maps it at its own address under its own kernel.
     Window,
     /// A byte stream: local or TCP.
     Socket,
@@ -29,13 +29,13 @@ impl TransportKind {
         }
     }
 
-    /// The transport of that name.
+    /// The transport with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         TransportKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What a link of this kind can do.
+    /// The properties of a link of this kind.
     #[must_use]
     pub const fn traits(self) -> LinkTraits {
         match self {
@@ -51,7 +51,8 @@ impl TransportKind {
         }
     }
 
-    /// What a link of this kind costs, in orders of magnitude: good for choosing until somebody measures.
+    /// The cost of a link of this kind, in orders of magnitude: good enough for choosing until the
+    /// link is measured.
     #[must_use]
     pub const fn declared_cost(self) -> LinkCost {
         let curve = match self {
@@ -69,19 +70,19 @@ impl fmt::Display for TransportKind {
     }
 }
 
-/// Whether one side sees the other's stores: the more is greater.
+/// When one side sees the other's stores; a greater value needs less work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Coherence {
     /// Never: bytes are copied.
     Copy,
-    /// After the writer has flushed its caches and the reader invalidated its own.
+    /// After the writer flushes its cache and the reader invalidates its own.
     Flush,
-    /// Without doing anything.
+    /// Without further action.
     Coherent,
 }
 
 impl Coherence {
-    /// The word for it.
+    /// The name used in machine files and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,16 +98,16 @@ impl Coherence {
 pub enum Doorbell {
     /// A byte on a socket of the same kernel.
     Socket,
-    /// A message-signalled interrupt one way, an event counter the other.
+    /// An interrupt (MSI-X) towards the guest, an event counter towards the host.
     Interrupt,
 }
 
-/// What a link can do, whatever its cost.
+/// The properties of a link, apart from its cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkTraits {
-    /// Whether stores are seen across it.
+    /// Whether stores become visible across it.
     pub coherence: Coherence,
-    /// Whether an atomic read-modify-write is whole across it. Rings never need it.
+    /// Whether an atomic read-modify-write is atomic across it. Rings never need that.
     pub atomics: bool,
     /// How a sleeping side is woken.
     pub doorbell: Doorbell,

@@ -1,8 +1,11 @@
-//! Opening one side of a channel in memory: the handshake, its bell and its deadline, and then the [`ChannelEnd`].
+//! Opens one side of a channel in memory: the handshake with its doorbell and deadline, and then
+//! the [`ChannelEnd`].
 //!
-//! What differs between Linux, boards and the simulator is behind [`Signals`], as for the end itself. Who can sleep opens a
-//! channel by [`wait`](Opening::wait); the simulator and the monitor of a board, which have other things to do meanwhile, by
-//! one [`step`](Opening::step) after the other.
+//! What differs between Linux, boards and the simulator is behind [`Signals`], as for the end
+//! itself. Callers that can
+//! sleep open a channel with [`wait`](Opening::wait); the simulator and a board's monitor, which
+//! have other work
+//! meanwhile, with single [`step`](Opening::step)s.
 
 use core::convert::Infallible;
 
@@ -14,38 +17,39 @@ use crate::handshake::{Handshake, HandshakeError, Progress};
 use crate::hello::{Agreed, Hello};
 use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Side};
 
-/// Signals that a side can sleep on while it opens a channel.
+/// Signals on which a side can sleep while it opens a channel.
 pub trait Park: Signals {
-    /// Why it cannot sleep.
+    /// The error of a failed sleep.
     type Error;
 
-    /// Sleeps until the bell rings, the lifeline has something to say or the clock shows `until_ns`, and
+    /// Sleeps until the bell rings, the lifeline reports something or the clock reaches `until_ns`,
+    /// then
     /// [listens](Signals::listen).
     ///
     /// # Errors
-    /// What the operating system or the monitor answered.
+    /// The error of the operating system or of the monitor.
     fn park(&mut self, until_ns: u64) -> Result<(), Self::Error>;
 }
 
 /// Why a channel did not open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError<E = Infallible> {
-    /// The two sides do not fit, or one of them does not want the channel.
+    /// The two sides do not agree, or one of them declined.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// The peer is gone and wrote nothing more.
+    /// The peer died and wrote nothing more.
     #[error("the peer died before the channel was open")]
     PeerGone,
-    /// The peer did not answer in time. It was told that this side waits no longer.
+    /// The peer did not answer before the deadline. It was told that this side stopped waiting.
     #[error("the peer did not answer the handshake in time")]
     TimedOut,
-    /// This side cannot sleep.
+    /// This side could not sleep.
     #[error("{0}")]
     Park(E),
 }
 
 impl OpenError {
-    /// As the error of a side that can sleep.
+    /// Converts to the error type of a side that can sleep.
     fn widen<E>(self) -> OpenError<E> {
         match self {
             OpenError::Handshake(error) => OpenError::Handshake(error),
@@ -66,10 +70,10 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Says hello as `side` of the channel in `memory`.
+    /// Publishes the hello as `side` of the channel in `memory` and rings the peer.
     ///
     /// # Errors
-    /// [`OutOfRange`] when the memory has no room for the handshake.
+    /// [`OutOfRange`] when the memory is too short for the handshake.
     pub fn start(
         memory: &SharedMemory,
         side: Side,
@@ -81,13 +85,14 @@ impl Opening {
         Ok(Opening { handshake, memory: memory.clone(), side, config: hello.config })
     }
 
-    /// Goes on as far as the peer has answered: `None` when it is the peer's turn.
+    /// Advances as far as the peer's answers allow; `None` when it is the peer's turn.
     ///
     /// # Errors
-    /// [`OpenError::Handshake`], of which the peer has been told, and [`OpenError::PeerGone`].
+    /// [`OpenError::Handshake`], which the peer has been told, and [`OpenError::PeerGone`].
     pub fn step(&mut self, signals: &mut impl Signals) -> Result<Option<Agreed>, OpenError> {
         loop {
-            // Looked at before the memory: a peer that is gone by now has written everything it ever will.
+            // Asked before the memory is read: a peer that is gone by now has written everything it
+            // ever will.
             let peer_gone = signals.peer_gone();
             match self.handshake.step() {
                 Ok(Progress::Open(agreed)) => return Ok(Some(agreed)),
@@ -102,10 +107,10 @@ impl Opening {
         }
     }
 
-    /// Waits for the peer until the clock shows `deadline_ns`.
+    /// Waits for the peer until the clock reaches `deadline_ns`.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`]; the channel will not open.
     pub fn wait<S: Park>(
         &mut self,
         signals: &mut S,
@@ -123,17 +128,18 @@ impl Opening {
         }
     }
 
-    /// Takes up this side of the channel that opened.
+    /// Attaches to this side of the opened channel.
     ///
     /// # Errors
-    /// [`AttachError`] when the memory is too small.
+    /// [`AttachError`] when the memory is too small for the channel.
     pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<ChannelEnd<S>, AttachError> {
         let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
         ChannelEnd::attach(&self.memory, self.side, self.config, order, signals)
     }
 
-    /// Tells the peer that this side waits no longer. One that uses the channel already, because it saw that this side
-    /// accepted, finds it closed.
+    /// Tells the peer that this side stopped waiting. A peer that uses the channel already, because
+    /// it saw this side
+    /// accept, finds it closed.
     fn withdraw(&mut self, signals: &mut impl Signals) {
         if self.handshake.withdraw()
             && let Ok(mut ends) =
@@ -145,7 +151,7 @@ impl Opening {
     }
 }
 
-/// Declines a channel that a peer opens in `memory`, with a reason that its program understands.
+/// Declines a channel that a peer opens in `memory`, with a reason defined by the interface.
 ///
 /// # Errors
 /// As [`Opening::start`].
@@ -161,7 +167,7 @@ pub fn decline(
     Ok(())
 }
 
-/// Tells the peer that this side, which has not started and will not, is gone.
+/// Tells the peer that this side will never start the handshake.
 ///
 /// # Errors
 /// As [`Opening::start`].
@@ -182,7 +188,7 @@ mod tests {
     const SMALL: ChannelConfig =
         ChannelConfig { slot: SlotSize::B32, slots: 2, variant: Variant::EpochCredit };
 
-    /// A side under a clock that only its sleeps move. What happens during one is the test's.
+    /// A side with a clock that only its sleeps advance; the test decides what happens during each.
     struct Scripted<'a> {
         now_ns: u64,
         gone: bool,
@@ -308,7 +314,7 @@ mod tests {
         let mut asleep = |_: &mut u64, _: &mut bool| {};
         let mut bell = Scripted::new(&mut asleep);
         let mut a = Opening::start(&memory, Side::A, hello, &mut bell).unwrap();
-        // A accepts and waits for the verdict of B, which accepts, opens, and is slow to be seen: A gives up.
+        // A accepts and waits for the verdict of B. B accepts and opens, but too late: A gives up.
         assert_eq!(step(&mut a, &mut bell), None);
         let agreed = b.step(&mut signals).unwrap().expect("A has accepted");
         a.withdraw(&mut bell);

@@ -1,26 +1,27 @@
-//! What a side says in the end of a handshake: the same in memory, on streams and on simulated links.
+//! The verdict that ends a handshake: the same in memory, on streams and on simulated links.
 
 use crate::handshake::HandshakeError;
 
 /// The channel may open.
 pub const ACCEPTED: u64 = 1;
-/// Hellos do not agree; the peer can see for itself why.
+/// The hellos differ; the peer can find out how by itself.
 pub const DISAGREED: u64 = 2;
-/// The program declined; its reason, a number, is in the upper half.
+/// The program declined; the upper half holds its reason.
 const DECLINED: u64 = 3;
-/// This side waited for the other as long as it could, and is gone.
+/// This side waited for the other until its deadline and is gone.
 pub const WITHDRAWN: u64 = 4;
 
-/// The verdict of a program that does not want the channel.
+/// The verdict of a program that declines the channel.
 #[must_use]
 pub const fn declined(reason: u32) -> u64 {
     DECLINED | (reason as u64) << 32
 }
 
-/// What the peer's verdict comes to for a side that accepts. It is not 0, which is none.
+/// Interprets the peer's verdict for a side that accepts. `verdict` must not be 0, which stands for
+/// none yet.
 ///
 /// # Errors
-/// [`HandshakeError`] for all but one that accepts, too.
+/// [`HandshakeError`] unless the peer accepts too.
 pub fn judge(verdict: u64) -> Result<(), HandshakeError> {
     match verdict & 0xffff_ffff {
         ACCEPTED => Ok(()),

@@ -1,90 +1,102 @@
-//! Waiting with a deadline for whatever may end a sleep: look a few times, spin for about the cost of a wake, then sleep.
+//! Waits with a deadline for anything that can end a sleep: poll briefly, spin for about the cost
+//! of a wake-up, then
+//! sleep.
 //!
-//! The clock, the sleep and what is waited for are the caller's ([`Waiter`]): on Linux any number of channels of any
-//! transport, on a board any number of its ends.
+//! The caller supplies the clock, the sleep and the condition ([`Waiter`]): any number of channels
+//! of any transport on
+//! Linux, any number of channel ends on a board.
 
 use core::time::Duration;
 
 use crate::end::Announced;
 
-/// How long to spin before sleeping, in nanoseconds: about what it costs to be woken by another processor
-/// through an operating system. Spinning longer than a wake costs wastes more than it can save.
+/// How long to spin before sleeping, in nanoseconds: about the cost of a wake-up by another
+/// processor through an
+/// operating system. A longer spin wastes more than it can save.
 pub const DEFAULT_SPIN_NS: u64 = 50_000;
 
-/// Looks in quick succession before anything else, a hundred nanoseconds of them: an answer from a processor that shares a cache
-/// comes within these. The processor's hint for a loop that spins would double the time between two looks.
-const LOOKS_AT_ONCE: u32 = 32;
+/// Polls in quick succession before anything else, about a hundred nanoseconds: a reply from a
+/// processor that shares a
+/// cache arrives within them. A spin hint between them would double the time per poll.
+const BRIEF_POLLS: u32 = 32;
 
-/// Polls between two looks at the clock, which costs as much as a poll of a ring or more.
-const POLLS_PER_LOOK: u32 = 16;
+/// Polls between two reads of the clock, each of which costs as much as a poll of a ring or more.
+const POLLS_PER_CLOCK: u32 = 16;
 
-/// Vain waits after which the whole budget is tried once more, at first and at most: twice as many after each trial that was
-/// in vain, too.
+/// Failed waits after which the full budget is tried once more, initially and at most. The number
+/// doubles after each
+/// trial that fails.
 const WAITS_TO_TRIAL: u32 = 16;
 const MAX_WAITS_TO_TRIAL: u32 = 256;
 
-/// What a thread waits for, and how it sleeps meanwhile.
+/// What a thread waits for and how it sleeps.
 pub trait Waiter {
-    /// Why it cannot sleep.
+    /// The error of a failed sleep.
     type Error;
 
-    /// Nanoseconds on a clock that never goes back.
+    /// The time in nanoseconds on a monotonic clock.
     fn now_ns(&self) -> u64;
 
     /// Announces to every peer that this thread is about to sleep.
     fn announce(&mut self) -> Announced;
 
-    /// Makes every processor that may run a peer execute a full barrier, where an announcement lacks that.
+    /// Makes every processor that may run a peer execute a full barrier, when an announcement needs
+    /// one.
     fn barrier(&mut self);
 
-    /// The last look before the sleep: false when what is waited for came meanwhile.
+    /// The last poll before the sleep: false when the awaited condition already holds.
     fn may_sleep(&mut self) -> bool;
 
-    /// Sleeps until a peer rings or is gone, or the clock shows `until_ns`.
+    /// Sleeps until a peer rings or is gone, or the clock reaches `until_ns`.
     ///
     /// # Errors
-    /// What the operating system answered.
+    /// The error of the operating system.
     fn sleep(&mut self, until_ns: u64) -> Result<(), Self::Error>;
 
-    /// Takes the announcements back, and takes note of what ended the sleep, if there was one.
+    /// Withdraws the announcements and processes what ended the sleep, if there was one.
     ///
     /// # Errors
-    /// What the monitor said that makes no sense.
+    /// A malformed report of the monitor.
     fn awake(&mut self) -> Result<(), Self::Error>;
 }
 
-/// A budget that fades: spinning in vain halves it, down to a 64th, and spinning with success restores it.
+/// A budget for spinning that adapts: a failed spin halves it, down to a 64th, and a successful one
+/// restores it.
 ///
-/// With more waiters than processors, spinning only keeps the peer from running; the budget finds that out. A
-/// peer that does answer in time, but later than the faded budget, is found out by trying the whole now and then. Two that
-/// wait for each other with faded budgets both sleep, and are late because they sleep: trials soon are what wakes such a pair,
-/// and trials that get rare are what keeps them cheap where they find nothing.
+/// With more waiters than processors, spinning only keeps the peer from running; the budget adapts
+/// to that. To detect
+/// a peer that answers in time but later than the reduced budget, the full budget is tried now and
+/// then. Two sides that
+/// wait for each other with reduced budgets both sleep, and are late because they sleep: early
+/// trials break that
+/// pattern, and ever rarer ones keep the cost low where they fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     full_ns: u64,
     budget_ns: u64,
-    vain_waits: u32,
+    failed_waits: u32,
     waits_to_trial: u32,
 }
 
 impl Spin {
-    /// A budget of `full_ns`; zero sleeps at once.
+    /// A budget of `full_ns` nanoseconds; with zero, a wait sleeps at once.
     #[must_use]
     pub const fn new(full_ns: u64) -> Self {
-        Spin { full_ns, budget_ns: full_ns, vain_waits: 0, waits_to_trial: WAITS_TO_TRIAL }
+        Spin { full_ns, budget_ns: full_ns, failed_waits: 0, waits_to_trial: WAITS_TO_TRIAL }
     }
 
-    /// Calls `attempt` a few times, or once if there is no budget, without a look at the clock.
+    /// Calls `attempt` up to 32 times, or once with a budget of zero, without reading the clock.
     ///
-    /// From one place, so that what is attempted is compiled into its caller: it is what lies between a message and its
-    /// answer.
+    /// Inlined with a single call of `attempt`, so that `attempt` is compiled into the caller: it
+    /// lies between a message
+    /// and its reply.
     #[inline(always)]
     pub fn poll_briefly<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        let looks = if self.full_ns == 0 { 1 } else { LOOKS_AT_ONCE };
-        for look in 0..looks {
+        let polls = if self.full_ns == 0 { 1 } else { BRIEF_POLLS };
+        for poll in 0..polls {
             let found = attempt();
             if found.is_some() {
-                if look > 0 {
+                if poll > 0 {
                     self.restore();
                 }
                 return found;
@@ -93,8 +105,8 @@ impl Spin {
         None
     }
 
-    /// Calls `attempt` with `target` until it gives something, the budget is spent or the clock of `now_ns` shows
-    /// `deadline_ns`.
+    /// Calls `attempt` with `target` until it returns something, the budget is spent or the clock
+    /// reaches `deadline_ns`.
     pub fn run<C: ?Sized, T>(
         &mut self,
         target: &mut C,
@@ -115,7 +127,7 @@ impl Spin {
                 self.fade();
                 return None;
             }
-            for _ in 0..POLLS_PER_LOOK {
+            for _ in 0..POLLS_PER_CLOCK {
                 tombolo_base::sync::spin_hint();
                 let found = attempt(target);
                 if found.is_some() {
@@ -132,11 +144,11 @@ impl Spin {
     }
 
     fn fade(&mut self) {
-        self.vain_waits += 1;
+        self.failed_waits += 1;
         self.budget_ns = (self.budget_ns / 2).max(self.full_ns / 64);
-        if self.vain_waits == self.waits_to_trial {
+        if self.failed_waits == self.waits_to_trial {
             self.budget_ns = self.full_ns;
-            self.vain_waits = 0;
+            self.failed_waits = 0;
             self.waits_to_trial = (2 * self.waits_to_trial).min(MAX_WAITS_TO_TRIAL);
         }
     }
@@ -148,9 +160,9 @@ impl Default for Spin {
     }
 }
 
-/// Calls `attempt` until it gives something; `None` when `timeout` passed.
+/// Calls `attempt` until it returns something; `None` after `timeout`.
 ///
-/// The time starts when the first few attempts were in vain, so that those cost no look at the clock.
+/// The timeout starts after the first few failed attempts, so that those need no clock.
 ///
 /// # Errors
 /// As [`Waiter::sleep`] and [`Waiter::awake`].
@@ -183,7 +195,8 @@ pub fn until<W: Waiter, T>(
     }
 }
 
-/// Sleeps until what is waited for may be there or the clock shows `until_ns`; not at all when it is there already.
+/// Sleeps until the awaited condition may hold or the clock reaches `until_ns`; not at all if it
+/// already holds.
 ///
 /// # Errors
 /// As [`Waiter::sleep`] and [`Waiter::awake`].
@@ -204,7 +217,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A clock that goes on by a nanosecond with each look at it.
+    /// A clock that advances by a nanosecond with each read.
     fn clock(now_ns: &core::cell::Cell<u64>) -> u64 {
         now_ns.set(now_ns.get() + 1);
         now_ns.get()
@@ -214,7 +227,7 @@ mod tests {
         spin.run(&mut core::cell::Cell::new(0), deadline_ns, clock, |_| attempt())
     }
 
-    fn wait_in_vain(spin: &mut Spin) {
+    fn fail_to_wait(spin: &mut Spin) {
         assert_eq!(run(spin, u64::MAX, || None::<()>), None);
     }
 
@@ -222,7 +235,7 @@ mod tests {
     fn a_budget_fades_and_comes_back() {
         let mut spin = Spin::new(6_400);
         for expected_ns in [3_200, 1_600, 800, 400, 200, 100, 100] {
-            wait_in_vain(&mut spin);
+            fail_to_wait(&mut spin);
             assert_eq!(spin.budget_ns, expected_ns);
         }
         assert_eq!(run(&mut spin, u64::MAX, || Some(5)), Some(5));
@@ -234,7 +247,7 @@ mod tests {
         let mut spin = Spin::new(640);
         let mut trials_of = |waits: u32| {
             let trials = (1..=waits).filter(|_| {
-                wait_in_vain(&mut spin);
+                fail_to_wait(&mut spin);
                 spin.budget_ns == 640
             });
             trials.collect::<Vec<u32>>()
@@ -242,7 +255,7 @@ mod tests {
         assert_eq!(trials_of(1008), [16, 48, 112, 240, 496, 752, 1008]);
         assert_eq!(run(&mut spin, u64::MAX, || Some(5)), Some(5));
         let again = (1..=48).filter(|_| {
-            wait_in_vain(&mut spin);
+            fail_to_wait(&mut spin);
             spin.budget_ns == 640
         });
         assert_eq!(again.collect::<Vec<u32>>(), [16, 48]);
@@ -250,41 +263,41 @@ mod tests {
 
     #[test]
     fn a_budget_is_spent_on_the_clock_and_not_past_the_deadline() {
-        let mut looks = 0;
-        // Begun at 1, and asked again after each few polls.
-        assert_eq!(run(&mut Spin::new(3), u64::MAX, || looks_at(&mut looks)), None);
-        assert_eq!(looks, 3 * POLLS_PER_LOOK);
-        looks = 0;
-        assert_eq!(run(&mut Spin::new(1 << 40), 3, || looks_at(&mut looks)), None);
-        assert_eq!(looks, 2 * POLLS_PER_LOOK);
+        let mut polls = 0;
+        // Started at 1, and read again after each few polls.
+        assert_eq!(run(&mut Spin::new(3), u64::MAX, || count_poll(&mut polls)), None);
+        assert_eq!(polls, 3 * POLLS_PER_CLOCK);
+        polls = 0;
+        assert_eq!(run(&mut Spin::new(1 << 40), 3, || count_poll(&mut polls)), None);
+        assert_eq!(polls, 2 * POLLS_PER_CLOCK);
     }
 
     #[test]
-    fn a_glance_restores_the_budget_when_it_had_to_look_again() {
+    fn a_brief_poll_restores_the_budget_when_it_had_to_look_again() {
         let mut spin = Spin::new(640);
-        wait_in_vain(&mut spin);
+        fail_to_wait(&mut spin);
         assert_eq!(spin.poll_briefly(|| Some(5)), Some(5));
         assert_eq!(spin.budget_ns, 320, "it was there already, which says nothing about waiting");
-        let mut looks = 0;
+        let mut polls = 0;
         let found = spin.poll_briefly(|| {
-            looks += 1;
-            (looks == LOOKS_AT_ONCE).then_some(6)
+            polls += 1;
+            (polls == BRIEF_POLLS).then_some(6)
         });
         assert_eq!((found, spin.budget_ns), (Some(6), 640));
     }
 
     #[test]
     fn no_budget_is_one_look_and_a_deadline_that_passed_none() {
-        let mut looks = 0;
-        assert_eq!(Spin::new(0).poll_briefly(|| looks_at(&mut looks)), None);
-        assert_eq!(run(&mut Spin::new(0), u64::MAX, || looks_at(&mut looks)), None);
-        assert_eq!(looks, 1);
-        assert_eq!(run(&mut Spin::new(1 << 40), 1, || looks_at(&mut looks)), None);
-        assert_eq!(looks, 1);
+        let mut polls = 0;
+        assert_eq!(Spin::new(0).poll_briefly(|| count_poll(&mut polls)), None);
+        assert_eq!(run(&mut Spin::new(0), u64::MAX, || count_poll(&mut polls)), None);
+        assert_eq!(polls, 1);
+        assert_eq!(run(&mut Spin::new(1 << 40), 1, || count_poll(&mut polls)), None);
+        assert_eq!(polls, 1);
     }
 
-    fn looks_at(looks: &mut u32) -> Option<()> {
-        *looks += 1;
+    fn count_poll(polls: &mut u32) -> Option<()> {
+        *polls += 1;
         None
     }
 
@@ -292,13 +305,13 @@ mod tests {
     enum Step {
         Announced,
         Barrier,
-        LastLook,
+        LastPoll,
         Slept(u64),
         Awake,
     }
 
-    /// Notes the steps of a sleep, which takes it to the deadline.
-    struct Noted {
+    /// Records the steps of a sleep, which lasts until the deadline.
+    struct RecordedSteps {
         now_ns: u64,
         lacks: Announced,
         may_sleep: bool,
@@ -306,11 +319,11 @@ mod tests {
         steps: Vec<Step>,
     }
 
-    fn noted(lacks: Announced, may_sleep: bool) -> Noted {
-        Noted { now_ns: 7, lacks, may_sleep, refusal: None, steps: Vec::new() }
+    fn recorded(lacks: Announced, may_sleep: bool) -> RecordedSteps {
+        RecordedSteps { now_ns: 7, lacks, may_sleep, refusal: None, steps: Vec::new() }
     }
 
-    impl Waiter for Noted {
+    impl Waiter for RecordedSteps {
         type Error = &'static str;
 
         fn now_ns(&self) -> u64 {
@@ -327,7 +340,7 @@ mod tests {
         }
 
         fn may_sleep(&mut self) -> bool {
-            self.steps.push(Step::LastLook);
+            self.steps.push(Step::LastPoll);
             self.may_sleep
         }
 
@@ -345,34 +358,35 @@ mod tests {
 
     #[test]
     fn a_sleep_is_announced_and_looked_through_once_more() {
-        let mut waiter = noted(Announced::NeedsBarrier, true);
+        let mut waiter = recorded(Announced::NeedsBarrier, true);
         sleep(&mut waiter, 9).unwrap();
-        let steps = [Step::Announced, Step::Barrier, Step::LastLook, Step::Slept(9), Step::Awake];
+        let steps = [Step::Announced, Step::Barrier, Step::LastPoll, Step::Slept(9), Step::Awake];
         assert_eq!(waiter.steps, steps);
 
-        let mut waiter = noted(Announced::Complete, false);
+        let mut waiter = recorded(Announced::Complete, false);
         sleep(&mut waiter, 9).unwrap();
-        assert_eq!(waiter.steps, [Step::Announced, Step::LastLook, Step::Awake]);
+        assert_eq!(waiter.steps, [Step::Announced, Step::LastPoll, Step::Awake]);
     }
 
     #[test]
     fn a_sleep_that_is_refused_is_taken_back() {
-        let mut waiter = Noted { refusal: Some("no descriptors"), ..noted(Announced::Complete, true) };
+        let mut waiter =
+            RecordedSteps { refusal: Some("no descriptors"), ..recorded(Announced::Complete, true) };
         assert_eq!(sleep(&mut waiter, 9), Err("no descriptors"));
         assert_eq!(waiter.steps.last(), Some(&Step::Awake));
     }
 
     #[test]
     fn a_wait_ends_with_an_attempt_after_the_deadline() {
-        let mut waiter = noted(Announced::Complete, true);
+        let mut waiter = recorded(Announced::Complete, true);
         let mut attempts = 0;
         let waited = until(&mut waiter, &mut Spin::new(0), Duration::from_nanos(5), |waiter| {
             attempts += 1;
-            waiter.steps.push(Step::LastLook);
+            waiter.steps.push(Step::LastPoll);
             None::<()>
         });
         assert_eq!(waited, Ok(None));
-        // At first, after the sleep, and when the time had passed.
+        // The first, one after the sleep, and one after the deadline.
         assert_eq!(attempts, 3);
         let slept = waiter.steps.iter().filter(|step| matches!(step, Step::Slept(12))).count();
         assert_eq!(slept, 1, "{:?}", waiter.steps);
@@ -380,10 +394,10 @@ mod tests {
 
     #[test]
     fn a_wait_that_finds_something_looks_at_no_clock() {
-        let mut waiter = noted(Announced::Complete, true);
+        let mut waiter = recorded(Announced::Complete, true);
         let found = until(&mut waiter, &mut Spin::new(640), LONG, |_| Some(5));
         assert_eq!((found, waiter.steps.len()), (Ok(Some(5)), 0));
-        let mut after_sleep = noted(Announced::Complete, true);
+        let mut after_sleep = recorded(Announced::Complete, true);
         let found = until(&mut after_sleep, &mut Spin::new(0), LONG, |waiter| {
             waiter.steps.contains(&Step::Awake).then_some(6)
         });

@@ -1,12 +1,13 @@
-//! How a window is divided.
+//! The division of a window.
 //!
-//! The root monitor of the machine owns the window's division: it alone allocates, so neither the other side
-//! nor a domain can corrupt the allocator, which is not in the window.
+//! The root monitor of the machine alone allocates, and its tables lie outside the window, so
+//! neither the other side
+//! nor a domain can corrupt them.
 //!
 //! ```text
 //! 0        header, one page: magic, version, generation, length, node
 //! 4096     the control channel between the two monitors
-//! ...      ranges lent to channels, and to programs on their way
+//! ...      ranges allocated to channels, and to programs being loaded
 //! ```
 
 use alloc::collections::BTreeMap;
@@ -21,16 +22,16 @@ use crate::layout::{ChannelConfig, ChannelLayout, PAGE_BYTES};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TMBLWIND");
 
-/// Where the control channel lies.
+/// The offset of the control channel, in bytes.
 pub const CONTROL_OFFSET_BYTES: usize = PAGE_BYTES;
 
-/// The shape of the control channel: large slots and many, for it carries command lines and output.
+/// The shape of the control channel: many large slots, because it carries command lines and output.
 #[must_use]
 pub fn control_config() -> ChannelConfig {
     ChannelConfig { slot: SlotSize::B128, slots: 2048, variant: Variant::EpochCredit }
 }
 
-/// The first byte that can be lent.
+/// The first byte that can be allocated.
 #[must_use]
 pub fn heap_offset_bytes() -> usize {
     CONTROL_OFFSET_BYTES + ChannelLayout::new(control_config()).length_bytes()
@@ -39,44 +40,34 @@ pub fn heap_offset_bytes() -> usize {
 /// The smallest window with room for the control channel and a few channels, in bytes.
 pub const MIN_WINDOW_BYTES: usize = 1 << 20;
 
-/// What the first page of a window says.
+/// The contents of a window's first page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowHeader {
     /// The node on the far side.
     pub node: NodeId,
-    /// Its generation.
+    /// The node's generation.
     pub generation: NonZeroU16,
-    /// Length of the whole window, in bytes.
+    /// The length of the whole window, in bytes.
     pub length_bytes: u64,
 }
 
-/// The window is not one of this version, or not what it says.
+/// The window's header is missing, malformed or of another version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum WindowError {
-    /// No header.
-    #[error("the shared window has no Tombolo header (first word {found:#018x}): is it another device's?")]
-    NotTombolo {
-        /// What was found in place of the magic.
-        found: u64,
-    },
-    /// Another version.
-    #[error("the window is of version {theirs}, this program speaks {ours}: rebuild the node's image")]
-    Version {
-        /// This program's.
-        ours: u32,
-        /// The window's.
-        theirs: u32,
-    },
-    /// Lengths disagree, or there is not even a page for the header.
-    #[error("the window says that it has {said} bytes where {found} are mapped")]
-    Length {
-        /// What the header says.
-        said: u64,
-        /// What is there.
-        found: u64,
-    },
-    /// Generation zero.
-    #[error("the window names no generation")]
+    /// The header is missing.
+    #[error(
+        "the shared window has no Tombolo header (first word {found:#018x}); it may belong to another device"
+    )]
+    NotTombolo { found: u64 },
+    /// The version differs.
+    #[error("the window has version {theirs}, this program version {ours}; rebuild the node's image")]
+    Version { ours: u32, theirs: u32 },
+    /// The length differs, or there is not even a page for the header.
+    #[error("the window's header says {said} bytes, but {found} are mapped")]
+    Length { said: u64, found: u64 },
+    /// The generation is zero.
+    #[error("the window's header has generation 0")]
     Generation,
 }
 
@@ -84,7 +75,7 @@ impl WindowHeader {
     /// Writes the header; the last store publishes it.
     ///
     /// # Panics
-    /// When the window has no room for it: less than [`MIN_WINDOW_BYTES`] is no window.
+    /// When the window is too short for the header, hence shorter than [`MIN_WINDOW_BYTES`].
     pub fn write(&self, window: &SharedMemory) {
         let node = u64::from(self.node.0) | u64::from(self.generation.get()) << 16;
         window.store_le(1, u64::from(PROTOCOL_VERSION), Ordering::Relaxed);
@@ -96,7 +87,7 @@ impl WindowHeader {
     /// Reads and checks the header.
     ///
     /// # Errors
-    /// [`WindowError`] says what does not fit.
+    /// [`WindowError`] names the first field that is wrong.
     pub fn read(window: &SharedMemory) -> Result<Self, WindowError> {
         let found = window.len_bytes() as u64;
         if found < PAGE_BYTES as u64 {
@@ -120,7 +111,7 @@ impl WindowHeader {
     }
 }
 
-/// A range of a window that is lent to somebody.
+/// An allocated range of a window.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WindowRange {
     /// First byte, a multiple of the page size.
@@ -135,16 +126,14 @@ pub struct WindowRange {
     "the window has no free range of {wanted_bytes} bytes (longest {longest_bytes} of {total_bytes}): \
      raise `window_mib` in the machine file"
 )]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub struct WindowFull {
-    /// What was asked for.
     pub wanted_bytes: u64,
-    /// The longest free range.
     pub longest_bytes: u64,
-    /// What can be lent in all.
     pub total_bytes: u64,
 }
 
-/// Lends ranges of a window: first fit, in pages, neighbours joined when they come back.
+/// Allocates ranges of a window: first fit, in pages; adjacent free ranges are merged.
 #[derive(Debug)]
 pub struct WindowAllocator {
     /// Free ranges: offset to length, never adjacent.
@@ -155,7 +144,7 @@ pub struct WindowAllocator {
 }
 
 impl WindowAllocator {
-    /// An allocator of `offset_bytes..length_bytes`.
+    /// An allocator for the bytes `offset_bytes..length_bytes` of the window.
     #[must_use]
     pub fn new(offset_bytes: u64, length_bytes: u64) -> Self {
         let page = PAGE_BYTES as u64;
@@ -169,25 +158,27 @@ impl WindowAllocator {
         WindowAllocator { free, lent: BTreeMap::new(), total_bytes }
     }
 
-    /// Lends `length_bytes`, rounded up to pages.
+    /// Allocates `length_bytes`, rounded up to pages.
     ///
     /// # Errors
-    /// [`WindowFull`]; nothing changed.
+    /// [`WindowFull`]; the allocator is unchanged.
     pub fn lend(&mut self, length_bytes: u64) -> Result<WindowRange, WindowFull> {
         self.lend_aligned(length_bytes, 1)
     }
 
-    /// As [`lend`](Self::lend), from an offset that is a multiple of `alignment_bytes`, a power of two; of fewer than a page it is
-    /// one anyway.
+    /// As [`lend`](Self::lend), at an offset that is a multiple of `alignment_bytes`, a power of
+    /// two. Every range is
+    /// aligned to pages.
     ///
     /// # Errors
-    /// [`WindowFull`], whose longest range is the longest from such an offset; nothing changed.
+    /// [`WindowFull`], whose longest range is the longest with this alignment; the allocator is
+    /// unchanged.
     pub fn lend_aligned(
         &mut self,
         length_bytes: u64,
         alignment_bytes: u64,
     ) -> Result<WindowRange, WindowFull> {
-        // Where in a free range one can begin, and how much is left from there.
+        // The first aligned offset in a free range, and the bytes left from there.
         let from = |offset: u64, available: u64| {
             let start = offset.checked_next_multiple_of(alignment_bytes.max(1))?;
             Some((start, available.checked_sub(start - offset)?))
@@ -213,20 +204,21 @@ impl WindowAllocator {
         if !tombolo_base::canary!("window lends twice") {
             self.free.remove(&at);
         }
-        self.leave_free(at, offset - at);
-        self.leave_free(offset + length, left - length);
+        self.return_remainder(at, offset - at);
+        self.return_remainder(offset + length, left - length);
         self.lent.insert(offset, length);
         Ok(WindowRange { offset_bytes: offset, length_bytes: length })
     }
 
-    /// What is left of a free range on either side of one that was lent, if anything is.
-    fn leave_free(&mut self, at: u64, length: u64) {
+    /// Returns to the free list what is left of a free range before or after an allocated one, if
+    /// anything.
+    fn return_remainder(&mut self, at: u64, length: u64) {
         if length > 0 {
             self.free.insert(at, length);
         }
     }
 
-    /// Takes a range back; false, and nothing changed, for one that is not lent.
+    /// Frees a range. Returns false and changes nothing when it is not allocated.
     pub fn take_back(&mut self, range: WindowRange) -> bool {
         if self.lent.get(&range.offset_bytes) != Some(&range.length_bytes) {
             return false;
@@ -246,13 +238,13 @@ impl WindowAllocator {
         true
     }
 
-    /// Bytes lent.
+    /// Bytes allocated.
     #[must_use]
     pub fn lent_bytes(&self) -> u64 {
         self.lent.values().sum()
     }
 
-    /// Bytes that can be lent in all.
+    /// Bytes that can be allocated in all.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes

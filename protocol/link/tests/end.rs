@@ -1,4 +1,4 @@
-//! The end of a channel with a bell, a lifeline and a clock that a test sets.
+//! A channel end with a bell, a lifeline and a clock that the test sets.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
@@ -12,11 +12,11 @@ use tombolo_link::end::{
 use tombolo_link::{ChannelConfig, ChannelEnd, ChannelLayout, EndError, Side};
 use tombolo_ring::{SlotSize, Variant};
 
-/// What the outside of an end does, and what the end asked of it.
+/// What surrounds an end, and what the end asked of it.
 #[derive(Default, Debug)]
 struct World {
     now_ns: Cell<u64>,
-    /// The peer is gone; known once it is listened for.
+    /// The peer is gone; the end learns it when it listens.
     gone: Cell<bool>,
     heard: Cell<bool>,
     rings: Cell<u32>,
@@ -56,7 +56,7 @@ impl Signals for TestSignals {
 
 type TestEnd = ChannelEnd<TestSignals>;
 
-/// The ends of a channel of `slots` slots each way, their worlds, and the memory between.
+/// Both ends of a channel with `slots` slots each way, their surroundings, and the memory between.
 struct Pair {
     memory: SharedMemory,
     a: TestEnd,
@@ -85,14 +85,14 @@ fn recv(end: &mut TestEnd) -> Result<Option<Vec<u8>>, EndError> {
     end.try_recv(|message| message.to_vec())
 }
 
-/// Receives up to `max` messages at once; what came and what the end says of it.
+/// Receives up to `max` messages at once; returns them and the result.
 fn recv_batch(end: &mut TestEnd, max: usize) -> (Vec<Vec<u8>>, Result<usize, EndError>) {
     let mut messages = Vec::new();
     let outcome = end.try_recv_batch(max, |message| messages.push(message.to_vec()));
     (messages, outcome)
 }
 
-/// Sends these together; how many the end says there were.
+/// Sends these messages together; returns the reported number.
 fn send_batch(end: &mut TestEnd, messages: &[&[u8]]) -> Result<u64, EndError> {
     end.try_send_batch(|mut batch| {
         for message in messages {
@@ -171,7 +171,7 @@ fn every_way_to_receive_rings_one_that_waits_for_room() {
     let ways: [fn(&mut TestEnd); 4] = [
         |end| while recv(end).unwrap().is_some() {},
         |end| assert_eq!(recv_batch(end, 4).1, Ok(4)),
-        // Half the ring: room is given back with a message, not after the last.
+        // Half the ring: slots are returned with a message, not after the last.
         |end| drop((recv(end).unwrap(), recv(end).unwrap())),
         |end| {
             assert!(recv(end).unwrap().is_some());
@@ -219,7 +219,7 @@ fn a_sleep_is_refused_for_what_is_awaited_only() {
 
 #[test]
 fn an_announcement_is_for_what_is_awaited_and_taken_back() {
-    // Room is made and a message sent: which of the two rings?
+    // Slots are returned and a message is sent: which of the two rings?
     for (awaited, rings) in [(Awaited::Message, 1), (Awaited::Room, 1), (Awaited::Both, 2)] {
         let Pair { mut a, mut b, at_b, .. } = pair(2);
         while a.try_send(&[1]).is_ok() {}
@@ -254,7 +254,7 @@ fn a_barrier_is_asked_for_where_the_sleeper_spares_its_peer_the_fence() {
     }
     assert!(a.about_to_sleep(Awaited::Message));
     assert_eq!(at_a.barriers.get(), 1);
-    // The peer rings, and from then on fences for messages, not for room.
+    // The peer rings, and from then on fences for messages, but not for room.
     b.try_send(&[1]).unwrap();
     a.awake(true);
     assert_eq!(a.announce(Awaited::Message), Announced::Complete);
@@ -265,7 +265,7 @@ fn a_barrier_is_asked_for_where_the_sleeper_spares_its_peer_the_fence() {
 #[test]
 fn a_waker_that_was_calm_for_long_stops_fencing() {
     if cfg!(miri) {
-        // More than a thousand messages; the tests of the bell itself count as far.
+        // More than a thousand messages; the doorbell's own tests check the exact number.
         return;
     }
     let Pair { mut a, mut b, at_b, .. } = pair_with(8, WakeOrder::Asymmetric);
@@ -349,7 +349,9 @@ fn room_is_asked_for_as_long_as_the_message_that_found_none() {
     assert_eq!(a.try_send(&[1]), Err(EndError::Closed));
 }
 
-/// A program that polls and never sleeps asks its lifeline every 32nd time, once in a millisecond, if nothing passes.
+/// A program that polls and never sleeps checks its lifeline at every 32nd poll, at most once in a
+/// millisecond, if
+/// nothing passes.
 #[test]
 fn one_that_polls_looks_at_its_lifeline_now_and_then() {
     type Poll = fn(&mut TestEnd);
@@ -368,7 +370,7 @@ fn one_that_polls_looks_at_its_lifeline_now_and_then() {
             (0..polls).for_each(|_| poll(&mut a));
             at_a.listens.get()
         };
-        // The first look finds that a message has passed.
+        // The first check finds that a message has passed.
         assert_eq!(listens_after(5, 32), 0);
         assert_eq!(listens_after(1_000_004, 32), 0, "it is not due");
         assert_eq!(listens_after(1_000_005, 31), 0);
@@ -405,7 +407,7 @@ fn a_close_is_heard_once_and_by_a_peer_that_only_sends() {
     a.close();
     a.close();
     assert_eq!(at_a.rings.get(), 1);
-    // Awake again, which it does not say any more: a peer that only sends is to come and look.
+    // Still announced as asleep: a peer that only sends must come and look.
     a.awake(true);
     b.try_send(&[1]).unwrap();
     assert_eq!(at_b.rings.get(), 1);
@@ -431,7 +433,7 @@ fn one_whose_lifeline_is_cut_tells_its_peer_nothing() {
 #[test]
 fn a_lie_about_room_breaks_both_directions() {
     let Pair { memory, mut a, mut b, .. } = pair(2);
-    // B says that it received nine slots: line 7 is its credit.
+    // B claims to have received nine slots: line 7 is its credit.
     memory.store_le(7 * 128 / 8, 9, Relaxed);
     b.try_send(&[1]).unwrap();
     while a.try_send(&[1]).is_ok() {}

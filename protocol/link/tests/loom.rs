@@ -1,4 +1,5 @@
-//! Every schedule and every outcome that the memory model allows, for what only both rings of a channel together can show.
+//! Every schedule and every outcome that the memory model allows, for races that involve both rings
+//! of a channel.
 //!
 //! `cargo xtask model` runs this with the models of the ring.
 #![cfg(loom)]

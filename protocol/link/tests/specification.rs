@@ -1,4 +1,4 @@
-//! The bytes that `docs/specs/channel.md` shows are the bytes that this crate writes.
+//! Compares the bytes shown in `docs/specs/channel.md` with the bytes that this crate writes.
 #![cfg(not(loom))]
 
 use std::num::NonZeroU16;
@@ -10,7 +10,8 @@ use tombolo_ring::{SlotSize, Variant, WakeOrder};
 
 const SPECIFICATION: &str = include_str!("../../../docs/specs/channel.md");
 
-/// The bytes of the dump under the heading, in a memory of `length_bytes`; what the dump leaves out is zero.
+/// The bytes of the dump under the heading, in a memory of `length_bytes`; bytes that the dump
+/// omits are zero.
 fn dump(heading: &str, length_bytes: usize) -> Vec<u8> {
     let section = SPECIFICATION.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
     let dump = section.split("```").nth(1).unwrap();

@@ -1,12 +1,15 @@
-//! One end of a channel in memory, without anything of an operating system.
+//! One end of a channel in memory, independent of the operating system.
 //!
-//! It holds both rings, both doorbells and what there is to know of the channel's end. What it needs besides memory is
-//! behind [`Signals`]: a bell, a lifeline and a clock. Linux, boards and the simulator supply these and nothing else, so
-//! that what is simulated and model-checked is what ships.
+//! It holds both rings, both doorbells and the state of the channel's end. What it needs besides
+//! memory is behind
+//! [`Signals`]: a bell, a lifeline and a clock. Linux, boards and the simulator supply these and
+//! nothing else, so that
+//! what is simulated and model-checked is what ships.
 //!
-//! Every operation that may have something for a sleeping peer to hear rings by itself. To sleep:
-//! [`announce`](ChannelEnd::announce), [`may_sleep`](ChannelEnd::may_sleep), sleep if that is true on a bell that
-//! remembers, and [`awake`](ChannelEnd::awake).
+//! Every operation that a sleeping peer must learn of rings by itself. To sleep:
+//! [`announce`](ChannelEnd::announce),
+//! [`may_sleep`](ChannelEnd::may_sleep), sleep if that is true on a bell that latches, and
+//! [`awake`](ChannelEnd::awake).
 
 mod receive;
 mod send;
@@ -24,61 +27,65 @@ pub use tombolo_ring::{Violation, WakeOrder};
 
 use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Ends, Side};
 
-/// Fruitless polls between two looks at the clock, to see whether a look at the lifeline is due.
+/// Empty polls between two reads of the clock, which tells whether a check of the lifeline is due.
 const POLLS_PER_CLOCK: u32 = 32;
 
-/// Time between two looks at the lifeline, in nanoseconds, for programs that poll and never sleep. A look is a
-/// system call or two: at this distance a thousandth of a processor.
-const LOOK_EVERY_NS: u64 = 1_000_000;
+/// Time between two checks of the lifeline, in nanoseconds, for programs that poll and never sleep.
+/// A check is one or
+/// two system calls: at this rate about 0.1 % of a processor.
+const LIFELINE_CHECK_NS: u64 = 1_000_000;
 
-/// Why an operation on an end of a channel did not happen, whatever carries the channel. One byte, so that it stays in a
-/// register on the fast path: what there is to add, the end [says](ChannelEnd::violation) or the caller knows.
+/// Why an operation on a channel end failed, on any transport. One byte, so that it stays in a
+/// register on the fast
+/// path; details come from the [end](ChannelEnd::violation) or from the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndError {
-    /// No room until the peer has received more.
-    #[error("the channel has no room until the peer has received more")]
+    /// No room until the peer receives more.
+    #[error("the channel is full until the peer receives more")]
     Full,
-    /// Longer than the channel carries; it would never fit.
-    #[error("the message is longer than this channel carries")]
+    /// Longer than the channel's limit; it will never fit.
+    #[error("the message exceeds this channel's limit")]
     TooLong,
-    /// The peer, or this end, closed; everything sent before was received.
+    /// Either end closed; everything sent before was received.
     #[error("the channel is closed")]
     Closed,
-    /// The lifeline said that the peer is gone; everything sent before was received.
+    /// The lifeline reported that the peer is gone; everything sent before was received.
     #[error("the peer died")]
     PeerDied,
-    /// The channel failed for good: the peer broke the protocol, or the carrier failed. The end says which.
-    #[error("the channel broke")]
+    /// The channel failed for good: the peer broke the protocol, or the carrier failed. The end has
+    /// the details.
+    #[error("the channel failed")]
     Broken,
 }
 
-/// What has passed through one end of a channel.
+/// Counters of one end of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Messages accepted for sending.
     pub messages_sent: u64,
-    /// Their bytes.
+    /// Bytes of the messages sent.
     pub bytes_sent: u64,
     /// Messages received.
     pub messages_received: u64,
-    /// Their bytes.
+    /// Bytes of the messages received.
     pub bytes_received: u64,
-    /// How often this end rang a sleeping peer: each is a system call or a device access.
+    /// How often this end rang a sleeping peer; each ring is a system call or a device access.
     pub rings: u64,
     /// How often this end went to sleep.
     pub sleeps: u64,
-    /// Bytes of accepted messages that the kernel has not taken yet. None where sending is a store to memory.
+    /// Bytes of accepted messages that the kernel has not taken yet; always 0 where sending is a
+    /// store to memory.
     pub unsent_bytes: u64,
     /// Room to send, as far as this end knows.
     pub room: Room,
 }
 
-/// Room to send, where sending takes slots of a ring. All zero where it does not.
+/// Room to send, in slots of the ring. All zero on transports without rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
     /// Slots of the ring.
     pub slots: u32,
-    /// Of these, how many this end knows to be free without looking: there may be more.
+    /// Slots that this end knows to be free without loading the peer's memory; there may be more.
     pub free_slots: u32,
 }
 
@@ -87,28 +94,29 @@ pub struct Room {
 pub struct ChannelEnd<S> {
     ends: Ends,
     signals: S,
-    /// How the peer broke the protocol, which is final.
+    /// How the peer broke the protocol; final.
     violation: Option<Violation>,
-    /// This end was closed.
+    /// Whether this end was closed.
     closed: bool,
-    /// How often credit had been given back when the peer was last told.
+    /// How often slots had been returned when the peer was last told.
     credit_stores: u64,
-    /// Messages sent when the last was received: more of them since then are answers.
+    /// Messages sent when the last one was received: any sent since are replies.
     sent_at_receive: u64,
-    fruitless_polls: u32,
-    next_look_ns: u64,
-    /// Messages both ways at the last look at the lifeline.
-    passed_at_look: u64,
+    empty_polls: u32,
+    next_check_ns: u64,
+    /// Messages in both directions at the last check of the lifeline.
+    passed_at_check: u64,
     rings: u64,
     sleeps: u64,
 }
 
 impl<S: Signals> ChannelEnd<S> {
-    /// Takes up `side` of a channel of that shape in `memory`, after the handshake. Each side does so once, and both with
-    /// the same `order`.
+    /// Attaches to `side` of a channel with the shape `config` in `memory`, after the handshake.
+    /// Each side attaches once,
+    /// both with the same `order`.
     ///
     /// # Errors
-    /// [`AttachError`] when the memory is too small.
+    /// [`AttachError`] when the memory is too small or the shape invalid.
     pub fn attach(
         memory: &SharedMemory,
         side: Side,
@@ -123,21 +131,21 @@ impl<S: Signals> ChannelEnd<S> {
             closed: false,
             credit_stores: 0,
             sent_at_receive: 0,
-            fruitless_polls: 0,
-            next_look_ns: 0,
-            passed_at_look: 0,
+            empty_polls: 0,
+            next_check_ns: 0,
+            passed_at_check: 0,
             rings: 0,
             sleeps: 0,
         })
     }
 
-    /// Its bell, lifeline and clock.
+    /// The bell, lifeline and clock.
     #[inline(always)]
     pub fn signals(&self) -> &S {
         &self.signals
     }
 
-    /// Its bell, lifeline and clock.
+    /// The bell, lifeline and clock.
     pub fn signals_mut(&mut self) -> &mut S {
         &mut self.signals
     }
@@ -154,8 +162,8 @@ impl<S: Signals> ChannelEnd<S> {
         self.ends.producer.max_message_bytes()
     }
 
-    /// What has passed so far, and what room there is.
-    // Callers on the fast path want two or three of these: the others are not even loaded.
+    /// What has passed so far, and how much room there is.
+    // Inlined, so that callers on the fast path load only the two or three counters they use.
     #[inline(always)]
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -175,21 +183,23 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Looks at bell and lifeline, and sends nothing more to a peer that is gone or receives nothing more. What was
-    /// sent before is still received.
+    /// Checks bell and lifeline, and ends sending if the peer is gone or has closed. Messages sent
+    /// before are still
+    /// received.
     pub fn listen(&mut self) {
         self.signals.listen();
         self.note_end();
     }
 
-    /// Closes this end in order: the peer receives everything sent before.
+    /// Closes this end. The peer receives everything sent before.
     pub fn close(&mut self) {
         if self.closed {
             return;
         }
         self.closed = true;
-        // Where monitors hold the lifelines, they also hang up when this end's own monitor is killed. The peer is
-        // told that this domain died with it; a memory that says "closed" would say otherwise.
+        // Monitors that hold the lifelines also hang up when this end's own monitor is killed. The
+        // peer is told that this
+        // domain died with it; an orderly close in memory would contradict that.
         self.signals.listen();
         if self.signals.peer_gone() {
             self.ends.producer.abandon();
@@ -197,13 +207,13 @@ impl<S: Signals> ChannelEnd<S> {
             return;
         }
         self.ends.close();
-        // For good: see `ring_peer`. No last look follows, so no barrier is needed.
+        // Left armed for good, see `ring_peer`. No last poll follows, so no barrier is needed.
         let _ = sleep::arm(&mut self.ends.sleeper);
-        // Whether it sleeps or not: closing is rare, and the last thing said.
+        // Unconditional: closing is rare, and the last event.
         self.signals.ring();
     }
 
-    /// To be called after everything that a peer asleep for a message must hear of.
+    /// Call after everything of which a peer that sleeps for a message must learn.
     #[inline(always)]
     fn wake_peer(&mut self) {
         match self.ends.waker.check() {
@@ -213,7 +223,7 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// A peer asleep for room must hear of credit that was given back.
+    /// Tells a peer that sleeps for room when slots were returned.
     #[inline(always)]
     fn wake_peer_for_credit(&mut self) {
         let stores = self.ends.consumer.credit_stores();
@@ -236,13 +246,15 @@ impl<S: Signals> ChannelEnd<S> {
     fn ring_peer(&mut self) {
         self.rings += 1;
         self.signals.ring();
-        // A peer that closes leaves its line at asleep, so that a sender that never looks elsewhere comes here.
+        // A peer that closes leaves its line at "asleep", so that a sender that never looks
+        // elsewhere comes here.
         self.note_end();
     }
 
     fn note_end(&mut self) {
-        // In this order: who closes hangs up right after. What was found is kept by the ring, because the line can
-        // be overwritten by the peer at any time.
+        // In this order: a peer hangs up right after it closes. The ring keeps what was found,
+        // because the peer can
+        // overwrite the line at any time.
         if self.ends.producer.peer_closed() {
             self.ends.producer.close();
         } else if self.signals.peer_gone() {
@@ -250,34 +262,36 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Looks at the lifeline now and then, for programs that poll and never sleep. What it finds shows in the next
-    /// operation: first the ring must be looked at again.
+    /// Checks the lifeline now and then, for programs that poll and never sleep. What it finds
+    /// shows in the next
+    /// operation, because the ring must be polled again first.
     #[inline(always)]
-    fn look_now_and_then(&mut self) {
-        self.fruitless_polls = self.fruitless_polls.wrapping_add(1);
-        if self.fruitless_polls.is_multiple_of(POLLS_PER_CLOCK) {
-            self.look_if_due();
+    fn check_lifeline_now_and_then(&mut self) {
+        self.empty_polls = self.empty_polls.wrapping_add(1);
+        if self.empty_polls.is_multiple_of(POLLS_PER_CLOCK) {
+            self.check_lifeline_if_due();
         }
     }
 
     #[cold]
-    fn look_if_due(&mut self) {
+    fn check_lifeline_if_due(&mut self) {
         let now_ns = self.signals.now_ns();
-        if now_ns < self.next_look_ns {
+        if now_ns < self.next_check_ns {
             return;
         }
-        self.next_look_ns = now_ns + LOOK_EVERY_NS;
-        // A peer that sends, or makes room, lives: nothing need be asked. What was sent into room that was there
-        // already says nothing, but there is no more of that than a ring holds.
+        self.next_check_ns = now_ns + LIFELINE_CHECK_NS;
+        // A peer that sends or returns slots is alive, so there is nothing to ask. Messages sent
+        // into room that was there
+        // before prove nothing, but a ring bounds their number.
         let stats = self.stats();
         let passed = stats.messages_sent.wrapping_add(stats.messages_received);
-        if passed == self.passed_at_look {
+        if passed == self.passed_at_check {
             self.listen();
         }
-        self.passed_at_look = passed;
+        self.passed_at_check = passed;
     }
 
-    /// Notes that the peer broke the protocol; every later operation says so.
+    /// Records that the peer broke the protocol; every later operation returns the error.
     #[cold]
     fn violated(&mut self, violation: Violation) -> EndError {
         self.violation.get_or_insert(violation);
@@ -300,7 +314,7 @@ impl<S: Signals> ChannelEnd<S> {
     fn not_sent(&mut self, error: SendError) -> EndError {
         match error {
             SendError::Full => {
-                self.look_now_and_then();
+                self.check_lifeline_now_and_then();
                 EndError::Full
             }
             SendError::TooLong { .. } => EndError::TooLong,
@@ -312,10 +326,10 @@ impl<S: Signals> ChannelEnd<S> {
     }
 }
 
-/// The memory of a channel of that shape, cut from a window.
+/// The memory of a channel with the shape `config` at `offset_bytes` of a window.
 ///
 /// # Errors
-/// [`OutOfRange`] when it does not lie there.
+/// [`OutOfRange`] when it does not lie inside the window.
 pub fn memory_of(
     window: &SharedMemory,
     offset_bytes: usize,

@@ -5,18 +5,20 @@ use tombolo_ring::{FastRecv, Message, Producer};
 use super::{ChannelEnd, EndError, Signals};
 
 impl<S: Signals> ChannelEnd<S> {
-    /// Receives the next message, if there is one, where it lies: it is consumed when `read` returns.
+    /// Receives the next message, if any, in place: it is consumed when `read` returns.
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received;
     /// [`EndError::Broken`].
     #[inline(always)]
     pub fn try_recv<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        // Looked at before the ring: a peer that is gone by now has sent everything it ever will.
+        // Asked before the ring is polled: a peer that is gone by now has sent everything it ever
+        // will.
         let peer_gone = self.signals.peer_gone();
         let received = 'received: {
-            // In a statement of its own: a message that might have been borrows the ring to its end.
-            let unclear = match self.ends.consumer.try_recv_fast() {
+            // A separate statement, because a possible message borrows the ring to the end of its
+            // statement.
+            let slow = match self.ends.consumer.try_recv_fast() {
                 FastRecv::Message(message) => {
                     prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
                     break 'received read(&message);
@@ -24,20 +26,20 @@ impl<S: Signals> ChannelEnd<S> {
                 FastRecv::Empty => peer_gone,
                 FastRecv::SlowPath => true,
             };
-            if unclear {
+            if slow {
                 return self.recv_slow(peer_gone, read);
             }
             if self.ends.producer.messages() != self.sent_at_receive {
                 self.ends.consumer.prefetch_second();
             }
-            self.look_now_and_then();
+            self.check_lifeline_now_and_then();
             return Ok(None);
         };
         self.note_received();
         Ok(Some(received))
     }
 
-    /// A message of several slots, an end, or room to be given back.
+    /// A message of several slots, an end, or slots to return.
     #[inline(never)]
     fn recv_slow<R>(
         &mut self,
@@ -57,15 +59,16 @@ impl<S: Signals> ChannelEnd<S> {
                 self.note_received();
                 Ok(Some(received))
             }
-            Ok(None) => self.note_nothing(peer_gone).map(|()| None),
+            Ok(None) => self.note_empty_poll(peer_gone).map(|()| None),
             Err(error) => Err(self.not_received(error)),
         }
     }
 
-    /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
+    /// Receives up to `max` messages in place, cheaper per message than one by one. Returns their
+    /// number.
     ///
     /// # Errors
-    /// As [`try_recv`](Self::try_recv), when not even one was received.
+    /// As [`try_recv`](Self::try_recv), when none was received.
     #[inline(always)]
     pub fn try_recv_batch(
         &mut self,
@@ -91,20 +94,20 @@ impl<S: Signals> ChannelEnd<S> {
                 self.note_received();
                 Ok(received)
             }
-            // An error stays, and is found again by the next call.
+            // The error persists; the next call returns it.
             Some(error) => Err(self.not_received(error)),
             None if max == 0 => Ok(0),
-            None => self.note_nothing(peer_gone).map(|()| 0),
+            None => self.note_empty_poll(peer_gone).map(|()| 0),
         }
     }
 
-    /// Whether [`try_recv`](Self::try_recv) would return something other than "none yet": a message, an end, or an
-    /// error.
+    /// Whether [`try_recv`](Self::try_recv) would return a message, an end or an error instead of
+    /// `None`.
     #[inline]
     pub fn readable(&mut self) -> bool {
         let readable = self.has_message_or_end();
         if !readable {
-            self.look_now_and_then();
+            self.check_lifeline_now_and_then();
         }
         readable
     }
@@ -115,30 +118,33 @@ impl<S: Signals> ChannelEnd<S> {
         found || self.signals.peer_gone()
     }
 
-    /// Takes note of what came along with messages that were received.
+    /// Processes the credit that came with received messages.
     #[inline(always)]
     fn note_received(&mut self) {
         self.wake_peer_for_credit();
         self.ends.producer.note_credit(self.ends.consumer.reverse_credit());
     }
 
-    /// After a look at the ring that found no message.
+    /// Follows a poll of the ring that found no message.
     #[inline(always)]
-    fn note_nothing(&mut self, peer_gone: bool) -> Result<(), EndError> {
+    fn note_empty_poll(&mut self, peer_gone: bool) -> Result<(), EndError> {
         self.wake_peer_for_credit();
         if peer_gone {
-            // The lifeline may have said so to another channel of this program: sending ends with receiving.
+            // Another channel of this program may have learned it from the lifeline: sending ends
+            // with receiving.
             self.note_end();
             return Err(EndError::PeerDied);
         }
-        self.look_now_and_then();
+        self.check_lifeline_now_and_then();
         Ok(())
     }
 }
 
-/// To be called when a message is found, before it is read. The slot of the answer lies in the cache of the peer,
-/// which polls it; its way here takes as long as that of the message, and may as well begin now. Where messages
-/// only come, the slot is left alone, for the peer would have to fetch it again.
+/// Prefetches the slot of the reply when a message is found, before it is read. That slot lies in
+/// the cache of the
+/// peer, which polls it, and takes as long to arrive as the message did. Where messages only arrive
+/// and none are sent
+/// the slot is left alone, because the peer would have to fetch it again.
 #[inline(always)]
 fn prepare_answer(sent_at_receive: &mut u64, producer: &Producer) {
     let sent = producer.messages();

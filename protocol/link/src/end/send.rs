@@ -19,7 +19,7 @@ impl<S: Signals> ChannelEnd<S> {
         Ok(())
     }
 
-    /// A message of several slots, or one for which no room is known.
+    /// A message of several slots, or one without known room.
     #[inline(never)]
     fn send_slow(&mut self, message: &[u8]) -> Result<(), EndError> {
         match self.ends.producer.try_send(message) {
@@ -31,7 +31,7 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Sends a message of `length_bytes` that `write` writes where it is sent from, and commits; a claim that is dropped
+    /// Sends a message of `length_bytes` that `write` writes in place and commits; a dropped claim
     /// sends nothing.
     ///
     /// # Errors
@@ -43,7 +43,8 @@ impl<S: Signals> ChannelEnd<S> {
         write: impl FnOnce(Claim<'_>),
     ) -> Result<(), EndError> {
         self.send_credit();
-        // In a statement of its own: a claim that might have been borrows the ring to its end.
+        // A separate statement, because a possible claim borrows the ring to the end of its
+        // statement.
         let failed = self.ends.producer.claim(length_bytes).map(write).err();
         match failed {
             None => {
@@ -54,11 +55,12 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Sends the messages that `fill` adds to a batch, and commits, together; a batch that is dropped sends nothing. Says
-    /// how many.
+    /// Sends together the messages that `fill` adds to a batch and commits; a dropped batch sends
+    /// nothing. Returns their
+    /// number.
     ///
     /// # Errors
-    /// [`EndError`] when the channel had ended before: `fill` was not called.
+    /// [`EndError`] when the channel has ended: `fill` was not called.
     #[inline(always)]
     pub fn try_send_batch(&mut self, fill: impl FnOnce(Batch<'_>)) -> Result<u64, EndError> {
         if let Err(error) = self.ends.producer.check_open() {
@@ -73,8 +75,8 @@ impl<S: Signals> ChannelEnd<S> {
             self.wake_peer();
         }
         if after.refused_full != before.refused_full {
-            // The end of the peer is looked for as after any send without room.
-            self.look_now_and_then();
+            // The lifeline is checked as after any send without room.
+            self.check_lifeline_now_and_then();
         }
         Ok(after.messages - before.messages)
     }
@@ -85,13 +87,13 @@ impl<S: Signals> ChannelEnd<S> {
         !matches!(self.ends.producer.claim(self.ends.producer.refused_bytes()), Err(SendError::Full))
     }
 
-    /// Whether the peer closed its receiving half, so that sending is of no use.
+    /// Whether the peer closed its receiving half, which makes sending useless.
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.ends.producer.peer_closed()
     }
 
-    /// What is sent next carries the credit of the other ring along.
+    /// Attaches the credit of the reverse ring to what is sent next.
     #[inline(always)]
     fn send_credit(&mut self) {
         self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());

@@ -1,18 +1,20 @@
-//! What an end needs besides memory.
+//! What a channel end needs besides memory.
 
 /// A bell at the peer, a lifeline to it, and a clock.
 pub trait Signals {
-    /// Rings the peer, which sleeps or is about to. A bell remembers: rung before the sleep, it ends it.
+    /// Rings the peer, which sleeps or is about to. The bell latches: a ring before the sleep ends
+    /// it.
     fn ring(&mut self);
 
-    /// Whether the lifeline has said that the peer is gone: evidence, not suspicion. It is asked with every operation,
-    /// and says what [`listen`](Self::listen) found last.
+    /// Whether the lifeline has reported that the peer is gone: evidence, not suspicion. Called
+    /// with every operation, so it
+    /// returns what [`listen`](Self::listen) last found.
     fn peer_gone(&self) -> bool;
 
-    /// Takes note of what bell and lifeline say.
+    /// Reads bell and lifeline.
     fn listen(&mut self);
 
-    /// Nanoseconds on a clock that never goes back.
+    /// The time in nanoseconds on a monotonic clock.
     fn now_ns(&self) -> u64;
 
     /// Makes every processor that may run the peer execute a full barrier. Called with
@@ -20,8 +22,9 @@ pub trait Signals {
     fn barrier(&mut self) {}
 }
 
-/// Signals for a caller that sees to bell and lifeline itself, between operations: a ring is noted and
-/// [taken](Self::take_ring), and an end is [reported](Self::report_peer_gone). There is no time.
+/// Signals for a caller that handles bell and lifeline itself between operations: it
+/// [takes](Self::take_ring) pending
+/// rings and [reports](Self::report_peer_gone) the death of the peer. The clock always shows zero.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Deferred {
     ring_due: bool,
@@ -29,13 +32,13 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// Whether the peer must be rung for what was done since the last call.
+    /// Whether the peer must be rung for operations since the last call.
     #[must_use = "a bell that is not rung leaves the peer asleep"]
     pub fn take_ring(&mut self) -> bool {
         core::mem::take(&mut self.ring_due)
     }
 
-    /// There is evidence that the peer is gone.
+    /// Reports evidence that the peer is gone.
     pub fn report_peer_gone(&mut self) {
         self.peer_gone = true;
     }

@@ -1,4 +1,4 @@
-//! Sleeping without losing a wake-up: [`tombolo_ring::doorbell`] for both directions of a channel.
+//! Sleeping without lost wake-ups: [`tombolo_ring::doorbell`] for both directions of a channel.
 
 use tombolo_ring::Sleeper;
 
@@ -7,11 +7,11 @@ use super::{ChannelEnd, Signals};
 /// What a side waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
-    /// A message, or the end.
+    /// A message, or the end of the channel.
     Message,
     /// Room for the message that last found none.
     Room,
-    /// Either.
+    /// A message or room.
     Both,
 }
 
@@ -25,28 +25,30 @@ impl Awaited {
     }
 }
 
-/// What an announcement of a sleep still lacks.
+/// What an announced sleep still needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announced {
     /// Nothing: the peer sees it.
     Complete,
-    /// A barrier that this end spares its peer: [`Signals::barrier`], or another that does for many channels.
+    /// A barrier in place of the peer's fence: [`Signals::barrier`], or one for many channels.
     NeedsBarrier,
 }
 
 impl<S: Signals> ChannelEnd<S> {
-    /// Says that this side is about to sleep. What follows is the barrier if the answer says so, a
-    /// [last look](Self::may_sleep), the sleep, and [`awake`](Self::awake).
+    /// Announces that this side is about to sleep. Execute the barrier if the result asks for it,
+    /// then do a
+    /// [last poll](Self::may_sleep), sleep, and call [`awake`](Self::awake).
     #[must_use = "without the barrier a wake-up can be lost"]
     pub fn announce(&mut self, awaited: Awaited) -> Announced {
         let ends = &mut self.ends;
-        // Both announced, whatever the first lacks: the peer may fence for one and not for the other.
+        // Announces both, whatever the first lacks: the peer may fence for one and not for the
+        // other.
         let message = if awaited.message() { arm(&mut ends.sleeper) } else { Announced::Complete };
         let room = if awaited.room() { arm(&mut ends.room_sleeper) } else { Announced::Complete };
         if message == Announced::NeedsBarrier { message } else { room }
     }
 
-    /// [`announce`](Self::announce), with the barrier, and the [last look](Self::may_sleep).
+    /// [`announce`](Self::announce), the barrier, and the [last poll](Self::may_sleep).
     #[must_use = "sleeping on what is already there can last for ever"]
     pub fn about_to_sleep(&mut self, awaited: Awaited) -> bool {
         if self.announce(awaited) == Announced::NeedsBarrier {
@@ -55,12 +57,13 @@ impl<S: Signals> ChannelEnd<S> {
         self.may_sleep(awaited)
     }
 
-    /// The last look before a sleep: false when what is awaited came meanwhile.
+    /// The last poll before a sleep: false when the awaited condition already holds.
     ///
-    /// Once it returned true, whatever the peer does that was awaited rings this side: no wake-up is lost.
+    /// After it returned true, every awaited action of the peer rings this side: no wake-up is
+    /// lost.
     #[must_use = "sleeping on what is already there can last for ever"]
     pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
-        // In any case, for it gives back all room that the peer may be waiting for.
+        // Unconditional, because it returns the slots for which the peer may be waiting.
         let nothing_to_read = !self.has_message_or_end();
         let no_room = !self.sendable();
         let may_sleep = (nothing_to_read || !awaited.message()) && (no_room || !awaited.room());
@@ -68,14 +71,14 @@ impl<S: Signals> ChannelEnd<S> {
         may_sleep
     }
 
-    /// Whether what is awaited is there.
+    /// Whether the awaited condition holds.
     #[inline]
     pub fn is_ready(&mut self, awaited: Awaited) -> bool {
         (awaited.message() && self.readable()) || (awaited.room() && self.sendable())
     }
 
-    /// Takes back the announcement; after a sleep that a bell or a lifeline ended (`rung`), also takes note of what
-    /// they say.
+    /// Withdraws the announcement; after a sleep ended by a bell or a lifeline (`rung`), also reads
+    /// both.
     pub fn awake(&mut self, rung: bool) {
         if !self.closed {
             self.ends.sleeper.disarm();
@@ -87,7 +90,8 @@ impl<S: Signals> ChannelEnd<S> {
     }
 }
 
-/// Says asleep. Whether that needs a barrier yet depends on the order that the two sides agreed on.
+/// Announces a sleep. Whether that needs a barrier depends on the order on which the two sides
+/// agreed.
 pub(super) fn arm(sleeper: &mut Sleeper) -> Announced {
     let mut announced = Announced::Complete;
     let Ok(()) = sleeper.arm(|| {
