@@ -1,8 +1,7 @@
 //! Deliberate bugs, planted to check that the simulator finds them.
 //!
-//! [`canary!`](crate::canary!) is the constant `false` except in builds with `--cfg sim`, and even
-//! there a bug is
-//! active only after a test calls [`plant`].
+//! [`canary!`](crate::canary!) is the constant `false` except in builds with `--cfg sim`, and even there a
+//! bug is active only after a test calls [`plant`].
 
 /// Whether the deliberate bug `$name` is active. Always `false` without `--cfg sim`.
 #[cfg(sim)]
@@ -27,8 +26,7 @@ std::thread_local! {
     static PLANTED: std::cell::Cell<&'static str> = const { std::cell::Cell::new("") };
 }
 
-/// Activates the bug `name` for code that this thread runs from now on; an empty name deactivates
-/// it.
+/// Activates the bug `name` for code that this thread runs from now on; an empty name deactivates it.
 #[cfg(sim)]
 pub fn plant(name: &'static str) {
     PLANTED.with(|planted| planted.set(name));

@@ -1,4 +1,5 @@
-//! Ids. Those of domains and regions carry a generation, so that a stale id is refused and never names something newer.
+//! Ids. Those of domains and regions carry a generation, so that a stale id is refused and never names
+//! something newer.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -11,8 +11,7 @@ pub enum Isa {
     Aarch64,
     /// 64-bit RISC-V, little-endian.
     Riscv64,
-    /// IBM z/Architecture, big-endian; supported to test the byte order of everything that is
-    /// shared.
+    /// IBM z/Architecture, big-endian; supported to test the byte order of everything that is shared.
     S390x,
 }
 
@@ -85,8 +84,7 @@ impl Isa {
     }
 }
 
-/// What a program is built for: an instruction set, under Linux or on a board without an operating
-/// system.
+/// What a program is built for: an instruction set, under Linux or on a board without an operating system.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Target {
     /// True for a board without an operating system.
@@ -118,8 +116,8 @@ impl Target {
         Target { bare: true, isa }
     }
 
-    /// The name used in images and output: the name of the instruction set, with `-none` appended
-    /// for boards.
+    /// The name used in images and output: the name of the instruction set, with `-none` appended for
+    /// boards.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

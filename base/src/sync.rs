@@ -1,6 +1,5 @@
-//! Atomics and fences: from `core`; from the model checker with `--cfg loom`; and with `--cfg sim`,
-//! wrapped so that a
-//! simulator sees every store.
+//! Atomics and fences: from `core`; from the model checker with `--cfg loom`; and with `--cfg sim`, wrapped
+//! so that a simulator sees every store.
 //!
 //! Everything that touches shared memory imports from here, so that the same source runs on hardware,
 //! under miri, in loom's exhaustive schedules and across simulated links.
@@ -18,9 +17,8 @@ pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// Hints to the processor that the caller spins.
 ///
-/// Does nothing on aarch64: under QEMU the Arm hint leaves the translated block, which costs more
-/// than the wait it
-/// is meant to soften.
+/// Does nothing on aarch64: under QEMU the Arm hint leaves the translated block, which costs more than the
+/// wait it is meant to soften.
 #[inline]
 pub fn spin_hint() {
     #[cfg(loom)]
@@ -31,9 +29,8 @@ pub fn spin_hint() {
 
 /// Starts to load the cache line of `word` without waiting for it.
 ///
-/// A hint that reads no value and orders nothing. Does nothing on processors without such an
-/// instruction and under
-/// loom and miri.
+/// A hint that reads no value and orders nothing. Does nothing on processors without such an instruction
+/// and under loom and miri.
 #[inline(always)]
 pub fn prefetch(word: &AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -80,27 +77,21 @@ pub fn prefetch_for_write(word: &AtomicU64) {
     let _ = word;
 }
 
-/// Stores sixteen bytes in address order as two relaxed word stores, in one instruction where the
-/// processor has one
-/// that wide. The pair is not atomic as a whole.
+/// Stores sixteen bytes in address order as two relaxed word stores, in one instruction where the processor
+/// has one that wide. The pair is not atomic as a whole.
 ///
-/// A processor queues a bounded number of stores that wait for their cache lines (ADR 0022); this
-/// takes one queue
-/// entry for two words. `source` is read in words on purpose: a caller that has just filled it word
-/// by word still has
-/// those stores in the same queue, and a load wider than a queued store waits until that store, and
-/// every one before
-/// it, has retired.
+/// A processor queues a bounded number of stores that wait for their cache lines (ADR 0022); this takes one
+/// queue entry for two words. `source` is read in words on purpose: a caller that has just filled it word
+/// by word still has those stores in the same queue, and a load wider than a queued store waits until that
+/// store, and every one before it, has retired.
 ///
 /// Two separate word stores under loom, miri and the simulator.
 #[inline(always)]
 pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
-    // SAFETY: `words` covers sixteen bytes that may be written through a shared reference because
-    // they are atomics;
-    // `source` covers sixteen readable bytes. The instruction writes each aligned half of `words`
-    // whole, as the two
-    // relaxed stores would.
+    // SAFETY: `words` covers sixteen bytes that may be written through a shared reference because they are
+    // atomics; `source` covers sixteen readable bytes. The instruction writes each aligned half of `words`
+    // whole, as the two relaxed stores would.
     unsafe {
         core::arch::asm!(
             "movq {value}, qword ptr [{source}]",
@@ -135,15 +126,13 @@ pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
     }
 }
 
-/// Stores two numbers as two relaxed word stores, in one instruction where the processor has one
-/// that wide; see
-/// [`store_pair`]. The pair is not atomic as a whole.
+/// Stores two numbers as two relaxed word stores, in one instruction where the processor has one that wide;
+/// see [`store_pair`]. The pair is not atomic as a whole.
 #[inline(always)]
 pub fn store_both(words: &[AtomicU64; 2], [first, second]: [u64; 2]) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
-    // SAFETY: `words` covers sixteen bytes that may be written through a shared reference because
-    // they are atomics. The
-    // instruction writes each aligned half whole, as the two relaxed stores would.
+    // SAFETY: `words` covers sixteen bytes that may be written through a shared reference because they are
+    // atomics. The instruction writes each aligned half whole, as the two relaxed stores would.
     unsafe {
         core::arch::asm!(
             "movq {low}, {first}",
@@ -179,9 +168,8 @@ pub fn store_both(words: &[AtomicU64; 2], [first, second]: [u64; 2]) {
 #[inline(always)]
 pub fn load_pair(words: &[AtomicU64; 2]) -> [u8; 16] {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
-    // SAFETY: `words` covers sixteen readable bytes. The instruction reads each aligned half whole,
-    // as the two relaxed
-    // loads would.
+    // SAFETY: `words` covers sixteen readable bytes. The instruction reads each aligned half whole, as the
+    // two relaxed loads would.
     unsafe {
         let value: core::arch::x86_64::__m128i;
         core::arch::asm!(

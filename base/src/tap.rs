@@ -1,9 +1,7 @@
-//! Records every store to shared memory, in program order, for a simulator. Active only with `--cfg
-//! sim`.
+//! Records every store to shared memory, in program order, for a simulator. Active only with `--cfg sim`.
 //!
-//! A simulated link applies the stores of one side to the other side's copy of the memory, so it
-//! must know their
-//! order and what ordered them. `record` starts recording on this thread; `take` returns what was
+//! A simulated link applies the stores of one side to the other side's copy of the memory, so it must know
+//! their order and what ordered them. `record` starts recording on this thread; `take` returns what was
 //! recorded.
 
 #[cfg(all(sim, not(loom)))]
@@ -74,8 +72,8 @@ mod recording {
             self.0.load(order)
         }
 
-        /// Stores `word` and records it, except for a relaxed store of the current value, which has
-        /// nothing to carry.
+        /// Stores `word` and records it, except for a relaxed store of the current value, which has nothing
+        /// to carry.
         #[inline]
         pub fn store(&self, word: u64, order: Ordering) {
             let release = order != Ordering::Relaxed;

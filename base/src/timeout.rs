@@ -2,8 +2,7 @@
 
 use core::time::Duration;
 
-/// How long an operation waits by default: longer than an emulated node takes to start on a busy
-/// host.
+/// How long an operation waits by default: longer than an emulated node takes to start on a busy host.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The timeout of the operations on one object.
@@ -32,8 +31,7 @@ impl OperationTimeout {
         self.once = Some(timeout);
     }
 
-    /// The timeout of the operation that starts now. Consumes what [`set_once`](Self::set_once)
-    /// set.
+    /// The timeout of the operation that starts now. Consumes what [`set_once`](Self::set_once) set.
     #[inline]
     pub fn take(&mut self) -> Duration {
         match self.once {

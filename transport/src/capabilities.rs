@@ -1,49 +1,50 @@
-//! What a transport says it can do. The conformance suite holds it to each claim, and skips what it does not claim.
+//! The optional abilities of a transport. The conformance suite tests each one claimed and skips the
+//! others.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// A set of abilities that transports may have or lack. What every transport must do is in no set: it is the
-/// contract.
+/// A set of abilities that a transport may have or lack. What every transport must do is the contract, not
+/// an ability.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Capabilities(u32);
 
 impl Capabilities {
-    /// None.
+    /// No optional ability.
     pub const NONE: Capabilities = Capabilities(0);
     /// Messages lie in memory that both sides map.
     pub const SHARED_MEMORY: Capabilities = Capabilities(1);
-    /// An atomic read-modify-write on that memory is whole for both sides. No ring needs it.
+    /// Atomic read-modify-writes on that memory are atomic for both sides. No ring needs it.
     pub const ATOMICS: Capabilities = Capabilities(1 << 1);
     /// While both sides are awake a message costs no system call and no access to a device.
     pub const SILENT: Capabilities = Capabilities(1 << 2);
-    /// It takes as many messages of one slot as its rings have slots, no more and no fewer.
+    /// A full ring holds exactly as many single-slot messages as it has slots.
     pub const COUNTED_ROOM: Capabilities = Capabilities(1 << 3);
-    /// A side that sleeps for a message is rung when one comes, and only then.
+    /// A side that sleeps for a message is rung when one arrives, and only then.
     pub const BELL_FOR_MESSAGES: Capabilities = Capabilities(1 << 4);
-    /// A side that sleeps for room is rung when there is some, and only then.
+    /// A side that sleeps for room is rung when there is room, and only then.
     pub const BELL_FOR_ROOM: Capabilities = Capabilities(1 << 5);
-    /// What ends a sleep is a file descriptor, so that a program can sleep on much else at the same time. Without,
+    /// Sleeps end by file descriptors, so that a program can sleep on other things as well. Without it,
     /// [`crate::wait`] polls.
     pub const DESCRIPTORS: Capabilities = Capabilities(1 << 6);
-    /// The death of a peer is known by evidence, as soon as the operating system has it.
+    /// The peer's death is reported on evidence, as soon as the operating system knows of it.
     pub const EVIDENCE_OF_DEATH: Capabilities = Capabilities(1 << 7);
-    /// A send is refused for want of room only, a message that has arrived is seen by the next look, and a sleep ends
-    /// for a reason only.
+    /// A send is refused only for lack of room, a message that has arrived is found by the next poll, and a
+    /// sleep ends only for a reason.
     pub const STEADY: Capabilities = Capabilities(1 << 8);
-    /// The messages of a batch are seen all at once.
+    /// All messages of a batch become visible at once.
     pub const WHOLE_BATCHES: Capabilities = Capabilities(1 << 9);
-    /// Everything that rings in the coherent memory of one kernel do.
+    /// The abilities of rings in the coherent memory of one kernel.
     pub const OF_SHARED_MEMORY: Capabilities = Capabilities(0b11_1111_1111);
-    /// Everything that rings in a window between two kernels do.
+    /// The abilities of rings in a window between two kernels.
     pub const OF_WINDOW: Capabilities =
         Capabilities(Capabilities::OF_SHARED_MEMORY.0 & !Capabilities::ATOMICS.0);
-    /// Everything that a byte stream does.
+    /// The abilities of a byte stream.
     pub const OF_STREAM: Capabilities = Capabilities(
         Capabilities::DESCRIPTORS.0 | Capabilities::EVIDENCE_OF_DEATH.0 | Capabilities::STEADY.0,
     );
 
-    /// Each ability with the name that reports use.
+    /// Each ability with its name in reports.
     pub const NAMED: [(Capabilities, &'static str); 10] = [
         (Capabilities::SHARED_MEMORY, "shared memory"),
         (Capabilities::ATOMICS, "atomics across the link"),
@@ -57,25 +58,25 @@ impl Capabilities {
         (Capabilities::WHOLE_BATCHES, "batches that show all at once"),
     ];
 
-    /// Whether all of `others` are among them.
+    /// Whether all of `others` are in the set.
     #[must_use]
     pub const fn contains(self, others: Capabilities) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// These, less `others`.
+    /// The set without `others`.
     #[must_use]
     pub const fn without(self, others: Capabilities) -> Capabilities {
         Capabilities(self.0 & !others.0)
     }
 
-    /// These and `others`, in constants.
+    /// The union with `others`, usable in constants.
     #[must_use]
     pub const fn with(self, others: Capabilities) -> Capabilities {
         Capabilities(self.0 | others.0)
     }
 
-    /// Their names, in the order in which they are declared here.
+    /// The names of the abilities, in order of declaration.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Capabilities::NAMED.into_iter().filter(move |(one, _)| self.contains(*one)).map(|(_, name)| name)
     }

@@ -1,4 +1,4 @@
-//! What joins the two sides of a channel in memory besides the memory: a bell and a lifeline.
+//! What connects the two sides of a channel in memory besides the memory: a bell and a lifeline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -13,23 +13,23 @@ use tombolo_platform::{Errno, OsError, barrier, event, socket};
 
 use crate::error::{Awaited, ChannelError};
 
-/// Reads of a lifeline in a row. A peer that floods its bell must not keep this side from its deadline; what is
-/// left ends the next sleep.
+/// Reads of a lifeline in a row. Bounded, so that a peer that floods its bell cannot keep this side past
+/// its deadline; what is left unread ends the next sleep.
 const READS_IN_A_ROW: u32 = 16;
 
-/// The byte on a doorbell by which a side that has no memory of the channel yet says that it waits no longer.
+/// The byte on the doorbell by which a side without channel memory says that it has stopped waiting.
 pub(crate) const WITHDRAWAL: u8 = tombolo_link::verdict::WITHDRAWN as u8;
 
-/// How long a sleep on the bell alone takes at most before this side looks at its deadline; what is shorter sleeps on
-/// all sources, to the point.
+/// The longest sleep on the bell alone before this side checks its deadline. Shorter timeouts sleep on all
+/// sources, with full precision.
 const DOZE: Duration = Duration::from_secs(1);
 
-/// What wakes a side that sleeps.
+/// What wakes this side.
 #[derive(Debug)]
 pub(crate) enum Bell {
     /// The socket between the two processes, which is also the lifeline.
     Socket,
-    /// An event counter to sleep on, and what rings the peer.
+    /// An event counter that wakes this side, and the means to ring the peer.
     Window {
         /// Signalled by the peer.
         incoming: OwnedFd,
@@ -38,33 +38,32 @@ pub(crate) enum Bell {
     },
 }
 
-/// What rings a peer across a window.
+/// How to ring a peer across a window.
 #[derive(Debug)]
 pub(crate) enum Ring {
-    /// An event counter that becomes an interrupt over there.
+    /// An event counter that becomes an interrupt on the peer's node.
     Counter(OwnedFd),
-    /// The doorbell register of the window's device.
+    /// The doorbell register of the window device.
     Register {
-        /// The device.
         registers: Registers,
         /// The peer's number on the device.
         peer: u16,
-        /// Its vector.
+        /// The peer's interrupt vector.
         vector: u16,
     },
 }
 
-/// How this side and its peer reach each other besides the rings.
+/// The connection to the peer besides the rings.
 #[derive(Debug)]
 pub(crate) struct Connection {
     bell: Bell,
-    /// Hangs up when the peer is gone: the socket to it, or one to the monitor, which watches it.
+    /// Hangs up when the peer is gone: the socket to the peer, or one to the monitor that watches it.
     lifeline: OwnedFd,
-    /// The lifeline has hung up: evidence, not suspicion.
+    /// Whether the lifeline has hung up: evidence, not suspicion.
     peer_gone: bool,
-    /// The peer said that it waits no longer, before it had memory to say so in.
+    /// Whether the peer said that it stopped waiting before it had memory to write that to.
     withdrawn: bool,
-    /// Whether the lifeline lets this side sleep on it alone; unknown before the first time.
+    /// Whether this side can sleep on the lifeline alone; `None` until tried.
     may_doze: Option<bool>,
 }
 
@@ -73,8 +72,9 @@ impl Connection {
         Connection { bell, lifeline, peer_gone: false, withdrawn: false, may_doze: None }
     }
 
-    /// Sleeps until the bell rings or the lifeline ends, where both are one socket: whether it did, or `None` where that
-    /// is not so. It is one system call where polling and then listening are two, and the wake-up is shorter.
+    /// Sleeps until the bell rings, the lifeline hangs up or `deadline` passes, if bell and lifeline are
+    /// one socket. Returns whether it was rung, or `None` where they are not. One system call instead of
+    /// poll and read, and a faster wake-up.
     pub(crate) fn park(&mut self, deadline: Deadline) -> Option<bool> {
         if !matches!(self.bell, Bell::Socket) || deadline.remaining() < DOZE {
             return None;
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// Why a peer that is gone did not open the channel.
+    /// The reason why a peer that is gone did not open the channel.
     pub(crate) fn farewell(&mut self) -> ChannelError {
         self.listen();
         if self.withdrawn { ChannelError::Closed } else { ChannelError::PeerDied }
@@ -106,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Takes the opening of a channel to its end.
+    /// Completes the opening of a channel.
     pub(crate) fn open(&mut self, opening: &mut Opening, deadline: Deadline) -> Result<Agreed, ChannelError> {
         opening.wait(self, deadline.as_ns()).map_err(|error| match error {
             OpenError::Handshake(error) => error.into(),
@@ -121,12 +121,12 @@ impl Signals for Connection {
     fn ring(&mut self) {
         match &self.bell {
             Bell::Socket => match socket::send(&self.lifeline, &[1], &[]) {
-                // A full socket holds wake-ups enough.
+                // A full socket already holds enough wake-ups.
                 Ok(_) | Err(Errno::AGAIN) => {}
                 Err(_) => self.peer_gone = true,
             },
             Bell::Window { outgoing: Ring::Counter(counter), .. } => {
-                // An event counter of ours cannot fail but by being full, which wakes as well.
+                // An event counter fails only when it is full, which wakes the peer as well.
                 let _ = event::signal(counter);
             }
             Bell::Window { outgoing: Ring::Register { registers, peer, vector }, .. } => {

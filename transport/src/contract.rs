@@ -1,4 +1,4 @@
-//! What every transport does.
+//! The contract of a transport.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,26 +11,26 @@ use crate::capabilities::Capabilities;
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
-/// What a transport says of itself. The same throughout its life.
+/// A transport's description of itself. Constant for its lifetime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Description {
-    /// What carries it.
+    /// The kind of transport.
     pub kind: TransportKind,
-    /// What it can do besides what every transport must.
+    /// What it can do beyond the contract.
     pub capabilities: Capabilities,
-    /// The longest message that it carries, in bytes.
+    /// The longest message, in bytes.
     pub max_message_bytes: usize,
 }
 
-/// Something that holds one end of a channel, such as the end itself.
+/// An object that holds one end of a channel, such as the end itself.
 pub trait Endpoint {
-    /// What carries it.
+    /// The transport of the channel.
     type Transport: Transport;
 
-    /// The end.
+    /// The channel end.
     fn transport(&self) -> &Self::Transport;
 
-    /// The end.
+    /// The channel end.
     fn transport_mut(&mut self) -> &mut Self::Transport;
 }
 
@@ -48,28 +48,29 @@ impl<T: Transport> Endpoint for T {
     }
 }
 
-/// One end of a channel: two one-way queues of whole messages, in order, lost only with the channel.
+/// One end of a channel: two one-way queues of whole messages, in order. A message is lost only with the
+/// channel.
 ///
-/// None of these blocks. [`crate::wait`] turns them into operations with deadlines.
+/// No method blocks. [`crate::wait`] turns them into operations with deadlines.
 pub trait Transport {
-    /// What it is and what it can do.
+    /// The kind, abilities and message limit.
     fn describe(&self) -> Description;
 
-    /// What has passed so far.
+    /// The counters of this end.
     fn stats(&self) -> Stats;
 
-    /// What broke the channel, once an operation said [`EndError::Broken`].
+    /// The cause of the failure, after an operation returned [`EndError::Broken`].
     fn failure(&self) -> Option<ChannelError>;
 
     /// Sends a message, whole or not at all.
     ///
     /// # Errors
-    /// [`EndError::Full`] when there is no room; [`EndError::TooLong`] concerns this message only;
-    /// the others are final. A peer that closes or dies may be noticed only after another message was accepted,
-    /// which shares the fate of all that were accepted and not received.
+    /// [`EndError::Full`] when there is no room; [`EndError::TooLong`] concerns only this message; the
+    /// others are final. The close or death of a peer may be noticed only after another message was
+    /// accepted, which is then lost like all others that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
-    /// Receives the next message, if there is one, where it lies: it is consumed when `read` returns.
+    /// Receives the next message, if any, in place: it is consumed when `read` returns.
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received.
@@ -77,10 +78,10 @@ pub trait Transport {
     where
         Self: Sized;
 
-    /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
+    /// Receives up to `max` messages in place, cheaper per message than one by one. Returns their number.
     ///
     /// # Errors
-    /// As [`try_recv_in_place`](Self::try_recv_in_place), when not even one was received.
+    /// As [`try_recv_in_place`](Self::try_recv_in_place), when none was received.
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError>
     where
         Self: Sized,
@@ -96,10 +97,10 @@ pub trait Transport {
         Ok(max)
     }
 
-    /// Sends a message of `length_bytes` that `write` writes where it will be sent from.
+    /// Sends a message of `length_bytes` that `write` writes in place.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
+    /// As [`try_send`](Self::try_send); `write` was not called, or the message it wrote was not sent.
     fn try_send_in_place(
         &mut self,
         length_bytes: usize,
@@ -116,12 +117,12 @@ pub trait Transport {
         self.try_send(&bytes)
     }
 
-    /// Sends the messages that `fill` adds to a batch: together, where the transport can, and at less cost for each
-    /// than one by one. Says how many.
+    /// Sends the messages that `fill` adds to a batch: together, where the transport can, and cheaper per
+    /// message than one by one. Returns their number.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send), when the channel had ended before: `fill` was not called, or
-    /// nothing that it added was sent.
+    /// As [`try_send`](Self::try_send), when the channel has ended: `fill` was not called, or nothing it
+    /// added was sent.
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError>
     where
         Self: Sized,
@@ -129,48 +130,49 @@ pub trait Transport {
         one_by_one(self, fill)
     }
 
-    /// Whether what is awaited is there. To read: [`try_recv_in_place`](Self::try_recv_in_place) would return something
-    /// other than "none yet". To write: [`try_send`](Self::try_send) of a message as long as the one that last found no
-    /// room would return something other than [`EndError::Full`], and the kernel has taken all that was accepted.
+    /// Whether the awaited condition holds. To read: [`try_recv_in_place`](Self::try_recv_in_place) would
+    /// not return `None`. To write: [`try_send`](Self::try_send) of a message as long as the one that last
+    /// found no room would not return [`EndError::Full`], and the kernel has taken all that was accepted.
     fn is_ready(&mut self, awaited: Interest) -> bool;
 
-    /// Announces that this end is about to sleep until `awaited` is possible. What follows is, in this order: a barrier
-    /// [everywhere](tombolo_platform::barrier::everywhere) if the answer says so, [`may_sleep`](Self::may_sleep), a sleep on
-    /// [`sources`](Self::sources) if that is true, and always [`woken`](Self::woken). One barrier does for the announcements
-    /// of many channels.
+    /// Announces that this end is about to sleep for `awaited`. The caller must then, in this order:
+    /// execute a barrier [everywhere](tombolo_platform::barrier::everywhere) if the result asks for it,
+    /// call [`may_sleep`](Self::may_sleep), sleep on [`sources`](Self::sources) if that is true, and always
+    /// call [`woken`](Self::woken). One barrier serves the announcements of many channels.
     #[must_use = "without the barrier a wake-up can be lost"]
     fn announce_sleep(&mut self, awaited: Interest) -> Announced;
 
-    /// The last look before a sleep: false when what is awaited came meanwhile, so that there is no need to.
+    /// The last poll before a sleep: false when the awaited condition already holds.
     ///
-    /// Once it returned true, whatever the peer does that was awaited makes a source ready: no wake-up is lost.
+    /// After it returned true, every awaited action of the peer makes a source ready: no wake-up is lost.
     fn may_sleep(&mut self, awaited: Interest) -> bool;
 
-    /// What to sleep on: the same descriptors in the same order for as long as the channel lives; what is awaited on
-    /// each may change with every announcement.
+    /// The descriptors to sleep on: always the same in the same order; the interest in each may change with
+    /// every announcement.
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>);
 
-    /// Sleeps by itself on what [`sources`](Self::sources) would be asked for, where that is quicker: whether a source was
-    /// ready before the deadline. `None`: it did not, and the caller sleeps on the sources.
+    /// Sleeps on its [`sources`](Self::sources) by itself where that is faster, and returns whether one was
+    /// ready before the deadline. `None`: it did not sleep, and the caller must.
     fn park(&mut self, _deadline: Deadline) -> Option<bool> {
         None
     }
 
-    /// Takes back the announcement. `rung` says that a source was ready: then takes note of what it has to say.
+    /// Withdraws the announcement. With `rung`, which says that a source was ready, it also reads the
+    /// sources.
     fn woken(&mut self, rung: bool);
 
-    /// Closes this end in order: the peer receives everything sent before, then [`EndError::Closed`].
+    /// Closes this end. The peer receives everything sent before, then [`EndError::Closed`].
     fn close(&mut self);
 }
 
-/// What follows from the operations of any transport.
+/// Operations derived from those of any transport.
 pub trait TransportExt: Transport {
-    /// The longest message that it carries, in bytes.
+    /// The longest message, in bytes.
     fn max_message_bytes(&self) -> usize {
         self.describe().max_message_bytes
     }
 
-    /// Receives the next message in place of what `buffer` held; `None` when there is none yet.
+    /// Receives the next message into `buffer`, replacing its content; `None` when there is none.
     ///
     /// # Errors
     /// As [`try_recv_in_place`](Transport::try_recv_in_place).
@@ -185,14 +187,14 @@ pub trait TransportExt: Transport {
         })
     }
 
-    /// Whether there is a message to receive, an end, or an error.
+    /// Whether there is a message, an end or an error to receive.
     #[inline]
     fn readable(&mut self) -> bool {
         self.is_ready(Interest::Read)
     }
 
-    /// Whether bytes of an accepted message still wait in this process for the kernel to take them. Gives it
-    /// what it takes now. Always false where sending is a store to memory.
+    /// Whether bytes of accepted messages still wait in this process for the kernel. Offers them to the
+    /// kernel first. Always false where sending is a store to memory.
     #[inline(always)]
     fn unsent(&mut self) -> bool {
         self.stats().unsent_bytes > 0 && {
@@ -204,7 +206,7 @@ pub trait TransportExt: Transport {
 
 impl<T: Transport> TransportExt for T {}
 
-/// A batch of messages each of which is sent when it is added.
+/// A batch whose messages are each sent when added.
 pub(crate) fn one_by_one<T: Transport>(
     transport: &mut T,
     fill: impl FnOnce(&mut Batch<'_>),

@@ -1,4 +1,4 @@
-//! Measures what a link costs, from one end of a channel over it; the other end reflects.
+//! Measures the cost of a link from one end of a channel over it; the other end reflects the messages.
 
 use std::time::Duration;
 
@@ -9,38 +9,38 @@ use crate::contract::Transport;
 use crate::error::ChannelError;
 use crate::wait::{self, Spin};
 
-/// A request: how long the answer is to be, little-endian; whatever follows is only there to be carried.
+/// A request: the length of the reply, 32 bits little-endian, followed by padding.
 const REQUEST_BYTES: usize = 4;
 
-/// What asks for no answer, and ends the measurement.
+/// The length that asks for no reply and ends the measurement.
 const ENOUGH: u32 = u32::MAX;
 
-/// The longest message that is tried: a longer one tells nothing more.
+/// The longest message used; longer ones give no further information.
 const LONGEST_BYTES: usize = 64 * 1024;
 
-/// How hard to measure.
+/// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Round trips for each of three points; their median counts. At least 1.
+    /// Round trips for each of three points, of which the median counts. At least 1.
     pub rounds: u32,
-    /// How long one round trip may take.
+    /// The time limit for one round trip.
     pub timeout: Duration,
 }
 
 impl Default for Effort {
-    /// Three times 200 round trips of at most a second each.
+    /// Three times 200 round trips of at most one second each.
     fn default() -> Self {
         Effort { rounds: 200, timeout: Duration::from_secs(1) }
     }
 }
 
-/// Measures the link under `channel`, at whose other end somebody [reflects](reflect).
+/// Measures the link under `channel` while the peer [reflects](reflect).
 ///
-/// With one clock the two ways of a short round trip cannot be told apart: each is given half of it. The rates are
-/// each way's own.
+/// A single clock cannot tell the two directions of a short round trip apart, so each is given half. The
+/// rates are measured per direction.
 ///
 /// # Errors
-/// The peer's end, or a round trip that took too long.
+/// The end of the peer, or a round trip that exceeded the timeout.
 pub fn measure<T: Transport>(channel: &mut T, effort: Effort) -> Result<LinkCost, ChannelError> {
     let long = channel.describe().max_message_bytes.clamp(REQUEST_BYTES, LONGEST_BYTES);
     let short_ns = median_ns(channel, effort, REQUEST_BYTES, REQUEST_BYTES)?;
@@ -55,7 +55,7 @@ pub fn measure<T: Transport>(channel: &mut T, effort: Effort) -> Result<LinkCost
     Ok(LinkCost { to_peer: curve(long_out_ns), from_peer: curve(long_back_ns), origin: CostOrigin::Measured })
 }
 
-/// The median of round trips with so many bytes each way.
+/// The median time of round trips with this many bytes in each direction.
 fn median_ns<T: Transport>(
     channel: &mut T,
     effort: Effort,
@@ -72,7 +72,7 @@ fn median_ns<T: Transport>(
         let length_bytes = wait::recv_into(channel, &mut spin, &mut answer, effort.timeout)?;
         times_ns.push(now_ns() - began_ns);
         if length_bytes != back_bytes {
-            let what = format!("{length_bytes} bytes reflected where {back_bytes} were asked for");
+            let what = format!("a measurement reply of {length_bytes} bytes instead of {back_bytes}");
             return Err(ChannelError::Violation(what));
         }
     }
@@ -80,10 +80,10 @@ fn median_ns<T: Transport>(
     Ok(times_ns[times_ns.len() / 2])
 }
 
-/// Answers one who [measures](measure), until that has measured enough; says how many answers it took.
+/// Answers a peer that [measures](measure) until it has finished; returns the number of replies.
 ///
 /// # Errors
-/// The peer's end; no request within `timeout`; or a request that is none.
+/// The end of the peer, no request within `timeout`, or a malformed request.
 pub fn reflect<T: Transport>(channel: &mut T, timeout: Duration) -> Result<u64, ChannelError> {
     let (mut spin, mut request, mut answers) = (Spin::default(), Vec::new(), 0);
     let max_bytes = channel.describe().max_message_bytes;
@@ -92,13 +92,13 @@ pub fn reflect<T: Transport>(channel: &mut T, timeout: Duration) -> Result<u64, 
         wait::recv_into(channel, &mut spin, &mut request, timeout)?;
         let asked = request.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
         let Some(asked) = asked else {
-            return Err(ChannelError::Violation("a measurement's request without a length".into()));
+            return Err(ChannelError::Violation("a measurement request without a length".into()));
         };
         if asked == ENOUGH {
             return Ok(answers);
         }
         let Some(answer) = answer.get(..asked as usize) else {
-            return Err(ChannelError::Violation(format!("a measurement asks for {asked} bytes")));
+            return Err(ChannelError::Violation(format!("a measurement request for {asked} bytes")));
         };
         wait::send(channel, &mut spin, answer, timeout)?;
         answers += 1;

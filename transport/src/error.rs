@@ -1,4 +1,4 @@
-//! What can go wrong on a channel.
+//! The errors of a channel.
 
 use tombolo_link::HandshakeError;
 use tombolo_link::end::EndError;
@@ -6,13 +6,14 @@ use tombolo_platform::OsError;
 
 use crate::contract::Transport;
 
-/// Why an operation on a channel did not happen. Ownership of what was to be sent stays with the caller.
+/// Why an operation on a channel failed. The caller keeps ownership of what was to be sent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum ChannelError {
-    /// No room, or nothing there, right now.
-    #[error("the channel is not ready: try again or wait")]
+    /// No room, or no message, at the moment.
+    #[error("the channel is not ready; try again or wait")]
     WouldBlock,
-    /// The deadline passed. The channel is as it was.
+    /// The deadline passed. The channel is unchanged.
     #[error("the deadline passed before the peer {0}")]
     TimedOut(Awaited),
     /// The peer closed its end; everything it sent before has been received.
@@ -21,32 +22,25 @@ pub enum ChannelError {
     /// The peer died or its node was lost; everything it sent before has been received.
     #[error("the peer died")]
     PeerDied,
-    /// Longer than the channel carries. Send it in parts, or open the channel with larger rings.
-    #[error(
-        "a message of {length_bytes} bytes is too long for this channel, which carries up to {max_bytes}"
-    )]
-    TooLong {
-        /// The length of the message.
-        length_bytes: usize,
-        /// The longest this channel carries.
-        max_bytes: usize,
-    },
-    /// The peer broke the protocol. The channel is of no use any more; nothing else is affected.
+    /// Longer than the channel's limit. Send it in parts, or open the channel with larger rings.
+    #[error("a message of {length_bytes} bytes exceeds this channel's limit of {max_bytes} bytes")]
+    TooLong { length_bytes: usize, max_bytes: usize },
+    /// The peer broke the protocol. The channel has failed for good; nothing else is affected.
     #[error("the peer broke the protocol: {0}")]
     Violation(String),
-    /// What is sent is not what was sent in the capture that is replayed.
-    #[error("the program departs from the capture that is replayed: {0}")]
+    /// The program sends something other than what the replayed capture contains.
+    #[error("the program diverged from the replayed capture: {0}")]
     Diverged(String),
-    /// The two sides do not fit.
+    /// The two sides do not agree on the channel.
     #[error(transparent)]
     Handshake(HandshakeError),
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
 impl ChannelError {
-    /// The full error for what an operation of `transport` on a message of `length_bytes` returned.
+    /// The full error for `error`, returned by an operation of `transport` on a message of `length_bytes`.
     #[cold]
     pub fn of(transport: &impl Transport, error: EndError, length_bytes: usize) -> ChannelError {
         match error {
@@ -58,7 +52,7 @@ impl ChannelError {
             EndError::PeerDied => ChannelError::PeerDied,
             EndError::Broken => transport
                 .failure()
-                .unwrap_or_else(|| ChannelError::Violation("the transport does not say how".into())),
+                .unwrap_or_else(|| ChannelError::Violation("the transport gives no details".into())),
         }
     }
 }
@@ -81,23 +75,23 @@ impl From<&ChannelError> for EndError {
 impl From<HandshakeError> for ChannelError {
     fn from(error: HandshakeError) -> Self {
         match error {
-            // Nothing is wrong with either side, nor between them.
+            // Neither side did anything wrong.
             HandshakeError::Withdrawn => ChannelError::Closed,
             error => ChannelError::Handshake(error),
         }
     }
 }
 
-/// What a wait was for.
+/// What a wait waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
     /// A message.
     Message,
     /// Room for a message.
     Room,
-    /// The other side of a handshake.
+    /// The peer's part of a handshake.
     Handshake,
-    /// Anything on any of several channels.
+    /// Any event on any of several channels.
     Any,
 }
 
@@ -107,7 +101,7 @@ impl std::fmt::Display for Awaited {
             Awaited::Message => "sent a message",
             Awaited::Room => "made room",
             Awaited::Handshake => "answered the handshake",
-            Awaited::Any => "did anything on any channel",
+            Awaited::Any => "sent anything on any channel",
         })
     }
 }

@@ -1,8 +1,9 @@
-//! Channels over the ways in which nodes reach each other.
+//! Channels over each kind of link between nodes.
 //!
-//! [`contract::Transport`] is what every transport does; [`memory::MemoryChannel`] does it over rings in memory
-//! that both sides map (`shm` within a kernel, `window` across a PCI aperture), [`stream::StreamChannel`] over a
-//! byte stream. [`wait`] sleeps on any of them, a [`WaitSet`] on any number of them.
+//! [`contract::Transport`] is the contract; [`memory::MemoryChannel`] implements it over rings in memory
+//! that both sides map (`shm` within a kernel, `window` across a PCI shared-memory window),
+//! [`stream::StreamChannel`] over a byte stream. [`wait`] sleeps on one channel of any kind, a [`WaitSet`]
+//! on any number of them.
 #![forbid(unsafe_code)]
 
 mod capabilities;

@@ -1,4 +1,4 @@
-//! A channel over two rings in memory that both sides map: [`ChannelEnd`], with the signals of Linux.
+//! A channel over two rings in memory that both sides map: [`ChannelEnd`] with the signals of Linux.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,7 +15,7 @@ use crate::contract::{Description, Stats, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
-/// One end of a channel whose two rings lie in memory.
+/// One end of a channel over rings in memory.
 #[derive(Debug)]
 pub struct MemoryChannel {
     kind: TransportKind,
@@ -40,7 +40,7 @@ impl MemoryChannel {
         Ok(MemoryChannel { kind, end, memory })
     }
 
-    /// Declines a channel that a peer proposes in `memory`, so that it learns of it.
+    /// Declines a channel that a peer proposes in `memory`.
     pub(crate) fn decline(
         memory: &SharedMemory,
         side: Side,
@@ -51,15 +51,15 @@ impl MemoryChannel {
         open::decline(memory, side, hello, reason, &mut connection).map_err(|error| unusable(&error))
     }
 
-    /// The memory of the channel, header and rings, for measuring the bare memory under it. What is written there
-    /// from now on is between the two programs: the rings are of no use any more.
+    /// The memory of the channel, header and rings, for measuring the bare memory. The two programs may use
+    /// it as they like; the rings no longer work.
     #[must_use]
     pub fn into_raw_memory(self) -> RawMemory {
         RawMemory { memory: self.memory.clone(), _channel: self }
     }
 }
 
-/// The memory cannot hold what was agreed.
+/// The memory cannot hold the agreed channel.
 fn unusable(error: &dyn std::fmt::Display) -> ChannelError {
     ChannelError::Violation(error.to_string())
 }
@@ -163,11 +163,11 @@ impl Drop for MemoryChannel {
     }
 }
 
-/// The bare memory of what was a channel.
+/// The bare memory of a former channel.
 #[derive(Debug)]
 pub struct RawMemory {
-    /// Header, then rings.
+    /// The header, then the rings.
     pub memory: SharedMemory,
-    /// Keeps the lifeline, so that the peer's end stays open as long as the memory is used.
+    /// Keeps the lifeline, so that the peer's end stays open while the memory is in use.
     _channel: MemoryChannel,
 }

@@ -1,4 +1,4 @@
-//! Messages where they lie: read before they are taken, written before they are sent.
+//! Messages in place: read before they are consumed, written before they are sent.
 
 use tombolo_ring::{
     Batch as RingBatch, Claim, Message as RingMessage, OutOfMessage, SendError, TargetTooShort,
@@ -6,18 +6,18 @@ use tombolo_ring::{
 
 use crate::contract::EndError;
 
-/// A received message, read where it lies. It is consumed when the closure that it was given to returns.
+/// A received message, read in place. It is consumed when the closure that received it returns.
 ///
-/// Its length is checked and fixed. Over shared memory its bytes are where the sender can still write them: an
-/// honest one leaves them alone, a hostile one may change them between two reads. Read a value once, check it,
-/// and use that copy.
+/// The length is checked and fixed. Over shared memory the bytes lie where the sender can still write them:
+/// an honest sender leaves them alone, a hostile one may change them between two reads. Read a value once,
+/// check it, and use that copy.
 #[derive(Debug)]
 pub struct Message<'a> {
-    place: Place<'a>,
+    place: Storage<'a>,
 }
 
 #[derive(Debug)]
-enum Place<'a> {
+enum Storage<'a> {
     Slots(&'a RingMessage<'a>),
     Bytes(&'a [u8]),
 }
@@ -25,14 +25,14 @@ enum Place<'a> {
 impl<'a> Message<'a> {
     #[inline(always)]
     pub(crate) fn in_slots(message: &'a RingMessage<'a>) -> Self {
-        Message { place: Place::Slots(message) }
+        Message { place: Storage::Slots(message) }
     }
 
-    /// A message that was received as bytes: for transports without shared memory.
+    /// A message received as bytes, for transports without shared memory.
     #[inline]
     #[must_use]
     pub fn of_bytes(bytes: &'a [u8]) -> Self {
-        Message { place: Place::Bytes(bytes) }
+        Message { place: Storage::Bytes(bytes) }
     }
 
     /// Length of the message, in bytes.
@@ -40,8 +40,8 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.place {
-            Place::Slots(message) => message.len(),
-            Place::Bytes(bytes) => bytes.len(),
+            Storage::Slots(message) => message.len(),
+            Storage::Bytes(bytes) => bytes.len(),
         }
     }
 
@@ -52,15 +52,15 @@ impl<'a> Message<'a> {
         self.len() == 0
     }
 
-    /// Copies the whole message to the start of `target`; returns its length.
+    /// Copies the whole message to the start of `target`; returns its length in bytes.
     ///
     /// # Errors
     /// [`TargetTooShort`]; nothing was copied.
     #[inline(always)]
     pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
         match &self.place {
-            Place::Slots(message) => message.copy_to(target),
-            Place::Bytes(bytes) => {
+            Storage::Slots(message) => message.copy_to(target),
+            Storage::Bytes(bytes) => {
                 let target_bytes = target.len();
                 let Some(target) = target.get_mut(..bytes.len()) else {
                     return Err(TargetTooShort { message_bytes: bytes.len(), target_bytes });
@@ -71,30 +71,30 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Copies a part of the message, from any offset on.
+    /// Copies the part of the message at `offset_bytes` that fills `target`.
     ///
     /// # Errors
-    /// [`OutOfMessage`] when the part does not lie in the message; nothing was copied.
+    /// [`OutOfMessage`] when the part does not lie inside the message; nothing was copied.
     #[inline]
     pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
         match &self.place {
-            Place::Slots(message) => message.read_at(offset_bytes, target),
-            Place::Bytes(bytes) => {
+            Storage::Slots(message) => message.read_at(offset_bytes, target),
+            Storage::Bytes(bytes) => {
                 target.copy_from_slice(part(bytes, offset_bytes, target.len())?);
                 Ok(())
             }
         }
     }
 
-    /// Reads a little-endian number from any offset: one load where the offset is a multiple of eight.
+    /// Reads a little-endian number at any offset: one load when the offset is a multiple of eight.
     ///
     /// # Errors
-    /// [`OutOfMessage`] when its eight bytes do not lie in the message.
+    /// [`OutOfMessage`] when its eight bytes do not lie inside the message.
     #[inline(always)]
     pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
         match &self.place {
-            Place::Slots(message) => message.read_u64_le(offset_bytes),
-            Place::Bytes(bytes) => {
+            Storage::Slots(message) => message.read_u64_le(offset_bytes),
+            Storage::Bytes(bytes) => {
                 let mut value = [0; 8];
                 value.copy_from_slice(part(bytes, offset_bytes, 8)?);
                 Ok(u64::from_le_bytes(value))
@@ -102,25 +102,25 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Puts the message in place of what `buffer` held.
+    /// Copies the message into `buffer`, replacing its content.
     #[inline(always)]
     pub fn copy_into(&self, buffer: &mut Vec<u8>) {
         match &self.place {
-            Place::Slots(message) => {
+            Storage::Slots(message) => {
                 if buffer.len() != message.len() {
                     buffer.resize(message.len(), 0);
                 }
-                // The buffer has the message's length.
+                // Cannot fail: the buffer has the message's length.
                 let _ = message.copy_to(buffer);
             }
-            Place::Bytes(bytes) => {
+            Storage::Bytes(bytes) => {
                 buffer.clear();
                 buffer.extend_from_slice(bytes);
             }
         }
     }
 
-    /// The message as a vector.
+    /// Copies the message into a vector.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -138,13 +138,13 @@ fn part(bytes: &[u8], offset_bytes: usize, length_bytes: usize) -> Result<&[u8],
     })
 }
 
-/// Room for one message, written where it will be sent from. It is sent when the closure that it was given to
-/// returns. Bytes that are never written have any value.
+/// Room for one message, written in place. It is sent when the closure that got it returns. Bytes that are
+/// not written have any value.
 pub struct Draft<'a> {
-    room: Room<'a>,
+    room: DraftStorage<'a>,
 }
 
-enum Room<'a> {
+enum DraftStorage<'a> {
     Slots(Claim<'a>),
     Bytes(&'a mut [u8]),
 }
@@ -152,20 +152,20 @@ enum Room<'a> {
 impl<'a> Draft<'a> {
     #[inline(always)]
     pub(crate) fn in_slots(claim: Claim<'a>) -> Self {
-        Draft { room: Room::Slots(claim) }
+        Draft { room: DraftStorage::Slots(claim) }
     }
 
-    /// A message that will be sent from `bytes`: for transports without shared memory.
+    /// A message to be sent from `bytes`, for transports without shared memory.
     #[inline]
     #[must_use]
     pub fn of_bytes(bytes: &'a mut [u8]) -> Self {
-        Draft { room: Room::Bytes(bytes) }
+        Draft { room: DraftStorage::Bytes(bytes) }
     }
 
-    /// Publishes what lies in slots.
+    /// Publishes a message in slots.
     #[inline(always)]
     pub(crate) fn commit(self) {
-        if let Room::Slots(claim) = self.room {
+        if let DraftStorage::Slots(claim) = self.room {
             claim.commit();
         }
     }
@@ -175,8 +175,8 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.room {
-            Room::Slots(claim) => claim.len(),
-            Room::Bytes(bytes) => bytes.len(),
+            DraftStorage::Slots(claim) => claim.len(),
+            DraftStorage::Bytes(bytes) => bytes.len(),
         }
     }
 
@@ -189,13 +189,13 @@ impl<'a> Draft<'a> {
 
     /// Writes `source` at any offset. Offsets that are multiples of eight are fastest.
     ///
-    /// # Errors
+    /// [`OutOfMessage`] when `source` does not lie inside the message; nothing was written.
     /// [`OutOfMessage`] when it does not lie in the message; nothing was written.
     #[inline]
     pub fn write_at(&mut self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfMessage> {
         match &mut self.room {
-            Room::Slots(claim) => claim.write_at(offset_bytes, source),
-            Room::Bytes(bytes) => {
+            DraftStorage::Slots(claim) => claim.write_at(offset_bytes, source),
+            DraftStorage::Bytes(bytes) => {
                 part(bytes, offset_bytes, source.len())?;
                 bytes[offset_bytes..offset_bytes + source.len()].copy_from_slice(source);
                 Ok(())
@@ -203,15 +203,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes a little-endian number at any offset: one store where the offset is a multiple of eight.
+    /// Writes a little-endian number at any offset: one store when the offset is a multiple of eight.
     ///
     /// # Errors
-    /// [`OutOfMessage`] when its eight bytes do not lie in the message; nothing was written.
+    /// [`OutOfMessage`] when its eight bytes do not lie inside the message; nothing was written.
     #[inline(always)]
     pub fn write_u64_le(&mut self, offset_bytes: usize, value: u64) -> Result<(), OutOfMessage> {
         match &mut self.room {
-            Room::Slots(claim) => claim.write_u64_le(offset_bytes, value),
-            Room::Bytes(_) => self.write_at(offset_bytes, &value.to_le_bytes()),
+            DraftStorage::Slots(claim) => claim.write_u64_le(offset_bytes, value),
+            DraftStorage::Bytes(_) => self.write_at(offset_bytes, &value.to_le_bytes()),
         }
     }
 }
@@ -222,14 +222,14 @@ impl std::fmt::Debug for Draft<'_> {
     }
 }
 
-/// Messages that are sent together when the closure that they were given to returns.
+/// Messages that are sent together when the closure that got the batch returns.
 pub struct Batch<'a> {
-    add: Add<'a>,
+    add: BatchSink<'a>,
 }
 
-enum Add<'a> {
+enum BatchSink<'a> {
     Slots(RingBatch<'a>),
-    /// Sends one by one, for transports where that is no dearer.
+    /// Sends one by one, for transports where that costs the same.
     OneByOne {
         send: &'a mut dyn FnMut(&[u8]) -> Result<(), EndError>,
         max_message_bytes: usize,
@@ -240,38 +240,38 @@ enum Add<'a> {
 impl<'a> Batch<'a> {
     #[inline(always)]
     pub(crate) fn in_slots(batch: RingBatch<'a>) -> Self {
-        Batch { add: Add::Slots(batch) }
+        Batch { add: BatchSink::Slots(batch) }
     }
 
     pub(crate) fn one_by_one(
         max_message_bytes: usize,
         send: &'a mut dyn FnMut(&[u8]) -> Result<(), EndError>,
     ) -> Self {
-        Batch { add: Add::OneByOne { send, max_message_bytes, sent: 0 } }
+        Batch { add: BatchSink::OneByOne { send, max_message_bytes, sent: 0 } }
     }
 
-    /// Publishes what lies in slots; returns how many messages there were.
+    /// Publishes the messages in slots; returns their number.
     #[inline(always)]
     pub(crate) fn commit(self) -> u64 {
         match self.add {
-            Add::Slots(batch) => {
+            BatchSink::Slots(batch) => {
                 let messages = batch.len();
                 batch.commit();
                 messages
             }
-            Add::OneByOne { sent, .. } => sent,
+            BatchSink::OneByOne { sent, .. } => sent,
         }
     }
 
     /// Adds a copy of `message`.
     ///
     /// # Errors
-    /// [`NotAdded`]; what was added before still is sent.
+    /// [`NotAdded`]; earlier messages are still sent.
     #[inline(always)]
     pub fn push(&mut self, message: &[u8]) -> Result<(), NotAdded> {
         match &mut self.add {
-            Add::Slots(batch) => Ok(batch.push(message)?),
-            Add::OneByOne { send, max_message_bytes, sent } => {
+            BatchSink::Slots(batch) => Ok(batch.push(message)?),
+            BatchSink::OneByOne { send, max_message_bytes, sent } => {
                 send(message).map_err(|error| match error {
                     EndError::Full => NotAdded::Full,
                     EndError::TooLong => {
@@ -290,8 +290,8 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.add {
-            Add::Slots(batch) => batch.len(),
-            Add::OneByOne { sent, .. } => *sent,
+            BatchSink::Slots(batch) => batch.len(),
+            BatchSink::OneByOne { sent, .. } => *sent,
         }
     }
 
@@ -308,23 +308,17 @@ impl std::fmt::Debug for Batch<'_> {
     }
 }
 
-/// Why a message is not part of a [`Batch`].
+/// Why a message was not added to a [`Batch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum NotAdded {
-    /// There is no room for it until the peer has received more.
-    #[error("the channel has no room for another message now")]
+    /// No room until the peer receives more.
+    #[error("the channel has no room for another message")]
     Full,
-    /// Longer than the channel carries.
-    #[error(
-        "a message of {length_bytes} bytes is too long for this channel, which carries up to {max_bytes}"
-    )]
-    TooLong {
-        /// The length of the message.
-        length_bytes: usize,
-        /// The longest that the channel carries.
-        max_bytes: usize,
-    },
-    /// The channel has ended; the next operation on it says why.
+    /// Longer than the channel's limit.
+    #[error("a message of {length_bytes} bytes exceeds this channel's limit of {max_bytes} bytes")]
+    TooLong { length_bytes: usize, max_bytes: usize },
+    /// The channel has ended; the next operation on it returns the reason.
     #[error("the channel has ended")]
     Ended,
 }

@@ -1,7 +1,7 @@
 //! `shm`: a channel between two processes of one kernel.
 //!
-//! The side that connects makes a sealed memory file for both rings and sends it over the socket between the two
-//! processes, behind its hello. From then on the socket carries one byte each time somebody must be woken, and
+//! The connecting side creates a sealed memory file for both rings and sends it over the socket between the
+//! two processes together with its hello. From then on the socket carries one byte for each wake-up, and
 //! its end is the evidence that the peer is gone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,15 +21,15 @@ use crate::connection::{Bell, Connection, WITHDRAWAL};
 use crate::error::{Awaited, ChannelError};
 use crate::memory::MemoryChannel;
 
-/// Connects over a stream socket to a process that [accepts](accept).
+/// Connects over a stream socket to a process that calls [`accept`].
 ///
 /// # Errors
-/// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
+/// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
 pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
     connect_with(socket, hello, None, deadline)
 }
 
-/// As [`connect`]; the peer gets `companion` along with the memory.
+/// As [`connect`]; also sends `companion` to the peer.
 ///
 /// # Errors
 /// As [`connect`].
@@ -56,16 +56,16 @@ pub fn connect_with(
     MemoryChannel::open(TransportKind::Shm, memory, Side::A, hello, connection, deadline)
 }
 
-/// Accepts over a stream socket a process that [connects](connect). The number of slots and the variant are the
-/// connecting side's; everything else in `hello` must agree.
+/// Accepts over a stream socket a process that calls [`connect`]. The connecting side chooses slot count
+/// and variant; everything else in `hello` must agree.
 ///
 /// # Errors
-/// As [`connect`]; also memory that is not what the peer says.
+/// As [`connect`]; also memory that differs from the peer's description.
 pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
     accept_with(socket, hello, deadline).map(|(channel, _)| channel)
 }
 
-/// As [`accept`]; what the peer sent along with the memory comes back, if it did.
+/// As [`accept`]; also returns the descriptor that the peer sent with the memory, if any.
 ///
 /// # Errors
 /// As [`accept`].
@@ -76,7 +76,7 @@ pub fn accept_with(
 ) -> Result<(MemoryChannel, Option<OwnedFd>), ChannelError> {
     let mut proposal = match Proposal::receive(&socket, deadline) {
         Err(error @ ChannelError::TimedOut(_)) => {
-            // Where there is no memory yet, the doorbell says it.
+            // Without channel memory, the doorbell carries the withdrawal.
             withdraw(&socket);
             return Err(error);
         }
@@ -94,13 +94,13 @@ pub fn accept_with(
     Ok((channel, companion))
 }
 
-/// Tells the process at the other end of a socket, whichever side it is, that there will be no channel.
+/// Tells the process at the other end of a socket, on whichever side, that there will be no channel.
 pub fn withdraw(socket: &OwnedFd) {
-    // One that is gone need not be told.
+    // A peer that is gone need not be told.
     let _ = socket::send(socket, &[WITHDRAWAL], &[]);
 }
 
-/// Declines a process that connects, with a reason that its program understands.
+/// Declines a process that connects, with a reason defined by the interface.
 ///
 /// # Errors
 /// As [`accept`].
@@ -114,7 +114,8 @@ pub fn decline(socket: OwnedFd, hello: Hello, reason: u32, deadline: Deadline) -
     MemoryChannel::decline(&memory, Side::B, Hello { config, ..hello }, reason, connection)
 }
 
-/// What a connecting side sends: its hello, the memory for the channel, and perhaps a descriptor beside it.
+/// What the connecting side sends: its hello, the memory for the channel, and optionally a companion
+/// descriptor.
 struct Proposal {
     hello: [u64; 8],
     file: OwnedFd,
@@ -137,10 +138,12 @@ impl Proposal {
                     let found = received.fds.len();
                     let mut fds = received.fds.into_iter();
                     let (Some(file), companion, None) = (fds.next(), fds.next(), fds.next()) else {
-                        return Err(ChannelError::Violation(format!("a proposal with {found} descriptors")));
+                        return Err(ChannelError::Violation(format!(
+                            "a channel proposal with {found} descriptors"
+                        )));
                     };
                     if received.length != HELLO_BYTES {
-                        let what = format!("a proposal of {} bytes", received.length);
+                        let what = format!("a channel proposal of {} bytes", received.length);
                         return Err(ChannelError::Violation(what));
                     }
                     return Ok(Proposal { hello: words_from_bytes(&bytes), file, companion });
@@ -162,13 +165,14 @@ impl Proposal {
         map(&self.file, 0, length_bytes)
     }
 
-    /// Answers a proposal whose rings this side cannot lay out. The hellos are at the same place in all versions,
-    /// so the peer too learns what does not fit; not so one that does not speak this protocol at all.
+    /// Answers a proposal whose rings this side cannot lay out. The hello lies at the same offset in all
+    /// versions, so a peer of another version learns the difference too, unless it does not speak this
+    /// protocol at all.
     fn refuse(&self, ours: Hello, connection: &mut Connection, deadline: Deadline) -> ChannelError {
         let refusal = match ours.agree(&self.hello) {
             Err(refusal @ Refusal::NotTombolo { .. }) => return HandshakeError::from(refusal).into(),
             Err(refusal) => HandshakeError::from(refusal),
-            Ok(_) => return ChannelError::Violation("the proposed rings have no possible shape".into()),
+            Ok(_) => return ChannelError::Violation("the proposed rings have an impossible shape".into()),
         };
         let answered = self.map(HEADER_BYTES).map_err(ChannelError::from).and_then(|header| {
             let mut opening = Opening::start(&header, Side::B, ours, connection)
@@ -176,7 +180,7 @@ impl Proposal {
             connection.open(&mut opening, deadline)
         });
         match answered {
-            // What the peer wrote into the memory is not what it sent: believe neither.
+            // The peer wrote something else into the memory than it sent: trust neither.
             Ok(_) | Err(ChannelError::TimedOut(_) | ChannelError::PeerDied) => refusal.into(),
             Err(error) => error,
         }

@@ -1,7 +1,7 @@
 //! `socket`: a channel over a byte stream, local or TCP, for nodes that share no memory.
 //!
-//! The same hello and verdict as in memory, then frames: a 32-bit little-endian length and the message. The length
-//! of all ones ends the stream in order; an end without it is the peer's death.
+//! The same hello and verdict as in memory, then frames: a 32-bit little-endian length and the message. A
+//! length of all ones closes the stream in order; an end without it is the peer's death.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -24,38 +24,39 @@ use crate::error::{Awaited, ChannelError};
 use crate::frames::{CLOSE, Frame, Incoming, is_loss};
 use crate::message::Message;
 
-/// How long a dropped channel waits for the kernel to take what was accepted.
+/// How long a dropped channel waits for the kernel to take accepted messages.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Reads in a row when a channel ends, so that a peer that never stops sending cannot hold this side.
+/// Reads in a row when a channel ends. Bounded, so that a peer that never stops sending cannot hold this
+/// side.
 const LAST_READS: usize = 64;
 
 /// One end of a channel over a byte stream.
 #[derive(Debug)]
 pub struct StreamChannel {
     socket: OwnedFd,
-    /// Accepted for sending, not yet taken by the kernel.
+    /// Bytes accepted for sending and not yet taken by the kernel.
     outgoing: Vec<u8>,
-    /// How much of it the kernel took.
+    /// How many of them the kernel has taken.
     flushed: usize,
     incoming: Incoming,
-    /// Nothing more is received from the kernel, and why. What was received before still is given out.
+    /// Why nothing more is received from the kernel. What was received before is still delivered.
     ended: Option<EndError>,
-    /// Nothing more can be sent, and why.
+    /// Why nothing more can be sent.
     unsendable: Option<EndError>,
-    /// What broke it.
+    /// The cause of a failure.
     failure: Option<ChannelError>,
-    /// This end was closed.
+    /// Whether this end was closed.
     closed: bool,
     max_message_bytes: usize,
     stats: Stats,
 }
 
 impl StreamChannel {
-    /// Opens a channel over a connected stream. Both sides call this; neither is special.
+    /// Opens a channel over a connected stream. Both sides call this, in any order.
     ///
     /// # Errors
-    /// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
+    /// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
     pub fn open(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
         rustix::io::ioctl_fionbio(&socket, true).context("make a socket non-blocking")?;
         let max_message_bytes = max_message_bytes(hello.config);
@@ -74,7 +75,7 @@ impl StreamChannel {
         match channel.shake_hands(hello, deadline) {
             Ok(()) => Ok(channel),
             Err(error) => {
-                // So that dropping it does not add a close that nobody can understand.
+                // Keeps the drop from sending a close that the peer would not expect.
                 channel.unsendable = Some(EndError::Closed);
                 Err(error)
             }
@@ -104,7 +105,7 @@ impl StreamChannel {
         }
         match self.exchange(deadline) {
             Err(error @ ChannelError::TimedOut(_)) => {
-                // The peer, which this side accepted, may use the channel already.
+                // This side accepted, so the peer may use the channel already.
                 self.close();
                 Err(error)
             }
@@ -112,14 +113,14 @@ impl StreamChannel {
         }
     }
 
-    /// Declines a peer that opens a channel, with a reason that its program understands.
+    /// Declines a peer that opens a channel, with a reason defined by the interface.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// An error of the kernel.
     pub fn decline(socket: OwnedFd, hello: Hello, reason: u32) -> Result<(), ChannelError> {
         let mut bytes = hello.to_bytes().to_vec();
         bytes.extend_from_slice(&declined(reason).to_le_bytes());
-        // Fewer bytes than any socket has room for at its beginning.
+        // Fewer bytes than the empty buffer of any socket takes.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&socket, &bytes, flags).context("decline a channel")?;
         Ok(())
@@ -127,7 +128,7 @@ impl StreamChannel {
 
     /// Tells a peer that opens a channel that this side will not.
     pub fn withdraw(socket: &OwnedFd) {
-        // Fewer bytes than any socket has room for at its beginning. A peer that is gone need not be told.
+        // Fewer bytes than the empty buffer of any socket takes. A peer that is gone need not be told.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let _ = rustix::net::send(socket, &WITHDRAWN.to_le_bytes(), flags);
     }
@@ -135,7 +136,7 @@ impl StreamChannel {
     /// Connects by TCP.
     ///
     /// # Errors
-    /// As [`open`](Self::open); also when nobody listens there.
+    /// As [`open`](Self::open); also when the connection is refused.
     pub fn connect_tcp(address: SocketAddr, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
         let remaining = deadline.remaining().max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, remaining) {
@@ -174,7 +175,7 @@ impl StreamChannel {
         }
     }
 
-    /// Gives the kernel what it takes of what is pending.
+    /// Offers pending bytes to the kernel.
     fn flush(&mut self) {
         while self.flushed < self.outgoing.len() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -196,7 +197,7 @@ impl StreamChannel {
         self.flushed = 0;
     }
 
-    /// Takes note of what broke the channel, if that is what it is.
+    /// Records what broke the channel, unless the error says that it ended.
     fn note(&mut self, error: ChannelError) -> EndError {
         let end = EndError::from(&error);
         if end == EndError::Broken {
@@ -211,7 +212,7 @@ impl StreamChannel {
         self.flushed = 0;
     }
 
-    /// Takes what the kernel has, once; true when there was something.
+    /// Reads from the kernel once; true when there was something.
     fn fill(&mut self) -> bool {
         if self.ended.is_some() {
             return false;
@@ -228,8 +229,8 @@ impl StreamChannel {
         }
     }
 
-    /// Whether the peer has closed in order, as far as can be seen: its close may lie behind more messages than
-    /// are read ahead.
+    /// Whether the peer has closed, as far as this side has read: its close may lie behind more messages
+    /// than are read ahead.
     fn peer_closed(&mut self) -> bool {
         for _ in 0..LAST_READS {
             if !self.fill() {
@@ -252,17 +253,17 @@ impl StreamChannel {
         true
     }
 
-    /// Gives the kernel what it takes; whether that was all.
+    /// Offers pending bytes to the kernel; returns whether it took all.
     fn has_sent_all(&mut self) -> bool {
         self.flush();
         self.outgoing.is_empty()
     }
 
-    /// What to sleep on for `awaited`, given what else is to be done.
+    /// The events to sleep on for `awaited`, given what else is pending.
     fn interest(&self, awaited: Interest) -> Interest {
         let reads = match awaited {
             Interest::Read | Interest::ReadWrite => true,
-            // Not for messages, but for a close: a peer that reads nothing more makes no room.
+            // Not for messages, but for a close: a peer that stops reading makes no room.
             Interest::Write => self.ended.is_none() && self.incoming.has_room(),
         };
         match (reads, self.outgoing.is_empty()) {
@@ -273,7 +274,7 @@ impl StreamChannel {
     }
 }
 
-/// A stream carries what rings of that shape would, so that a program sees no difference.
+/// The limit that rings of this shape would have, so that a program sees no difference.
 fn max_message_bytes(config: ChannelConfig) -> usize {
     config.slots as usize * config.slot.payload_bytes()
 }
@@ -331,8 +332,9 @@ impl Transport for StreamChannel {
                     return Err(EndError::Closed);
                 }
                 Frame::TooLong(length_bytes) => {
-                    let error =
-                        self.note(ChannelError::Violation(format!("a frame of {length_bytes} bytes")));
+                    let error = self.note(ChannelError::Violation(format!(
+                        "a frame with the invalid length {length_bytes}"
+                    )));
                     self.nothing_more_sent(error);
                     return Err(error);
                 }
@@ -379,7 +381,7 @@ impl Transport for StreamChannel {
     fn woken(&mut self, rung: bool) {
         self.flush();
         if rung && !self.outgoing.is_empty() {
-            // It slept for room, and what woke it may be that the peer closed.
+            // A sleep for room may have been ended by the peer's close.
             self.fill();
         }
     }
@@ -395,19 +397,20 @@ impl Transport for StreamChannel {
         }
         self.unsendable.get_or_insert(EndError::Closed);
         if self.outgoing.is_empty() {
-            // The peer sees the end though this end is not dropped yet.
+            // The peer sees the end although this end is not dropped yet.
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
         }
     }
 }
 
 impl Drop for StreamChannel {
-    /// Closes in order. What the kernel does not take within a second is lost, and the peer then sees a death.
+    /// Closes in order. Bytes that the kernel does not take within a second are lost, and the peer then
+    /// sees a death.
     fn drop(&mut self) {
         self.close();
         let deadline = Deadline::after(LINGER);
         while !self.outgoing.is_empty() && !deadline.passed() {
-            // The peer may be lingering likewise: nobody reads what comes now, but it must be taken.
+            // The peer may be lingering too: incoming bytes are not needed but must be read.
             self.incoming.discard();
             if poll(&[(self.socket.as_fd(), self.interest(Interest::Write))], Some(deadline)).is_err() {
                 return;
@@ -416,7 +419,7 @@ impl Drop for StreamChannel {
             self.flush();
         }
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
-        // TCP takes back what it has not delivered yet when a socket is closed with something unread.
+        // TCP discards undelivered bytes when a socket is closed with unread ones.
         for _ in 0..LAST_READS {
             self.incoming.discard();
             if !self.fill() {

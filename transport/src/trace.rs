@@ -1,7 +1,7 @@
-//! Writing events: a domain's recorder, which all its threads and channels share.
+//! Writes trace events: a domain's recorder, shared by all its threads and channels.
 //!
-//! A thread that has something to write takes a lane of the domain's trace page for itself and gives it back when it
-//! ends, so that no two threads write to one. While nobody traces, nothing of this is reached.
+//! A thread that writes takes a lane of the domain's trace page for itself and returns it when it ends, so
+//! that no two threads write to one lane. While tracing is off none of this runs.
 
 mod lane;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use tombolo_trace::page::{Described, Identity, Page, Row, Switch};
 
 pub use tombolo_trace::event::EventKind;
 
-/// What is shared by all that write to one page.
+/// The state shared by all writers to one trace page.
 #[derive(Debug)]
 pub struct Recorder {
     page: Page,
@@ -30,45 +30,45 @@ pub struct Recorder {
     texts: Mutex<Texts>,
 }
 
-/// Which lanes are taken.
+/// Which lanes are in use.
 #[derive(Debug, Default)]
 struct Lanes {
     taken: Vec<bool>,
     threads: u16,
 }
 
-/// Which rows of counters are taken.
+/// Which rows of counters are in use.
 #[derive(Debug, Default)]
 struct Rows {
     used: usize,
-    /// Given back, the longest ago first, so that what they say last is seen for as long as possible.
+    /// Returned rows, the oldest first, so that their last values stay visible as long as possible.
     free: VecDeque<usize>,
 }
 
-/// Names that are in the page already.
+/// Names that the page contains already.
 #[derive(Debug, Default)]
 struct Texts {
     used_bytes: usize,
     known: HashMap<String, Option<u64>>,
 }
 
-/// What happened, without when and by which thread.
+/// An event to record, without its time and thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewEvent {
-    /// What.
+    /// What happened.
     pub kind: EventKind,
-    /// At the accepting end of the channel.
+    /// Whether it happened at the accepting end of the channel.
     pub accepting: bool,
-    /// Bytes of a message.
+    /// Bytes of the message, if it is about one.
     pub size: u32,
-    /// What it is about; see [`EventKind`].
+    /// The object concerned; see [`EventKind`].
     pub subject: u64,
-    /// More about it.
+    /// A further value; see [`EventKind`].
     pub value: u64,
 }
 
 impl NewEvent {
-    /// Something that is about no channel and no message.
+    /// An event that concerns no channel and no message.
     #[must_use]
     pub fn of(kind: EventKind, subject: u64, value: u64) -> NewEvent {
         NewEvent { kind, accepting: false, size: 0, subject, value }
@@ -76,20 +76,21 @@ impl NewEvent {
 }
 
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is left half done while a lock is held.
+    // No lock holder leaves the data half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stands for the kernel whose monotonic clock this process reads; 0 where that is not known.
+/// Identifies the kernel whose monotonic clock this process reads; 0 where that is unknown.
 fn clock_of_this_kernel() -> u64 {
     std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| fnv1a(id.trim_ascii()))
 }
 
 impl Recorder {
-    /// Writes to the page in `memory` for the domain with these bits, which runs on that instruction set.
+    /// A recorder that writes to the page in `memory` for the domain with these bits, on this instruction
+    /// set.
     ///
     /// # Errors
-    /// When it is no page.
+    /// When the memory is not a trace page.
     pub fn new(memory: SharedMemory, domain: u64, isa: u8) -> Result<Arc<Recorder>, NotAPage> {
         let recorder = Recorder::on(Page::open(memory)?);
         let (ticks, monotonic_ns) = recorder.clock.anchor();
@@ -105,14 +106,14 @@ impl Recorder {
         Ok(Arc::new(recorder))
     }
 
-    /// A recorder that nobody can turn on.
+    /// A recorder that is always off.
     #[must_use]
     pub fn none() -> Arc<Recorder> {
         Arc::new(Recorder::on(Page::private()))
     }
 
     fn on(page: Page) -> Recorder {
-        // Whoever had the page before, in this same domain, left something in it.
+        // An earlier user of the page, in the same domain, left its rows in it.
         let rows = Rows { used: page.rows_used(), free: VecDeque::new() };
         let texts = Texts { used_bytes: page.text_used_bytes(), known: HashMap::new() };
         Recorder {
@@ -125,38 +126,38 @@ impl Recorder {
         }
     }
 
-    /// Whether somebody traces: one load.
+    /// Whether tracing is on: one load.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.switch.is_on()
     }
 
-    /// A handle that knows whether somebody traces.
+    /// A handle that tells whether tracing is on.
     #[must_use]
     pub fn switch(&self) -> Switch {
         self.switch.clone()
     }
 
-    /// A stamp, for [`record_at`](Self::record_at).
+    /// The current time stamp, for [`record_at`](Self::record_at).
     #[inline]
     #[must_use]
     pub fn ticks(&self) -> u64 {
         self.clock.ticks()
     }
 
-    /// Records what happens now.
-    pub fn record(self: &Arc<Self>, happening: NewEvent) {
-        self.record_at(self.ticks(), happening);
+    /// Records an event that happens now.
+    pub fn record(self: &Arc<Self>, event: NewEvent) {
+        self.record_at(self.ticks(), event);
     }
 
-    /// Records what happened a moment ago, before anybody else could see it.
-    pub fn record_at(self: &Arc<Self>, ticks: u64, happening: NewEvent) {
-        let NewEvent { kind, accepting, size, subject, value } = happening;
+    /// Records an event that happened at `ticks`, before another thread could see it.
+    pub fn record_at(self: &Arc<Self>, ticks: u64, event: NewEvent) {
+        let NewEvent { kind, accepting, size, subject, value } = event;
         lane::write(self, Event { ticks, kind, accepting, thread: 0, size, subject, value });
     }
 
-    /// What stands for a name in events; 0 when there is no room for it.
+    /// The number that stands for a name in events; 0 when the page has no room for it.
     #[must_use]
     pub fn text(&self, name: &str) -> u64 {
         let mut texts = unpoisoned(&self.texts);
@@ -164,7 +165,7 @@ impl Recorder {
             return known.unwrap_or(0);
         }
         let written = self.page.write_text(&mut texts.used_bytes, name);
-        // What found no room once finds none later, and is not tried again.
+        // A name that found no room once will find none later, so it is not tried again.
         texts.known.insert(name.to_owned(), written);
         written.unwrap_or(0)
     }
@@ -183,7 +184,7 @@ impl Recorder {
         }
     }
 
-    /// A row of counters for an end of a channel, and its number; one that nobody sees when all are taken.
+    /// A row of counters for a channel end, and its number; a row that is not shown when all are in use.
     pub(crate) fn take_row(&self, described: &Described) -> (Row, Option<usize>) {
         let number = {
             let mut rows = unpoisoned(&self.rows);

@@ -13,8 +13,9 @@ use crate::contract::{Announced, EndError, Transport, TransportExt};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
-/// For a caller with one channel and a sleep of its own: announces the sleep, and says whether it may begin on the channel's
-/// [sources](Transport::sources); if not, look again. After either [`woken`](Transport::woken).
+/// For a caller that sleeps by itself on one channel: announces the sleep, and returns whether it may begin
+/// on the channel's [sources](Transport::sources); if not, poll again. Call [`woken`](Transport::woken) in
+/// either case.
 #[must_use = "sleeping on what is already there can last forever"]
 pub fn about_to_sleep<C: Transport>(channel: &mut C, awaited: Interest) -> bool {
     if channel.announce_sleep(awaited) == Announced::NeedsBarrier {
@@ -23,18 +24,18 @@ pub fn about_to_sleep<C: Transport>(channel: &mut C, awaited: Interest) -> bool 
     channel.may_sleep(awaited)
 }
 
-/// Any number of channels, to be waited for.
+/// The channels of a wait.
 struct Channels<'a, 'b, C> {
     channels: &'a mut [&'b mut C],
     awaited: Interest,
-    /// Of each channel, whether the last sleep ended by one of its sources.
+    /// For each channel, whether one of its sources ended the last sleep.
     rung: Rung,
 }
 
 enum Rung {
     /// There was no sleep.
     None,
-    /// Of the only one, or of all, as nobody can tell.
+    /// The same for all channels: there is only one, or the source is unknown.
     All(bool),
     Each(Vec<bool>),
 }
@@ -44,14 +45,15 @@ impl<'a, 'b, C: Transport> Channels<'a, 'b, C> {
         Channels { channels, awaited, rung: Rung::None }
     }
 
-    /// Whether what ends a sleep on any of them is a descriptor.
+    /// Whether sleeps on all of them end by descriptors.
     fn can_sleep(&self) -> bool {
         self.channels
             .iter()
             .all(|channel| channel.describe().capabilities.contains(Capabilities::DESCRIPTORS))
     }
 
-    /// Sleeps on all sources of all channels, and says of each channel whether one of its was ready.
+    /// Sleeps on all sources of all channels; returns for each channel whether one of its sources was
+    /// ready.
     fn poll(&self, deadline: Deadline) -> Result<Vec<bool>, OsError> {
         let mut sources = Vec::with_capacity(2 * self.channels.len());
         let mut ends = Vec::with_capacity(self.channels.len());
@@ -101,7 +103,7 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
 
     fn sleep(&mut self, until_ns: u64) -> Result<(), OsError> {
         if !self.can_sleep() {
-            // What cannot wake this thread has to be looked at again and again; others may run in between.
+            // Nothing can wake this thread, so it must poll; let others run in between.
             std::thread::yield_now();
             self.rung = Rung::All(true);
             return Ok(());
@@ -129,11 +131,11 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
     }
 }
 
-/// Sends a message, waiting for room up to `timeout`. On a stream it also waits, within the same time, until the
-/// kernel has all of it; one that was accepted is never reported as timed out.
+/// Sends a message, waiting for room up to `timeout`. On a stream it also waits, within the same time,
+/// until the kernel has taken all of it; an accepted message is never reported as timed out.
 ///
 /// # Errors
-/// [`ChannelError::TimedOut`] when the peer did not take enough in time: nothing was sent. Otherwise as
+/// [`ChannelError::TimedOut`] when the peer did not receive enough in time: nothing was sent. Otherwise as
 /// [`Transport::try_send`].
 #[inline(always)]
 pub fn send<C: Transport>(
@@ -151,7 +153,7 @@ pub fn send<C: Transport>(
     send_slow(channel, spin, message, timeout, accepted)
 }
 
-/// There was no room at first, or the kernel has not taken all of what was accepted.
+/// Continues when there was no room at first, or the kernel has not taken all of an accepted message.
 #[inline(never)]
 fn send_slow<C: Transport>(
     channel: &mut C,
@@ -180,7 +182,7 @@ fn send_slow<C: Transport>(
     }
 }
 
-/// Receives the next message in place of what `buffer` held, waiting up to `timeout`.
+/// Receives the next message into `buffer`, replacing its content and waiting up to `timeout`.
 ///
 /// # Errors
 /// [`ChannelError::TimedOut`] when none came in time. Otherwise as [`Transport::try_recv_in_place`].
@@ -197,7 +199,7 @@ pub fn recv_into<C: Transport>(
     })
 }
 
-/// Receives the next message where it lies, waiting up to `timeout`.
+/// Receives the next message in place, waiting up to `timeout`.
 ///
 /// # Errors
 /// As [`recv_into`].
@@ -208,11 +210,11 @@ pub fn recv_in_place<C: Transport, R>(
     timeout: Duration,
     read: impl FnOnce(&Message<'_>) -> R,
 ) -> Result<R, ChannelError> {
-    // A message ends the wait, so that there is never a second one for `read`.
+    // A message ends the wait, so `read` is called at most once.
     let mut read = Some(read);
     let mut deadline = None;
     loop {
-        // In one place, and with small results, so that it is compiled into the caller and stays in registers.
+        // In one call with small results, so that it is inlined into the caller and stays in registers.
         let polled = spin.poll_briefly(|| {
             match channel.try_recv_in_place(|message| read.take().map(|read| read(message))) {
                 Ok(received) => received.flatten().map(Ok),
@@ -227,7 +229,7 @@ pub fn recv_in_place<C: Transport, R>(
     }
 }
 
-/// Waits until a look at the channel is worth it. The deadline starts with the first wait.
+/// Waits until polling the channel is worthwhile. The deadline starts with the first wait.
 #[inline(never)]
 fn await_message<C: Transport>(
     channel: &mut C,
@@ -247,11 +249,11 @@ fn await_message<C: Transport>(
     until(&mut waiter, spin, deadline.remaining(), is_readable)?.ok_or(timed_out)
 }
 
-/// Waits until one of `channels` has something to receive, an end included, and says which: the first from
-/// `start` on, so that a caller who passes one more than the last answer serves all of them in turn.
+/// Waits until one of `channels` has something to receive, an end included, and returns its index: the
+/// first from `start` on, so that a caller that passes the last index plus one serves all of them in turn.
 ///
 /// # Errors
-/// [`ChannelError::TimedOut`] when nothing happened on any.
+/// [`ChannelError::TimedOut`] when nothing happened on any of them.
 pub fn any<C: Transport>(
     channels: &mut [&mut C],
     spin: &mut Spin,

@@ -1,7 +1,8 @@
 //! `window`: a channel across a PCI shared-memory window, between programs under different kernels.
 //!
-//! The monitors lend a range of the window and a pair of doorbells, and watch the peer: a domain's lifeline
-//! leads to its own monitor, which hangs it up when the peer's monitor reports a death or the node is lost.
+//! The monitors allocate a range of the window and a pair of doorbells, and watch the peer: a domain's
+//! lifeline leads to its own monitor, which hangs it up when the peer's monitor reports a death or the node
+//! is lost.
 
 use std::os::fd::OwnedFd;
 
@@ -16,27 +17,27 @@ use crate::connection::{Bell, Connection, Ring};
 use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
 
-/// What the monitor lends for one end.
+/// What the monitor hands out for one end of a channel.
 #[derive(Debug)]
 pub struct Lent {
-    /// The window.
+    /// The memory file or device of the window.
     pub memory: OwnedFd,
-    /// First byte of the channel in it.
+    /// The offset of the channel in the window, in bytes.
     pub offset_bytes: u64,
-    /// Length of the channel.
+    /// The length of the channel, in bytes.
     pub length_bytes: u64,
     /// Hangs up when the peer is gone.
     pub lifeline: OwnedFd,
     /// Signalled when the peer rings.
     pub bell: OwnedFd,
-    /// Rings the peer: an event counter, or the device's registers when `ring` is set.
+    /// Rings the peer: an event counter, or the device's registers if `ring` is set.
     pub ringer: OwnedFd,
-    /// Peer (upper half) and vector (lower half) for the doorbell register.
+    /// The peer's number (upper half) and vector (lower half) for the doorbell register.
     pub ring: Option<u32>,
 }
 
 impl Lent {
-    /// The first bytes of a channel, as many as it takes, and what joins this end to its peer.
+    /// Maps the first `needed` bytes of the channel, and connects this end to its peer.
     fn take_up(self, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
         if self.length_bytes < needed {
             return Err(ChannelError::Violation(format!(
@@ -45,7 +46,8 @@ impl Lent {
             )));
         }
         if self.ring.is_none() {
-            // The host's window is a file, which could be shorter than what is mapped of it; a device cannot.
+            // On the host the window is a file, which could be shorter than what is mapped of it; a device
+            // cannot.
             check_sealed(&self.memory, self.offset_bytes.saturating_add(needed))?;
         }
         let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
@@ -63,7 +65,7 @@ impl Lent {
     }
 }
 
-/// What a channel that says `hello` takes.
+/// The memory of a channel that `hello` describes, in bytes.
 fn length_bytes(hello: &Hello) -> u64 {
     ChannelLayout::new(hello.config).length_bytes() as u64
 }
@@ -71,27 +73,27 @@ fn length_bytes(hello: &Hello) -> u64 {
 /// Opens one end of a channel in a window.
 ///
 /// # Errors
-/// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
+/// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
 pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
     let (memory, connection) = lent.take_up(length_bytes(&hello))?;
-    // No barrier reaches processors under another kernel.
+    // Barriers do not reach processors under another kernel.
     let hello = Hello { expedited_barrier: false, ..hello };
     MemoryChannel::open(TransportKind::Window, memory, side, hello, connection, deadline)
 }
 
-/// Declines a channel that the monitors made, with a reason that the peer's program understands.
+/// Declines a channel that the monitors created, with a reason defined by the interface.
 ///
 /// # Errors
-/// What the kernel refused.
+/// An error of the kernel.
 pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), ChannelError> {
     let (memory, connection) = lent.take_up(length_bytes(&hello))?;
     MemoryChannel::decline(&memory, side, hello, reason, connection)
 }
 
-/// Tells the peer that this end of a channel that the monitors made will not be opened.
+/// Tells the peer that this end of a channel created by the monitors will not be opened.
 ///
 /// # Errors
-/// What the kernel refused.
+/// An error of the kernel.
 pub fn withdraw(lent: Lent, side: Side) -> Result<(), ChannelError> {
     let (memory, mut connection) = lent.take_up(HEADER_BYTES as u64)?;
     tombolo_link::open::refrain(&memory, side, &mut connection)
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
     use crate::{EndError, Transport, TransportExt};
 
-    /// What a monitor lends for both ends of a channel; the last two are its ends of the lifelines.
+    /// What a monitor hands out for both ends of a channel, and the monitor's ends of the lifelines.
     fn lent(hello: &Hello) -> (Lent, Lent, OwnedFd, OwnedFd) {
         let length_bytes = ChannelLayout::new(hello.config).length_bytes() as u64;
         let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
@@ -134,8 +136,8 @@ mod tests {
         (a, b.join().unwrap(), held_a, held_b)
     }
 
-    /// When a monitor is killed, its domains may have time to let go of their channels before they are killed as
-    /// well. To their peers that is a death all the same.
+    /// A domain whose monitor is killed may have time to drop its channels before it is killed as well. Its
+    /// peers must see a death all the same.
     #[test]
     fn a_domain_that_lost_its_monitor_does_not_close_in_order() {
         let (mut a, mut b, held_a, held_b) = ends();

@@ -146,7 +146,7 @@ fn other_files_are_told_apart() {
     let says = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
     assert_eq!(
         says(b"#!/bin/sh\necho a file\n"),
-        "this is no capture: it begins with \"#!/bin/s\", not with \"TMBLCAPT\""
+        "not a capture: it begins with \"#!/bin/s\" instead of \"TMBLCAPT\""
     );
     assert_eq!(says(b""), "the capture is cut short in its header, at byte 0");
     let mut later = written(&[]);
@@ -159,7 +159,7 @@ fn other_files_are_told_apart() {
     );
     assert_eq!(
         says(&[&bytes[..], b"x"].concat()),
-        format!("the capture is corrupt at byte {}: something follows the record that ends it", bytes.len())
+        format!("the capture is corrupt at byte {}: bytes follow the final record", bytes.len())
     );
 }
 
@@ -251,8 +251,8 @@ fn a_program_that_does_something_else_is_told_where() {
     assert_eq!(replay.try_send(b"\x03"), Err(EndError::Broken));
     assert_eq!(
         replay.failure().unwrap().to_string(),
-        "the program departs from the capture that is replayed: at byte 85 of it, 1 bytes \"\\x02\" were sent, now \
-         1 bytes \"\\x03\""
+        "the program diverged from the replayed capture: the capture has 1 bytes \"\\x02\" at byte 85, the program \
+         sends 1 bytes \"\\x03\""
     );
     assert_eq!(replay.try_recv_into(&mut Vec::new()), Err(EndError::Broken));
     assert_eq!(replay.try_send(b"\x02"), Err(EndError::Broken));

@@ -208,24 +208,24 @@ fn a_transport_that_keeps_to_it_is_left_alone() {
 #[test]
 fn each_breach_is_found_and_named() {
     for (wrong, what) in [
-        (Wrong::Loses, "message 2 was received before message 1: order changed, or one was lost"),
-        (Wrong::Swaps, "message 1 was received before message 0: order changed, or one was lost"),
+        (Wrong::Loses, "message 2 was received before message 1: the order changed or one was lost"),
+        (Wrong::Swaps, "message 1 was received before message 0: the order changed or one was lost"),
         (
             Wrong::Changes,
-            "what was received in place of message 0 (3 bytes) is none that was sent and not received (3 bytes)",
+            "a message of 3 bytes that was never sent, or received before, was received in place of message 0 (3 bytes)",
         ),
-        (Wrong::CountsTwice, "its counts do not fit what passed"),
-        (Wrong::GrowsItsLimit, "it says something else of itself than before"),
+        (Wrong::CountsTwice, "its counters do not match what passed"),
+        (Wrong::GrowsItsLimit, "its description changed"),
         (Wrong::AcceptsLate, "it accepted a message after it was closed"),
-        (Wrong::BlocksLate, "it has no room after it was closed, where it should say so"),
-        (Wrong::SaysTooLong, "it refused a message as too long that is not"),
+        (Wrong::BlocksLate, "it reported no room instead of the close"),
+        (Wrong::SaysTooLong, "it refused a message within its limit as too long"),
         (Wrong::Recovers, "receiving found no end after the end"),
-        (Wrong::BreaksInSilence, "it broke and does not say how"),
-        (Wrong::ShowsNothing, "it said that there is something to receive, and there was nothing"),
+        (Wrong::BreaksInSilence, "it failed without giving the cause"),
+        (Wrong::ShowsNothing, "it reported something to receive, but there was nothing"),
         (Wrong::HidesTheEnd, "it shows no end after it was closed"),
-        (Wrong::ClosesEarly, "it ended as closed, and the peer's end is open"),
-        (Wrong::DiesAlive, "the peer's death was reported, and it lives"),
-        (Wrong::WaitedForNothing, "it answered an attempt to receive as one to send"),
+        (Wrong::ClosesEarly, "it ended as closed, but the peer's end is open"),
+        (Wrong::DiesAlive, "the peer's death was reported, but it is alive"),
+        (Wrong::WaitedForNothing, "a receive returned an error of sending"),
         (Wrong::Unsent, "a store to memory waits to be sent"),
         (Wrong::NoSources, "it has nothing to sleep on"),
     ] {
@@ -267,7 +267,7 @@ fn a_program_that_sleeps_unannounced_is_told() {
         })
     };
     let told = Some(
-        "the program broke the contract of a shm channel: it is about to sleep and has not announced it"
+        "the program broke the contract of a shm channel: it is about to sleep without an announcement"
             .to_owned(),
     );
     assert_eq!(sleep(None, Interest::Read), told);

@@ -17,9 +17,8 @@ fn narrow(wide: u128) -> u64 {
 }
 
 impl CostCurve {
-    /// Fits a curve through the times of a short and a longer message. If the longer one took no
-    /// more time, assumes that
-    /// the difference took one nanosecond.
+    /// Fits a curve through the times of a short and a longer message. If the longer one took no more time,
+    /// assumes that the difference took one nanosecond.
     #[must_use]
     pub fn through((short_bytes, short_ns): (u64, u64), (long_bytes, long_ns): (u64, u64)) -> Self {
         let more_bytes = long_bytes.saturating_sub(short_bytes).max(1);
@@ -36,8 +35,8 @@ impl CostCurve {
         narrow(u128::from(self.latency_ns) + bytes_ns)
     }
 
-    /// The length whose transfer takes as long as the latency, in bytes: shorter messages pay
-    /// mostly for the latency.
+    /// The length whose transfer takes as long as the latency, in bytes: shorter messages pay mostly for
+    /// the latency.
     #[must_use]
     pub fn half_rate_bytes(self) -> u64 {
         narrow(u128::from(self.latency_ns) * u128::from(self.bytes_per_s) / NS_PER_S)
@@ -64,8 +63,7 @@ impl CostCurve {
 /// Where a cost comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CostOrigin {
-    /// An order of magnitude for links of this kind: good enough for choosing until the link is
-    /// measured.
+    /// An order of magnitude for links of this kind: good enough for choosing until the link is measured.
     Declared,
     /// Measured on this link with round trips.
     Measured,

@@ -1,10 +1,8 @@
 //! Opening a channel in memory that both sides reach. Either side may come first.
 //!
-//! Each side writes its hello into its own line and publishes it with the last word, waits for the
-//! other's hello,
-//! compares, and publishes its verdict. The channel is open when both accepted. The caller wakes
-//! the peer after every
-//! step that returns [`Progress::Changed`] and decides how long to wait.
+//! Each side writes its hello into its own line and publishes it with the last word, waits for the other's
+//! hello, compares, and publishes its verdict. The channel is open when both accepted. The caller wakes the
+//! peer after every step that returns [`Progress::Changed`] and decides how long to wait.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{OutOfRange, SharedMemory};
@@ -95,9 +93,8 @@ impl Handshake {
 
     /// Tells the peer that this side has stopped waiting. Wake the peer afterwards.
     ///
-    /// Returns true if this side had accepted: the peer may have seen that and use the channel
-    /// already, so the caller must
-    /// close it.
+    /// Returns true if this side had accepted: the peer may have seen that and use the channel already, so
+    /// the caller must close it.
     #[must_use = "a peer that uses the channel already does not look here any more"]
     pub fn withdraw(&mut self) -> bool {
         self.own_line.store_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);

@@ -1,5 +1,4 @@
-//! The message by which each side of a new channel describes itself, and what makes the other
-//! refuse it.
+//! The message by which each side of a new channel describes itself, and what makes the other refuse it.
 
 use tombolo_base::DomainId;
 use tombolo_ring::{SlotSize, Variant};
@@ -26,8 +25,8 @@ pub struct Hello {
     pub interface_hash: u64,
     /// The sender's id. An allegation: only the monitors know it for certain.
     pub domain: Option<DomainId>,
-    /// Whether this side registered for expedited barriers, so that its peer may leave the fence to
-    /// the sleeper.
+    /// Whether this side registered for expedited barriers, so that its peer may leave the fence to the
+    /// sleeper.
     pub expedited_barrier: bool,
 }
 

@@ -13,12 +13,10 @@
 //! 1024     slots from A to B          written by A
 //! ...      slots from B to A          written by B
 //! ```
-//! A line is [`LINE_BYTES`] long. A side sleeps for a message or for room and is rung only for
-//! that: otherwise every
-//! message to a sender that waits for room would cost a wake-up, and so would every slot returned
-//! to a side that waits
-//! for a reply. The owner of the memory zeroes it, so neither side clears anything and either may
-//! come first.
+//! A line is [`LINE_BYTES`] long. A side sleeps for a message or for room and is rung only for that:
+//! otherwise every message to a sender that waits for room would cost a wake-up, and so would every slot
+//! returned to a side that waits for a reply. The owner of the memory zeroes it, so neither side clears
+//! anything and either may come first.
 
 use tombolo_base::{LINE_BYTES, OutOfRange, SharedMemory};
 use tombolo_ring::{
@@ -29,13 +27,11 @@ use tombolo_ring::{
 /// Bytes before the first slot.
 pub const HEADER_BYTES: usize = 8 * LINE_BYTES;
 
-/// Offset in a doorbell line of the word that announces a sleep for room: in its own cache line
-/// where lines have 64
-/// bytes.
+/// Offset in a doorbell line of the word that announces a sleep for room: in its own cache line where lines
+/// have 64 bytes.
 const ROOM_OFFSET_BYTES: usize = 64;
 
-/// Channel memory is allocated in multiples of this: the page size of every machine known to share
-/// one.
+/// Channel memory is allocated in multiples of this: the page size of every machine known to share one.
 pub const PAGE_BYTES: usize = 4096;
 
 /// The shape of a channel's two rings.
@@ -65,9 +61,8 @@ impl ChannelConfig {
 }
 
 impl Default for ChannelConfig {
-    /// 64 slots of 64 bytes each way, two pages plus a header: enough for a steady stream and for
-    /// bursts, and small enough
-    /// that both rings stay in the first-level cache.
+    /// 64 slots of 64 bytes each way, two pages plus a header: enough for a steady stream and for bursts,
+    /// and small enough that both rings stay in the first-level cache.
     fn default() -> Self {
         ChannelConfig { slot: SlotSize::B64, slots: 64, variant: Variant::EpochCredit }
     }
@@ -129,9 +124,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Closes both halves, first the consumer: a peer that finds the end of what was sent can rely
-    /// on sending being over
-    /// too, because both stores are releases.
+    /// Closes both halves, first the consumer: a peer that finds the end of what was sent can rely on
+    /// sending being over too, because both stores are releases.
     pub fn close(&mut self) {
         self.consumer.close();
         self.producer.close();

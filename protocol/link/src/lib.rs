@@ -1,6 +1,5 @@
-//! Links between nodes and channels over them: what a link can do and costs, how a channel's memory
-//! is laid out, how
-//! its two sides agree to open it, send, receive, wait and close, and how a window is divided.
+//! Links between nodes and channels over them: what a link can do and costs, how a channel's memory is laid
+//! out, how its two sides agree to open it, send, receive, wait and close, and how a window is divided.
 //!
 //! `no_std`, no I/O, no `unsafe`. `docs/specs/channel.md` specifies the bytes.
 #![cfg_attr(not(any(test, loom)), no_std)]

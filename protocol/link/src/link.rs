@@ -51,8 +51,8 @@ impl TransportKind {
         }
     }
 
-    /// The cost of a link of this kind, in orders of magnitude: good enough for choosing until the
-    /// link is measured.
+    /// The cost of a link of this kind, in orders of magnitude: good enough for choosing until the link is
+    /// measured.
     #[must_use]
     pub const fn declared_cost(self) -> LinkCost {
         let curve = match self {

@@ -1,11 +1,9 @@
-//! Opens one side of a channel in memory: the handshake with its doorbell and deadline, and then
-//! the [`ChannelEnd`].
+//! Opens one side of a channel in memory: the handshake with its doorbell and deadline, and then the
+//! [`ChannelEnd`].
 //!
-//! What differs between Linux, boards and the simulator is behind [`Signals`], as for the end
-//! itself. Callers that can
-//! sleep open a channel with [`wait`](Opening::wait); the simulator and a board's monitor, which
-//! have other work
-//! meanwhile, with single [`step`](Opening::step)s.
+//! What differs between Linux, boards and the simulator is behind [`Signals`], as for the end itself.
+//! Callers that can sleep open a channel with [`wait`](Opening::wait); the simulator and a board's monitor,
+//! which have other work meanwhile, with single [`step`](Opening::step)s.
 
 use core::convert::Infallible;
 
@@ -22,8 +20,7 @@ pub trait Park: Signals {
     /// The error of a failed sleep.
     type Error;
 
-    /// Sleeps until the bell rings, the lifeline reports something or the clock reaches `until_ns`,
-    /// then
+    /// Sleeps until the bell rings, the lifeline reports something or the clock reaches `until_ns`, then
     /// [listens](Signals::listen).
     ///
     /// # Errors
@@ -91,8 +88,8 @@ impl Opening {
     /// [`OpenError::Handshake`], which the peer has been told, and [`OpenError::PeerGone`].
     pub fn step(&mut self, signals: &mut impl Signals) -> Result<Option<Agreed>, OpenError> {
         loop {
-            // Asked before the memory is read: a peer that is gone by now has written everything it
-            // ever will.
+            // Asked before the memory is read: a peer that is gone by now has written everything it ever
+            // will.
             let peer_gone = signals.peer_gone();
             match self.handshake.step() {
                 Ok(Progress::Open(agreed)) => return Ok(Some(agreed)),
@@ -137,9 +134,8 @@ impl Opening {
         ChannelEnd::attach(&self.memory, self.side, self.config, order, signals)
     }
 
-    /// Tells the peer that this side stopped waiting. A peer that uses the channel already, because
-    /// it saw this side
-    /// accept, finds it closed.
+    /// Tells the peer that this side stopped waiting. A peer that uses the channel already, because it saw
+    /// this side accept, finds it closed.
     fn withdraw(&mut self, signals: &mut impl Signals) {
         if self.handshake.withdraw()
             && let Ok(mut ends) =

@@ -17,8 +17,8 @@ pub const fn declined(reason: u32) -> u64 {
     DECLINED | (reason as u64) << 32
 }
 
-/// Interprets the peer's verdict for a side that accepts. `verdict` must not be 0, which stands for
-/// none yet.
+/// Interprets the peer's verdict for a side that accepts. `verdict` must not be 0, which stands for none
+/// yet.
 ///
 /// # Errors
 /// [`HandshakeError`] unless the peer accepts too.

@@ -1,31 +1,26 @@
-//! Waits with a deadline for anything that can end a sleep: poll briefly, spin for about the cost
-//! of a wake-up, then
-//! sleep.
+//! Waits with a deadline for anything that can end a sleep: poll briefly, spin for about the cost of a
+//! wake-up, then sleep.
 //!
-//! The caller supplies the clock, the sleep and the condition ([`Waiter`]): any number of channels
-//! of any transport on
-//! Linux, any number of channel ends on a board.
+//! The caller supplies the clock, the sleep and the condition ([`Waiter`]): any number of channels of any
+//! transport on Linux, any number of channel ends on a board.
 
 use core::time::Duration;
 
 use crate::end::Announced;
 
-/// How long to spin before sleeping, in nanoseconds: about the cost of a wake-up by another
-/// processor through an
-/// operating system. A longer spin wastes more than it can save.
+/// How long to spin before sleeping, in nanoseconds: about the cost of a wake-up by another processor
+/// through an operating system. A longer spin wastes more than it can save.
 pub const DEFAULT_SPIN_NS: u64 = 50_000;
 
-/// Polls in quick succession before anything else, about a hundred nanoseconds: a reply from a
-/// processor that shares a
-/// cache arrives within them. A spin hint between them would double the time per poll.
+/// Polls in quick succession before anything else, about a hundred nanoseconds: a reply from a processor
+/// that shares a cache arrives within them. A spin hint between them would double the time per poll.
 const BRIEF_POLLS: u32 = 32;
 
 /// Polls between two reads of the clock, each of which costs as much as a poll of a ring or more.
 const POLLS_PER_CLOCK: u32 = 16;
 
-/// Failed waits after which the full budget is tried once more, initially and at most. The number
-/// doubles after each
-/// trial that fails.
+/// Failed waits after which the full budget is tried once more, initially and at most. The number doubles
+/// after each trial that fails.
 const WAITS_TO_TRIAL: u32 = 16;
 const MAX_WAITS_TO_TRIAL: u32 = 256;
 
@@ -40,8 +35,7 @@ pub trait Waiter {
     /// Announces to every peer that this thread is about to sleep.
     fn announce(&mut self) -> Announced;
 
-    /// Makes every processor that may run a peer execute a full barrier, when an announcement needs
-    /// one.
+    /// Makes every processor that may run a peer execute a full barrier, when an announcement needs one.
     fn barrier(&mut self);
 
     /// The last poll before the sleep: false when the awaited condition already holds.
@@ -63,13 +57,10 @@ pub trait Waiter {
 /// A budget for spinning that adapts: a failed spin halves it, down to a 64th, and a successful one
 /// restores it.
 ///
-/// With more waiters than processors, spinning only keeps the peer from running; the budget adapts
-/// to that. To detect
-/// a peer that answers in time but later than the reduced budget, the full budget is tried now and
-/// then. Two sides that
-/// wait for each other with reduced budgets both sleep, and are late because they sleep: early
-/// trials break that
-/// pattern, and ever rarer ones keep the cost low where they fail.
+/// With more waiters than processors, spinning only keeps the peer from running; the budget adapts to that.
+/// To detect a peer that answers in time but later than the reduced budget, the full budget is tried now
+/// and then. Two sides that wait for each other with reduced budgets both sleep, and are late because they
+/// sleep: early trials break that pattern, and ever rarer ones keep the cost low where they fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     full_ns: u64,
@@ -87,9 +78,8 @@ impl Spin {
 
     /// Calls `attempt` up to 32 times, or once with a budget of zero, without reading the clock.
     ///
-    /// Inlined with a single call of `attempt`, so that `attempt` is compiled into the caller: it
-    /// lies between a message
-    /// and its reply.
+    /// Inlined with a single call of `attempt`, so that `attempt` is compiled into the caller: it lies
+    /// between a message and its reply.
     #[inline(always)]
     pub fn poll_briefly<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
         let polls = if self.full_ns == 0 { 1 } else { BRIEF_POLLS };
@@ -105,8 +95,8 @@ impl Spin {
         None
     }
 
-    /// Calls `attempt` with `target` until it returns something, the budget is spent or the clock
-    /// reaches `deadline_ns`.
+    /// Calls `attempt` with `target` until it returns something, the budget is spent or the clock reaches
+    /// `deadline_ns`.
     pub fn run<C: ?Sized, T>(
         &mut self,
         target: &mut C,
@@ -195,8 +185,8 @@ pub fn until<W: Waiter, T>(
     }
 }
 
-/// Sleeps until the awaited condition may hold or the clock reaches `until_ns`; not at all if it
-/// already holds.
+/// Sleeps until the awaited condition may hold or the clock reaches `until_ns`; not at all if it already
+/// holds.
 ///
 /// # Errors
 /// As [`Waiter::sleep`] and [`Waiter::awake`].

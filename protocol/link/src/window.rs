@@ -1,8 +1,7 @@
 //! The division of a window.
 //!
-//! The root monitor of the machine alone allocates, and its tables lie outside the window, so
-//! neither the other side
-//! nor a domain can corrupt them.
+//! The root monitor of the machine alone allocates, and its tables lie outside the window, so neither the
+//! other side nor a domain can corrupt them.
 //!
 //! ```text
 //! 0        header, one page: magic, version, generation, length, node
@@ -166,13 +165,11 @@ impl WindowAllocator {
         self.lend_aligned(length_bytes, 1)
     }
 
-    /// As [`lend`](Self::lend), at an offset that is a multiple of `alignment_bytes`, a power of
-    /// two. Every range is
-    /// aligned to pages.
+    /// As [`lend`](Self::lend), at an offset that is a multiple of `alignment_bytes`, a power of two. Every
+    /// range is aligned to pages.
     ///
     /// # Errors
-    /// [`WindowFull`], whose longest range is the longest with this alignment; the allocator is
-    /// unchanged.
+    /// [`WindowFull`], whose longest range is the longest with this alignment; the allocator is unchanged.
     pub fn lend_aligned(
         &mut self,
         length_bytes: u64,
@@ -210,8 +207,7 @@ impl WindowAllocator {
         Ok(WindowRange { offset_bytes: offset, length_bytes: length })
     }
 
-    /// Returns to the free list what is left of a free range before or after an allocated one, if
-    /// anything.
+    /// Returns to the free list what is left of a free range before or after an allocated one, if anything.
     fn return_remainder(&mut self, at: u64, length: u64) {
         if length > 0 {
             self.free.insert(at, length);

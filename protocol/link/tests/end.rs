@@ -350,8 +350,7 @@ fn room_is_asked_for_as_long_as_the_message_that_found_none() {
 }
 
 /// A program that polls and never sleeps checks its lifeline at every 32nd poll, at most once in a
-/// millisecond, if
-/// nothing passes.
+/// millisecond, if nothing passes.
 #[test]
 fn one_that_polls_looks_at_its_lifeline_now_and_then() {
     type Poll = fn(&mut TestEnd);

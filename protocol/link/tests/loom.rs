@@ -1,5 +1,5 @@
-//! Every schedule and every outcome that the memory model allows, for races that involve both rings
-//! of a channel.
+//! Every schedule and every outcome that the memory model allows, for races that involve both rings of a
+//! channel.
 //!
 //! `cargo xtask model` runs this with the models of the ring.
 #![cfg(loom)]

@@ -1,20 +1,16 @@
 //! Copies payload between byte slices and the words of a slot.
 //!
-//! Words move by relaxed atomic accesses, two at a time where the processor can, and each is
-//! accessed once. Bytes keep
-//! their address order on every processor. A tail shorter than eight bytes is copied as 4, 2 and 1
-//! bytes: the compiler
-//! would turn a copy of unknown length into a call.
+//! Words move by relaxed atomic accesses, two at a time where the processor can, and each is accessed once.
+//! Bytes keep their address order on every processor. A tail shorter than eight bytes is copied as 4, 2 and
+//! 1 bytes: the compiler would turn a copy of unknown length into a call.
 
 use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_pair};
 
 /// Stores `source` at the start of a slot's payload and zeroes the rest of the last word touched.
 ///
-/// Callers keep `source` within the payload; the excess is not stored. The loops here and in
-/// [`load`] run over the slot
-/// and leave at the end of the message: the compiler unrolls those completely, while a loop of the
-/// message's length
-/// costs more to set up than to run.
+/// Callers keep `source` within the payload; the excess is not stored. The loops here and in [`load`] run
+/// over the slot and leave at the end of the message: the compiler unrolls those completely, while a loop
+/// of the message's length costs more to set up than to run.
 #[inline(always)]
 pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
     let (pairs, last) = words.as_chunks::<2>();

@@ -89,13 +89,11 @@ impl fmt::Display for SlotCount {
 /// How the producer learns that a slot may be used again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Variant {
-    /// The consumer counts the slots that it has consumed in its own credit line; only the producer
-    /// writes slots.
-    /// Each side writes only its own memory, so this is the default across a window.
+    /// The consumer counts the slots that it has consumed in its own credit line; only the producer writes
+    /// slots. Each side writes only its own memory, so this is the default across a window.
     EpochCredit,
-    /// The consumer frees a slot by storing zero in its control word, each slot at once. The
-    /// producer polls the slots.
-    /// For coherent memory.
+    /// The consumer frees a slot by storing zero in its control word, each slot at once. The producer polls
+    /// the slots. For coherent memory.
     UsedFlag,
 }
 
@@ -111,22 +109,19 @@ pub struct RingConfig {
 impl RingConfig {
     /// A ring that may be filled by a single message.
     ///
-    /// Use few slots for requests and replies: the cost of a round trip beyond two cache-line
-    /// transfers grows with the
-    /// number of slots it cycles through, up to about sixteen (measured in ADR 0026 and 0029). Use
-    /// more for bursts.
+    /// Use few slots for requests and replies: the cost of a round trip beyond two cache-line transfers
+    /// grows with the number of slots it cycles through, up to about sixteen (measured in ADR 0026 and
+    /// 0029). Use more for bursts.
     #[must_use]
     pub const fn new(slot_size: SlotSize, slot_count: SlotCount, variant: Variant) -> Self {
         let max_message_bytes = slot_size.payload_bytes() * slot_count.get() as usize;
         RingConfig { slot_size, slot_count, variant, max_message_bytes }
     }
 
-    /// Lowers the limit on the length of a message; a limit above the ring's capacity becomes the
-    /// capacity.
+    /// Lowers the limit on the length of a message; a limit above the ring's capacity becomes the capacity.
     ///
-    /// A message that fills most of the ring has to wait until nearly everything before it is
-    /// consumed; a limit of a
-    /// quarter of the ring or less keeps both ends busy.
+    /// A message that fills most of the ring has to wait until nearly everything before it is consumed; a
+    /// limit of a quarter of the ring or less keeps both ends busy.
     #[must_use]
     pub const fn with_max_message_bytes(mut self, max_message_bytes: usize) -> Self {
         let whole_ring = self.slot_size.payload_bytes() * self.slot_count.get() as usize;
@@ -170,30 +165,25 @@ impl RingConfig {
     }
 }
 
-/// Bytes used of the producer line. Allocate [`LINE_BYTES`](tombolo_base::LINE_BYTES) for it, so
-/// that it shares no cache
-/// line with another writer.
+/// Bytes used of the producer line. Allocate [`LINE_BYTES`](tombolo_base::LINE_BYTES) for it, so that it
+/// shares no cache line with another writer.
 pub const PRODUCER_LINE_BYTES: usize = 16;
 /// Bytes used of the credit line; allocate as for [`PRODUCER_LINE_BYTES`].
 pub const CREDIT_LINE_BYTES: usize = 16;
 
 /// The memory of a ring, as three views that may lie on different sides of a link.
 ///
-/// All of it must be zero before either end is created, and one side writes each part: the producer
-/// `slots` and
-/// `producer_line`, the consumer `credit_line`. (With [`Variant::UsedFlag`] the consumer also
-/// clears control words.)
-/// Align `slots` to the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES) for
-/// speed; correctness does
-/// not depend on it.
+/// All of it must be zero before either end is created, and one side writes each part: the producer `slots`
+/// and `producer_line`, the consumer `credit_line`. (With [`Variant::UsedFlag`] the consumer also clears
+/// control words.) Align `slots` to the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES)
+/// for speed; correctness does not depend on it.
 #[derive(Clone, Debug)]
 pub struct RingMemory {
     /// The slots: exactly [`RingConfig::slots_bytes`].
     pub slots: SharedMemory,
     /// The producer marks here that it has closed: at least [`PRODUCER_LINE_BYTES`].
     pub producer_line: SharedMemory,
-    /// The consumer returns credit and marks here that it has closed: at least
-    /// [`CREDIT_LINE_BYTES`].
+    /// The consumer returns credit and marks here that it has closed: at least [`CREDIT_LINE_BYTES`].
     pub credit_line: SharedMemory,
 }
 

@@ -11,9 +11,8 @@ use crate::slots::Slots;
 
 /// How far ahead a consumer that lags behind prefetches slots.
 ///
-/// Each slot is a cache miss, and the processor looks only a few messages ahead by itself. A
-/// prefetch of a slot that is
-/// still being written would take its line from the producer, so prefetching starts only after
+/// Each slot is a cache miss, and the processor looks only a few messages ahead by itself. A prefetch of a
+/// slot that is still being written would take its line from the producer, so prefetching starts only after
 /// [`PREFETCH_AFTER_SLOTS`] in a row without an empty poll, which shows a backlog.
 const PREFETCH_SLOTS: u64 = 8;
 const PREFETCH_AFTER_SLOTS: u64 = 16;
@@ -25,8 +24,8 @@ pub struct ConsumerCounters {
     pub messages: u64,
     /// Bytes of payload consumed.
     pub bytes: u64,
-    /// How often slots were returned to the producer. When this grows, a producer that sleeps for
-    /// room is worth a wake.
+    /// How often slots were returned to the producer. When this grows, a producer that sleeps for room is
+    /// worth a wake.
     pub credit_stores: u64,
 }
 
@@ -68,8 +67,7 @@ pub struct Consumer {
     checkpoint: u64,
     /// Slots returned so far.
     credited: u64,
-    /// Consumed slots that force a return without waiting for an idle moment: half the ring, or
-    /// each.
+    /// Consumed slots that force a return without waiting for an idle moment: half the ring, or each.
     credit_step: u64,
     reverse_credit: u32,
     /// From this position on the consumer counts as lagging, see [`PREFETCH_SLOTS`].
@@ -141,9 +139,8 @@ impl Consumer {
 
     /// The next message, read in place; `None` when there is none now.
     ///
-    /// Dropping the [`Message`] consumes it and returns its slots; a leaked one is received again.
-    /// An empty poll returns
-    /// to the producer all slots consumed so far.
+    /// Dropping the [`Message`] consumes it and returns its slots; a leaked one is received again. An empty
+    /// poll returns to the producer all slots consumed so far.
     ///
     /// # Errors
     /// [`RecvError`]; the same from then on.
@@ -170,8 +167,8 @@ impl Consumer {
         self.ended.map_or(Ok(None), Err)
     }
 
-    /// The fast path of [`try_recv`](Self::try_recv): a message or the lack of one. Whatever is
-    /// rarer is left to `try_recv`.
+    /// The fast path of [`try_recv`](Self::try_recv): a message or the lack of one. Whatever is rarer is
+    /// left to `try_recv`.
     ///
     /// For callers whose fast path would otherwise keep room for an error in memory.
     #[inline(always)]
@@ -201,8 +198,8 @@ impl Consumer {
         word & SINGLE_MASK == self.expected | MORE
     }
 
-    /// The length of the message that [begins](Self::continues) with this word, if it takes exactly
-    /// two slots and is valid.
+    /// The length of the message that [begins](Self::continues) with this word, if it takes exactly two
+    /// slots and is valid.
     #[inline(always)]
     fn pair_bytes(&self, word: u64) -> Option<usize> {
         let payload_bytes = self.slots.payload_bytes();
@@ -244,8 +241,8 @@ impl Consumer {
         }
     }
 
-    /// Whether [`try_recv`](Self::try_recv) would return a message or an error. Returns slots as
-    /// `try_recv` does.
+    /// Whether [`try_recv`](Self::try_recv) would return a message or an error. Returns slots as `try_recv`
+    /// does.
     #[inline]
     pub fn poll(&mut self) -> bool {
         let word = self.slots.load_control(self.position, Acquire);
@@ -263,9 +260,8 @@ impl Consumer {
             && self.producer_line.load_le(0, Acquire) == 0
     }
 
-    /// Handles everything except single-slot messages and common empty polls. Returns no slots when
-    /// there is nothing to
-    /// receive; `ended` then tells whether there ever will be.
+    /// Handles everything except single-slot messages and common empty polls. Returns no slots when there
+    /// is nothing to receive; `ended` then tells whether there ever will be.
     ///
     /// The result fits in two registers, which keeps messages in registers on the fast path too.
     #[inline(never)]
@@ -294,9 +290,8 @@ impl Consumer {
         Ok(found)
     }
 
-    /// What to read at an idle slot: `None` while the producer has not closed. When it has closed
-    /// beyond this position,
-    /// the slot's word, loaded again.
+    /// What to read at an idle slot: `None` while the producer has not closed. When it has closed beyond
+    /// this position, the slot's word, loaded again.
     fn word_after_close(&self) -> Result<Option<u64>, RecvError> {
         let close_word = self.producer_line.load_le(0, Acquire);
         let Some(closed_at) = close_word.checked_sub(1) else { return Ok(None) };
@@ -307,8 +302,7 @@ impl Consumer {
         if closed_at < position || closed_at - position > self.slots.count() {
             return Err(Violation::CloseOutOfRange { closed_at, position }.into());
         }
-        // The slot was loaded before the close; whatever was published before the close is visible
-        // now.
+        // The slot was loaded before the close; whatever was published before the close is visible now.
         Ok(Some(self.slots.load_control(position, Acquire)))
     }
 
@@ -317,8 +311,7 @@ impl Consumer {
         Violation::LapTag { position: self.position, expected: self.expected as u16, found }
     }
 
-    /// Validates every slot of the message whose first control word is `first`; reads at most one
-    /// lap.
+    /// Validates every slot of the message whose first control word is `first`; reads at most one lap.
     fn check_message(&self, first: u64) -> Result<Found, Violation> {
         let payload_bytes = self.slots.payload_bytes();
         let max_bytes = self.config.max_message_bytes();
@@ -366,11 +359,9 @@ impl Consumer {
         }
     }
 
-    /// Prefetches the second slot of the next message if the last message took several slots, so
-    /// that both lines arrive
-    /// together. Call it between polls while waiting for a reply; in a stream of messages it would
-    /// take the line from a
-    /// producer that is still writing it.
+    /// Prefetches the second slot of the next message if the last message took several slots, so that both
+    /// lines arrive together. Call it between polls while waiting for a reply; in a stream of messages it
+    /// would take the line from a producer that is still writing it.
     #[inline(always)]
     pub fn prefetch_second(&self) {
         if self.last_multi_slot_end == self.position {
@@ -410,9 +401,8 @@ impl Consumer {
         self.credit_stores += 1;
     }
 
-    /// The credit that came with the latest message: slots of the reverse ring consumed by its
-    /// consumer, modulo 2³². Pass
-    /// it to [`Producer::note_credit`](crate::Producer::note_credit) of that ring.
+    /// The credit that came with the latest message: slots of the reverse ring consumed by its consumer,
+    /// modulo 2³². Pass it to [`Producer::note_credit`](crate::Producer::note_credit) of that ring.
     #[inline]
     #[must_use]
     pub fn reverse_credit(&self) -> u32 {
@@ -429,9 +419,8 @@ impl Consumer {
     /// Slots consumed of this ring, modulo 2³². Pass it to the producer of the reverse ring with
     /// [`Producer::set_reverse_credit`](crate::Producer::set_reverse_credit).
     ///
-    /// It is a hint: the peer sees it only when it receives, which may never happen, so the credit
-    /// line is written as
-    /// well. It saves the producer a load of that line.
+    /// It is a hint: the peer sees it only when it receives, which may never happen, so the credit line is
+    /// written as well. It saves the producer a load of that line.
     #[inline]
     #[must_use]
     pub fn credit_to_piggyback(&self) -> u32 {
@@ -452,8 +441,8 @@ impl Consumer {
         self.end_with(self.ended.unwrap_or(RecvError::Closed));
     }
 
-    /// Ends receiving. No word has the impossible tags, so every poll takes the slow path and
-    /// returns the error.
+    /// Ends receiving. No word has the impossible tags, so every poll takes the slow path and returns the
+    /// error.
     fn end_with(&mut self, error: RecvError) {
         self.ended = Some(error);
         self.expected = IMPOSSIBLE;

@@ -9,13 +9,11 @@
 //! | 25..32 | zero |
 //! | 32..64 | credit for the reverse ring: slots consumed of it, modulo 2³² |
 //!
-//! Bits 0..16 are the *tag*. The tag of a position is never zero, and the consumer waits for
-//! exactly that tag. The
-//! wrap of laps at 2¹⁵ cannot mislead it: the producer writes lap *n* of a slot only after the
+//! Bits 0..16 are the *tag*. The tag of a position is never zero, and the consumer waits for exactly that
+//! tag. The wrap of laps at 2¹⁵ cannot mislead it: the producer writes lap *n* of a slot only after the
 //! consumer returned lap
-//! *n*-1 of it, so a slot holds the tag of the consumer's lap or of the one before, which one bit
-//! could tell apart.
-//! The other fourteen turn a peer that runs ahead, or memory that was not zeroed, into a
+//! *n*-1 of it, so a slot holds the tag of the consumer's lap or of the one before, which one bit could
+//! tell apart. The other fourteen turn a peer that runs ahead, or memory that was not zeroed, into a
 //! [`Violation`](crate::Violation) instead of stale messages.
 
 pub(crate) const TAG_MASK: u64 = 0xffff;
@@ -27,8 +25,7 @@ pub(crate) const CREDIT_SHIFT: u32 = 32;
 
 /// The bits that must equal the tag in the word of a single-slot message.
 pub(crate) const SINGLE_MASK: u64 = TAG_MASK | MORE | RESERVED_MASK;
-/// Differs from every word masked by [`SINGLE_MASK`] or [`TAG_MASK`]; what an ended consumer waits
-/// for.
+/// Differs from every word masked by [`SINGLE_MASK`] or [`TAG_MASK`]; what an ended consumer waits for.
 pub(crate) const IMPOSSIBLE: u64 = u64::MAX;
 
 /// The tag of the slot written for `lap`.
@@ -37,8 +34,7 @@ pub(crate) const fn tag(lap: u64) -> u64 {
     WRITTEN | (lap & (WRITTEN - 1))
 }
 
-/// The tag in a slot that waits for `lap` when slots are returned by credit: that of the lap
-/// before.
+/// The tag in a slot that waits for `lap` when slots are returned by credit: that of the lap before.
 #[inline]
 pub(crate) const fn tag_before(lap: u64) -> u64 {
     if lap == 0 { 0 } else { tag(lap - 1) }

@@ -1,8 +1,7 @@
 //! Sleeping without lost wake-ups.
 //!
-//! A side without work polls for a while, then sleeps until the link's doorbell wakes it: an event
-//! or an interrupt.
-//! To be woken only while it sleeps, it announces the sleep in a line of its own, one word:
+//! A side without work polls for a while, then sleeps until the link's doorbell wakes it: an event or an
+//! interrupt. To be woken only while it sleeps, it announces the sleep in a line of its own, one word:
 //!
 //! | word | owner |
 //! |---|---|
@@ -10,61 +9,43 @@
 //! | odd | asleep, or about to be; another number at each sleep |
 //!
 //! The sleeper: [`arm`](Sleeper::arm), poll once more, sleep if that found nothing,
-//! [`disarm`](Sleeper::disarm).
-//! The waker: publish, then ring if [`must_ring`](Waker::must_ring).
+//! [`disarm`](Sleeper::disarm). The waker: publish, then ring if [`must_ring`](Waker::must_ring).
 //!
 //! # Why no wake-up is lost
-//! Each side stores and then loads what the other stores: the sleeper its line, then the slot; the
-//! waker the slot,
-//! then the line. Without a barrier a processor may let such a load overtake the store before it,
-//! both sides may see
-//! the old value, and the sleeper sleeps although a message is there. A barrier between store and
-//! load on *both*
-//! sides forbids that outcome: whichever barrier comes first in their common order, the store
-//! before it is seen by the
-//! load after the other. So the sleeper's last poll finds the message, or the waker finds the line
-//! odd and rings, or
-//! both. [`WakeOrder`] says where the barriers come from. Release and acquire are not enough, and a
-//! processor
-//! emulated without its barriers (QEMU with a single possible CPU) loses wake-ups.
+//! Each side stores and then loads what the other stores: the sleeper its line, then the slot; the waker
+//! the slot, then the line. Without a barrier a processor may let such a load overtake the store before it,
+//! both sides may see the old value, and the sleeper sleeps although a message is there. A barrier between
+//! store and load on *both* sides forbids that outcome: whichever barrier comes first in their common
+//! order, the store before it is seen by the load after the other. So the sleeper's last poll finds the
+//! message, or the waker finds the line odd and rings, or both. [`WakeOrder`] says where the barriers come
+//! from. Release and acquire are not enough, and a processor emulated without its barriers (QEMU with a
+//! single possible CPU) loses wake-ups.
 //!
-//! The doorbell must be latched: a ring between the last poll and the sleep must end that sleep.
-//! Counting events and
-//! interrupts are. A ring that arrives late, after the sleeper woke for another reason, ends its
-//! next sleep early,
-//! which costs one poll.
+//! The doorbell must be latched: a ring between the last poll and the sleep must end that sleep. Counting
+//! events and interrupts are. A ring that arrives late, after the sleeper woke for another reason, ends its
+//! next sleep early, which costs one poll.
 //!
 //! # A waker that fences for a while
-//! The sleeper's barrier under [`WakeOrder::Asymmetric`] costs nothing while no side sleeps, and
-//! much when both sides
-//! sleep for each message: it interrupts the very processor that was just woken. So a waker that
-//! had to ring announces
-//! in a word of its own that it fences from now on, and does so until a thousand messages passed
-//! without a ring; a
-//! sleeper that sees the word skips its barrier.
+//! The sleeper's barrier under [`WakeOrder::Asymmetric`] costs nothing while no side sleeps, and much when
+//! both sides sleep for each message: it interrupts the very processor that was just woken. So a waker that
+//! had to ring announces in a word of its own that it fences from now on, and does so until a thousand
+//! messages passed without a ring; a sleeper that sees the word skips its barrier.
 //!
-//! *Starting:* the word is stored with release after the check that rang. A sleeper that loads it
-//! with acquire sees
-//! every message before it, and every later one is fenced.
+//! *Starting:* the word is stored with release after the check that rang. A sleeper that loads it with
+//! acquire sees every message before it, and every later one is fenced.
 //!
-//! *Stopping:* the waker stores zero, executes the heavy barrier, and only then stops fencing. A
-//! sleeper stores its
-//! line, fences, and loads the word. If it still saw the word set, that load came before the heavy
-//! barrier took effect
-//! on its processor, and with it the store of its line, which every later check of the waker
-//! therefore sees. If it saw
-//! zero, it executes the barrier itself.
+//! *Stopping:* the waker stores zero, executes the heavy barrier, and only then stops fencing. A sleeper
+//! stores its line, fences, and loads the word. If it still saw the word set, that load came before the
+//! heavy barrier took effect on its processor, and with it the store of its line, which every later check
+//! of the waker therefore sees. If it saw zero, it executes the barrier itself.
 //!
-//! A peer that announces fences and omits them only leaves its own messages unnoticed until a
-//! deadline, as a peer that
-//! never rings does. A peer that never announces anything, from an earlier build, is waited for
+//! A peer that announces fences and omits them only leaves its own messages unnoticed until a deadline, as
+//! a peer that never rings does. A peer that never announces anything, from an earlier build, is waited for
 //! with the barrier.
 //!
-//! The waker rings once for each sleep: it remembers the odd number for which it rang. So a sleeper
-//! must arm anew
-//! before every sleep, and a waker must not forget a ring that its link refused. A hostile sleeper
-//! can make its peer
-//! ring once per message, no more.
+//! The waker rings once for each sleep: it remembers the odd number for which it rang. So a sleeper must
+//! arm anew before every sleep, and a waker must not forget a ring that its link refused. A hostile sleeper
+//! can make its peer ring once per message, no more.
 
 use core::sync::atomic::compiler_fence;
 
@@ -92,17 +73,14 @@ pub enum WakeOrder {
     /// Each side executes a sequentially consistent fence. Works on any link; costs the waker a fence on every
     /// message (some 5 to 20 ns).
     Fence,
-    /// The waker only stops its compiler from reordering; the sleeper makes every processor that
-    /// may run the waker
-    /// execute a full barrier. On Linux that is `membarrier(2)` with
+    /// The waker only stops its compiler from reordering; the sleeper makes every processor that may run
+    /// the waker execute a full barrier. On Linux that is `membarrier(2)` with
     /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, for which the
     /// *waking* process must have registered. Only between processes of one kernel.
     ///
-    /// The barrier falls somewhere in the waker's program. If it falls before the waker's load of
-    /// the line, the load
-    /// sees the line odd, since that was stored before the barrier. If after, the store of the
-    /// message preceded the
-    /// barrier too, which completed it, and the sleeper's last poll sees it.
+    /// The barrier falls somewhere in the waker's program. If it falls before the waker's load of the line,
+    /// the load sees the line odd, since that was stored before the barrier. If after, the store of the
+    /// message preceded the barrier too, which completed it, and the sleeper's last poll sees it.
     Asymmetric,
 }
 
@@ -126,8 +104,7 @@ impl Sleeper {
         Ok(Sleeper { line, order, sequence: 0, peer_line: None })
     }
 
-    /// Skips the heavy barrier while the peer announces in `peer_line`, its own sleep line, that it
-    /// fences.
+    /// Skips the heavy barrier while the peer announces in `peer_line`, its own sleep line, that it fences.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `peer_line` has fewer than [`FENCE_LINE_BYTES`].
@@ -141,13 +118,11 @@ impl Sleeper {
         self.peer_line.as_ref().is_some_and(|line| line.load_le(FENCE_WORD, Acquire) != 0)
     }
 
-    /// Announces that this side is about to sleep, and orders that before the poll that must
-    /// follow. Arming an armed
-    /// sleeper starts another sleep.
+    /// Announces that this side is about to sleep, and orders that before the poll that must follow. Arming
+    /// an armed sleeper starts another sleep.
     ///
     /// `heavy_barrier` is called only for [`WakeOrder::Asymmetric`], and not while the peer fences
-    /// for itself. If it
-    /// fails, do not sleep: [`disarm`](Self::disarm) and keep polling.
+    /// for itself. If it fails, do not sleep: [`disarm`](Self::disarm) and keep polling.
     ///
     /// # Errors
     /// Whatever `heavy_barrier` returned.
@@ -219,8 +194,7 @@ impl Waker {
         Ok(Waker { line, order, rung: 0, own_line: None, fencing: false, quiet_messages: 0 })
     }
 
-    /// Fences after each ring for a while, and announces that in `own_line`, this side's own sleep
-    /// line.
+    /// Fences after each ring for a while, and announces that in `own_line`, this side's own sleep line.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `own_line` has fewer than [`FENCE_LINE_BYTES`].

@@ -10,7 +10,8 @@ pub enum Violation {
     /// Reserved bits are not zero.
     #[error("slot position {position} has control word {word:#018x}, with reserved bits set")]
     ReservedBits { position: u64, word: u64 },
-    /// More bytes than a slot holds, none in a continuation, or a slot that is not full although the message continues.
+    /// More bytes than a slot holds, none in a continuation, or a slot that is not full although the
+    /// message continues.
     #[error("slot position {position} claims an impossible payload of {length_bytes} bytes")]
     FragmentLength { position: u64, length_bytes: u8 },
     /// A message was published before all of its slots were written.

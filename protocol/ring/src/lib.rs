@@ -1,16 +1,13 @@
-//! One-way rings of cache-line slots that carry messages between processors which share only
-//! memory.
+//! One-way rings of cache-line slots that carry messages between processors which share only memory.
 //!
 //! A ring has one [`Producer`] and one [`Consumer`]. A slot is 32, 64 or 128 bytes; its last eight are a
-//! [control word](control) that the producer publishes with one release store and the consumer
-//! reads with one
-//! acquire load. That is all the traffic while both are awake: no lock, no atomic
-//! read-modify-write, no system call. Numbers are little-endian and payload is bytes in address order, so the
-//! two ends may differ in instruction set, word size and byte order.
+//! [control word](control) that the producer publishes with one release store and the consumer reads with
+//! one acquire load. That is all the traffic while both are awake: no lock, no atomic read-modify-write, no
+//! system call. Numbers are little-endian and payload is bytes in address order, so the two ends may differ
+//! in instruction set, word size and byte order.
 //!
-//! Slots return to the producer in one of two ways, see [`Variant`]. A side without work sleeps and
-//! is woken by a
-//! doorbell without lost wake-ups, see [`doorbell`].
+//! Slots return to the producer in one of two ways, see [`Variant`]. A side without work sleeps and is
+//! woken by a doorbell without lost wake-ups, see [`doorbell`].
 //!
 //! The crate is `no_std` and does no I/O: the caller provides the memory and rings the doorbell.
 //! `docs/specs/ring.md` in the repository specifies the bytes.
@@ -41,11 +38,9 @@
 //! ```
 //!
 //! # Trust
-//! Whatever the other side writes is an allegation. Each word is loaded once, bounded, and the copy
-//! is used; a peer
-//! that breaks the protocol makes its own ring fail with a [`Violation`], for good, and does no
-//! other harm. Both ends
-//! keep their own position in private memory and never read it back.
+//! Whatever the other side writes is an allegation. Each word is loaded once, bounded, and the copy is
+//! used; a peer that breaks the protocol makes its own ring fail with a [`Violation`], for good, and does
+//! no other harm. Both ends keep their own position in private memory and never read it back.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 

@@ -8,11 +8,9 @@ use crate::error::{OutOfMessage, TargetTooShort};
 
 /// The message at the head of a ring. Dropping it consumes it: its slots return to the producer.
 ///
-/// The length is checked and fixed. The bytes lie in memory that the producer can write: an honest
-/// producer leaves
-/// them alone until they are returned, a hostile one may change them between two reads. Read a
-/// value once, check it,
-/// and use that copy.
+/// The length is checked and fixed. The bytes lie in memory that the producer can write: an honest producer
+/// leaves them alone until they are returned, a hostile one may change them between two reads. Read a value
+/// once, check it, and use that copy.
 #[must_use = "a message is consumed when it is dropped"]
 pub struct Message<'a> {
     consumer: &'a mut Consumer,
@@ -103,9 +101,8 @@ impl<'a> Message<'a> {
     }
 }
 
-// Functions that are not inlined take the consumer, not the message: a message whose address is
-// never taken stays in
-// registers.
+// Functions that are not inlined take the consumer, not the message: a message whose address is never taken
+// stays in registers.
 
 /// Copies the next message, which takes several slots; `target` has its length.
 #[inline(never)]

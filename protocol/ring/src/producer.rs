@@ -24,15 +24,14 @@ pub struct ProducerCounters {
 
 /// The sending end of a ring.
 ///
-/// A send happens whole or changes nothing. Dropping a producer does not [close](Self::close) it:
-/// the end of a program
-/// is detected by other evidence.
+/// A send happens whole or changes nothing. Dropping a producer does not [close](Self::close) it: the end
+/// of a program is detected by other evidence.
 pub struct Producer {
     pub(crate) slots: Slots,
     /// The next slot to be written.
     pub(crate) position: u64,
-    /// Slots before this position may be written. Equals `position` for good once the ring is
-    /// closed or failed.
+    /// Slots before this position may be written. Equals `position` for good once the ring is closed or
+    /// failed.
     limit: u64,
     /// The credit that travels with each message.
     reverse_credit: u32,
@@ -41,9 +40,8 @@ pub struct Producer {
     pair_max_bytes: usize,
     /// The first slot that a batch holds back, and every later one with it.
     held_from: Option<u64>,
-    /// Bytes of payload published. The only counter updated for a single-slot message: a stream of
-    /// them waits for
-    /// stores.
+    /// Bytes of payload published. The only counter updated for a single-slot message: a stream of them
+    /// waits for stores.
     pub(crate) bytes: u64,
     /// Slots before `position` that continue a message.
     pub(crate) continued_slots: u64,
@@ -69,8 +67,8 @@ pub struct Producer {
 impl Producer {
     /// The sending end of the ring in `memory`, which must be zero.
     ///
-    /// [`LayoutError`] when the size of `memory` does not match `config`.
-    /// [`LayoutError`] when `memory` is not the size that `config` says.
+    /// [`LayoutError`] when the size of `memory` does not match `config`. [`LayoutError`] when `memory` is
+    /// not the size that `config` says.
     pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
         memory.check(&config)?;
         let slots = Slots::new(&config, memory.slots);
@@ -122,8 +120,7 @@ impl Producer {
         }
     }
 
-    /// Messages published, counted as the slots that begin one. Messages of a leaked batch count
-    /// too.
+    /// Messages published, counted as the slots that begin one. Messages of a leaked batch count too.
     #[inline(always)]
     #[must_use]
     pub fn messages(&self) -> u64 {
@@ -145,9 +142,8 @@ impl Producer {
         if self.try_send_short(message) { Ok(()) } else { self.send_slow(message) }
     }
 
-    /// Sends a copy of `message` if it takes one or two slots that are known to be free, the common
-    /// case. Returns false
-    /// and does nothing otherwise; [`try_send`](Self::try_send) then sends it or says why it
+    /// Sends a copy of `message` if it takes one or two slots that are known to be free, the common case.
+    /// Returns false and does nothing otherwise; [`try_send`](Self::try_send) then sends it or says why it
     /// cannot.
     ///
     /// For callers whose fast path would otherwise keep room for an error in memory.
@@ -157,8 +153,8 @@ impl Producer {
         self.put_short(message, Release)
     }
 
-    /// As [`try_send_short`](Self::try_send_short), published with `order`: relaxed behind a
-    /// message that is held back.
+    /// As [`try_send_short`](Self::try_send_short), published with `order`: relaxed behind a message that
+    /// is held back.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
         if !self.has_single(message.len()) {
@@ -171,8 +167,7 @@ impl Producer {
         true
     }
 
-    /// Sends a message of two slots, the most common that does not fit in one: a cache line of the
-    /// caller.
+    /// Sends a message of two slots, the most common that does not fit in one: a cache line of the caller.
     #[inline(never)]
     fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
         let payload_bytes = self.slots.payload_bytes();
@@ -220,8 +215,7 @@ impl Producer {
         Batch::new(self)
     }
 
-    /// Checks that a message of `len_bytes` can be written now; returns the number of slots it
-    /// takes.
+    /// Checks that a message of `len_bytes` can be written now; returns the number of slots it takes.
     #[inline(never)]
     pub(crate) fn reserve(&mut self, len_bytes: usize) -> Result<u64, SendError> {
         let max_bytes = self.config.max_message_bytes();
@@ -240,11 +234,9 @@ impl Producer {
         Ok(needed)
     }
 
-    /// Writes all slots of `message` at `position` except the first; returns the content of the
-    /// first.
+    /// Writes all slots of `message` at `position` except the first; returns the content of the first.
     ///
-    /// The consumer does not read the others before the first is published, so their order does not
-    /// matter.
+    /// The consumer does not read the others before the first is published, so their order does not matter.
     pub(crate) fn stage<'m>(&self, message: &'m [u8]) -> (&'m [u8], u64) {
         let payload_bytes = self.slots.payload_bytes();
         let (first, mut rest) = message.split_at(message.len().min(payload_bytes));
@@ -259,8 +251,8 @@ impl Producer {
         (first, first_word)
     }
 
-    /// Writes the control words of a message written in place except that of its first slot, which
-    /// it returns.
+    /// Writes the control words of a message written in place except that of its first slot, which it
+    /// returns.
     #[inline(never)]
     pub(crate) fn finish_fragments(&self, len_bytes: usize, slots: u64) -> u64 {
         let payload_bytes = self.slots.payload_bytes();
@@ -294,10 +286,9 @@ impl Producer {
 
     /// Takes back what a batch staged from `start` on and did not publish.
     ///
-    /// The first slot still has its idle tag; the others get theirs back, which is what the
-    /// consumer expects in a slot
-    /// that is not published. It cannot read them before the first slot is published, and that
-    /// store releases these.
+    /// The first slot still has its idle tag; the others get theirs back, which is what the consumer
+    /// expects in a slot that is not published. It cannot read them before the first slot is published, and
+    /// that store releases these.
     pub(crate) fn retract(&mut self, start: Mark) {
         for staged in start.position + 1..self.position {
             self.slots.store_control(staged, self.idle_word(staged), Relaxed);
@@ -376,9 +367,8 @@ impl Producer {
 
     /// Slots are returned in order, so a zero slot proves that all before it are free.
     ///
-    /// Tries half a ring ahead first: while the consumer keeps up, that is one load for half a ring
-    /// of messages. Slots
-    /// that a batch holds back are excluded: the first of them is still zero.
+    /// Tries half a ring ahead first: while the consumer keeps up, that is one load for half a ring of
+    /// messages. Slots that a batch holds back are excluded: the first of them is still zero.
     fn probe_slots(&mut self, needed: u64) {
         let half = self.slots.count() / 2;
         let furthest = self.slots.count() - (self.position - self.published());
@@ -407,17 +397,13 @@ impl Producer {
     /// Notes credit for this ring that came with a message on the reverse ring, see
     /// [`Consumer::reverse_credit`](crate::Consumer::reverse_credit).
     ///
-    /// It saves a load of the credit line, which may be across a link and alone would suffice. This
-    /// is only one store,
-    /// because it lies between a request and its reply; the credit is applied when there seems to
-    /// be no room. Credit for
-    /// more than was sent fails the send that applies it.
+    /// It saves a load of the credit line, which may be across a link and alone would suffice. This is only
+    /// one store, because it lies between a request and its reply; the credit is applied when there seems
+    /// to be no room. Credit for more than was sent fails the send that applies it.
     ///
-    /// Only the low half of the count travels, so it is applied only while it is unambiguous: as
-    /// long as fewer than 2³²
-    /// slots were sent since the last applied credit. After that, which takes a peer that never
-    /// answers, piggybacked
-    /// credit is ignored. With [`Variant::UsedFlag`] it always is.
+    /// Only the low half of the count travels, so it is applied only while it is unambiguous: as long as
+    /// fewer than 2³² slots were sent since the last applied credit. After that, which takes a peer that
+    /// never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it always is.
     #[inline(always)]
     pub fn note_credit(&mut self, credit: u32) {
         if self.noted_credit != credit {
@@ -425,9 +411,8 @@ impl Producer {
         }
     }
 
-    /// Prefetches the slot of the next message for writing, and after a multi-slot message its
-    /// second slot. Worth it only
-    /// when that message comes soon: a peer that polls the slot loses the line.
+    /// Prefetches the slot of the next message for writing, and after a multi-slot message its second slot.
+    /// Worth it only when that message comes soon: a peer that polls the slot loses the line.
     #[inline(always)]
     pub fn prefetch(&self) {
         self.slots.prefetch_for_write(self.position);
@@ -469,9 +454,8 @@ impl Producer {
         Ok(self.limit - self.position)
     }
 
-    /// How many slots can be written as far as this end knows, without loading the consumer's
-    /// memory; zero once it has
-    /// ended. For display only: credit is validated when a send applies it.
+    /// How many slots can be written as far as this end knows, without loading the consumer's memory; zero
+    /// once it has ended. For display only: credit is validated when a send applies it.
     #[inline(always)]
     #[must_use]
     pub fn known_free_slots(&self) -> u64 {
@@ -484,8 +468,7 @@ impl Producer {
         }
     }
 
-    /// Whether a single-slot message would be refused for lack of room. Looks for room if none is
-    /// known.
+    /// Whether a single-slot message would be refused for lack of room. Looks for room if none is known.
     ///
     /// # Errors
     /// As [`free_slots`](Self::free_slots).
@@ -493,16 +476,16 @@ impl Producer {
         Ok(self.free_slots()? == 0)
     }
 
-    /// Whether the consumer has closed. Loads its line, which sending does only when there seems to
-    /// be no room.
+    /// Whether the consumer has closed. Loads its line, which sending does only when there seems to be no
+    /// room.
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.credit_line.load_le(1, Acquire) != 0
     }
 
     /// Sends nothing more. The consumer receives what was sent before, then
-    /// [`RecvError::Closed`](crate::RecvError::Closed). Does nothing on an end that was closed or
-    /// abandoned before.
+    /// [`RecvError::Closed`](crate::RecvError::Closed). Does nothing on an end that was closed or abandoned
+    /// before.
     pub fn close(&mut self) {
         if let Some(SendError::Closed | SendError::Abandoned) = self.ended {
             return;
@@ -511,9 +494,8 @@ impl Producer {
         self.end_with(self.ended.unwrap_or(SendError::Closed));
     }
 
-    /// Sends nothing more without telling the consumer, for an end whose peer was reported dead. If
-    /// the report was in
-    /// truth about this end, its peer must see a death, not an orderly close.
+    /// Sends nothing more without telling the consumer, for an end whose peer was reported dead. If the
+    /// report was in truth about this end, its peer must see a death, not an orderly close.
     pub fn abandon(&mut self) {
         self.end_with(self.ended.unwrap_or(SendError::Abandoned));
     }

@@ -82,8 +82,8 @@ impl Slots {
         }
     }
 
-    /// Fills two slots with a message that does not fit in one, the second slot first; `words` are
-    /// their control words.
+    /// Fills two slots with a message that does not fit in one, the second slot first; `words` are their
+    /// control words.
     #[inline(always)]
     pub(crate) fn fill_pair(&self, position: u64, message: &[u8], words: [u64; 2], order: Ordering) {
         match self.size {
@@ -203,8 +203,8 @@ impl Slots {
         if len_bytes <= self.payload_bytes { 1 } else { self.locate_far(len_bytes - 1).0 + 1 }
     }
 
-    /// The slot of a message, counted from its first, that holds the byte at `offset_bytes`, and
-    /// the offset in that slot.
+    /// The slot of a message, counted from its first, that holds the byte at `offset_bytes`, and the offset
+    /// in that slot.
     #[inline(always)]
     pub(crate) fn locate(&self, offset_bytes: usize) -> (u64, usize) {
         if offset_bytes < self.payload_bytes { (0, offset_bytes) } else { self.locate_far(offset_bytes) }
@@ -227,9 +227,8 @@ mod tests {
     use super::*;
     use crate::config::SlotCount;
 
-    /// A wrong lap boundary would only send the consumer through its slow path, with the same
-    /// results, so no other test
-    /// detects it.
+    /// A wrong lap boundary would only send the consumer through its slow path, with the same results, so
+    /// no other test detects it.
     #[test]
     fn a_lap_begins_where_the_ring_does() {
         let config = RingConfig::new(SlotSize::B32, SlotCount::new(4).unwrap(), Variant::EpochCredit);

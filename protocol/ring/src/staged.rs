@@ -8,9 +8,8 @@ use crate::producer::Producer;
 
 /// Room for one message, to be written in place and then committed.
 ///
-/// Dropping it leaves the ring unchanged. Bytes that are not written have any value (whatever the
-/// slots held). The
-/// consumer sees nothing before [`commit`](Self::commit).
+/// Dropping it leaves the ring unchanged. Bytes that are not written have any value (whatever the slots
+/// held). The consumer sees nothing before [`commit`](Self::commit).
 ///
 /// ```
 /// # use tombolo_base::{LINE_BYTES, SharedMemory};
@@ -52,8 +51,7 @@ impl<'a> Claim<'a> {
         self.len_bytes == 0
     }
 
-    /// Shortens the message, for an encoder that claims its worst case. A greater length does
-    /// nothing.
+    /// Shortens the message, for an encoder that claims its worst case. A greater length does nothing.
     pub fn truncate(&mut self, len_bytes: usize) {
         self.len_bytes = self.len_bytes.min(len_bytes);
     }
@@ -76,8 +74,7 @@ impl<'a> Claim<'a> {
         Ok(())
     }
 
-    /// Writes a little-endian number at any offset: one store when the offset is a multiple of
-    /// eight.
+    /// Writes a little-endian number at any offset: one store when the offset is a multiple of eight.
     ///
     /// # Errors
     /// [`OutOfMessage`] when its eight bytes do not lie inside the message; nothing was written.
@@ -110,11 +107,9 @@ impl<'a> Claim<'a> {
 
 /// Several messages that become visible together, by the one store that publishes the first.
 ///
-/// The fastest way to send many: the consumer does not take lines away while they are being
-/// written. Dropping a batch
-/// leaves the ring unchanged. (Leaking it with [`core::mem::forget`] blocks the ring: the consumer
-/// waits for a slot
-/// that is never published.)
+/// The fastest way to send many: the consumer does not take lines away while they are being written.
+/// Dropping a batch leaves the ring unchanged. (Leaking it with [`core::mem::forget`] blocks the ring: the
+/// consumer waits for a slot that is never published.)
 #[must_use = "a batch that is not committed sends nothing"]
 pub struct Batch<'a> {
     producer: &'a mut Producer,

@@ -113,8 +113,7 @@ fn room_is_counted_to_the_slot() {
         assert!(consumer.poll(), "six messages are left");
         assert_eq!(producer.known_free_slots(), 0, "nobody has looked");
         let credited = if variant == Variant::EpochCredit { 0 } else { 2 };
-        // With used flags the producer looks at most half a ring ahead, and the consumer is not
-        // there yet.
+        // With used flags the producer looks at most half a ring ahead, and the consumer is not there yet.
         assert_eq!(producer.free_slots(), Ok(credited.min(1)));
         for _ in 0..6 {
             assert!(receive(&mut consumer).is_some());

@@ -2,14 +2,12 @@
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-ring --release --test loom`
 //!
-//! Rings are minimal: two slots of 32 bytes. Waiting is a yield, which makes loom run the other
-//! side; a sleep is a
-//! [`Notify`], which latches one ring as events do. A lost wake-up is a deadlock, which loom
+//! Rings are minimal: two slots of 32 bytes. Waiting is a yield, which makes loom run the other side; a
+//! sleep is a [`Notify`], which latches one ring as events do. A lost wake-up is a deadlock, which loom
 //! reports.
 //!
-//! Weakening any ordering fails a test here, except the release and acquire of the credit line:
-//! they keep reads of a
-//! slot before the writes that reuse it, and loom never lets a load see a store from its own
+//! Weakening any ordering fails a test here, except the release and acquire of the credit line: they keep
+//! reads of a slot before the writes that reuse it, and loom never lets a load see a store from its own
 //! future.
 #![cfg(loom)]
 
@@ -198,8 +196,7 @@ fn a_producer_that_waits_for_room_learns_of_a_close() {
     });
 }
 
-/// Requests and replies, each carrying credit for the other direction: the credit lines are never
-/// loaded.
+/// Requests and replies, each carrying credit for the other direction: the credit lines are never loaded.
 #[test]
 fn two_rings_carry_each_others_credit() {
     loom::model(|| {
@@ -343,9 +340,8 @@ struct Kernel {
     any: Notify,
 }
 
-/// A set of two channels polls and arms both, and from then on polls only those that rang. One
-/// stays armed while the
-/// other is polled and armed again.
+/// A set of two channels polls and arms both, and from then on polls only those that rang. One stays armed
+/// while the other is polled and armed again.
 #[test]
 fn a_waitset_that_looks_only_at_what_rang_misses_nothing() {
     // Three threads: one preemption fewer than elsewhere, or it takes an hour.

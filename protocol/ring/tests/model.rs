@@ -28,8 +28,8 @@ enum Step {
     CloseConsumer,
 }
 
-/// Lengths are thousandths of the longest message and of a slot, so that every ring gets short and
-/// long ones.
+/// Lengths are thousandths of the longest message and of a slot, so that every ring gets short and long
+/// ones.
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..80_usize, 2 => 0..400_usize, 1 => 0..=1000_usize]
 }

@@ -180,8 +180,7 @@ fn a_batch_appears_whole_or_never() {
     }
 }
 
-/// The slot that a batch holds back is still zero; the producer must not take it for one that was
-/// returned.
+/// The slot that a batch holds back is still zero; the producer must not take it for one that was returned.
 #[test]
 fn a_batch_never_takes_its_own_slots_for_free() {
     for variant in VARIANTS {

@@ -1,4 +1,4 @@
-//! A channel over such a link.
+//! A channel over a simulated link.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,27 +7,27 @@ use tombolo_link::{ChannelConfig, HandshakeError, Hello, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
-use super::world::{Look, Packet, Peer, SimEnd};
+use super::world::{Packet, Peer, Polled, SimEnd};
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
-/// One end of a simulated channel. It stands for one over a stream: its messages are as long as one's.
+/// One end of a simulated channel. It stands in for a stream, with the same message limit.
 #[derive(Debug)]
 pub struct SimChannel {
     end: SimEnd,
     max_message_bytes: usize,
     closed: bool,
-    /// How it ended, once that was received.
+    /// How the channel ended, once that was received.
     ended: Option<EndError>,
     stats: Stats,
 }
 
-/// Opens a channel over a link. Both sides call this; neither is special.
+/// Opens a channel over a link. Both sides call this, in any order.
 ///
 /// # Errors
-/// What the two sides disagree on, the peer's end, or the deadline.
+/// A difference between the two sides, the end of the peer, or the deadline.
 pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel, ChannelError> {
     let hello = Hello { expedited_barrier: false, ..hello };
     end.put(Packet::Hello(hello.to_words()));
@@ -40,7 +40,7 @@ pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel,
     if let Err(refusal) = agreed {
         return Err(HandshakeError::from(refusal).into());
     }
-    // The peer, which this side accepted, may use the channel already.
+    // This side accepted, so the peer may use the channel already.
     let verdict = exchange(&end, deadline, Packet::Close, |packet| match packet {
         Packet::Verdict(verdict) => Some(verdict),
         _ => None,
@@ -55,13 +55,13 @@ pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel,
     })
 }
 
-/// Declines a peer that opens a channel, with a reason that its program understands.
+/// Declines a peer that opens a channel, with a reason defined by the interface.
 pub fn decline(end: &SimEnd, hello: Hello, reason: u32) {
     end.put(Packet::Hello(hello.to_words()));
     end.put(Packet::Verdict(declined(reason)));
 }
 
-/// The next packet of a handshake. A peer that sends none in time is told `last`.
+/// Receives the next packet of a handshake. A peer that sends none in time is sent `last`.
 fn exchange<P>(
     end: &SimEnd,
     deadline: Deadline,
@@ -69,17 +69,17 @@ fn exchange<P>(
     expected: impl Fn(Packet) -> Option<P>,
 ) -> Result<P, ChannelError> {
     loop {
-        match end.look(|_| true, &expected) {
-            Look::Arrived(Some(Some(found))) => return Ok(found),
-            Look::Arrived(_) => {
-                return Err(ChannelError::Violation("a handshake out of order".into()));
+        match end.poll(|_| true, &expected) {
+            Polled::Arrived(Some(Some(found))) => return Ok(found),
+            Polled::Arrived(_) => {
+                return Err(ChannelError::Violation("a handshake message out of order".into()));
             }
-            Look::Never => return Err(ChannelError::PeerDied),
-            Look::NotYet if deadline.passed() => {
+            Polled::Never => return Err(ChannelError::PeerDied),
+            Polled::NotYet if deadline.passed() => {
                 end.put(last);
                 return Err(ChannelError::TimedOut(Awaited::Handshake));
             }
-            Look::NotYet => std::thread::yield_now(),
+            Polled::NotYet => std::thread::yield_now(),
         }
     }
 }
@@ -89,13 +89,13 @@ fn max_message_bytes(config: ChannelConfig) -> usize {
 }
 
 impl SimChannel {
-    /// The link under it.
+    /// The link under the channel.
     #[must_use]
     pub fn end(&self) -> &SimEnd {
         &self.end
     }
 
-    /// What keeps this end from sending, for good.
+    /// The error that keeps this end from sending, for good.
     fn unsendable(&self) -> Option<EndError> {
         if self.closed {
             return Some(EndError::Closed);
@@ -110,7 +110,7 @@ impl SimChannel {
         }
     }
 
-    /// What keeps this end from receiving, for good.
+    /// The error that keeps this end from receiving, for good.
     fn unreceivable(&self) -> Option<EndError> {
         if self.closed {
             return Some(EndError::Closed);
@@ -134,7 +134,7 @@ impl Transport for SimChannel {
     }
 
     fn failure(&self) -> Option<ChannelError> {
-        let what = "a handshake in the middle of a channel";
+        let what = "a handshake message on an open channel";
         (self.ended == Some(EndError::Broken)).then(|| ChannelError::Violation(what.into()))
     }
 
@@ -158,16 +158,16 @@ impl Transport for SimChannel {
         if let Some(error) = self.unreceivable() {
             return Err(error);
         }
-        let error = match self.end.look(|_| true, |packet| packet) {
-            Look::NotYet | Look::Arrived(None) => return Ok(None),
-            Look::Arrived(Some(Packet::Message(message))) => {
+        let error = match self.end.poll(|_| true, |packet| packet) {
+            Polled::NotYet | Polled::Arrived(None) => return Ok(None),
+            Polled::Arrived(Some(Packet::Message(message))) => {
                 self.stats.messages_received += 1;
                 self.stats.bytes_received += message.len() as u64;
                 return Ok(Some(read(&Message::of_bytes(&message))));
             }
-            Look::Arrived(Some(Packet::Close)) => EndError::Closed,
-            Look::Arrived(Some(Packet::Hello(_) | Packet::Verdict(_))) => EndError::Broken,
-            Look::Never => EndError::PeerDied,
+            Polled::Arrived(Some(Packet::Close)) => EndError::Closed,
+            Polled::Arrived(Some(Packet::Hello(_) | Packet::Verdict(_))) => EndError::Broken,
+            Polled::Never => EndError::PeerDied,
         };
         self.ended = Some(error);
         Err(error)
@@ -175,7 +175,7 @@ impl Transport for SimChannel {
 
     fn is_ready(&mut self, awaited: Interest) -> bool {
         let readable = |channel: &mut Self| {
-            channel.unreceivable().is_some() || !matches!(channel.end.look(|_| false, |_| ()), Look::NotYet)
+            channel.unreceivable().is_some() || !matches!(channel.end.poll(|_| false, |_| ()), Polled::NotYet)
         };
         let sendable = |channel: &Self| channel.unsendable().is_some() || channel.end.has_room();
         match awaited {
@@ -189,7 +189,7 @@ impl Transport for SimChannel {
         Announced::Complete
     }
 
-    /// Never: nothing would wake it.
+    /// Always false: nothing would end the sleep.
     fn may_sleep(&mut self, _awaited: Interest) -> bool {
         false
     }

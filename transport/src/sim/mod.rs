@@ -1,8 +1,9 @@
-//! `sim`: a channel over a link that does not exist, under a clock that only looks move.
+//! `sim`: a channel over a simulated link, under a clock that advances only when the link is
+//! polled.
 //!
-//! Both ends are in this process. What is sent takes a time drawn from a seed, on a clock that goes on a little with
-//! each look at the link, so that one seed and the same calls are the same run, however long it takes. Order is kept,
-//! and nothing is lost but with an end that is killed. Nothing wakes a sleeper: waits poll.
+//! Both ends are in this process. A packet takes a time drawn from a seed, and the clock advances a little
+//! with each poll, so the same seed and the same calls give the same run, however long it takes. Packets
+//! keep their order and are lost only with an end that is killed. Nothing ends a sleep, so waits poll.
 
 mod channel;
 mod world;

@@ -1,53 +1,53 @@
-//! The link: what is on its way, and until when.
+//! The link: the packets in transit, and when they arrive.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tombolo_link::Side;
 
-/// What a link is like.
+/// The properties of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conditions {
-    /// The shortest time that something is on its way, in nanoseconds of the link's own clock.
+    /// The shortest transit time, in nanoseconds of the link's own clock.
     pub latency_ns: u64,
-    /// What may be added to that.
+    /// The most that is added to it at random, in nanoseconds.
     pub jitter_ns: u64,
-    /// How much time goes by with each look.
+    /// How far the clock advances with each poll, in nanoseconds.
     pub look_ns: u64,
-    /// With so many bytes of messages on their way in one direction there is no room for another; with fewer there is,
-    /// however long it is.
+    /// The bytes of messages in transit in one direction from which on there is no room for another
+    /// message. Below it, a message of any length is accepted.
     pub room_bytes: usize,
 }
 
 impl Default for Conditions {
-    /// A microsecond, more or less; a few looks; 64 KiB.
+    /// About a microsecond of latency, a few polls long, with room for 64 KiB.
     fn default() -> Self {
         Conditions { latency_ns: 700, jitter_ns: 600, look_ns: 200, room_bytes: 64 * 1024 }
     }
 }
 
-/// What goes over a link.
+/// What travels over a link.
 #[derive(Debug)]
 pub(super) enum Packet {
     Hello([u64; 8]),
-    /// In the words of a stream: see `docs/specs/channel.md`.
+    /// A verdict as on a stream: see `docs/specs/channel.md`.
     Verdict(u64),
     Message(Vec<u8>),
     Close,
 }
 
-/// One way of a link.
+/// One direction of a link.
 #[derive(Debug, Default)]
-struct Way {
+struct Direction {
     packets: VecDeque<(u64, Packet)>,
     message_bytes: usize,
-    /// When the last one arrives: none overtakes it.
+    /// When the last packet arrives; later ones do not overtake it.
     last_ns: u64,
 }
 
-/// What one side has come to.
+/// The state of one side.
 #[derive(Debug, Default)]
-struct End {
+struct SideState {
     closed: bool,
     gone: bool,
     killed: bool,
@@ -58,8 +58,8 @@ struct World {
     conditions: Conditions,
     now_ns: u64,
     random: u64,
-    ways: [Way; 2],
-    ends: [End; 2],
+    directions: [Direction; 2],
+    ends: [SideState; 2],
 }
 
 const fn index(side: Side) -> usize {
@@ -69,37 +69,39 @@ const fn index(side: Side) -> usize {
     }
 }
 
-/// One end of a link on which no channel was opened yet. Dropped, it is gone, and the other side can know.
+/// One end of a link, before a channel is opened on it. Dropping it ends this side, which the peer can
+/// detect.
 #[derive(Debug)]
 pub struct SimEnd {
     world: Arc<Mutex<World>>,
     side: Side,
 }
 
-/// What the other side looks like from here.
+/// The state of the other side as seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Peer {
     There,
-    /// It closed; what it sent may still be on its way.
+    /// It closed; packets that it sent may still be in transit.
     Closed,
     Gone,
 }
 
-/// What a look found.
+/// The result of polling the link.
 #[derive(Debug)]
-pub(super) enum Look<P> {
+pub(super) enum Polled<P> {
     Arrived(P),
-    /// Something is on its way, or may be sent yet.
+    /// A packet is in transit, or may still be sent.
     NotYet,
-    /// Nothing will ever come any more.
+    /// Nothing will arrive any more.
     Never,
 }
 
-/// Makes a link.
+/// Creates a link and returns both ends.
 #[must_use]
 pub fn link(conditions: Conditions, seed: u64) -> (SimEnd, SimEnd) {
     let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let world = World { conditions, now_ns: 0, random, ways: Default::default(), ends: Default::default() };
+    let world =
+        World { conditions, now_ns: 0, random, directions: Default::default(), ends: Default::default() };
     let world = Arc::new(Mutex::new(world));
     (SimEnd { world: world.clone(), side: Side::A }, SimEnd { world, side: Side::B })
 }
@@ -112,12 +114,12 @@ impl World {
         (self.random >> 16) % bound.max(1)
     }
 
-    fn put(&mut self, way: usize, packet: Packet) {
+    fn put(&mut self, direction: usize, packet: Packet) {
         let delay_ns = self.conditions.latency_ns + self.draw(self.conditions.jitter_ns + 1);
-        let arrival_ns = (self.now_ns + delay_ns).max(self.ways[way].last_ns);
-        let way = &mut self.ways[way];
-        way.last_ns = arrival_ns;
-        way.packets.push_back((arrival_ns, packet));
+        let arrival_ns = (self.now_ns + delay_ns).max(self.directions[direction].last_ns);
+        let direction = &mut self.directions[direction];
+        direction.last_ns = arrival_ns;
+        direction.packets.push_back((arrival_ns, packet));
     }
 }
 
@@ -126,19 +128,19 @@ impl SimEnd {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which side it is.
+    /// The side of the channel that this end is.
     #[must_use]
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// What can end it between two calls, from elsewhere.
+    /// A handle that can kill this end between two calls, from elsewhere.
     #[must_use]
     pub fn killer(&self) -> Killer {
         Killer { world: self.world.clone(), side: self.side }
     }
 
-    /// The link's own time, in nanoseconds from its beginning.
+    /// The link's own time, in nanoseconds since its creation.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.lock().now_ns
@@ -157,50 +159,49 @@ impl SimEnd {
         }
     }
 
-    /// Whether there is room for a message.
     pub(super) fn has_room(&self) -> bool {
         let mut world = self.lock();
         world.now_ns += world.conditions.look_ns;
-        world.ways[index(self.side)].message_bytes < world.conditions.room_bytes
+        world.directions[index(self.side)].message_bytes < world.conditions.room_bytes
     }
 
-    /// Sends something for which there is room, or which needs none.
+    /// Sends a packet; the caller has checked that there is room if it needs any.
     pub(super) fn put(&self, packet: Packet) {
         let mut world = self.lock();
         let (own, closes) = (index(self.side), matches!(packet, Packet::Close));
         if let Packet::Message(message) = &packet {
-            // An empty one takes room as well, or there could be any number of them.
-            world.ways[own].message_bytes += message.len().max(1);
+            // An empty message takes room as well, to bound their number.
+            world.directions[own].message_bytes += message.len().max(1);
         }
         world.put(own, packet);
         world.ends[own].closed |= closes;
     }
 
-    /// Takes what has arrived, if `wanted` wants it. Time goes by.
-    pub(super) fn look<P>(
+    /// Receives the next packet if it has arrived and `wanted` accepts it. Advances the clock.
+    pub(super) fn poll<P>(
         &self,
         wanted: impl FnOnce(&Packet) -> bool,
         take: impl FnOnce(Packet) -> P,
-    ) -> Look<Option<P>> {
+    ) -> Polled<Option<P>> {
         let mut world = self.lock();
         world.now_ns += world.conditions.look_ns;
         let (now_ns, theirs) = (world.now_ns, index(self.side.other()));
         let gone = world.ends[theirs].gone;
-        let way = &mut world.ways[theirs];
-        match way.packets.front() {
+        let direction = &mut world.directions[theirs];
+        match direction.packets.front() {
             Some((arrival_ns, packet)) if *arrival_ns <= now_ns => {
                 if !wanted(packet) {
-                    return Look::Arrived(None);
+                    return Polled::Arrived(None);
                 }
             }
-            None if gone => return Look::Never,
-            _ => return Look::NotYet,
+            None if gone => return Polled::Never,
+            _ => return Polled::NotYet,
         }
-        let Some((_, packet)) = way.packets.pop_front() else { return Look::NotYet };
+        let Some((_, packet)) = direction.packets.pop_front() else { return Polled::NotYet };
         if let Packet::Message(message) = &packet {
-            way.message_bytes -= message.len().max(1);
+            direction.message_bytes -= message.len().max(1);
         }
-        Look::Arrived(Some(take(packet)))
+        Polled::Arrived(Some(take(packet)))
     }
 }
 
@@ -210,7 +211,7 @@ impl Drop for SimEnd {
     }
 }
 
-/// Ends a side without a word. What it had sent still arrives.
+/// Kills a side without notice. What it had sent still arrives.
 #[derive(Debug)]
 pub struct Killer {
     world: Arc<Mutex<World>>,
@@ -218,7 +219,7 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// Kills it: from now on it can do nothing, and its peer can know.
+    /// Kills the side: it can do nothing any more, and its peer can detect that.
     pub fn kill(&self) {
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         let end = &mut world.ends[index(self.side)];

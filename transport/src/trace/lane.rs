@@ -1,4 +1,4 @@
-//! The lane of a thread.
+//! The lane of the current thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use tombolo_trace::page::LaneWriter;
 
 use super::Recorder;
 
-/// Events between two notes of what the monotonic clock says; far fewer than fit into a lane.
+/// Events between two readings of the monotonic clock; far fewer than fit into a lane.
 const EVENTS_PER_ANCHOR: u64 = 4096;
 
-/// Ticks between two such notes, at the most: some hundredths of a second on a fast counter, a few seconds on a slow one,
-/// whose rate is known better.
+/// Most ticks between two such readings: some hundredths of a second on a fast counter, a few seconds on a
+/// slow one, whose rate is known more precisely.
 const TICKS_PER_ANCHOR: u64 = 1 << 27;
 
-/// A lane in use.
+/// A lane in use by this thread.
 struct Held {
     recorder: Arc<Recorder>,
     lane: usize,
     thread: u16,
     writer: LaneWriter,
-    /// The control word under which the clock was last noted.
+    /// The control word when the clock was last recorded.
     control: u64,
     anchored_at: u64,
     anchored_ticks: u64,
@@ -74,7 +74,7 @@ impl Held {
         self.writer.write(&Event { thread: self.thread, ..event });
     }
 
-    /// Notes what the clocks say, for whoever has to compare them later.
+    /// Records a reading of both clocks, for comparing the clocks of different processes later.
     #[cold]
     fn note_clock(&mut self) {
         let (ticks, ns) = self.recorder.clock.anchor();

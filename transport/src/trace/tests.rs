@@ -57,7 +57,7 @@ impl Traces {
         events
     }
 
-    /// Events of a lane but notes of the clock: kind, size, subject, value.
+    /// The events of a lane without readings of the clock: kind, size, subject, value.
     fn brief(&self, lane: usize) -> Vec<(EventKind, u32, u64, u64)> {
         let events = self.lane(lane).into_iter().filter(|event| event.kind != EventKind::Clock);
         events.map(|event| (event.kind, event.size, event.subject, event.value)).collect()
@@ -236,7 +236,7 @@ fn the_room_of_an_end_that_never_waits_is_told_now_and_then() {
         far.try_send(b"pong").unwrap();
         near.try_recv_into(&mut buffer).unwrap().unwrap();
     }
-    // One that always lies in the ring, and the ping that was just sent.
+    // One that is always in the ring, and the ping just sent.
     assert_eq!(used(&traces), 2);
     assert_eq!((traces.rows()[0].rings, traces.rows()[0].stalls), (0, 0));
 }
@@ -257,7 +257,7 @@ fn a_message_that_finds_no_room_is_counted_once() {
     let fill = |near: &mut Traced<MemoryChannel>| while near.try_send(b"x").is_ok() {};
     fill(&mut near);
     assert_eq!(room(&traces), (1, 0));
-    // Tried again and slept for, it is the same message.
+    // A message that is tried again or slept for still counts as one.
     near.try_send_in_place(1, |_| {}).unwrap_err();
     assert!(wait::about_to_sleep(&mut near, tombolo_platform::event::Interest::Write));
     near.woken(true);
@@ -266,12 +266,12 @@ fn a_message_that_finds_no_room_is_counted_once() {
     while far.try_recv_into(&mut buffer).unwrap().is_some() {}
     fill(&mut near);
     assert_eq!(room(&traces).0, 2);
-    // While somebody traces too.
+    // While tracing is on as well.
     while far.try_recv_into(&mut buffer).unwrap().is_some() {}
     traces.start();
     fill(&mut near);
     assert_eq!(room(&traces).0, 3);
-    // What a batch has no room for shows when its sender goes to sleep.
+    // A batch that ran out of room shows when its sender goes to sleep.
     control(&traces.memory, 0);
     while far.try_recv_into(&mut buffer).unwrap().is_some() {}
     near.try_send_batch(|batch| while batch.push(b"x").is_ok() {}).unwrap();

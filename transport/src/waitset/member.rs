@@ -1,4 +1,4 @@
-//! What is in a waitset.
+//! The members of a waitset.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -10,7 +10,7 @@ use super::Token;
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Endpoint, Transport};
 
-/// Looks in vain after which a channel is no longer looked at.
+/// Empty polls after which a channel is no longer polled.
 const LOOKS_IN_VAIN: u32 = 64;
 
 #[derive(Debug)]
@@ -22,20 +22,20 @@ pub(super) enum Member<C> {
     Timer {
         /// When it is due, while it is set.
         due_ns: Option<u64>,
-        /// It goes away once it was told.
+        /// Whether it is removed after it has been reported.
         once: bool,
     },
 }
 
-/// A channel, and how it is waited for.
+/// A channel and its state in the set.
 #[derive(Debug)]
 pub(super) struct ChannelMember<C> {
     pub(super) channel: C,
     pub(super) awaited: Interest,
-    /// Its peer rings for whatever is awaited, so nobody needs to look. Otherwise it is among the hot ones.
+    /// Whether its peer rings for whatever is awaited, so that it need not be polled. Otherwise it is hot.
     pub(super) armed: bool,
     looks_in_vain: u32,
-    /// What the kernel was told to wait for, in the order of the transport's sources.
+    /// What the kernel was told to watch, in the order of the transport's sources.
     registered: Vec<(RawFd, Interest)>,
 }
 
@@ -44,13 +44,13 @@ impl<C: Endpoint> ChannelMember<C> {
         ChannelMember { channel, awaited, armed: false, looks_in_vain: 0, registered: Vec::new() }
     }
 
-    /// Whether what is awaited is there.
+    /// Whether the awaited condition holds.
     #[inline]
     pub(super) fn look(&mut self) -> bool {
         self.channel.transport_mut().is_ready(self.awaited)
     }
 
-    /// Counts a look; true when it was the one that makes the channel a cold one.
+    /// Counts an empty poll; true when it makes the channel cold.
     #[inline]
     pub(super) fn looked_in_vain(&mut self) -> bool {
         self.looks_in_vain = self.looks_in_vain.saturating_add(1);
@@ -69,17 +69,17 @@ impl<C: Endpoint> ChannelMember<C> {
         if self.arms_for_free() { 1 } else { LOOKS_IN_VAIN }
     }
 
-    /// Where each message is a system call anyhow, looking is one more, and the peer saves none by it.
+    /// Where each message is a system call anyway, polling costs one more and saves the peer none.
     pub(super) fn arms_for_free(&self) -> bool {
         !self.channel.transport().describe().capabilities.contains(Capabilities::SILENT)
     }
 
-    /// First half of arming.
+    /// The first half of arming.
     pub(super) fn announce(&mut self) -> Announced {
         self.channel.transport_mut().announce_sleep(self.awaited)
     }
 
-    /// Second half, after the barrier: false when there is something already.
+    /// The second half, after the barrier: false when the awaited condition already holds.
     pub(super) fn settle(&mut self, epoll: &Epoll, token: Token) -> Result<bool, OsError> {
         if !self.channel.transport_mut().may_sleep(self.awaited) {
             self.channel.transport_mut().woken(false);
@@ -94,7 +94,7 @@ impl<C: Endpoint> ChannelMember<C> {
         Ok(true)
     }
 
-    /// Tells the kernel what it does not know yet of what to sleep on.
+    /// Tells the kernel which descriptors to watch, as far as that changed.
     pub(super) fn register(&mut self, epoll: &Epoll, token: Token) -> Result<(), OsError> {
         let mut sources = Vec::with_capacity(2);
         self.channel.transport().sources(self.awaited, &mut sources);
@@ -114,13 +114,13 @@ impl<C: Endpoint> ChannelMember<C> {
         Ok(())
     }
 
-    /// Takes back an announcement. `rung` says that one of its sources was ready.
+    /// Withdraws an announcement. `rung` says that one of its sources was ready.
     pub(super) fn disarm(&mut self, rung: bool) {
         self.armed = false;
         self.channel.transport_mut().woken(rung);
     }
 
-    /// Gives the channel back as it came.
+    /// Returns the channel as it was added.
     pub(super) fn release(mut self, epoll: &Epoll) -> C {
         self.disarm(true);
         let mut sources = Vec::with_capacity(2);

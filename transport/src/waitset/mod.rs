@@ -1,18 +1,18 @@
-//! Waiting for any number of channels, at a cost that depends on those on which something happens and on no others.
+//! Waiting for any number of channels, at a cost that depends only on those on which something happens.
 //!
 //! A channel in a set is in one of two states:
 //!
-//! * **armed**: this end has announced a sleep (see [`Transport::announce_sleep`]), and the kernel watches its bell.
-//!   Nobody looks at it. It costs nothing, however many there are.
-//! * **hot**: it had something to say not long ago. It is looked at in memory, in turn with the other hot ones, and its
-//!   peer rings no bell. After some looks in vain, or when the set sleeps, it is armed; one barrier does for all that are
-//!   armed together.
+//! * **armed**: this end has announced a sleep (see [`Transport::announce_sleep`]), and the kernel watches
+//!   its bell. It is not polled and costs nothing, however many there are.
+//! * **hot**: it was ready not long ago. It is polled in memory, in turn with the other hot ones, and its
+//!   peer rings no bell. After some empty polls, or when the set sleeps, it is armed; one barrier serves
+//!   all that are armed together.
 //!
-//! What is told is told *by level*: a channel comes up again, in turn with the others, for as long as it has
-//! something. How each kind of thing is told is said at [`Ready`].
+//! Readiness is reported *by level*: a channel is reported again, in turn with the others, for as long as
+//! it is ready. [`Ready`] describes how each kind of member is reported.
 //!
-//! Two things can be ready at once and one of them always: then each still has its turn. Hot channels are a queue; what
-//! the kernel has to say is another, asked for after every few answers; the two are served alternately.
+//! Members that are always ready do not starve others. Hot channels form one queue; events from the kernel,
+//! which is asked after every few answers, form another; the two are served alternately.
 
 mod member;
 mod slab;
@@ -39,70 +39,71 @@ pub use timers::Schedule;
 use timers::Timers;
 pub use waker::Waker;
 
-/// Answers from memory between two questions to the kernel, each of which costs as much as a few of them.
+/// Answers from memory between two queries of the kernel, each of which costs as much as a few of them.
 const ANSWERS_PER_QUESTION: u32 = 16;
 
-/// Rounds over the hot channels, while spinning, between two questions to the kernel.
+/// Rounds over the hot channels, while spinning, between two queries of the kernel.
 const ROUNDS_PER_QUESTION: u32 = 256;
 
-/// Cold channels among the hot ones from which on it may be worth a barrier to arm them.
+/// Cold channels among the hot ones from which on arming them may be worth a barrier.
 const COLD_FEW: usize = 8;
 
-/// Keys that are no tokens.
+/// Keys that are not tokens.
 const WAKER_KEY: u64 = NO_INDEX as u64;
 const TIMER_KEY: u64 = 1 << 32 | NO_INDEX as u64;
 
-/// What a wait found.
+/// What a wait found ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ready {
-    /// What is awaited of this channel is there: a message or an end to receive, or room to send. By level: told again
-    /// until it is taken.
+    /// The channel has a message or an end to receive, or room to send, as awaited. By level: reported
+    /// again until it is taken.
     Channel(Token),
-    /// Something happened on this descriptor, as it was added: by level, by edge, or once. A hint, as with `epoll`: what
-    /// was done to the descriptor since may have used it up.
+    /// The descriptor had an event, reported as it was added: by level, by edge, or once. A hint, as with
+    /// `epoll`: operations on the descriptor since then may have consumed it.
     Descriptor(Token, event::Ready),
-    /// This timer went off, so many times since it was last told. One that does so only once is removed by being told.
+    /// The timer expired this many times since last reported. A one-shot timer is removed when it is
+    /// reported.
     Timer(Token, u64),
-    /// The owner of the set said so, with [`WaitSet::tell`].
+    /// The owner of the set called [`WaitSet::tell`].
     Outside(Token),
-    /// Somebody called [`Waker::wake`].
+    /// A thread called [`Waker::wake`].
     Woken,
 }
 
-/// What waiting has cost so far.
+/// The work done for waiting so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitStats {
-    /// Looks at channels in memory.
+    /// Polls of channels in memory.
     pub looks: u64,
-    /// Questions to the kernel, sleeps included.
+    /// Queries of the kernel, sleeps included.
     pub questions: u64,
     /// Channels that were armed.
     pub armed: u64,
-    /// Barriers that arming took.
+    /// Barriers executed for arming.
     pub barriers: u64,
-    /// Channels that the kernel named.
+    /// Channels that the kernel reported.
     pub rung: u64,
 }
 
-/// Channels, descriptors and timers to wait for.
+/// A set of channels, descriptors and timers to wait for.
 ///
-/// The set owns its channels, so that none can end while it is waited for; they are used in place through
-/// [`get_mut`](Self::get_mut) and come back with [`remove`](Self::remove).
+/// The set owns its channels, so that none can end while it is waited for; use them in place through
+/// [`get_mut`](Self::get_mut) and get them back with [`remove`](Self::remove).
 #[derive(Debug)]
 pub struct WaitSet<C> {
     members: Slab<Member<C>>,
-    /// Channels that are not armed, each once, the next to be looked at first; also tokens of some that are gone.
+    /// Channels that are not armed, each once, in order of polling; also tokens of some that were removed.
     hot: VecDeque<Token>,
-    /// How many of them were looked at in vain often enough to be armed.
+    /// How many of them had enough empty polls to be armed.
     cold: usize,
-    /// What the kernel and the clock said and nobody was told yet.
+    /// Events from the kernel and the clock that were not reported yet.
     known: VecDeque<Ready>,
-    /// The turn is that of `known`.
+    /// Whether `known` is served next.
     known_first: bool,
     answers: u32,
     timers: Timers,
     spin: Spin,
-    /// The last wait found nothing: a program may be polling the descriptor.
+    /// Whether the last wait found nothing: a program may be polling the descriptor.
     parked: bool,
     stats: WaitStats,
     candidates: Vec<Token>,
@@ -113,14 +114,14 @@ pub struct WaitSet<C> {
 }
 
 fn full() -> OsError {
-    OsError::new("put more into a waitset", Errno::NOSPC)
+    OsError::new("add to a waitset", Errno::NOSPC)
 }
 
 impl<C: Endpoint> WaitSet<C> {
-    /// An empty one, which spins for [`Spin::default`] before it sleeps.
+    /// An empty set, which spins for [`Spin::default`] before it sleeps.
     ///
     /// # Errors
-    /// `EMFILE`: it takes three descriptors.
+    /// `EMFILE`: the set needs three descriptors.
     pub fn new() -> Result<Self, OsError> {
         let (epoll, waker, timer) = (Epoll::new()?, Waker::new()?, TimerFd::new()?);
         epoll.add(&waker, Interest::Read, Trigger::Level, WAKER_KEY)?;
@@ -144,7 +145,7 @@ impl<C: Endpoint> WaitSet<C> {
         })
     }
 
-    /// How long to look at hot channels before sleeping.
+    /// Sets how long to poll hot channels before sleeping.
     pub fn set_spin(&mut self, spin: Spin) {
         self.spin = spin;
     }
@@ -161,7 +162,7 @@ impl<C: Endpoint> WaitSet<C> {
                 self.members.remove(token);
                 return Err(error);
             }
-            // What its bell said until now, while it was opened, is of no interest.
+            // Bell rings from before the channel was added do not matter.
             member.disarm(true);
         }
         self.hot.push_back(token);
@@ -169,7 +170,7 @@ impl<C: Endpoint> WaitSet<C> {
         Ok(token)
     }
 
-    /// Adds a descriptor. It is the set's from now on; give it a duplicate to keep your own.
+    /// Adds a descriptor, which the set then owns; pass a duplicate to keep your own.
     ///
     /// # Errors
     /// As [`Epoll::add`]. The descriptor is closed.
@@ -193,7 +194,8 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Waits for something else on a descriptor, or again if it is told [`Once`](Trigger::Once); false when it is not in.
+    /// Changes the interest in a descriptor, or rearms one that is reported [`Once`](Trigger::Once); false
+    /// when it is not in the set.
     ///
     /// # Errors
     /// As [`Epoll::change`].
@@ -209,15 +211,16 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// A token for something that the owner of the set watches itself, and [tells](Self::tell) of.
+    /// Adds a token for something that the owner of the set watches itself and reports with
+    /// [`tell`](Self::tell).
     ///
     /// # Errors
-    /// `ENOSPC` when four thousand million things are in.
+    /// `ENOSPC` when the set has 2³² - 1 members.
     pub fn add_outside(&mut self) -> Result<Token, OsError> {
         self.members.insert(Member::Outside).ok_or_else(full)
     }
 
-    /// Lets a wait return [`Ready::Outside`] in its turn, once however often it is told before that.
+    /// Makes a wait return [`Ready::Outside`] in its turn, once for any number of calls before that.
     pub fn tell(&mut self, token: Token) {
         let outside = Ready::Outside(token);
         if self.members.get(token).is_some() && !self.known.contains(&outside) {
@@ -229,7 +232,7 @@ impl<C: Endpoint> WaitSet<C> {
     /// Adds a timer.
     ///
     /// # Errors
-    /// `ENOSPC` when four thousand million things are in.
+    /// `ENOSPC` when the set has 2³² - 1 members.
     pub fn add_timer(&mut self, schedule: Schedule) -> Result<Token, OsError> {
         let once = schedule.period_ns.is_none_or(|period| period == 0);
         let due_ns = Some(schedule.first_ns);
@@ -239,7 +242,7 @@ impl<C: Endpoint> WaitSet<C> {
         Ok(token)
     }
 
-    /// Sets a timer anew, whatever it was set to; false when it is not in, as one that has been told its only time.
+    /// Sets a timer anew; false when it is not in the set, such as a one-shot timer that was reported.
     pub fn set_timer(&mut self, token: Token, schedule: Schedule) -> bool {
         let Some(Member::Timer { due_ns, once }) = self.members.get_mut(token) else { return false };
         if let Some(due_ns) = *due_ns {
@@ -247,14 +250,14 @@ impl<C: Endpoint> WaitSet<C> {
         }
         *due_ns = Some(schedule.first_ns);
         *once = schedule.period_ns.is_none_or(|period| period == 0);
-        // What it did before it was set anew is not to be told any more.
+        // Expirations from before are no longer reported.
         self.known.retain(|known| !matches!(known, Ready::Timer(told, _) if *told == token));
         self.timers.set(token, schedule);
         self.changed();
         true
     }
 
-    /// A channel of the set.
+    /// The channel with this token.
     #[must_use]
     pub fn get(&self, token: Token) -> Option<&C> {
         match self.members.get(token) {
@@ -263,7 +266,7 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// A channel of the set, to do anything with. It is looked at by the next wait.
+    /// The channel with this token, for any operation. The next wait polls it.
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut C> {
         self.heat(token, false);
@@ -273,10 +276,11 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Sends on a channel of the set. Unlike the same through [`get_mut`](Self::get_mut) this leaves an idle channel
-    /// idle: whoever tells ten thousand of them something does not have to look at all of them afterwards.
+    /// Sends on a channel of the set. Unlike a send through [`get_mut`](Self::get_mut) it leaves an idle
+    /// channel idle: a program that sends to ten thousand of them need not have all of them polled
+    /// afterwards.
     ///
-    /// `None` when the channel is not in.
+    /// `None` when the channel is not in the set.
     ///
     /// # Errors
     /// As [`Transport::try_send`].
@@ -284,14 +288,14 @@ impl<C: Endpoint> WaitSet<C> {
         let Some(Member::Channel(member)) = self.members.get_mut(token) else { return None };
         let transport = member.channel.transport_mut();
         let sent = transport.try_send(message);
-        // What the kernel has not taken wants to be looked after; a refusal may have listened to the bell.
+        // Unsent bytes must be watched; a refused send may have read the bell.
         if sent.is_err() || transport.unsent() {
             self.heat(token, false);
         }
         Some(sent)
     }
 
-    /// Waits for something else on a channel; false when it is not in.
+    /// Changes what is awaited on a channel; false when it is not in the set.
     pub fn set_interest(&mut self, token: Token, awaited: Interest) -> bool {
         self.heat(token, false);
         match self.members.get_mut(token) {
@@ -303,7 +307,8 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Takes something out. Nothing more is told of it, also not what has happened already. The channel, if it was one.
+    /// Removes a member. Nothing more is reported of it, not even past events. Returns the channel, if it
+    /// was one.
     pub fn remove(&mut self, token: Token) -> Option<C> {
         match self.members.remove(token)? {
             Member::Channel(member) => {
@@ -326,40 +331,40 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// How many channels, descriptors and timers are in.
+    /// The number of channels, descriptors and timers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether nothing is in.
+    /// Whether the set has no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The tokens of everything that is in, in no particular order.
+    /// The tokens of all members, in no particular order.
     pub fn tokens(&self) -> impl Iterator<Item = Token> {
         self.members.tokens()
     }
 
-    /// What interrupts a wait, from any thread.
+    /// A handle that interrupts a wait from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// What waiting has cost so far.
+    /// The work done for waiting so far.
     #[must_use]
     pub fn stats(&self) -> WaitStats {
         self.stats
     }
 
-    /// Waits until something is ready, and says what; `None` when nothing was by the end of `timeout`. Then, until the
-    /// set is used again, everything is armed, and its descriptor becomes readable with the first thing that happens.
+    /// Waits until a member is ready and returns it; `None` after `timeout`. After `None`, until the set is
+    /// used again, everything is armed, and the set's descriptor becomes readable with the first event.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Ready>, OsError> {
         if let Some(ready) = self.look()? {
             return Ok(Some(ready));
@@ -371,7 +376,7 @@ impl<C: Endpoint> WaitSet<C> {
             }
             self.arm(true)?;
             let found = match self.look_at_hot() {
-                // One of them had something at the last look.
+                // The last poll found one of them ready.
                 Some(ready) => Some(ready),
                 None => {
                     self.ask(Some(self.until(deadline)))?;
@@ -382,7 +387,7 @@ impl<C: Endpoint> WaitSet<C> {
                 return Ok(Some(self.answer(ready)));
             }
             if deadline.passed() {
-                // Bells that were rung in vain left their channels hot.
+                // Bells that rang without cause left their channels hot.
                 self.arm(true)?;
                 return match self.look_at_hot() {
                     Some(ready) => Ok(Some(self.answer(ready))),
@@ -392,11 +397,11 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// What is ready now, as far as can be told without arming anything, so that the peers of hot channels go on
-    /// ringing no bell: for programs that poll and never sleep. What comes by bell is found by one in sixteen calls.
+    /// Returns what is ready now without arming anything, so that the peers of hot channels still ring no
+    /// bell: for programs that poll and never sleep. One in sixteen calls also finds what comes by bell.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     #[inline]
     pub fn look(&mut self) -> Result<Option<Ready>, OsError> {
         self.parked = false;
@@ -415,13 +420,14 @@ impl<C: Endpoint> WaitSet<C> {
 }
 
 impl<C: Endpoint> WaitSet<C> {
-    /// Takes turns.
+    /// Alternates between the two queues.
     fn answer(&mut self, ready: Ready) -> Ready {
         self.known_first = matches!(ready, Ready::Channel(_));
         ready
     }
 
-    /// Looks at the hot channels, and now and then asks the kernel, until something is found or the budget is spent.
+    /// Polls the hot channels, and now and then the kernel, until something is found or the budget is
+    /// spent.
     fn spin(&mut self, deadline: Deadline) -> Result<Option<Ready>, OsError> {
         if self.hot.is_empty() {
             return Ok(None);
@@ -445,12 +451,12 @@ impl<C: Endpoint> WaitSet<C> {
         found.transpose()
     }
 
-    /// How long a sleep may last.
+    /// When a sleep must end: at `deadline` or with the next timer.
     fn until(&self, deadline: Deadline) -> Deadline {
         self.timers.next_ns().map_or(deadline, |due_ns| deadline.min(Deadline::at_ns(due_ns)))
     }
 
-    /// Something changed that a program which polls the descriptor does not know of.
+    /// Records a change of which a program that polls the descriptor does not know.
     fn changed(&mut self) {
         if std::mem::take(&mut self.parked) {
             self.waker.nudge();
@@ -463,7 +469,7 @@ impl<C: Endpoint> WaitSet<C> {
         Ok(())
     }
 
-    /// The next of what the kernel and the clock said that is still of interest.
+    /// The next event from the kernel or the clock that still applies.
     fn next_known(&mut self) -> Option<Ready> {
         while let Some(ready) = self.known.pop_front() {
             match ready {
@@ -486,7 +492,7 @@ impl<C: Endpoint> WaitSet<C> {
         None
     }
 
-    /// Looks once at each hot channel, from the one whose turn it is, up to the first that has something.
+    /// Polls each hot channel once, in turn, up to the first that is ready.
     fn look_at_hot(&mut self) -> Option<Ready> {
         for _ in 0..self.hot.len() {
             let token = self.hot.pop_front()?;
@@ -510,7 +516,7 @@ impl<C: Endpoint> WaitSet<C> {
         None
     }
 
-    /// Makes an armed channel a hot one. `rung` says that its bell was heard.
+    /// Makes an armed channel hot. `rung` says that its bell was heard.
     fn heat(&mut self, token: Token, rung: bool) {
         let Some(Member::Channel(member)) = self.members.get_mut(token) else { return };
         if member.armed {
@@ -518,7 +524,7 @@ impl<C: Endpoint> WaitSet<C> {
             self.hot.push_back(token);
             self.changed();
         } else if rung {
-            // Late, or a lifeline that hung up.
+            // A late ring, or a lifeline that hung up.
             member.disarm(true);
         }
     }
@@ -527,7 +533,7 @@ impl<C: Endpoint> WaitSet<C> {
         if self.cold >= COLD_FEW && 2 * self.cold >= self.hot.len() { self.arm(false) } else { Ok(()) }
     }
 
-    /// Arms the hot channels, all or the cold ones. Those that have something by then stay hot.
+    /// Arms the hot channels, all or only the cold ones. Those that are ready by then stay hot.
     fn arm(&mut self, all: bool) -> Result<(), OsError> {
         let mut candidates = std::mem::take(&mut self.candidates);
         let mut needs_barrier = false;
@@ -562,7 +568,7 @@ impl<C: Endpoint> WaitSet<C> {
         result
     }
 
-    /// Asks the kernel, and the clock, what happened; sleeps up to `deadline` if nothing did.
+    /// Asks the kernel and the clock for events; sleeps up to `deadline` if there are none.
     fn ask(&mut self, deadline: Option<Deadline>) -> Result<(), OsError> {
         self.answers = 0;
         self.stats.questions += 1;
@@ -596,7 +602,7 @@ impl<C: Endpoint> WaitSet<C> {
                 self.heat(token, true);
             }
             Some(Member::Descriptor(_)) => self.known.push_back(Ready::Descriptor(token, ready)),
-            // Removed between happening and being heard of.
+            // Removed after the event happened.
             Some(Member::Timer { .. } | Member::Outside) | None => {}
         }
     }
@@ -611,18 +617,19 @@ impl<C: Endpoint> WaitSet<C> {
     }
 }
 
-/// True when it is armed.
+/// Returns whether it was armed.
 fn arm_for_free<C: Endpoint>(member: &mut ChannelMember<C>, epoll: &Epoll, token: Token) -> bool {
     if member.announce() == Announced::NeedsBarrier {
         barrier::everywhere();
     }
-    // If the kernel refuses, it stays hot, and the next sleep says why.
+    // If the kernel refuses, it stays hot, and the next sleep reports the error.
     member.settle(epoll, token) == Ok(true)
 }
 
 impl<C> AsFd for WaitSet<C> {
-    /// Readable when a wait would find something, provided that the last one found nothing. So an outer `epoll` that
-    /// has it says when to wait here, with no timeout, until nothing is found.
+    /// Readable when a wait would find something, provided that the last one found nothing. An outer
+    /// `epoll` with this descriptor thus tells when to wait here, without a timeout, until nothing is
+    /// found.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

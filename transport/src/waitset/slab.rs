@@ -1,8 +1,8 @@
-//! Things under tokens that are never used again.
+//! A slab whose tokens are never reused.
 
 use std::fmt;
 
-/// Names something in a waitset. One that was removed stays unknown for good, whatever took its place.
+/// Names a member of a waitset. The token of a removed member stays invalid, whatever takes its slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     pub(super) index: u32,
@@ -25,7 +25,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Places, each with how often it was taken.
+/// Slots, each with the number of times it was used.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
@@ -33,7 +33,7 @@ pub(super) struct Slab<T> {
     taken: usize,
 }
 
-/// The last index, which no place has, so that keys with it can mean something else.
+/// The highest index, which no slot has, so that keys with it can have other meanings.
 pub(super) const NO_INDEX: u32 = u32::MAX;
 
 impl<T> Slab<T> {
@@ -41,7 +41,7 @@ impl<T> Slab<T> {
         Slab { places: Vec::new(), free: Vec::new(), taken: 0 }
     }
 
-    /// `None` when four thousand million are in.
+    /// Returns `None` when all slots are in use.
     pub(super) fn insert(&mut self, value: T) -> Option<Token> {
         if let Some(index) = self.free.pop() {
             let (generation, place) = &mut self.places[index as usize];
@@ -76,7 +76,7 @@ impl<T> Slab<T> {
         let (generation, place) = &mut self.places[token.index as usize];
         let value = place.take();
         self.taken -= 1;
-        // A place that was taken as often as can be counted is left alone from then on.
+        // A slot whose generation counter is exhausted is not used again.
         if let Some(next) = generation.checked_add(1) {
             *generation = next;
             self.free.push(token.index);

@@ -1,28 +1,28 @@
-//! Deadlines in order, on a clock that is an argument.
+//! Deadlines in order. The clock is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Token;
 
-/// When a timer goes off.
+/// When a timer expires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// For the first time, in nanoseconds of the monotonic clock.
+    /// The first time, in nanoseconds of the monotonic clock.
     pub first_ns: u64,
-    /// Then again and again, this many nanoseconds apart; never if none or zero.
+    /// The period in nanoseconds after that; the timer is one-shot if `None` or zero.
     pub period_ns: Option<u64>,
 }
 
 impl Schedule {
-    /// Once, at a point of the clock.
+    /// Once, at a point in time, in nanoseconds of the monotonic clock.
     #[must_use]
     pub fn once(at_ns: u64) -> Self {
         Schedule { first_ns: at_ns, period_ns: None }
     }
 
-    /// Again and again from one period after `now_ns` on. Periods are counted from there: being late once makes no
-    /// later one late.
+    /// Periodically, the first time one period after `now_ns`. Periods are counted from there, so a delay
+    /// does not shift later ones.
     #[must_use]
     pub fn every(period: Duration, now_ns: u64) -> Self {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
@@ -30,8 +30,8 @@ impl Schedule {
     }
 }
 
-/// The timers that are set, the next one first. Setting, unsetting and going off take a time that grows with the
-/// logarithm of their number; looking whether one is due takes none.
+/// The timers that are set, the next one first. Setting, unsetting and expiring take logarithmic time;
+/// checking whether one is due takes constant time.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     in_order: BTreeMap<(u64, Token), Option<u64>>,
@@ -42,18 +42,18 @@ impl Timers {
         self.in_order.insert((schedule.first_ns, token), schedule.period_ns.filter(|period| *period > 0));
     }
 
-    /// `due_ns` is what the timer was last set to.
+    /// Unsets a timer; `due_ns` is what it was last set to.
     pub(super) fn unset(&mut self, token: Token, due_ns: u64) {
         self.in_order.remove(&(due_ns, token));
     }
 
-    /// When the next one is due.
+    /// When the next timer is due.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.in_order.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
-    /// The next timer that is due by `now_ns`: how often it went off since it was set or last asked for, and when it
-    /// will be due again.
+    /// The next timer that is due by `now_ns`: how many times it expired since it was set or last popped,
+    /// and when it is due again.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<(Token, u64, Option<u64>)> {
         let ((due_ns, token), period_ns) =
             self.in_order.first_key_value().map(|(key, value)| (*key, *value))?;

@@ -1,4 +1,4 @@
-//! Interrupting a wait from elsewhere.
+//! Interrupting a wait from another thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tombolo_platform::{OsError, event};
 
-/// Makes a waitset's wait return, from any thread. Cloning names the same waitset; one that is gone is not missed.
+/// Makes a waitset's wait return, from any thread. Clones wake the same waitset. Waking a dropped waitset
+/// does nothing.
 #[derive(Clone, Debug)]
 pub struct Waker {
     bell: Arc<Bell>,
@@ -15,7 +16,7 @@ pub struct Waker {
 #[derive(Debug)]
 struct Bell {
     counter: OwnedFd,
-    /// Somebody called `wake` and no wait has told yet.
+    /// Whether `wake` was called and no wait has reported it yet.
     called: AtomicBool,
 }
 
@@ -24,21 +25,21 @@ impl Waker {
         Ok(Waker { bell: Arc::new(Bell { counter: event::eventfd()?, called: AtomicBool::new(false) }) })
     }
 
-    /// Makes the wait that is under way, or else the next one, return [`Ready::Woken`](super::Ready::Woken). Several calls
-    /// before that are told once.
+    /// Makes the current or else the next wait return [`Ready::Woken`](super::Ready::Woken). Several calls
+    /// before that are reported once.
     pub fn wake(&self) {
         if !self.bell.called.swap(true, Ordering::SeqCst) {
             self.nudge();
         }
     }
 
-    /// Makes the set's descriptor readable, and no more.
+    /// Makes the set's descriptor readable, nothing else.
     pub(super) fn nudge(&self) {
-        // Fails only if it is full, and then it is readable.
+        // Fails only when it is full, and then it is readable.
         let _ = event::signal(&self.bell.counter);
     }
 
-    /// Takes back what made the descriptor readable; true when somebody called.
+    /// Makes the descriptor unreadable again; returns whether `wake` was called.
     pub(super) fn answer(&self) -> bool {
         event::drain(&self.bell.counter);
         self.bell.called.swap(false, Ordering::SeqCst)

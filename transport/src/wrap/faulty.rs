@@ -1,4 +1,4 @@
-//! Everything that the contract allows and that a program should be ready for, from one seed.
+//! Injects everything that the contract allows and that a program should handle, from one seed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,14 +9,14 @@ use crate::capabilities::Capabilities;
 use crate::contract::{Description, EndError, Transport};
 use crate::message::Message;
 
-/// How often what goes wrong. All zero: nothing does.
+/// How often each fault occurs. All zero: never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
-    /// Of a hundred sends, how many begin a streak in which there is no room.
+    /// Percentage of sends that begin a streak without room.
     pub refusals_percent: u8,
-    /// Of a hundred looks that find a message, how many begin a streak in which it is not seen yet.
+    /// Percentage of polls with a message that begin a streak in which it is hidden.
     pub delays_percent: u8,
-    /// Of a hundred sleeps, how many end at once and for nothing, or do not begin.
+    /// Percentage of sleeps that end at once without a reason, or do not begin.
     pub wake_ups_percent: u8,
     /// The longest streak, in attempts.
     pub streak: u32,
@@ -25,70 +25,71 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// What a channel that has faults cannot do any more: its room cannot be counted, and its sleeps end for nothing.
+    /// The abilities that a channel with faults lacks: its room cannot be counted, and its sleeps end
+    /// without a reason.
     pub const LACKS: Capabilities = Capabilities::STEADY
         .with(Capabilities::COUNTED_ROOM)
         .with(Capabilities::BELL_FOR_MESSAGES)
         .with(Capabilities::BELL_FOR_ROOM)
         .with(Capabilities::WHOLE_BATCHES);
-    /// Much of everything that passes.
+    /// Frequent faults of every kind that passes, and no end.
     pub const STORMY: Faults =
         Faults { refusals_percent: 20, delays_percent: 20, wake_ups_percent: 30, streak: 8, ending: None };
 }
 
-/// How a channel ends by itself, after so many messages have been sent and received at this end.
+/// How a channel ends by itself, after a number of messages sent and received at this end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// As if the peer had died. What it had sent and was not received is lost. To the peer this end closes.
+    /// As if the peer had died: what it sent and was not received is lost. The peer sees this end close.
     PeerDies {
-        /// Messages, both ways together.
+        /// Messages in both directions together.
         after: u64,
     },
-    /// As if the program itself had closed this end: it sends and receives nothing more.
+    /// As if the program had closed this end: it sends and receives nothing more.
     Closes {
-        /// Messages, both ways together.
+        /// Messages in both directions together.
         after: u64,
     },
 }
 
-/// What was made to go wrong so far.
+/// The faults injected so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Injected {
     /// Sends that were refused.
     pub refusals: u64,
-    /// Looks that did not see a message which was there.
+    /// Polls that hid a message.
     pub delays: u64,
-    /// Sleeps that ended for nothing.
+    /// Sleeps that ended without a reason.
     pub wake_ups: u64,
 }
 
-/// A transport that does the worst of what it may. The same seed does the same at the same calls. Nothing is lost, and
-/// nothing changes its order.
+/// A transport that injects faults. The same seed and calls give the same faults. Messages are neither lost
+/// nor reordered.
 #[derive(Debug)]
 pub struct Faulty<T> {
     inner: T,
     faults: Faults,
     state: u64,
-    /// Sends still to be refused.
+    /// Sends still to refuse.
     refusing: u32,
-    /// Looks still to be in vain.
+    /// Polls still to hide a message from.
     hiding: u32,
-    /// A message was shown: it cannot be hidden again.
+    /// Whether a message was shown, so that it cannot be hidden again.
     shown: bool,
-    /// Room was shown: it cannot be refused again.
+    /// Whether room was shown, so that it cannot be refused again.
     room_shown: bool,
     passed: u64,
-    /// It ended, and how: an end that was seen is not hidden again.
+    /// How it ended: an end that was seen is not hidden again.
     ended: Option<EndError>,
-    /// Nothing more can be sent, and why.
+    /// Why nothing more can be sent.
     unsendable: Option<EndError>,
-    /// Signalled while a sleep is to end for nothing.
+    /// Signalled while a sleep is to end without a reason.
     nudge: OwnedFd,
     injected: Injected,
 }
 
 impl<T: Transport> Faulty<T> {
-    /// Makes `inner` do what `faults` allow.
+    /// Injects `faults` into `inner`.
     ///
     /// # Errors
     /// Too many open files.
@@ -96,7 +97,7 @@ impl<T: Transport> Faulty<T> {
         Ok(Faulty {
             inner,
             faults,
-            // A xorshift generator has one state that it never leaves, zero.
+            // A xorshift generator must not start at zero, which it would never leave.
             state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             refusing: 0,
             hiding: 0,
@@ -110,13 +111,13 @@ impl<T: Transport> Faulty<T> {
         })
     }
 
-    /// What was made to go wrong so far.
+    /// The faults injected so far.
     #[must_use]
     pub fn injected(&self) -> Injected {
         self.injected
     }
 
-    /// The transport, without faults from now on.
+    /// The transport without faults.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.inner
@@ -133,19 +134,19 @@ impl<T: Transport> Faulty<T> {
         percent > 0 && self.draw() % 100 < u64::from(percent)
     }
 
-    /// How long a streak that begins now lasts.
+    /// The length of a streak that begins now.
     fn streak(&mut self) -> u32 {
         let longest = u64::from(self.faults.streak.max(1));
         (self.draw() % longest) as u32 + 1
     }
 
-    /// Whether a message that is there is not seen by this look.
+    /// Whether this poll hides a message.
     fn hides(&mut self) -> bool {
         if self.shown {
             return false;
         }
         if self.hiding == 0 && self.happens(self.faults.delays_percent) {
-            // And one look that sees it.
+            // Plus one poll that finds it.
             self.hiding = self.streak() + 1;
         }
         self.hiding = self.hiding.saturating_sub(1);
@@ -153,10 +154,10 @@ impl<T: Transport> Faulty<T> {
         self.hiding > 0
     }
 
-    /// Whether there is no room, for no reason.
+    /// Whether this send is refused without a reason.
     fn refuses(&mut self) -> bool {
         if self.refusing == 0 && self.happens(self.faults.refusals_percent) {
-            // And one attempt that finds it.
+            // Plus one attempt that succeeds.
             self.refusing = self.streak() + 1;
         }
         self.refusing = self.refusing.saturating_sub(1);
@@ -185,7 +186,7 @@ impl<T: Transport> Faulty<T> {
         self.room_shown
     }
 
-    /// Counts a message, and ends the channel when it was the last.
+    /// Counts a message, and ends the channel if it was the last.
     fn passes(&mut self) {
         self.passed += 1;
         let (after, error) = match self.faults.ending {
@@ -220,7 +221,7 @@ impl<T: Transport> Transport for Faulty<T> {
         match &sent {
             Ok(()) => self.passes(),
             Err(EndError::Full | EndError::TooLong) => {}
-            // Nothing is received either from a peer that broke the protocol, and that shows at once.
+            // A peer that broke the protocol ends receiving too, and at once.
             Err(EndError::Broken) => self.ended = Some(EndError::Broken),
             Err(error) => self.unsendable = Some(*error),
         }
@@ -252,7 +253,8 @@ impl<T: Transport> Transport for Faulty<T> {
         }
     }
 
-    /// The transport's own last look always counts: a message may be hidden from the program, never from this.
+    /// The transport's own last poll always counts: a message may be hidden from the program, never from
+    /// this one.
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         if !self.inner.may_sleep(awaited) || self.ended.is_some() {
             return false;
@@ -264,7 +266,7 @@ impl<T: Transport> Transport for Faulty<T> {
         if self.draw().is_multiple_of(2) {
             return false;
         }
-        // It can only be full, which wakes as well.
+        // Fails only when it is full, which wakes as well.
         let _ = signal(&self.nudge);
         true
     }

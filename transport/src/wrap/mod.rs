@@ -1,11 +1,11 @@
-//! Transports around transports: each adds one thing to any of them and passes the rest on.
+//! Wrappers around transports: each adds one thing to any transport and forwards the rest.
 //!
-//! A wrapper is a file here, generic over `T: Transport`, and a [`Transport`](crate::Transport) itself, so that
-//! wrappers nest. It writes out the operations that it changes and names the others in `forward!`. The operations in place
-//! and in batches that it does neither come from the contract, by way of the wrapper's own `try_send` and
-//! `try_recv_in_place`.
+//! A wrapper is a file here, generic over `T: Transport`, and itself a [`Transport`](crate::Transport), so
+//! that wrappers nest. It implements the operations that it changes and lists the others in `forward!`.
+//! Operations in place and in batches that it neither implements nor lists come from the contract, on top
+//! of the wrapper's own `try_send` and `try_recv_in_place`.
 
-/// Passes operations on to the transport in the field named first.
+/// Forwards operations to the transport in the field named first.
 macro_rules! forward {
     ($inner:ident: $($operation:ident)*) => {
         $(forward!(@$operation $inner);)*

@@ -1,4 +1,4 @@
-//! Counts and traces what passes an end.
+//! Counts and traces what passes one end of a channel.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use crate::contract::{Description, EndError, Room, Transport, one_by_one};
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{EventKind, NewEvent, Recorder};
 
-/// Messages from one publication of the room to the next, for an end that never has to wait or wake: so few that who looks once
-/// a second sees a busy channel as it is, so many that they do not pay for it.
+/// Messages between two publications of the room, on an end that never has to wait or wake: few enough that
+/// a reader once a second sees a busy channel as it is, many enough that their cost does not matter.
 const ROOM_EVERY: u64 = 1024;
 
-/// An end of a channel whose counters others can read, and whose messages are traced while somebody wants that.
+/// A channel end with public counters, whose messages are traced while tracing is on.
 ///
-/// While nobody traces, an operation costs two stores of counters and one load more than without.
+/// While tracing is off, an operation costs two stores of counters and one load more than without.
 #[derive(Debug)]
 pub struct Traced<T> {
-    /// Dropped first: what it notes last comes before the end of the channel.
+    /// Dropped first: its last event comes before the end of the channel.
     probe: Probe,
     inner: T,
 }
 
-/// Which end of which channel.
+/// The channel end that is traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TracedEnd {
-    /// The channel.
+    /// The id of the channel.
     pub channel: u64,
-    /// The accepting end.
+    /// Whether it is the accepting end.
     pub accepting: bool,
     /// The domain at the other end, as bits.
     pub peer: u64,
@@ -46,12 +46,12 @@ struct Probe {
     recorder: Arc<Recorder>,
     end: TracedEnd,
     rings: u64,
-    /// How many messages will have been sent when the room is published next.
+    /// The number of messages sent at which the room is published next.
     room_due: u64,
     stalls: u64,
-    /// How many messages had been sent when there was no room last.
+    /// The number of messages sent when there was last no room.
     stalled_at: Option<u64>,
-    /// A sleep was noted and not its end.
+    /// Whether the start of a sleep was recorded and its end was not.
     asleep: bool,
     gone: bool,
     closed: bool,
@@ -63,17 +63,17 @@ impl Probe {
         self.switch.is_on()
     }
 
-    fn happening(&self, kind: EventKind, size: u32, value: u64) -> NewEvent {
+    fn event(&self, kind: EventKind, size: u32, value: u64) -> NewEvent {
         NewEvent { kind, accepting: self.end.accepting, size, subject: self.end.channel, value }
     }
 
     fn record(&self, kind: EventKind, size: u32, value: u64) {
         if self.is_on() {
-            self.recorder.record(self.happening(kind, size, value));
+            self.recorder.record(self.event(kind, size, value));
         }
     }
 
-    /// Publishes what was sent, and whether that rang the peer.
+    /// Publishes what was sent, and whether it rang the peer.
     #[inline(always)]
     fn count_sent(&mut self, inner: &impl Transport, ticks: u64) {
         let stats = inner.stats();
@@ -85,7 +85,7 @@ impl Probe {
         }
     }
 
-    /// Publishes what was received, and whether giving the room back rang the peer.
+    /// Publishes what was received, and whether returning slots rang the peer.
     #[inline(always)]
     fn count_received(&mut self, inner: &impl Transport) {
         let stats = inner.stats();
@@ -95,7 +95,7 @@ impl Probe {
         }
     }
 
-    /// Counts that there was no room: once for each message that found none, however often it was tried.
+    /// Counts a lack of room: once for each message that met it, however often it was tried.
     #[cold]
     fn stalled(&mut self, inner: &impl Transport) {
         let sent = Some(inner.stats().messages_sent);
@@ -118,7 +118,8 @@ impl Probe {
         self.say_room(inner);
     }
 
-    /// Publishes rings, sleeps and room. A ring is stamped `ticks`, so as not to come after what it causes; 0 for now.
+    /// Publishes rings, sleeps and room. A ring is stamped `ticks`, so that it does not follow what it
+    /// causes; 0 for now.
     #[cold]
     fn count_waits(&mut self, inner: &impl Transport, ticks: u64) {
         let stats = inner.stats();
@@ -126,14 +127,14 @@ impl Probe {
             self.rings = stats.rings;
             if self.is_on() {
                 let ticks = if ticks == 0 { self.recorder.ticks() } else { ticks };
-                self.recorder.record_at(ticks, self.happening(EventKind::Ring, 0, 0));
+                self.recorder.record_at(ticks, self.event(EventKind::Ring, 0, 0));
             }
         }
         self.row.set_rings_and_sleeps(stats.rings, stats.sleeps);
         self.say_room(inner);
     }
 
-    /// Takes note of an error that is an end.
+    /// Records an error that is an end.
     #[cold]
     fn failed(&mut self, error: EndError) {
         let (state, how) = match error {
@@ -165,7 +166,7 @@ impl Drop for Probe {
     }
 }
 
-/// A transport's place in the list of all.
+/// The transport's position in [`TransportKind::ALL`].
 fn number_of(kind: TransportKind) -> u8 {
     TransportKind::ALL.iter().position(|one| *one == kind).unwrap_or(0) as u8
 }
@@ -204,19 +205,19 @@ impl<T: Transport> Traced<T> {
         Traced { probe, inner }
     }
 
-    /// What it is around.
+    /// The transport inside.
     #[must_use]
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// Ends counting and tracing, and gives back what it is around.
+    /// Stops counting and tracing, and returns the transport inside.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.inner
     }
 
-    /// Takes note of why something was not sent.
+    /// Records why a message was not sent.
     #[cold]
     fn not_sent(&mut self, error: EndError) {
         match error {
@@ -225,13 +226,14 @@ impl<T: Transport> Traced<T> {
         }
     }
 
-    /// The time before a send, so that no receive of the same message has an earlier one. Zero while tracing is off.
+    /// The time before a send, so that no receive of the same message has an earlier one. Zero while
+    /// tracing is off.
     #[inline(always)]
     fn stamp(&self) -> u64 {
         if self.probe.is_on() { self.probe.recorder.ticks() } else { 0 }
     }
 
-    /// After an attempt to send a message.
+    /// Records an attempt to send a message.
     #[inline(always)]
     fn attempted(
         &mut self,
@@ -250,12 +252,12 @@ impl<T: Transport> Traced<T> {
     #[cold]
     fn note_send(&mut self, ticks: u64, length_bytes: usize) {
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
-        let happening = self.probe.happening(EventKind::Send, size, self.inner.stats().messages_sent);
-        self.probe.recorder.record_at(ticks, happening);
+        let event = self.probe.event(EventKind::Send, size, self.inner.stats().messages_sent);
+        self.probe.recorder.record_at(ticks, event);
         self.probe.count_sent(&self.inner, ticks);
     }
 
-    /// After something was received that is to be traced.
+    /// Records a receive while tracing is on.
     #[cold]
     fn note_receive(&mut self, length_bytes: usize) {
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
@@ -265,7 +267,7 @@ impl<T: Transport> Traced<T> {
 }
 
 impl<T: Transport> Transport for Traced<T> {
-    /// While somebody traces, the messages of a batch are sent one by one.
+    /// Without whole batches while tracing is on: their messages are then sent one by one.
     fn describe(&self) -> Description {
         let inner = self.inner.describe();
         Description { capabilities: inner.capabilities.without(Capabilities::WHOLE_BATCHES), ..inner }
@@ -307,7 +309,7 @@ impl<T: Transport> Transport for Traced<T> {
     #[inline(always)]
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
         if self.probe.is_on() {
-            // One by one, so that each has a stamp and a number.
+            // One by one, so that each gets a time stamp and a number.
             for received in 0..max {
                 match self.try_recv_in_place(&mut read) {
                     Ok(Some(())) => {}
@@ -344,7 +346,7 @@ impl<T: Transport> Transport for Traced<T> {
     #[inline(always)]
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         if self.probe.is_on() {
-            // One by one, so that each has a stamp and a number.
+            // One by one, so that each gets a time stamp and a number.
             return one_by_one(self, fill);
         }
         match self.inner.try_send_batch(fill) {
@@ -363,7 +365,7 @@ impl<T: Transport> Transport for Traced<T> {
         let may_sleep = self.inner.may_sleep(awaited);
         if may_sleep {
             if awaited == Interest::Write {
-                // What a batch had no room for shows here alone.
+                // Only here does it show that a batch ran out of room.
                 self.probe.stalled(&self.inner);
             }
             self.probe.count_waits(&self.inner, 0);

@@ -1,15 +1,13 @@
 //! One end of a channel in memory, independent of the operating system.
 //!
-//! It holds both rings, both doorbells and the state of the channel's end. What it needs besides
-//! memory is behind
+//! It holds both rings, both doorbells and the state of the channel's end. What it needs besides memory is
+//! behind
 //! [`Signals`]: a bell, a lifeline and a clock. Linux, boards and the simulator supply these and
-//! nothing else, so that
-//! what is simulated and model-checked is what ships.
+//! nothing else, so that what is simulated and model-checked is what ships.
 //!
 //! Every operation that a sleeping peer must learn of rings by itself. To sleep:
-//! [`announce`](ChannelEnd::announce),
-//! [`may_sleep`](ChannelEnd::may_sleep), sleep if that is true on a bell that latches, and
-//! [`awake`](ChannelEnd::awake).
+//! [`announce`](ChannelEnd::announce), [`may_sleep`](ChannelEnd::may_sleep), sleep if that is true on a
+//! bell that latches, and [`awake`](ChannelEnd::awake).
 
 mod receive;
 mod send;
@@ -30,14 +28,12 @@ use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Ends, Side};
 /// Empty polls between two reads of the clock, which tells whether a check of the lifeline is due.
 const POLLS_PER_CLOCK: u32 = 32;
 
-/// Time between two checks of the lifeline, in nanoseconds, for programs that poll and never sleep.
-/// A check is one or
-/// two system calls: at this rate about 0.1 % of a processor.
+/// Time between two checks of the lifeline, in nanoseconds, for programs that poll and never sleep. A check
+/// is one or two system calls: at this rate about 0.1 % of a processor.
 const LIFELINE_CHECK_NS: u64 = 1_000_000;
 
-/// Why an operation on a channel end failed, on any transport. One byte, so that it stays in a
-/// register on the fast
-/// path; details come from the [end](ChannelEnd::violation) or from the caller.
+/// Why an operation on a channel end failed, on any transport. One byte, so that it stays in a register on
+/// the fast path; details come from the [end](ChannelEnd::violation) or from the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndError {
     /// No room until the peer receives more.
@@ -52,8 +48,8 @@ pub enum EndError {
     /// The lifeline reported that the peer is gone; everything sent before was received.
     #[error("the peer died")]
     PeerDied,
-    /// The channel failed for good: the peer broke the protocol, or the carrier failed. The end has
-    /// the details.
+    /// The channel failed for good: the peer broke the protocol, or the carrier failed. The end has the
+    /// details.
     #[error("the channel failed")]
     Broken,
 }
@@ -73,8 +69,8 @@ pub struct Stats {
     pub rings: u64,
     /// How often this end went to sleep.
     pub sleeps: u64,
-    /// Bytes of accepted messages that the kernel has not taken yet; always 0 where sending is a
-    /// store to memory.
+    /// Bytes of accepted messages that the kernel has not taken yet; always 0 where sending is a store to
+    /// memory.
     pub unsent_bytes: u64,
     /// Room to send, as far as this end knows.
     pub room: Room,
@@ -111,9 +107,8 @@ pub struct ChannelEnd<S> {
 }
 
 impl<S: Signals> ChannelEnd<S> {
-    /// Attaches to `side` of a channel with the shape `config` in `memory`, after the handshake.
-    /// Each side attaches once,
-    /// both with the same `order`.
+    /// Attaches to `side` of a channel with the shape `config` in `memory`, after the handshake. Each side
+    /// attaches once, both with the same `order`.
     ///
     /// # Errors
     /// [`AttachError`] when the memory is too small or the shape invalid.
@@ -183,9 +178,8 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Checks bell and lifeline, and ends sending if the peer is gone or has closed. Messages sent
-    /// before are still
-    /// received.
+    /// Checks bell and lifeline, and ends sending if the peer is gone or has closed. Messages sent before
+    /// are still received.
     pub fn listen(&mut self) {
         self.signals.listen();
         self.note_end();
@@ -197,9 +191,8 @@ impl<S: Signals> ChannelEnd<S> {
             return;
         }
         self.closed = true;
-        // Monitors that hold the lifelines also hang up when this end's own monitor is killed. The
-        // peer is told that this
-        // domain died with it; an orderly close in memory would contradict that.
+        // Monitors that hold the lifelines also hang up when this end's own monitor is killed. The peer is
+        // told that this domain died with it; an orderly close in memory would contradict that.
         self.signals.listen();
         if self.signals.peer_gone() {
             self.ends.producer.abandon();
@@ -246,15 +239,14 @@ impl<S: Signals> ChannelEnd<S> {
     fn ring_peer(&mut self) {
         self.rings += 1;
         self.signals.ring();
-        // A peer that closes leaves its line at "asleep", so that a sender that never looks
-        // elsewhere comes here.
+        // A peer that closes leaves its line at "asleep", so that a sender that never looks elsewhere comes
+        // here.
         self.note_end();
     }
 
     fn note_end(&mut self) {
-        // In this order: a peer hangs up right after it closes. The ring keeps what was found,
-        // because the peer can
-        // overwrite the line at any time.
+        // In this order: a peer hangs up right after it closes. The ring keeps what was found, because the
+        // peer can overwrite the line at any time.
         if self.ends.producer.peer_closed() {
             self.ends.producer.close();
         } else if self.signals.peer_gone() {
@@ -262,9 +254,8 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Checks the lifeline now and then, for programs that poll and never sleep. What it finds
-    /// shows in the next
-    /// operation, because the ring must be polled again first.
+    /// Checks the lifeline now and then, for programs that poll and never sleep. What it finds shows in the
+    /// next operation, because the ring must be polled again first.
     #[inline(always)]
     fn check_lifeline_now_and_then(&mut self) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
@@ -280,9 +271,8 @@ impl<S: Signals> ChannelEnd<S> {
             return;
         }
         self.next_check_ns = now_ns + LIFELINE_CHECK_NS;
-        // A peer that sends or returns slots is alive, so there is nothing to ask. Messages sent
-        // into room that was there
-        // before prove nothing, but a ring bounds their number.
+        // A peer that sends or returns slots is alive, so there is nothing to ask. Messages sent into room
+        // that was there before prove nothing, but a ring bounds their number.
         let stats = self.stats();
         let passed = stats.messages_sent.wrapping_add(stats.messages_received);
         if passed == self.passed_at_check {

@@ -12,8 +12,7 @@ impl<S: Signals> ChannelEnd<S> {
     /// [`EndError::Broken`].
     #[inline(always)]
     pub fn try_recv<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        // Asked before the ring is polled: a peer that is gone by now has sent everything it ever
-        // will.
+        // Asked before the ring is polled: a peer that is gone by now has sent everything it ever will.
         let peer_gone = self.signals.peer_gone();
         let received = 'received: {
             // A separate statement, because a possible message borrows the ring to the end of its
@@ -64,8 +63,7 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Receives up to `max` messages in place, cheaper per message than one by one. Returns their
-    /// number.
+    /// Receives up to `max` messages in place, cheaper per message than one by one. Returns their number.
     ///
     /// # Errors
     /// As [`try_recv`](Self::try_recv), when none was received.
@@ -101,8 +99,7 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Whether [`try_recv`](Self::try_recv) would return a message, an end or an error instead of
-    /// `None`.
+    /// Whether [`try_recv`](Self::try_recv) would return a message, an end or an error instead of `None`.
     #[inline]
     pub fn readable(&mut self) -> bool {
         let readable = self.has_message_or_end();
@@ -130,8 +127,8 @@ impl<S: Signals> ChannelEnd<S> {
     fn note_empty_poll(&mut self, peer_gone: bool) -> Result<(), EndError> {
         self.wake_peer_for_credit();
         if peer_gone {
-            // Another channel of this program may have learned it from the lifeline: sending ends
-            // with receiving.
+            // Another channel of this program may have learned it from the lifeline: sending ends with
+            // receiving.
             self.note_end();
             return Err(EndError::PeerDied);
         }
@@ -140,11 +137,9 @@ impl<S: Signals> ChannelEnd<S> {
     }
 }
 
-/// Prefetches the slot of the reply when a message is found, before it is read. That slot lies in
-/// the cache of the
-/// peer, which polls it, and takes as long to arrive as the message did. Where messages only arrive
-/// and none are sent
-/// the slot is left alone, because the peer would have to fetch it again.
+/// Prefetches the slot of the reply when a message is found, before it is read. That slot lies in the cache
+/// of the peer, which polls it, and takes as long to arrive as the message did. Where messages only arrive
+/// and none are sent the slot is left alone, because the peer would have to fetch it again.
 #[inline(always)]
 fn prepare_answer(sent_at_receive: &mut u64, producer: &Producer) {
     let sent = producer.messages();

@@ -31,8 +31,8 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Sends a message of `length_bytes` that `write` writes in place and commits; a dropped claim
-    /// sends nothing.
+    /// Sends a message of `length_bytes` that `write` writes in place and commits; a dropped claim sends
+    /// nothing.
     ///
     /// # Errors
     /// [`EndError`]; `write` was not called.
@@ -43,8 +43,7 @@ impl<S: Signals> ChannelEnd<S> {
         write: impl FnOnce(Claim<'_>),
     ) -> Result<(), EndError> {
         self.send_credit();
-        // A separate statement, because a possible claim borrows the ring to the end of its
-        // statement.
+        // A separate statement, because a possible claim borrows the ring to the end of its statement.
         let failed = self.ends.producer.claim(length_bytes).map(write).err();
         match failed {
             None => {
@@ -55,9 +54,8 @@ impl<S: Signals> ChannelEnd<S> {
         }
     }
 
-    /// Sends together the messages that `fill` adds to a batch and commits; a dropped batch sends
-    /// nothing. Returns their
-    /// number.
+    /// Sends together the messages that `fill` adds to a batch and commits; a dropped batch sends nothing.
+    /// Returns their number.
     ///
     /// # Errors
     /// [`EndError`] when the channel has ended: `fill` was not called.

@@ -2,13 +2,11 @@
 
 /// A bell at the peer, a lifeline to it, and a clock.
 pub trait Signals {
-    /// Rings the peer, which sleeps or is about to. The bell latches: a ring before the sleep ends
-    /// it.
+    /// Rings the peer, which sleeps or is about to. The bell latches: a ring before the sleep ends it.
     fn ring(&mut self);
 
-    /// Whether the lifeline has reported that the peer is gone: evidence, not suspicion. Called
-    /// with every operation, so it
-    /// returns what [`listen`](Self::listen) last found.
+    /// Whether the lifeline has reported that the peer is gone: evidence, not suspicion. Called with every
+    /// operation, so it returns what [`listen`](Self::listen) last found.
     fn peer_gone(&self) -> bool;
 
     /// Reads bell and lifeline.
@@ -23,8 +21,8 @@ pub trait Signals {
 }
 
 /// Signals for a caller that handles bell and lifeline itself between operations: it
-/// [takes](Self::take_ring) pending
-/// rings and [reports](Self::report_peer_gone) the death of the peer. The clock always shows zero.
+/// [takes](Self::take_ring) pending rings and [reports](Self::report_peer_gone) the death of the peer. The
+/// clock always shows zero.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Deferred {
     ring_due: bool,

@@ -35,14 +35,12 @@ pub enum Announced {
 }
 
 impl<S: Signals> ChannelEnd<S> {
-    /// Announces that this side is about to sleep. Execute the barrier if the result asks for it,
-    /// then do a
+    /// Announces that this side is about to sleep. Execute the barrier if the result asks for it, then do a
     /// [last poll](Self::may_sleep), sleep, and call [`awake`](Self::awake).
     #[must_use = "without the barrier a wake-up can be lost"]
     pub fn announce(&mut self, awaited: Awaited) -> Announced {
         let ends = &mut self.ends;
-        // Announces both, whatever the first lacks: the peer may fence for one and not for the
-        // other.
+        // Announces both, whatever the first lacks: the peer may fence for one and not for the other.
         let message = if awaited.message() { arm(&mut ends.sleeper) } else { Announced::Complete };
         let room = if awaited.room() { arm(&mut ends.room_sleeper) } else { Announced::Complete };
         if message == Announced::NeedsBarrier { message } else { room }
@@ -59,8 +57,7 @@ impl<S: Signals> ChannelEnd<S> {
 
     /// The last poll before a sleep: false when the awaited condition already holds.
     ///
-    /// After it returned true, every awaited action of the peer rings this side: no wake-up is
-    /// lost.
+    /// After it returned true, every awaited action of the peer rings this side: no wake-up is lost.
     #[must_use = "sleeping on what is already there can last for ever"]
     pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
         // Unconditional, because it returns the slots for which the peer may be waiting.
@@ -77,8 +74,7 @@ impl<S: Signals> ChannelEnd<S> {
         (awaited.message() && self.readable()) || (awaited.room() && self.sendable())
     }
 
-    /// Withdraws the announcement; after a sleep ended by a bell or a lifeline (`rung`), also reads
-    /// both.
+    /// Withdraws the announcement; after a sleep ended by a bell or a lifeline (`rung`), also reads both.
     pub fn awake(&mut self, rung: bool) {
         if !self.closed {
             self.ends.sleeper.disarm();
@@ -90,8 +86,7 @@ impl<S: Signals> ChannelEnd<S> {
     }
 }
 
-/// Announces a sleep. Whether that needs a barrier depends on the order on which the two sides
-/// agreed.
+/// Announces a sleep. Whether that needs a barrier depends on the order on which the two sides agreed.
 pub(super) fn arm(sleeper: &mut Sleeper) -> Announced {
     let mut announced = Announced::Complete;
     let Ok(()) = sleeper.arm(|| {

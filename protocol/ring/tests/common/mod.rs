@@ -27,8 +27,8 @@ pub(crate) fn ring(config: RingConfig) -> (RingMemory, Producer, Consumer) {
     (memory, producer, consumer)
 }
 
-/// How many cases a property is tried on: `PROPTEST_CASES` where it is set, as under miri and
-/// emulators, else `here`.
+/// How many cases a property is tried on: `PROPTEST_CASES` where it is set, as under miri and emulators,
+/// else `here`.
 #[cfg(not(loom))]
 pub(crate) fn cases(here: u32) -> ProptestConfig {
     let cases = match std::env::var_os("PROPTEST_CASES") {

@@ -298,7 +298,7 @@ fn damaged_files_are_refused_by_name_and_offset() {
     read(&changed, &["stats"]).fails_with(1, &["damaged.tbt: at byte 32", "corrupt"]);
     read(b"no trace", &["export", "--perfetto", "x.pftrace"]).fails_with(1, &["this is no trace file"]);
     machine.tombolo(["trace", "show", "nowhere.tbt"]).fails_with(1, &["cannot read nowhere.tbt"]);
-    machine.tombolo(["capture", "show", "damaged.tbt"]).fails_with(1, &["damaged.tbt: this is no capture"]);
+    machine.tombolo(["capture", "show", "damaged.tbt"]).fails_with(1, &["damaged.tbt: not a capture"]);
     machine.tombolo(["replay", "nowhere.tbc", "--name", "x"]).fails_with(1, &["cannot read nowhere.tbc"]);
     machine
         .tombolo(["trace", "record", "-o", "x.tbt", "--for", "5"])

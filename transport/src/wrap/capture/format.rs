@@ -1,13 +1,13 @@
-//! The bytes of a capture: a header of 64 bytes, then records. See `docs/specs/capture.md`.
+//! The bytes of a capture: a header of 64 bytes, then records. Specified in `docs/specs/capture.md`.
 
 use std::io::{self, Write};
 
 use tombolo_link::{Side, TransportKind};
 
-/// The version of the format that this library writes, and the only one that it reads.
+/// The version of the format that this library writes and reads.
 pub const VERSION: u32 = 1;
 
-/// Bytes of the header, and of the smallest file that is a capture.
+/// Bytes of the header, and of the shortest capture.
 pub const HEADER_BYTES: usize = 64;
 
 /// "TMBLCAPT".
@@ -19,30 +19,30 @@ pub(super) const RECORD_HEAD_BYTES: usize = 16;
 /// Bytes of a checksum.
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
-/// No record is longer: four times the longest message that a channel carries.
+/// The longest payload of a record: four times the longest message of a channel.
 pub(super) const MAX_PAYLOAD_BYTES: usize = 1 << 25;
 
-/// What a capture says of the channel that it is of.
+/// The channel that a capture was taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
-    /// What carried it.
+    /// The kind of transport.
     pub transport: TransportKind,
-    /// Whose end was recorded; `None` when it is not known.
+    /// The side that was recorded; `None` when unknown.
     pub side: Option<Side>,
-    /// The channel's id, the same on both sides; 0 when it has none.
+    /// The channel's id, the same on both sides; 0 when unknown.
     pub channel: u64,
-    /// The domain that recorded; 0 when it has no id.
+    /// The domain that recorded; 0 when unknown.
     pub own: u64,
-    /// The domain at the other end; 0 when it has no id.
+    /// The domain at the other end; 0 when unknown.
     pub peer: u64,
-    /// The longest message that the channel carried, in bytes.
+    /// The channel's message limit, in bytes.
     pub max_message_bytes: u32,
-    /// When the capture began, in nanoseconds since 1970; 0 when it is not known.
+    /// The start of the capture, in nanoseconds since 1970; 0 when unknown.
     pub began_unix_ns: u64,
 }
 
 impl About {
-    /// A capture of a channel of which nothing is known but what carries it.
+    /// A capture of a channel of which only the transport and the message limit are known.
     #[must_use]
     pub const fn new(transport: TransportKind, max_message_bytes: u32) -> Self {
         About { transport, side: None, channel: 0, own: 0, peer: 0, max_message_bytes, began_unix_ns: 0 }
@@ -123,15 +123,15 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// CRC-32 (IEEE 802.3) of `bytes`, continued from `before`: each record's goes on from the one before, so that one
-/// which is missing, repeated or in another place is noticed like one that was changed.
+/// CRC-32 (IEEE 802.3) of `bytes`, continued from `before`: each record's checksum continues the previous
+/// one, so that a missing, repeated or misplaced record is detected like a changed one.
 pub(super) fn checksum(before: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(bytes);
     hasher.finalize()
 }
 
-/// What happened at an end.
+/// An event at the recorded end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A message was accepted for sending.
@@ -140,17 +140,17 @@ pub enum Event {
     Received(Vec<u8>),
     /// This end was closed.
     ClosedHere,
-    /// The peer closed its end, and everything that it sent had been received.
+    /// The peer closed its end, and everything it sent had been received.
     ClosedByPeer,
     /// The peer died.
     PeerDied,
-    /// The channel failed: the error's text.
+    /// The channel failed, with the text of the error.
     Failed(String),
-    /// The capture ends here, whole, with so many messages sent and received.
+    /// The capture is complete and contains this many messages.
     End {
-        /// Messages sent.
+        /// The number of messages sent.
         sent: u64,
-        /// Messages received.
+        /// The number of messages received.
         received: u64,
     },
 }
@@ -186,10 +186,10 @@ impl Event {
     }
 }
 
-/// An event and when it was.
+/// An event with its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Where it lies in the file.
+    /// The offset of the record in the file.
     pub offset_bytes: u64,
     /// Nanoseconds since the capture began, on the recorder's monotonic clock.
     pub time_ns: u64,
@@ -207,40 +207,40 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a capture.
+    /// Writes the header of a capture.
     ///
     /// # Errors
-    /// What the sink answered.
+    /// An error of the sink.
     pub fn new(mut sink: W, about: About) -> io::Result<Self> {
         let bytes = about.to_bytes();
         sink.write_all(&bytes)?;
         Ok(Writer { sink, checksum: u32_at(&bytes, HEADER_BYTES - CHECKSUM_BYTES), sent: 0, received: 0 })
     }
 
-    /// Adds that `message` was sent.
+    /// Records that `message` was sent.
     ///
     /// # Errors
-    /// What the sink answered.
+    /// An error of the sink.
     pub fn sent(&mut self, time_ns: u64, message: &[u8]) -> io::Result<()> {
         self.record(1, time_ns, message)?;
         self.sent += 1;
         Ok(())
     }
 
-    /// Adds that `message` was received.
+    /// Records that `message` was received.
     ///
     /// # Errors
-    /// What the sink answered.
+    /// An error of the sink.
     pub fn received(&mut self, time_ns: u64, message: &[u8]) -> io::Result<()> {
         self.record(2, time_ns, message)?;
         self.received += 1;
         Ok(())
     }
 
-    /// Adds an event.
+    /// Records an event.
     ///
     /// # Errors
-    /// What the sink answered.
+    /// An error of the sink.
     pub fn event(&mut self, time_ns: u64, event: &Event) -> io::Result<()> {
         match event {
             Event::Sent(message) => self.sent(time_ns, message),
@@ -269,18 +269,18 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Lets everything that was added so far go on its way.
+    /// Flushes the sink.
     ///
     /// # Errors
-    /// What the sink answered.
+    /// An error of the sink.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }
 
-    /// Ends the capture, so that a reader knows it is whole, and gives the sink back.
+    /// Writes the final record, which tells a reader that the capture is complete, and returns the sink.
     ///
     /// # Errors
-    /// What the sink answered.
+    /// An error of the sink.
     pub fn finish(mut self, time_ns: u64) -> io::Result<W> {
         let end = Event::End { sent: self.sent, received: self.received };
         self.event(time_ns, &end)?;
@@ -289,86 +289,58 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Where a capture was cut.
+/// Where a capture was cut short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
-    /// In its header.
+    /// Inside the header.
     Header,
-    /// In a record, which begins at the offset.
+    /// Inside a record, which begins at the offset.
     Record,
-    /// Between two records: what is there is good, but the record that ends a capture is missing.
+    /// Between two records: the final record is missing.
     End,
 }
 
-/// What is wrong with a record or header.
+/// What is wrong with a header or record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Flaw {
-    /// The checksum is another one.
+    /// The checksum does not match.
     Checksum,
-    /// A code that stands for no transport.
-    Transport {
-        /// The code.
-        code: u8,
-    },
-    /// A code that stands for no side.
-    Side {
-        /// The code.
-        code: u8,
-    },
-    /// A code that stands for no event.
-    Event {
-        /// The code.
-        code: u8,
-    },
-    /// A length that a record of its kind cannot have.
+    /// The transport code is unknown.
+    Transport { code: u8 },
+    /// The side code is unknown.
+    Side { code: u8 },
+    /// The event code is unknown.
+    Event { code: u8 },
+    /// The length is impossible for a record of this kind.
     Length,
-    /// Text that is no UTF-8.
+    /// A text is not UTF-8.
     Text,
-    /// The record that ends the capture counts other messages than there are.
+    /// The final record's message counts differ from the records'.
     Count,
-    /// Something follows the record that ends the capture.
+    /// Bytes follow the final record.
     Trailing,
 }
 
-/// Why a capture cannot be read, or not to its end. What was read before is good.
+/// Why a capture cannot be read, or not to its end. Records read before are valid.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CaptureError {
-    /// It begins with other bytes.
-    #[error("this is no capture: it begins with {}, not with \"TMBLCAPT\"", shown(*found))]
-    NotACapture {
-        /// Its first eight bytes, little-endian.
-        found: u64,
-    },
-    /// Another version.
-    #[error("the capture has version {found} of the format, and this program reads version {VERSION}")]
-    Version {
-        /// Its version.
-        found: u32,
-    },
+    /// It does not begin with the magic of a capture.
+    #[error("not a capture: it begins with {} instead of \"TMBLCAPT\"", shown(*found))]
+    NotACapture { found: u64 },
+    /// It has another version.
+    #[error("the capture has format version {found}; this program reads version {VERSION}")]
+    Version { found: u32 },
     /// It ends too early.
     #[error("the capture is cut short {}, at byte {offset_bytes}", whereabouts(*cut))]
-    CutShort {
-        /// Where the header, the record or the missing record begins.
-        offset_bytes: u64,
-        /// What was cut.
-        cut: Cut,
-    },
-    /// It was changed or damaged.
+    CutShort { offset_bytes: u64, cut: Cut },
+    /// It was modified or damaged.
     #[error("the capture is corrupt at byte {offset_bytes}: {}", described(*flaw))]
-    Corrupt {
-        /// Where the flawed field or record begins.
-        offset_bytes: u64,
-        /// What is wrong with it.
-        flaw: Flaw,
-    },
-    /// It could not be read.
-    #[error("the capture could not be read at byte {offset_bytes}: {source}")]
-    Io {
-        /// How far it was read.
-        offset_bytes: u64,
-        /// What the operating system answered.
-        source: io::Error,
-    },
+    Corrupt { offset_bytes: u64, flaw: Flaw },
+    /// Reading the source failed.
+    #[error("cannot read the capture at byte {offset_bytes}: {source}")]
+    Io { offset_bytes: u64, source: io::Error },
 }
 
 fn shown(found: u64) -> String {
@@ -379,19 +351,19 @@ fn whereabouts(cut: Cut) -> &'static str {
     match cut {
         Cut::Header => "in its header",
         Cut::Record => "in a record",
-        Cut::End => "before the record that ends it",
+        Cut::End => "before its final record",
     }
 }
 
 fn described(flaw: Flaw) -> String {
     match flaw {
-        Flaw::Checksum => "the checksum does not fit".to_owned(),
-        Flaw::Transport { code } => format!("{code} stands for no transport"),
-        Flaw::Side { code } => format!("{code} stands for no side"),
-        Flaw::Event { code } => format!("{code} stands for no event"),
-        Flaw::Length => "a record of its kind cannot have this length".to_owned(),
-        Flaw::Text => "a text that is no UTF-8".to_owned(),
-        Flaw::Count => "it counts other messages than there are".to_owned(),
-        Flaw::Trailing => "something follows the record that ends it".to_owned(),
+        Flaw::Checksum => "the checksum does not match".to_owned(),
+        Flaw::Transport { code } => format!("unknown transport code {code}"),
+        Flaw::Side { code } => format!("unknown side code {code}"),
+        Flaw::Event { code } => format!("unknown event code {code}"),
+        Flaw::Length => "the record has an impossible length".to_owned(),
+        Flaw::Text => "a text is not UTF-8".to_owned(),
+        Flaw::Count => "the message counts of the final record differ from the records".to_owned(),
+        Flaw::Trailing => "bytes follow the final record".to_owned(),
     }
 }

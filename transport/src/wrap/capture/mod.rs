@@ -1,7 +1,7 @@
-//! Captures: everything that passed one end of a channel, in a file, and played back from it.
+//! Captures: a file with everything that passed one end of a channel, and its replay.
 //!
-//! [`Capture`] records any transport, [`Replay`] is a transport that plays a capture, [`Reader`] reads one record by
-//! record. The bytes are in `docs/specs/capture.md`.
+//! [`Capture`] records any transport, [`Replay`] is a transport that plays a capture back, [`Reader`] reads
+//! one record after the other. `docs/specs/capture.md` specifies the bytes.
 
 mod format;
 mod read;

@@ -7,10 +7,11 @@ use super::format::{
     RECORD_HEAD_BYTES, Record, checksum, u32_at, u64_at,
 };
 
-/// How much of a payload is read at a time: a length that lies costs no more memory than there are bytes.
+/// How much of a payload is read at a time, so that a false length takes no more memory than there are
+/// bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The records of a capture, in order. After an error there are no more.
+/// The records of a capture, in order. Ends after an error.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: BufReader<R>,
@@ -26,7 +27,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// When it is none, or none of this version.
+    /// When the header is malformed or of another version.
     pub fn new(source: R) -> Result<Self, CaptureError> {
         let mut source = BufReader::new(source);
         let mut header = [0; HEADER_BYTES];
@@ -41,7 +42,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader { source, about, offset_bytes, checksum, sent: 0, received: 0, ended: false })
     }
 
-    /// What the capture is of.
+    /// The channel that the capture was taken from.
     #[must_use]
     pub fn about(&self) -> About {
         self.about
@@ -82,7 +83,7 @@ impl<R: Read> Reader<R> {
         Ok(Record { offset_bytes, time_ns: u64_at(&head, 8), event })
     }
 
-    /// Counts, and compares at the end.
+    /// Counts the messages, and compares the totals at the final record.
     fn account(&mut self, record: &Record) -> Result<(), CaptureError> {
         let corrupt = |offset_bytes, flaw| Err(CaptureError::Corrupt { offset_bytes, flaw });
         match record.event {
@@ -106,7 +107,7 @@ impl<R: Read> Reader<R> {
 impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Record, CaptureError>;
 
-    /// The next record, the one that ends the capture included.
+    /// The next record, including the final one.
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
             return None;
@@ -117,7 +118,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// Reads until `target` is full or the source ends; how much it read.
+/// Reads until `target` is full or the source ends; returns the number of bytes read.
 fn fill(source: &mut impl Read, target: &mut [u8], offset_bytes: u64) -> Result<usize, CaptureError> {
     let mut length = 0;
     while length < target.len() {
@@ -131,10 +132,10 @@ fn fill(source: &mut impl Read, target: &mut [u8], offset_bytes: u64) -> Result<
     Ok(length)
 }
 
-/// The whole capture.
+/// Reads a whole capture.
 ///
 /// # Errors
-/// The first that there is.
+/// The first error of the reader.
 pub(super) fn read_all(source: impl Read) -> Result<(About, Vec<Record>), CaptureError> {
     let reader = Reader::new(source)?;
     let about = reader.about();

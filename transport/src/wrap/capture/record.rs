@@ -1,4 +1,4 @@
-//! Records what passes an end.
+//! Records what passes one end of a channel.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,28 +14,30 @@ use crate::contract::{Description, EndError, Transport};
 use crate::error::ChannelError;
 use crate::message::Message;
 
-/// Writes down every message that passes an end of a channel, and how it ends.
+/// Records every message that passes one end of a channel, and how the channel ends.
 ///
-/// The channel comes first: when the capture cannot be written it stops, and the channel goes on; what is missing is
-/// counted ([`missed`](Capture::missed)). The file then lacks the record that ends it, so that readers notice too.
+/// The channel has priority: when the capture cannot be written, recording stops, the channel continues,
+/// and missing events are counted ([`missed`](Capture::missed)). The file then lacks its final record, so
+/// that readers notice too.
 #[derive(Debug)]
 pub struct Capture<T, W: Write> {
     inner: T,
-    /// Gone once the capture has ended or failed.
+    /// `None` once the capture has ended or failed.
     writer: Option<Writer<W>>,
     failed: Option<io::Error>,
     missed: u64,
     began_ns: u64,
-    /// An end was written down: it comes again with every operation.
+    /// Whether an end was recorded, since every later operation reports it again.
     end_noted: bool,
     scratch: Vec<u8>,
 }
 
 impl<T: Transport> Capture<T, BufWriter<File>> {
-    /// Captures into a file, which must not exist yet. It is brought up to date whenever the channel goes to sleep.
+    /// Captures into a new file; fails if it exists. The file is flushed whenever the channel goes to
+    /// sleep.
     ///
     /// # Errors
-    /// What the operating system answered.
+    /// An error of the operating system.
     pub fn to_file(inner: T, path: &Path, about: About) -> io::Result<Self> {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began_unix_ns = u64::try_from(began.as_nanos()).unwrap_or(0);
@@ -45,10 +47,10 @@ impl<T: Transport> Capture<T, BufWriter<File>> {
 }
 
 impl<T: Transport, W: Write> Capture<T, W> {
-    /// Captures into `sink` from now on. What carries the channel and what it can carry are taken from it.
+    /// Captures into `sink` from now on. Transport kind and message limit are taken from `inner`.
     ///
     /// # Errors
-    /// What the sink answered.
+    /// An error of the sink.
     pub fn new(inner: T, sink: W, about: About) -> io::Result<Self> {
         let Description { kind, max_message_bytes, .. } = inner.describe();
         let max_message_bytes = u32::try_from(max_message_bytes).unwrap_or(u32::MAX);
@@ -58,22 +60,22 @@ impl<T: Transport, W: Write> Capture<T, W> {
         Ok(Capture { inner, writer, failed, missed: 0, began_ns: now_ns(), end_noted: false, scratch })
     }
 
-    /// Events that are not in the capture because it could not be written.
+    /// Events that are missing because the capture could not be written.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Why it could not be written.
+    /// Why the capture could not be written.
     #[must_use]
     pub fn write_error(&self) -> Option<&io::Error> {
         self.failed.as_ref()
     }
 
-    /// Ends the capture and gives the channel's sink back. The channel goes on, unrecorded.
+    /// Ends the capture and returns the sink. The channel continues unrecorded.
     ///
     /// # Errors
-    /// What the sink answered, now or before.
+    /// An error of the sink, now or earlier.
     pub fn finish(&mut self) -> io::Result<Option<W>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -88,7 +90,7 @@ impl<T: Transport, W: Write> Capture<T, W> {
             EndError::Closed => Event::ClosedByPeer,
             EndError::PeerDied => Event::PeerDied,
             EndError::Broken => match self.inner.failure() {
-                // Not of the channel's own doing, and not of the peer's.
+                // Caused by a replay, neither by the channel nor by the peer.
                 Some(ChannelError::Diverged(_)) => return,
                 failure => Event::Failed(failure.map_or_else(String::new, |failure| failure.to_string())),
             },
@@ -101,13 +103,13 @@ impl<T: Transport, W: Write> Capture<T, W> {
         }
     }
 
-    /// Brings the sink up to date, where that costs nothing that matters.
+    /// Flushes the sink at a time when that delays nothing.
     fn flush(&mut self) {
         note(&mut self.writer, &mut self.failed, &mut 0, Writer::flush);
     }
 }
 
-/// Writes something down, or counts that it could not.
+/// Records an event, or counts that it could not.
 fn note<W: Write>(
     writer: &mut Option<Writer<W>>,
     failed: &mut Option<io::Error>,
@@ -127,7 +129,7 @@ fn note<W: Write>(
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
     forward!(inner: stats failure is_ready announce_sleep sources park woken);
 
-    /// Writing it down may be a system call, and is done message by message.
+    /// Without silence and whole batches: recording may take a system call, and is done message by message.
     fn describe(&self) -> Description {
         let inner = self.inner.describe();
         let lacks = Capabilities::SILENT | Capabilities::WHOLE_BATCHES;
@@ -137,7 +139,7 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         let time_ns = now_ns() - self.began_ns;
         let sent = self.inner.try_send(message);
-        // An end is noted when everything that was sent before it has been received.
+        // A failed send is recorded as an end only after everything sent before has been received.
         if sent.is_ok() {
             note(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
                 writer.sent(time_ns, message)
@@ -146,10 +148,11 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
         sent
     }
 
-    /// From one copy, so that the capture has what the program read, whatever a peer does to the memory meanwhile.
+    /// Reads from a single copy, so that the capture has what the program read even if a peer changes the
+    /// memory.
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut copy = std::mem::take(&mut self.scratch);
-        // Of one type, whatever `read` is, so that what is captured may be a type that has captures among its kinds.
+        // A trait object, so that the type is the same for every `read` and wrappers can nest.
         let take: &mut dyn FnMut(&Message<'_>) = &mut |message| message.copy_into(&mut copy);
         let received = match self.inner.try_recv_in_place(take) {
             Ok(None) => Ok(None),
@@ -189,7 +192,7 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
 }
 
 impl<T, W: Write> Drop for Capture<T, W> {
-    /// Ends the capture: the channel is closed, in order, after it.
+    /// Closes the channel, then ends the capture.
     fn drop(&mut self) {
         let Some(mut writer) = self.writer.take() else { return };
         let time_ns = now_ns() - self.began_ns;
@@ -197,7 +200,7 @@ impl<T, W: Write> Drop for Capture<T, W> {
             true => Ok(()),
             false => writer.event(time_ns, &Event::ClosedHere),
         };
-        // Whoever wants to know whether it could be written calls `finish`.
+        // A caller that needs to know whether it was written calls `finish`.
         let _ = closed.and_then(|()| writer.finish(time_ns));
     }
 }

@@ -1,4 +1,4 @@
-//! Plays a capture: the peer says what it said then.
+//! Replays a capture: the peer behaves as it did when recorded.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -15,27 +15,27 @@ use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::ChannelError;
 use crate::message::Message;
 
-/// When the messages of a capture come.
+/// When the messages of a replayed capture arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// At once, but never before what had been sent by then.
+    /// At once, but never before everything that was sent before them.
     AtOnce,
-    /// Also not sooner after the beginning than they came then.
+    /// Also no earlier after the start than when recorded.
     AsRecorded,
 }
 
 /// A channel whose peer is a capture.
 ///
-/// What was received then is received now, in the same order, and what was sent then must be sent now: a message
-/// comes only when everything that had been sent before it was sent again. Sending anything else is
-/// [`ChannelError::Diverged`], which names the record, and final.
+/// What was received is received again, in the same order, and what was sent must be sent again: a message
+/// arrives only when everything sent before it was sent again. Sending anything else is
+/// [`ChannelError::Diverged`], which names the record and is final.
 #[derive(Debug)]
 pub struct Replay {
     about: About,
     records: VecDeque<Record>,
     pace: Pace,
     began_ns: u64,
-    /// Ends a sleep when it is time for the next message.
+    /// Ends a sleep when the next message is due.
     timer: OwnedFd,
     diverged: Option<String>,
     closed: bool,
@@ -43,10 +43,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Plays the capture in `source`, all of which is read first.
+    /// Replays the capture in `source`, all of which is read first.
     ///
     /// # Errors
-    /// [`CaptureError`] when it is no whole capture.
+    /// [`CaptureError`] when it is not a complete capture.
     pub fn new(source: impl Read, pace: Pace) -> Result<Self, CaptureError> {
         let (about, records) = read_all(source)?;
         let timer =
@@ -66,25 +66,25 @@ impl Replay {
         })
     }
 
-    /// What the capture is of.
+    /// The channel that the capture was taken from.
     #[must_use]
     pub fn about(&self) -> About {
         self.about
     }
 
-    /// Messages of the capture that were neither sent nor received again yet.
+    /// Messages of the capture that were not sent or received again yet.
     #[must_use]
     pub fn remaining(&self) -> usize {
         let is_message = |record: &&Record| matches!(record.event, Event::Sent(_) | Event::Received(_));
         self.records.iter().filter(is_message).count()
     }
 
-    /// The record that comes next, if it is the peer's turn.
+    /// The next record, if it is the peer's turn.
     fn peers_turn(&self) -> Option<&Record> {
         self.records.front().filter(|record| !matches!(record.event, Event::Sent(_)))
     }
 
-    /// How long until the next record of the peer is due; `None` when it is not the peer's turn.
+    /// Nanoseconds until the peer's next record is due; `None` when it is not the peer's turn.
     fn due_in_ns(&self) -> Option<u64> {
         let record = self.peers_turn()?;
         Some(match self.pace {
@@ -93,7 +93,7 @@ impl Replay {
         })
     }
 
-    /// How the channel ended then, once it is time for that.
+    /// How the recorded channel ended, once that record is due.
     fn end(&self) -> Option<EndError> {
         if self.diverged.is_some() {
             return Some(EndError::Broken);
@@ -104,7 +104,7 @@ impl Replay {
         match &self.peers_turn()?.event {
             Event::PeerDied => Some(EndError::PeerDied),
             Event::Failed(_) => Some(EndError::Broken),
-            // Where the capture ends the channel may have gone on: nobody knows what came.
+            // The channel may have continued after the capture ended; what followed is unknown.
             Event::ClosedByPeer | Event::End { .. } => Some(EndError::Closed),
             Event::Sent(_) | Event::Received(_) | Event::ClosedHere => None,
         }
@@ -116,12 +116,12 @@ impl Replay {
     }
 }
 
-/// Whether the channel ended then by what the peer did.
+/// Whether the record is an end caused by the peer.
 fn is_end_by_peer(record: &Record) -> bool {
     matches!(record.event, Event::ClosedByPeer | Event::PeerDied | Event::Failed(_))
 }
 
-/// What was to be sent, for a message about it.
+/// An excerpt of an expected message, for an error.
 fn briefly(message: &[u8]) -> String {
     let shown = &message[..message.len().min(16)];
     let more = if message.len() > shown.len() { "..." } else { "" };
@@ -156,10 +156,11 @@ impl Transport for Replay {
         if self.closed || self.diverged.is_some() || self.peers_turn().is_some_and(is_end_by_peer) {
             return self.end().map_or(Err(EndError::Full), Err);
         }
-        // The next one that was sent then: the program may send before it has received all that it had by then.
+        // The next record sent: the program may send before it has received all that it had then.
         let sent = |record: &Record| matches!(record.event, Event::Sent(_));
         let Some(index) = self.records.iter().position(sent) else {
-            let what = format!("it sends {}, and nothing more was sent then", briefly(message));
+            let what =
+                format!("it sends {}, but the capture contains nothing more to send", briefly(message));
             return Err(self.diverge(what));
         };
         let same = |record: &Record| matches!(&record.event, Event::Sent(then) if then == message);
@@ -167,9 +168,9 @@ impl Transport for Replay {
             Some(record) if same(&record) => {}
             Some(Record { offset_bytes, event: Event::Sent(then), .. }) => {
                 let (then, now) = (briefly(&then), briefly(message));
-                return Err(
-                    self.diverge(format!("at byte {offset_bytes} of it, {then} were sent, now {now}"))
-                );
+                return Err(self.diverge(format!(
+                    "the capture has {then} at byte {offset_bytes}, the program sends {now}"
+                )));
             }
             _ => return Err(EndError::Full),
         }
@@ -196,7 +197,7 @@ impl Transport for Replay {
         Ok(Some(read(&Message::of_bytes(&message))))
     }
 
-    /// There is always room.
+    /// There is always room to send.
     fn is_ready(&mut self, awaited: Interest) -> bool {
         awaited != Interest::Read || self.closed || self.diverged.is_some() || self.due_in_ns() == Some(0)
     }
@@ -212,7 +213,7 @@ impl Transport for Replay {
         }
         self.stats.sleeps += 1;
         let due = self.due_in_ns().map(Duration::from_nanos);
-        // Without a timer the sleep ends with the deadline, later than it could.
+        // If the timer cannot be set, the sleep ends at its deadline, later than necessary.
         due.is_none_or(|due| set_timer(&self.timer, due).is_ok())
     }
 

@@ -1,4 +1,4 @@
-//! What both ends of a channel know together, when both are in this process: every message, in order, once.
+//! The record of every message on a channel whose ends are both in this process.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -8,7 +8,7 @@ use tombolo_link::Side;
 
 use crate::contract::EndError;
 
-/// A message that was accepted and not received yet.
+/// A message that was accepted and not yet received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     number: u64,
@@ -22,17 +22,17 @@ fn digest(message: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What one side has done.
+/// The state of one side.
 #[derive(Debug, Default)]
 struct Account {
-    /// Accepted from this side, not received by the other.
+    /// Messages accepted from this side that the other has not received.
     on_its_way: VecDeque<Entry>,
     accepted: u64,
-    /// It closed, or was dropped.
+    /// Whether it closed or was dropped.
     closed: bool,
 }
 
-/// One side's hand on the ledger. Dropping it is the side's end.
+/// One side's handle on the ledger. Dropping it records the end of the side.
 #[derive(Debug)]
 pub(super) struct Witness {
     accounts: Arc<Mutex<[Account; 2]>>,
@@ -47,24 +47,25 @@ const fn index(side: Side) -> usize {
 }
 
 impl Witness {
-    /// A ledger, in the hands of both sides.
+    /// Creates a ledger and the handles for both sides.
     pub(super) fn pair() -> (Witness, Witness) {
         let accounts = Arc::new(Mutex::new(<[Account; 2]>::default()));
         (Witness { accounts: accounts.clone(), side: Side::A }, Witness { accounts, side: Side::B })
     }
 
-    /// A case that fails does so on one side first: the other then still has its say.
+    /// Ignores poison: a case that fails does so on one side first, and the other must still be able to
+    /// report.
     fn lock(&self) -> MutexGuard<'_, [Account; 2]> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers `message` to the channel by calling `send`. It stands in the ledger before the peer can see it, and no
-    /// longer if it was not accepted.
+    /// Offers `message` to the channel by calling `send`. The message is entered before the peer can see
+    /// it, and removed if it was not accepted.
     pub(super) fn sending<E>(&self, message: &[u8], send: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut accounts = self.lock();
         let result = send();
         if result.is_ok() {
-            // The peer may have it already, but needs the lock to say so.
+            // The peer may have the message already, but needs the lock to report it.
             let account = &mut accounts[index(self.side)];
             let number = account.accepted;
             account.accepted += 1;
@@ -74,7 +75,7 @@ impl Witness {
         result
     }
 
-    /// Holds `message` against what the peer sent.
+    /// Compares a received message with what the peer sent.
     pub(super) fn received(&self, message: &[u8]) -> Result<(), String> {
         let mut accounts = self.lock();
         let account = &mut accounts[index(self.side.other())];
@@ -92,12 +93,12 @@ impl Witness {
         let is_found = |entry: &&Entry| found == (entry.length_bytes, entry.digest);
         Err(match account.on_its_way.iter().find(is_found) {
             Some(later) => format!(
-                "message {} was received before message {}: order changed, or one was lost",
+                "message {} was received before message {}: the order changed or one was lost",
                 later.number, expected.number
             ),
             None => format!(
-                "what was received in place of message {} ({} bytes) is none that was sent and not received \
-                 ({} bytes)",
+                "a message of {2} bytes that was never sent, or received before, was received in place of \
+                 message {0} ({1} bytes)",
                 expected.number,
                 expected.length_bytes,
                 message.len()
@@ -105,23 +106,23 @@ impl Witness {
         })
     }
 
-    /// Holds the end that the channel came to against what the peer did.
+    /// Compares how the channel ended with what the peer did.
     pub(super) fn ended(&self, error: EndError) -> Result<(), String> {
         let mut accounts = self.lock();
         let account = &mut accounts[index(self.side.other())];
         let (left, closed) = (account.on_its_way.len(), account.closed);
         match error {
-            EndError::Closed if !closed => Err("it ended as closed, and the peer's end is open".to_owned()),
+            EndError::Closed if !closed => Err("it ended as closed, but the peer's end is open".to_owned()),
             EndError::Closed if left > 0 => {
-                Err(format!("it ended as closed before {left} messages that the peer had sent were received"))
+                Err(format!("it ended as closed with {left} messages of the peer not received"))
             }
-            EndError::PeerDied if !closed => Err("the peer's death was reported, and it lives".to_owned()),
-            EndError::PeerDied => Err("the peer's death was reported, and it closed in order".to_owned()),
+            EndError::PeerDied if !closed => Err("the peer's death was reported, but it is alive".to_owned()),
+            EndError::PeerDied => Err("the peer's death was reported, but it closed in order".to_owned()),
             _ => Ok(()),
         }
     }
 
-    /// This side closes from here on.
+    /// Records that this side closes.
     pub(super) fn closes(&self) {
         self.lock()[index(self.side)].closed = true;
     }

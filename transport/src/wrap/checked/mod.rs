@@ -1,4 +1,4 @@
-//! Watches a transport and whoever uses it, and panics when one of them breaks the contract.
+//! Checks a transport and its user, and panics when one of them breaks the contract.
 
 mod ledger;
 
@@ -11,67 +11,68 @@ use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::message::{Batch, Draft, Message, NotAdded};
 use ledger::Witness;
 
-/// A transport that is watched: what it says of itself never changes, what it refuses it does not touch, what it
-/// counts is what passed, an end is final, and nobody sleeps unannounced. A breach is a panic that says whose it was
-/// and what was done before.
+/// Checks that a transport keeps the contract: its description never changes, refused calls have no effect,
+/// its counters match what passed, an end is final, and nothing sleeps unannounced. A breach is a panic
+/// that names the culprit and lists the last operations.
 ///
-/// [`Checked::pair`] watches both ends together, too: every message that was accepted is received once, in order,
-/// unchanged, and an end comes after all of them and has a reason. [`Checked::new`] watches one end, and then only for
-/// what no peer can bring about, so that it may stand before hostile ones.
+/// [`Checked::pair`] checks both ends together as well: every accepted message is received once, in order,
+/// unchanged, and an end comes after all of them and has a reason. [`Checked::new`] checks one end, and
+/// only for what no peer can cause, so that it can face hostile ones.
 ///
-/// Watching both ends takes a lock with each message, which orders what the processors do: a wake-up that is lost for
-/// want of a barrier is not lost under it. Races are for [`Checked::new`].
+/// Checking both ends takes a lock for each message, which orders memory accesses: it hides a wake-up that
+/// is lost for lack of a barrier. Test races with [`Checked::new`].
 #[derive(Debug)]
 pub struct Checked<T> {
-    /// What the peer's end knows. Before `inner`: it has to say that this end closes before it does.
+    /// The ledger shared with the peer's end. Declared before `inner`, because it must record the close
+    /// first.
     witness: Option<Witness>,
     inner: T,
     watches: bool,
     declared: Description,
-    /// The first final answer to receiving.
+    /// The first final result of receiving.
     end: Option<EndError>,
-    /// The first final answer to sending.
+    /// The first final result of sending.
     unsendable: Option<EndError>,
     closed: bool,
-    /// It said that there is something to receive, which has not been looked for since.
+    /// Whether it reported something to receive and no receive followed.
     shown: bool,
     announced: Option<Interest>,
     history: History,
 }
 
-/// A transport that is watched in debug builds, and is itself in others.
+/// A transport that is checked in debug builds and plain in others.
 #[cfg(debug_assertions)]
 pub type Guarded<T> = Checked<T>;
 
-/// A transport that is watched in debug builds, and is itself in others.
+/// A transport that is checked in debug builds and plain in others.
 #[cfg(not(debug_assertions))]
 pub type Guarded<T> = T;
 
-/// Has `transport` watched where debug assertions are on.
+/// Wraps `transport` in [`Checked`] where debug assertions are on.
 #[cfg(debug_assertions)]
 pub fn guarded<T: Transport>(transport: T) -> Guarded<T> {
     Checked::new(transport)
 }
 
-/// Has `transport` watched where debug assertions are on.
+/// Wraps `transport` in [`Checked`] where debug assertions are on.
 #[cfg(not(debug_assertions))]
 pub fn guarded<T: Transport>(transport: T) -> Guarded<T> {
     transport
 }
 
-/// What was [`guarded`].
+/// The transport inside [`guarded`].
 #[cfg(debug_assertions)]
 pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
     guarded.into_inner()
 }
 
-/// What was [`guarded`].
+/// The transport inside [`guarded`].
 #[cfg(not(debug_assertions))]
 pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
     guarded
 }
 
-/// The last operations, for whoever reads what went wrong.
+/// The last operations, for the report of a breach.
 #[derive(Debug, Default)]
 struct History {
     operations: [(&'static str, usize); 12],
@@ -98,7 +99,7 @@ impl std::fmt::Display for History {
 }
 
 impl<T: Transport> Checked<T> {
-    /// Watches one end.
+    /// Checks one end.
     #[must_use]
     pub fn new(inner: T) -> Self {
         let declared = inner.describe();
@@ -116,13 +117,13 @@ impl<T: Transport> Checked<T> {
         }
     }
 
-    /// Passes everything on and watches nothing, where the type is wanted and the watching is not.
+    /// Forwards everything without checks, where only the type is needed.
     #[must_use]
     pub fn unwatched(inner: T) -> Self {
         Checked { watches: false, ..Checked::new(inner) }
     }
 
-    /// Watches both ends of a channel through which nothing has passed yet.
+    /// Checks both ends of a channel that is still unused.
     #[must_use]
     pub fn pair(a: T, b: T) -> (Self, Self) {
         let (witness_a, witness_b) = Witness::pair();
@@ -130,24 +131,25 @@ impl<T: Transport> Checked<T> {
         (watched(a, witness_a), watched(b, witness_b))
     }
 
-    /// The transport, unwatched from now on.
+    /// The transport, no longer checked.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.inner
     }
 
-    /// The transport. What is done to it directly is not watched, and may look like a breach.
+    /// The transport. Operations on it are not checked and may look like a breach later.
     #[must_use]
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// What a peer could have brought about is a breach only where both ends are known to be good.
+    /// Whether effects that a peer could cause count as a breach: only where both ends are known to be
+    /// good.
     fn watches_both(&self) -> bool {
         self.witness.is_some()
     }
 
-    /// It has ended, and no peer can change that.
+    /// Whether it has ended in a way that no peer can change.
     fn final_end(&self) -> bool {
         self.end.is_some() && self.watches_both()
     }
@@ -172,9 +174,9 @@ impl<T: Transport> Checked<T> {
         }
     }
 
-    /// What it says of itself is what it said at first, and it counted what has passed and nothing else.
+    /// Its description is unchanged, and its counters changed by exactly what passed.
     fn unchanged_but_for(&self, before: Stats, sent: (u64, u64), received: (u64, u64)) {
-        self.must(self.inner.describe() == self.declared, "it says something else of itself than before");
+        self.must(self.inner.describe() == self.declared, "its description changed");
         let now = self.inner.stats();
         let counted = |now: u64, before: u64, passed: u64| now == before + passed;
         self.must(
@@ -182,7 +184,7 @@ impl<T: Transport> Checked<T> {
                 && counted(now.bytes_sent, before.bytes_sent, sent.1)
                 && counted(now.messages_received, before.messages_received, received.0)
                 && counted(now.bytes_received, before.bytes_received, received.1),
-            "its counts do not fit what passed",
+            "its counters do not match what passed",
         );
         let in_memory = self.declared.capabilities.contains(Capabilities::SHARED_MEMORY);
         self.must(now.unsent_bytes == 0 || !in_memory, "a store to memory waits to be sent");
@@ -202,11 +204,11 @@ impl<T: Transport> Checked<T> {
                 );
             }
             Err(EndError::TooLong) => {
-                self.must(length_bytes > max_bytes, "it refused a message as too long that is not");
+                self.must(length_bytes > max_bytes, "it refused a message within its limit as too long");
             }
             Err(EndError::Full) => {
-                self.must(!self.closed, "it has no room after it was closed, where it should say so");
-                self.must(length_bytes <= max_bytes, "it has no room for what never fits");
+                self.must(!self.closed, "it reported no room instead of the close");
+                self.must(length_bytes <= max_bytes, "it reported no room for a message that never fits");
             }
             Err(error) => {
                 self.says_how_it_broke(*error);
@@ -217,7 +219,7 @@ impl<T: Transport> Checked<T> {
 
     fn says_how_it_broke(&self, error: EndError) {
         let says = error != EndError::Broken || self.inner.failure().is_some();
-        self.must(says, "it broke and does not say how");
+        self.must(says, "it failed without giving the cause");
     }
 
     fn answered_receive(&mut self, received: (u64, u64), before: Stats, end: Option<EndError>) {
@@ -227,11 +229,11 @@ impl<T: Transport> Checked<T> {
             self.must(!self.closed, "receiving found no end after it was closed");
             self.must(!self.final_end(), "receiving found no end after the end");
             let broke_its_word = shown && received.0 == 0 && self.watches_both();
-            self.must(!broke_its_word, "it said that there is something to receive, and there was nothing");
+            self.must(!broke_its_word, "it reported something to receive, but there was nothing");
             return;
         };
         let is_end = !matches!(error, EndError::Full | EndError::TooLong);
-        self.must(is_end, "it answered an attempt to receive as one to send");
+        self.must(is_end, "a receive returned an error of sending");
         self.says_how_it_broke(error);
         if self.closed {
             return;
@@ -250,7 +252,7 @@ impl<T: Transport> Checked<T> {
     fn answered_readable(&mut self, readable: bool) {
         self.must(readable || !self.closed, "it shows no end after it was closed");
         self.must(readable || !self.final_end(), "it shows no end after the end");
-        self.must(readable || !self.shown || !self.watches_both(), "what it showed is gone");
+        self.must(readable || !self.shown || !self.watches_both(), "something to receive vanished");
         self.shown = readable;
     }
 
@@ -261,7 +263,7 @@ impl<T: Transport> Checked<T> {
     }
 }
 
-/// The batch of a caller, each of whose messages is offered to the batch of the transport.
+/// Fills the transport's batch with the messages of a caller's batch, checking each.
 fn watched_batch(
     witness: &Witness,
     bytes: &mut u64,
@@ -338,12 +340,12 @@ impl<T: Transport> Transport for Checked<T> {
         });
         copies.iter().for_each(|message| self.witness_received(message));
         match &answer {
-            // Nothing was asked for, so nothing was looked for.
+            // Nothing was requested, so nothing was polled.
             Ok(0) if max == 0 => {}
             Ok(received) => {
                 self.must(
                     *received as u64 == count && *received <= max,
-                    "a batch of another size than it says",
+                    "a batch of another size than it reported",
                 );
                 self.answered_receive((count, bytes), before, None);
             }
@@ -366,7 +368,7 @@ impl<T: Transport> Transport for Checked<T> {
                 let inner = &mut self.inner;
                 witness.sending(&message, || {
                     inner.try_send_in_place(length_bytes, |draft| {
-                        // The draft has the message's length.
+                        // Cannot fail: the draft has the message's length.
                         let _ = draft.write_at(0, &message);
                     })
                 })
@@ -384,7 +386,7 @@ impl<T: Transport> Transport for Checked<T> {
             let answer = self.inner.try_send_batch(fill);
             let accepted = self.inner.stats().messages_sent - before.messages_sent;
             let said = answer.as_ref().copied().unwrap_or(0);
-            self.must(said == accepted, "a batch of another size than it says was sent");
+            self.must(said == accepted, "it sent a batch of another size than it reported");
             return answer;
         };
         let mut bytes = 0;
@@ -408,7 +410,7 @@ impl<T: Transport> Transport for Checked<T> {
             Interest::Read => self.answered_readable(ready),
             Interest::Write => {
                 let ended = self.closed || self.unsendable.is_some();
-                self.must(ready || !ended, "it would have a sender wait after the end");
+                self.must(ready || !ended, "it lets a sender wait after the end");
             }
             Interest::ReadWrite => {
                 self.must(ready || !self.closed, "it shows no end after it was closed");
@@ -427,12 +429,12 @@ impl<T: Transport> Transport for Checked<T> {
         self.history.note("last look", awaited as usize);
         let may_sleep = self.inner.may_sleep(awaited);
         if may_sleep {
-            self.must(!self.closed, "it would sleep on what was closed");
+            self.must(!self.closed, "it would sleep after it was closed");
             let for_messages = awaited != Interest::Write;
             self.must(!(for_messages && self.final_end()), "it would sleep for messages after the end");
             let announced = self.announced.is_some_and(|announced| both(announced, awaited) == announced);
             if !announced {
-                self.breach("the program", "it is about to sleep and has not announced it");
+                self.breach("the program", "it is about to sleep without an announcement");
             }
         }
         may_sleep
@@ -461,7 +463,7 @@ impl<T: Transport> Transport for Checked<T> {
     }
 }
 
-/// What two sleeps wait for together.
+/// The interests of two sleeps combined.
 fn both(one: Interest, other: Interest) -> Interest {
     if one == other { one } else { Interest::ReadWrite }
 }
