@@ -1,4 +1,5 @@
-//! Captures: what is written is what was specified and what is read; damage is named; replays say what was said then.
+//! Captures: the bytes match the specification and are read back; damage is reported; replays repeat what
+//! was recorded.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -96,7 +97,7 @@ fn a_cut_at_any_byte_is_told_with_its_place() {
     }
 }
 
-/// Also what was read before the cut is given out.
+/// What precedes the cut is delivered too.
 #[test]
 fn what_is_whole_before_a_cut_is_read() {
     let bytes = written(&events());
@@ -125,7 +126,7 @@ fn any_bit_that_changes_is_noticed() {
     }
 }
 
-/// The checksum goes on from record to record.
+/// The checksum continues from record to record.
 #[test]
 fn a_record_that_is_missing_moved_or_repeated_is_noticed() {
     let all = events();
@@ -230,7 +231,7 @@ fn a_program_that_does_the_same_again_meets_the_same_again() {
     assert_eq!(end, ChannelError::Closed);
     for pace in [Pace::AtOnce, Pace::AsRecorded] {
         let mut replay = Replay::new(&bytes[..], pace).unwrap();
-        // What carried it is what was wrapped, whatever the caller says.
+        // The transport kind is taken from the wrapped channel, whatever the caller says.
         assert_eq!((replay.describe().kind, replay.about().side), (TransportKind::Socket, Some(Side::B)));
         assert_eq!(replay.max_message_bytes(), 3_584);
         assert_eq!(replay.remaining(), 38);
@@ -246,7 +247,7 @@ fn a_program_that_does_something_else_is_told_where() {
     let (bytes, _) = captured();
     let mut replay = Replay::new(&bytes[..], Pace::AtOnce).unwrap();
     assert_eq!(replay.try_recv_into(&mut Vec::new()), Ok(Some(1)));
-    // It comes only when this end has sent what it sent then.
+    // It arrives only after this end has sent what it sent when recorded.
     assert_eq!(replay.try_recv_into(&mut Vec::new()), Ok(None));
     assert_eq!(replay.try_send(b"\x03"), Err(EndError::Broken));
     assert_eq!(
@@ -258,7 +259,7 @@ fn a_program_that_does_something_else_is_told_where() {
     assert_eq!(replay.try_send(b"\x02"), Err(EndError::Broken));
 }
 
-/// A sink that takes so many bytes and no more.
+/// A sink that takes this many bytes and no more.
 struct Small(usize);
 
 impl Write for Small {

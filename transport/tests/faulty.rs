@@ -1,4 +1,4 @@
-//! Faults come from their seed alone, and are only those that a transport may have.
+//! Faults depend on the seed alone, and are only those that a transport may have.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn faulty(faults: Faults, seed: u64) -> (Faulty<MemoryChannel>, MemoryChannel) {
     (Faulty::new(a, faults, seed).unwrap(), b)
 }
 
-/// The same calls, whatever they answer: what was answered.
+/// The results of the same calls for a seed.
 fn answers(seed: u64) -> (Vec<bool>, Injected) {
     let (mut a, mut b) = faulty(Faults::STORMY, seed);
     let (mut answers, mut buffer) = (Vec::new(), Vec::new());
@@ -69,12 +69,12 @@ fn none_are_none() {
     inner.try_send(b"without").unwrap();
 }
 
-/// Whatever the faults, a program that waits gets everything, once and in order.
+/// Whatever the faults, a program that waits receives everything, once and in order.
 #[test]
 fn a_storm_delays_and_loses_nothing() {
     for seed in 0..8 {
         let (a, b) = channel();
-        // Watched from within: the faults are no breach of the transport.
+        // Checked on the inside: the faults are not a breach by the transport.
         let (a, mut b) = Checked::pair(a, b);
         let mut a = Faulty::new(a, Faults::STORMY, seed).unwrap();
         std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! A simulated link does the same for the same seed, keeps order, and tells a close from a death.
+//! A simulated link repeats its behaviour for a seed, keeps the order, and distinguishes a close from a
+//! death.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn channel(conditions: Conditions, seed: u64) -> (SimChannel, SimChannel) {
     })
 }
 
-/// How many looks each of a hundred messages took to arrive, on a link whose clock was brought to a known time.
+/// How many polls each of a hundred messages took to arrive, on a link whose clock was set to a known time.
 fn looks(seed: u64) -> Vec<u32> {
     let (mut a, mut b) = channel(Conditions { look_ns: 10, ..Conditions::default() }, seed);
     let mut buffer = Vec::new();
@@ -40,7 +41,7 @@ fn looks(seed: u64) -> Vec<u32> {
 fn delays_come_from_the_seed() {
     assert_eq!(looks(5), looks(5));
     assert_ne!(looks(5), looks(6));
-    // From the shortest latency to the longest, in looks of ten nanoseconds; one goes by with the sending.
+    // From the shortest latency to the longest, in polls of ten nanoseconds; one is spent by the send.
     let Conditions { latency_ns, jitter_ns, .. } = Conditions::default();
     let (least, most) = (latency_ns as u32 / 10, (latency_ns + jitter_ns) as u32 / 10);
     assert!(looks(7).iter().all(|count| (least - 2..=most).contains(count)), "{:?}", looks(7));
@@ -70,7 +71,7 @@ fn room_is_counted_in_bytes() {
     assert!(a.is_ready(Interest::Write));
 }
 
-/// What was sent before a kill arrives, then its death shows; the killed end can do nothing more.
+/// Messages sent before a kill arrive, then the death is reported; the killed end can do nothing more.
 #[test]
 fn a_kill_is_no_close() {
     let (mut a, mut b) = channel(Conditions::default(), 2);
@@ -81,7 +82,7 @@ fn a_kill_is_no_close() {
     let mut buffer = Vec::new();
     while a.try_recv_into(&mut buffer).unwrap().is_none() {}
     assert_eq!(buffer, b"last words");
-    // Dropping what was killed says nothing more.
+    // Dropping a killed end sends nothing.
     drop(b);
     for _ in 0..2 {
         assert_eq!(a.try_recv_into(&mut buffer), Err(EndError::PeerDied));

@@ -1,4 +1,4 @@
-//! The bytes of a stream that `docs/specs/channel.md` shows are the bytes that are sent.
+//! The bytes of a stream shown in `docs/specs/channel.md` are those that are sent.
 
 use std::num::NonZeroU16;
 use std::os::fd::AsFd;
@@ -32,7 +32,7 @@ fn a_stream_looks_as_specified() {
     peer.extend_from_slice(&1_u64.to_le_bytes());
     socket::send(&ours, &peer, &[]).unwrap();
     let deadline = Deadline::after(Duration::from_secs(30));
-    // What a side can do with barriers is nothing to a stream.
+    // Barriers do not concern a stream.
     let hello = Hello { expedited_barrier: true, ..hello };
     let mut channel = StreamChannel::open(theirs, hello, deadline).unwrap();
     channel.try_send(b"to B").unwrap();

@@ -15,10 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Messages of a burst, each way.
 const BURST: u64 = 32;
 
-/// Bursts until one must have found both sides awake from its beginning to its end, however busy the host.
+/// The most bursts until one must have found both sides awake throughout, however busy the host.
 const BURSTS: u64 = 100_000;
 
-/// One side: bursts of messages there and back, and the system calls of each. Over at the first burst without, or in time.
+/// One side: bursts of messages there and back, and the system calls of each. Ends at the first burst
+/// without any, or at the deadline.
 struct Bursts {
     channel: MemoryChannel,
     spin: Spin,
@@ -27,7 +28,7 @@ struct Bursts {
 }
 
 impl Bursts {
-    /// A burst; its calls are those of this side's part of it, waiting included.
+    /// Runs a burst; returns the calls of this side's part of it, waiting included.
     fn run(&mut self, buffer: &mut Vec<u8>) -> u64 {
         let before = self.calls.so_far();
         for _ in 0..BURST {
@@ -42,8 +43,8 @@ impl Bursts {
         self.calls.so_far() - before
     }
 
-    /// Bursts until one made no call on either side; how many calls each of them made at least. What the other side found
-    /// comes after its burst, as a message.
+    /// Runs bursts until one made no call on either side; returns the fewest calls of each. The other
+    /// side's count follows its burst as a message.
     fn fewest(mut self, bursts: u64) -> u64 {
         let (start, mut buffer, mut fewest) = (Instant::now(), Vec::with_capacity(64), u64::MAX);
         for burst in 1..=bursts {
@@ -75,8 +76,8 @@ fn hello() -> Hello {
     Hello::new(ChannelConfig::default(), 0, None)
 }
 
-/// The fewest calls of a burst between two sides that poll for so long; `None` where they cannot be counted, or where
-/// reading the clock is a call.
+/// The fewest calls of a burst between two sides that poll for `spin_ns`; `None` where calls cannot be
+/// counted, or where reading the clock is one.
 fn fewest_calls(spin_ns: u64, bursts: u64) -> Result<Option<u64>, OsError> {
     let side = |socket: OwnedFd, leads: bool| -> Result<Option<u64>, OsError> {
         let deadline = Deadline::after(PATIENCE);

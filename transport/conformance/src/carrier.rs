@@ -1,4 +1,5 @@
-//! What the suite needs to know of a transport: how to make two ends, how to open one, and what it may do to them.
+//! The interface between the suite and a transport: how to create two ends, how to open one, and what may
+//! be done to them.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,42 +15,42 @@ use tombolo_transport::{Capabilities, ChannelError, Transport, TransportExt};
 use crate::patience::{deadline, patience};
 use crate::peer::{Doomed, Order};
 
-/// A transport under test. Both ends answer to [`Transport`] in this process; whether one of them only stands for an
-/// end elsewhere, on a board or in another process, is the carrier's own affair.
+/// A transport under test. Both ends implement [`Transport`] in this process; one of them may represent an
+/// end on a board or in another process.
 pub trait Carrier: 'static {
-    /// An open end.
+    /// An open channel end.
     type Channel: Transport + Send + 'static;
-    /// What an end is opened from. Dropped unopened it is gone, and its peer learns that.
+    /// What a channel end is opened from. Dropping it unopened ends it, which its peer must learn.
     type End: Send + 'static;
 
-    /// Its name, by which a child process is told what to open.
+    /// The name by which a child process is told what to open.
     const NAME: &'static str;
-    /// What its channels claim to be able to do.
+    /// The abilities that its channels claim.
     const CAPABILITIES: Capabilities;
-    /// What the suite may do to them.
+    /// What the suite may do to its channels.
     const RIG: &'static [Rig];
-    /// Side B takes over the number of slots and the variant from side A.
+    /// Whether side B adopts the number of slots and the variant of side A.
     const SHAPE_IS_A_S: bool = false;
-    /// The most slots that a ring may have here.
+    /// The most slots that a ring may have.
     const MAX_SLOTS: u32 = 65_536;
-    /// How its channels are watched while they are tried.
+    /// How its channels are checked during the cases.
     const WATCH: Watch = Watch::Both;
-    /// How many of the messages and rounds that memory of one kernel gets, in percent: for those that take long.
+    /// The percentage of messages and rounds, relative to memory of one kernel, for slow transports.
     const EFFORT_PERCENT: u64 = 100;
 
-    /// What its cases are listed under.
+    /// The name under which its cases are listed.
     #[must_use]
     fn listed_as() -> String {
         Self::NAME.to_owned()
     }
 
-    /// Both ends of a channel that can have the shape `config`.
+    /// Both ends of a channel whose memory fits the shape `config`.
     fn ends(config: ChannelConfig) -> (Self::End, Self::End);
 
     /// Opens one side.
     ///
     /// # Errors
-    /// As every transport: what the two sides disagree on, the peer's end, or the deadline.
+    /// As for every transport: a difference between the two sides, the end of the peer, or the deadline.
     fn open(
         end: Self::End,
         side: Side,
@@ -57,42 +58,42 @@ pub trait Carrier: 'static {
         deadline: Deadline,
     ) -> Result<Self::Channel, ChannelError>;
 
-    /// Declines as side B. Only with [`Rig::Handshake`].
+    /// Declines as side B. Requires [`Rig::Handshake`].
     ///
     /// # Errors
-    /// What kept the answer from the peer.
+    /// The answer could not be delivered.
     fn decline(end: Self::End, hello: Hello, reason: u32) -> Result<(), ChannelError> {
         let _ = (end, hello, reason);
         unprovided::<Self, _>("decline")
     }
 
-    /// Opens side A of a channel whose side B does what `order` says until it is killed. Only with
-    /// [`Rig::Killable`]; [`crate::peer::in_a_process`] does it where ends are descriptors.
+    /// Opens side A of a channel whose side B executes `order` until it is killed. Requires
+    /// [`Rig::Killable`]; use [`crate::peer::in_a_process`] where ends are descriptors.
     fn doomed(order: Order) -> (Self::Channel, Box<dyn Doomed>) {
         let _ = order;
         unprovided::<Self, _>("doomed")
     }
 
-    /// What a process does that [`crate::peer::in_a_process`] started: [`crate::peer::play`] on the end that it was
-    /// sent.
+    /// The part of a process started by [`crate::peer::in_a_process`]: calls [`crate::peer::play`] on the
+    /// end it was sent.
     fn peer(descriptors: Vec<std::os::fd::OwnedFd>, order: Order) {
         let _ = (descriptors, order);
         unprovided::<Self, ()>("peer");
     }
 
-    /// Takes up side A as one that will write what it likes where it likes. Only with [`Rig::Hostile`].
+    /// Attaches to side A as a hostile peer that writes anything anywhere. Requires [`Rig::Hostile`].
     fn hostile(end: Self::End, hello: Hello) -> Hostile {
         let _ = (end, hello);
         unprovided::<Self, _>("hostile")
     }
 
-    /// Whether a sleep that was announced would end within `timeout`.
+    /// Whether an announced sleep would end within `timeout`.
     fn rung(channel: &Self::Channel, awaited: Interest, timeout: Duration) -> bool {
         polled(channel, awaited, timeout)
     }
 }
 
-/// Whether something that `channel` sleeps on becomes ready within `timeout`.
+/// Whether one of the sources of `channel` becomes ready within `timeout`.
 pub(crate) fn polled<T: Transport>(channel: &T, awaited: Interest, timeout: Duration) -> bool {
     let mut sources = Vec::new();
     channel.sources(awaited, &mut sources);
@@ -100,14 +101,14 @@ pub(crate) fn polled<T: Transport>(channel: &T, awaited: Interest, timeout: Dura
     ready.iter().any(|ready| ready.any())
 }
 
-/// How the channels of a carrier are watched.
+/// How the channels of a carrier are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// Both ends together, in cases that are no races: [`Checked::pair`].
+    /// Both ends together, except in races: [`Checked::pair`].
     Both,
-    /// Each end for itself.
+    /// Each end by itself.
     Each,
-    /// Not at all: what is wrong with them is for the cases to find.
+    /// Not at all: the cases must find what is wrong.
     Nothing,
 }
 
@@ -118,11 +119,11 @@ fn unprovided<C: Carrier + ?Sized, R>(what: &str) -> R {
 /// What the suite may do to a transport, besides using it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rig {
-    /// Its two sides introduce themselves, compare, and can refuse.
+    /// Its two sides exchange hellos and can refuse.
     Handshake,
     /// Its peer can be killed.
     Killable,
-    /// Its memory can be written by hand.
+    /// Its memory can be written directly.
     Hostile,
 }
 
@@ -136,21 +137,21 @@ impl fmt::Display for Rig {
     }
 }
 
-/// A side that does not keep to any protocol.
+/// A side that follows no protocol.
 pub struct Hostile {
     /// The memory of the channel, header and rings.
     pub memory: SharedMemory,
-    /// Rings the victim, as often as it likes.
+    /// Rings the victim, any number of times.
     pub ring: Box<dyn Fn() + Send + Sync>,
 }
 
-/// A shape of rings that is one.
+/// A valid shape of rings.
 pub(crate) fn shape(slot: SlotSize, slots: u32, variant: Variant) -> ChannelConfig {
     ChannelConfig::new(slot, slots, variant).expect("a possible shape")
 }
 
-/// Every slot size and variant, with rings of `slots` slots. What has no slots takes from them how long a message may
-/// be and nothing else, so there one of them is enough.
+/// Every slot size and variant, with rings of `slots` slots. On transports without slots the shape only
+/// sets the message limit, so one of them is enough.
 pub(crate) fn shapes<C: Carrier>(slots: u32) -> impl Iterator<Item = ChannelConfig> {
     let every = SlotSize::ALL.into_iter().flat_map(move |slot| {
         [Variant::EpochCredit, Variant::UsedFlag].into_iter().map(move |variant| shape(slot, slots, variant))
@@ -158,23 +159,23 @@ pub(crate) fn shapes<C: Carrier>(slots: u32) -> impl Iterator<Item = ChannelConf
     every.take(if counts_slots::<C>() { usize::MAX } else { 1 })
 }
 
-/// It takes as many messages as its rings have slots.
+/// Whether a full ring holds exactly as many messages as it has slots.
 pub(crate) const fn counts_slots<C: Carrier>() -> bool {
     C::CAPABILITIES.contains(Capabilities::COUNTED_ROOM)
 }
 
-/// `count` rounds or messages, or as many as the carrier can do in the time; at least one.
+/// `count` rounds or messages, scaled to the carrier's effort; at least one.
 pub(crate) fn effort<C: Carrier>(count: u64) -> u64 {
     (count * C::EFFORT_PERCENT).div_ceil(100).max(1)
 }
 
-/// What the suite's programs say of themselves.
+/// The hello of the suite's programs.
 #[must_use]
 pub fn hello(config: ChannelConfig) -> Hello {
     Hello::new(config, 0x7075_7a7a_6c65, None)
 }
 
-/// What became of the two sides of a handshake.
+/// The results of both sides of a handshake.
 pub(crate) type Opened<C> =
     (Result<<C as Carrier>::Channel, ChannelError>, Result<<C as Carrier>::Channel, ChannelError>);
 
@@ -190,10 +191,10 @@ pub(crate) fn open_both<C: Carrier>(hello_a: Hello, hello_b: Hello) -> Opened<C>
     })
 }
 
-/// A channel: both its ends, watched together.
+/// Both ends of a channel, checked together.
 ///
 /// # Panics
-/// When they do not open.
+/// When the channel does not open.
 #[must_use]
 pub fn pair<C: Carrier>(config: ChannelConfig) -> (Checked<C::Channel>, Checked<C::Channel>) {
     let (a, b) = bare_pair::<C>(config);
@@ -203,21 +204,21 @@ pub fn pair<C: Carrier>(config: ChannelConfig) -> (Checked<C::Channel>, Checked<
     }
 }
 
-/// [`pair`] for races: each end is watched for itself, without the lock that would order what the two do.
+/// [`pair`] for races: each end is checked by itself, without the lock that would order the two.
 pub(crate) fn racing_pair<C: Carrier>(config: ChannelConfig) -> (Checked<C::Channel>, Checked<C::Channel>) {
     let (a, b) = bare_pair::<C>(config);
     (watched::<C>(a), watched::<C>(b))
 }
 
-/// An end, watched for itself.
+/// An end that is checked by itself.
 pub(crate) fn watched<C: Carrier>(channel: C::Channel) -> Checked<C::Channel> {
     if C::WATCH == Watch::Nothing { Checked::unwatched(channel) } else { Checked::new(channel) }
 }
 
-/// A channel as it is.
+/// Both ends of a channel, unchecked.
 ///
 /// # Panics
-/// When its ends do not open.
+/// When the channel does not open.
 #[must_use]
 pub fn bare_pair<C: Carrier>(config: ChannelConfig) -> (C::Channel, C::Channel) {
     let (a, b) = open_both::<C>(hello(config), hello(config));
@@ -225,7 +226,7 @@ pub fn bare_pair<C: Carrier>(config: ChannelConfig) -> (C::Channel, C::Channel) 
     (opened(a, "A"), opened(b, "B"))
 }
 
-/// Waits until there is something to receive: over some links what was sent may be on its way.
+/// Waits until there is something to receive: on some links a message may still be in transit.
 #[track_caller]
 pub(crate) fn until_readable<T: Transport>(channel: &mut T) {
     let deadline = deadline();

@@ -1,5 +1,5 @@
-//! Runs cases as tests, in the manner of `cargo test`: filters, threads, exit status, and counts that include what was
-//! skipped.
+//! Runs cases as tests, like `cargo test`: filters, threads, exit status, and counts that include skipped
+//! cases.
 
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -10,9 +10,9 @@ use crate::carrier::Carrier;
 use crate::cases::{Case, all};
 use crate::peer::{self, Order};
 
-/// A carrier that takes part.
+/// A carrier that takes part in the suite.
 pub struct Entry {
-    /// By which a peer process finds it.
+    /// The name by which a peer process finds it.
     carrier: &'static str,
     name: String,
     cases: Vec<Case>,
@@ -27,7 +27,8 @@ impl Entry {
     }
 }
 
-/// Runs what the command line asks for; or, in a process that was started as somebody's peer, plays that.
+/// Runs the cases selected on the command line; in a process that was started as a peer, plays that role
+/// instead.
 #[must_use]
 pub fn run(entries: Vec<Entry>) -> ExitCode {
     if let Some((name, order, descriptors)) = peer::ordered() {
@@ -42,7 +43,8 @@ pub fn run(entries: Vec<Entry>) -> ExitCode {
     try_all(entries, &Arguments::from_args())
 }
 
-/// [`run`] for carriers that cannot do two things at once: one case after the other, whatever the command line says.
+/// [`run`] for carriers that cannot do two things at once: one case after the other, whatever the command
+/// line says.
 #[must_use]
 pub fn run_one_by_one(entries: Vec<Entry>) -> ExitCode {
     try_all(entries, &Arguments { test_threads: Some(1), ..Arguments::from_args() })

@@ -8,8 +8,8 @@
 //! tombolo_conformance::suite! { Shm }
 //! ```
 //!
-//! A case needs abilities: of the transport ([`tombolo_transport::Capabilities`]) or of what it is tested with
-//! ([`Rig`]). Where one is missing the case is reported as *ignored*, with the reason, and counted as such.
+//! A case has requirements: abilities of the transport ([`tombolo_transport::Capabilities`]) or of its test
+//! rig ([`Rig`]). Where one is missing the case is reported as *ignored*, with the reason.
 #![forbid(unsafe_code)]
 
 mod carrier;
@@ -25,7 +25,7 @@ pub use cases::{Case, Need, all};
 pub use harness::{Entry, run, run_one_by_one};
 pub use patience::{deadline, in_time, patience, set_patience};
 
-/// The `main` of a test without a harness of its own: every case for each of the carriers named.
+/// The `main` of a test with `harness = false`: every case for each of the carriers named.
 #[macro_export]
 macro_rules! suite {
     ($($carrier:ty),* $(,)?) => {

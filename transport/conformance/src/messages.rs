@@ -1,4 +1,4 @@
-//! Messages whose bytes tell which they are, and operations that expect to succeed.
+//! Messages whose bytes identify them, and operations that must succeed.
 
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport, TransportExt};
@@ -11,35 +11,36 @@ pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
     (0..length_bytes).map(|index| (mix >> (8 * (index % 8))) as u8 ^ index as u8).collect()
 }
 
-/// A length for message `number`: mostly a slot or two, up to `max_bytes`, and long enough to tell it by.
+/// A length for message `number`: mostly one or two slots, up to `max_bytes`, and long enough to identify
+/// the message.
 pub fn some_length(number: u64, max_bytes: usize) -> usize {
     (8 + (number % 61) as usize).min(max_bytes)
 }
 
-/// Whether these are the bytes of message `number`.
+/// Checks that these are the bytes of message `number`.
 ///
 /// # Panics
-/// When they are not.
+/// When they differ.
 #[track_caller]
 pub fn check(received: &[u8], number: u64, length_bytes: usize) {
     assert_eq!(received.len(), length_bytes, "length of message {number}");
     assert_eq!(received, message(number, length_bytes), "message {number}");
 }
 
-/// Sends with time enough.
+/// Sends within the suite's patience.
 ///
 /// # Panics
-/// When it cannot.
+/// When the send fails.
 #[track_caller]
 pub fn send<T: Transport>(channel: &mut T, spin_ns: u64, bytes: &[u8]) {
     let result = in_time(|| wait::send(channel, &mut Spin::new(spin_ns), bytes, patience()));
     result.unwrap_or_else(|error| panic!("send: {error} (stats {:?})", channel.stats()));
 }
 
-/// Receives with time enough.
+/// Receives within the suite's patience.
 ///
 /// # Panics
-/// When nothing comes.
+/// When nothing arrives.
 #[track_caller]
 pub fn recv<T: Transport>(channel: &mut T, spin_ns: u64) -> Vec<u8> {
     let mut buffer = vec![0xaa; 3];
@@ -49,10 +50,10 @@ pub fn recv<T: Transport>(channel: &mut T, spin_ns: u64) -> Vec<u8> {
     buffer
 }
 
-/// Receives by polling alone.
+/// Receives by polling only.
 ///
 /// # Panics
-/// When nothing comes.
+/// When nothing arrives.
 #[track_caller]
 pub fn recv_awake<T: Transport>(channel: &mut T) -> Vec<u8> {
     let (deadline, mut buffer) = (deadline(), Vec::new());
@@ -65,7 +66,7 @@ pub fn recv_awake<T: Transport>(channel: &mut T) -> Vec<u8> {
     }
 }
 
-/// Receives until the channel ends; how it ended.
+/// Receives until the channel ends; returns how it ended.
 #[track_caller]
 pub fn recv_until_end<T: Transport>(
     channel: &mut T,
@@ -81,11 +82,11 @@ pub fn recv_until_end<T: Transport>(
     }
 }
 
-/// A small generator, so that a failure can be repeated.
+/// A small random generator with a seed, so that failures can be repeated.
 pub struct Random(pub u64);
 
 impl Random {
-    /// Any number.
+    /// A number in the whole range of `u64`.
     pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,29 +1,29 @@
-//! How long the suite waits for what must come. A case that waited so long has failed.
+//! How long the suite waits for what must happen. A case that waits longer has failed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tombolo_platform::time::Deadline;
 
-/// Longer than anything in the suite takes on a machine that does ten other things.
+/// Longer than anything in the suite takes on a heavily loaded machine.
 static PATIENCE_MS: AtomicU64 = AtomicU64::new(30_000);
 
-/// How long a case waits for what must come.
+/// How long a case waits for what must happen.
 #[must_use]
 pub fn patience() -> Duration {
     Duration::from_millis(PATIENCE_MS.load(Ordering::Relaxed))
 }
 
-/// Waits less, in the whole process: for transports that are known to be broken, where waiting is in vain.
+/// Shortens the wait in the whole process, for transports known to be broken.
 pub fn set_patience(patience: Duration) {
     PATIENCE_MS.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// What `wait` found, and that it found it by being woken: a wait that slept over what came finds it too, when its
-/// deadline makes it look once more.
+/// Returns the result of `wait`, and checks that it was woken: a wait that slept through an event also
+/// finds it, but only when its deadline makes it poll once more.
 ///
 /// # Panics
-/// When it took all the time there was.
+/// When the wait took all the time.
 #[track_caller]
 pub fn in_time<R>(wait: impl FnOnce() -> R) -> R {
     let deadline = deadline();
@@ -32,7 +32,7 @@ pub fn in_time<R>(wait: impl FnOnce() -> R) -> R {
     found
 }
 
-/// The moment at which a wait that begins now has failed.
+/// The time at which a wait that begins now has failed.
 #[must_use]
 pub fn deadline() -> Deadline {
     Deadline::after(patience())

@@ -18,18 +18,18 @@ use crate::patience::{deadline, patience};
 
 const IS_PEER: &str = "TOMBOLO_CONFORMANCE_PEER";
 
-/// A peer that will be killed.
+/// A peer that the suite kills.
 pub trait Doomed: Send {
-    /// Ends it between two instructions, without a word.
+    /// Kills it between two instructions, without notice.
     fn kill(&mut self);
 }
 
-/// What a peer does with its end, once it has said that it is there, until it is killed.
+/// What a peer does with its end, after it has reported that it is ready, until it is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Sends messages numbered from 0.
     Sends,
-    /// Receives whatever comes.
+    /// Receives everything.
     Receives,
     /// Does nothing.
     Idles,
@@ -37,12 +37,12 @@ pub enum Role {
 
 const ROLES: [Role; 3] = [Role::Sends, Role::Receives, Role::Idles];
 
-/// What a peer is to do.
+/// The instructions for a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
     /// What it does with its end.
     pub role: Role,
-    /// Which round of a case: decides the shape of the channel and whether the peer spins or sleeps.
+    /// The round of a case, which determines the shape of the channel and whether the peer spins or sleeps.
     pub round: u64,
 }
 
@@ -71,10 +71,10 @@ impl Order {
     }
 }
 
-/// Does what `order` says on side B, until the channel ends.
+/// Executes `order` on side B until the channel ends.
 ///
 /// # Errors
-/// How it ended.
+/// How the channel ended.
 pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
     let mut channel = watched::<C>(C::open(end, Side::B, hello(order.config()), deadline())?);
     let (mut spin, mut buffer) = (Spin::new(order.spin_ns()), Vec::new());
@@ -102,8 +102,8 @@ impl Doomed for Process {
     }
 }
 
-/// [`Carrier::doomed`] where ends are descriptors: the peer is this program again, as a process of its own, and gets
-/// its end over a socket on its standard input.
+/// [`Carrier::doomed`] where ends are descriptors: the peer is this program in a process of its own, which
+/// gets its end over a socket on its standard input.
 #[must_use]
 pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel, Box<dyn Doomed>) {
     let (end_a, end_b) = C::ends(order.config());
@@ -119,7 +119,7 @@ pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel
     (channel, Box::new(process))
 }
 
-/// What a process was started for, if it is a peer: the carrier's name, the order, and the end.
+/// For a process that is a peer: the carrier's name, the order, and the end it was given.
 pub(crate) fn ordered() -> Option<(String, Order, Vec<OwnedFd>)> {
     std::env::var_os(IS_PEER)?;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input");

@@ -1,4 +1,4 @@
-//! What each transport answers to a peer, or a monitor, that does not begin as it must.
+//! How each transport answers a peer, or a monitor, that does not begin as it must.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, len
 use tombolo_conformance::messages::Random;
 use tombolo_conformance::{Carrier, bare_pair, deadline, hello};
 
-/// What accepting answers to a proposal of these bytes and descriptors.
+/// The result of accepting a proposal with these bytes and descriptors.
 fn accepted(bytes: &[u8], fds: &[BorrowedFd<'_>]) -> ChannelError {
     let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     socket::send(&a, bytes, fds).unwrap();
@@ -61,7 +61,7 @@ fn memory_that_could_be_pulled_away_is_refused() {
     assert_eq!(errno(loose.as_fd()), Errno::PERM);
 }
 
-/// A range that the monitor lent wrongly is refused before it is mapped.
+/// A range that the monitor handed out wrongly is refused before it is mapped.
 #[test]
 fn a_range_outside_the_window_is_refused() {
     let hello = hello(ChannelConfig::default());
@@ -76,13 +76,13 @@ fn a_range_outside_the_window_is_refused() {
         assert!(matches!(&error, ChannelError::Os(error) if error.errno == Errno::OVERFLOW), "{error}");
     }
     assert!(matches!(lend(&|lent| lent.offset_bytes = 100), ChannelError::Os(_)));
-    // As much as it takes, one byte less, one more.
+    // As many bytes as needed, one fewer, one more.
     assert!(matches!(lend(&|lent| lent.length_bytes -= 1), ChannelError::Violation(_)));
     assert!(matches!(lend(&|_| ()), ChannelError::TimedOut(_)));
     assert!(matches!(lend(&|lent| lent.length_bytes += 1), ChannelError::TimedOut(_)));
 }
 
-/// Shapes that this side cannot lay out: the proposer too must learn what is wrong with them.
+/// Shapes that this side cannot lay out: the proposer must learn the reason too.
 #[test]
 fn a_shape_that_cannot_be_is_refused_on_both_sides() {
     let ours = hello(ChannelConfig::default());
@@ -102,7 +102,7 @@ fn a_shape_that_cannot_be_is_refused_on_both_sides() {
         socket::send(&a, &bytes, &[file.as_fd()]).unwrap();
         let error = shm::accept(b, ours, deadline()).unwrap_err();
         assert_eq!(error, ChannelError::Handshake(expected.into()));
-        // Line 1 is the acceptor's: its hello, and that it disagrees.
+        // Line 1 is the acceptor's: its hello, and its disagreement.
         let mut answer = [0; 72];
         header.copy_out(128, &mut answer).unwrap();
         assert_eq!(&answer[..56], &ours.to_bytes()[..56]);
@@ -141,7 +141,7 @@ fn garbage_on_a_stream_is_refused_or_times_out() {
     assert_eq!(error, ChannelError::Handshake(HandshakeError::Nonsense { found: 9 }));
 }
 
-/// A stream whose other end is played by hand.
+/// A stream whose other end the test plays.
 fn stream() -> (OwnedFd, StreamChannel) {
     let (ours, theirs) = UnixStream::ends(ChannelConfig::default());
     let hello = hello(ChannelConfig::default());
@@ -169,7 +169,7 @@ fn a_frame_that_is_too_long_is_a_violation_for_good() {
             assert_eq!(error, EndError::Broken);
             assert!(channel.readable());
             assert_eq!(channel.try_send(b"x"), Err(EndError::Broken));
-            let what = format!("a frame of {length} bytes");
+            let what = format!("a frame with the invalid length {length}");
             assert_eq!(channel.failure(), Some(ChannelError::Violation(what)));
         }
     }
@@ -186,7 +186,7 @@ fn an_end_inside_a_frame_or_without_a_close_is_a_death() {
     }
 }
 
-/// Reads ahead only so far: what a peer sends and nobody receives stays in the kernel.
+/// It reads ahead only to a limit: what a peer sends beyond that stays in the kernel.
 #[test]
 fn a_peer_that_only_sends_cannot_fill_this_process() {
     let (raw, mut channel) = stream();
@@ -204,7 +204,7 @@ fn a_peer_that_only_sends_cannot_fill_this_process() {
 fn violations_name_what_was_wrong() {
     let config = ChannelConfig::default();
     let (mut a, b) = bare_pair::<Window>(config);
-    // An acknowledgement of what was never sent, in the line of side B.
+    // Acknowledges slots that were never sent, in the line of side B.
     let raw = b.into_raw_memory();
     raw.memory.store_le(7 * 16, 5, tombolo_base::sync::Ordering::Relaxed);
     let error = loop {
@@ -213,7 +213,7 @@ fn violations_name_what_was_wrong() {
             Err(error) => break error,
         }
     };
-    // By the time the line was looked at, a whole ring was sent; the line says less, which is fine.
+    // A whole ring was sent before the line was read; the line acknowledges less, which is valid.
     assert_eq!(error, EndError::Full);
     raw.memory.store_le(7 * 16, 1 << 40, tombolo_base::sync::Ordering::Relaxed);
     assert_eq!((0..300).try_for_each(|_| a.try_send(&[1; 56])), Err(EndError::Broken));

@@ -1,5 +1,5 @@
-//! The transports of this tree pass the suite. A further one takes part with a file that says how to open it, and its
-//! name here.
+//! The transports of this workspace pass the suite. To add one, write a file that says how to open it, and
+//! name it here.
 
 use tombolo_conformance::carriers::{Shm, Sim, Tcp, UnixStream, Window};
 

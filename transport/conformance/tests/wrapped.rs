@@ -1,4 +1,4 @@
-//! Wrappers keep to the contract, over memory and over a stream, alone and in each other.
+//! Wrappers keep the contract, over memory and over a stream, alone and nested.
 
 use tombolo_conformance::carriers::{Captured, Polled, Shm, Stormy, TracedAll, UnixStream, Wrapped};
 

@@ -1,4 +1,4 @@
-//! The engine that is the kernel: between this process and another that shares no memory with it.
+//! The engine that uses the kernel to copy between this process and another that shares no memory with it.
 
 use tombolo_platform::OsError;
 
@@ -6,10 +6,11 @@ use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
 use crate::request::{Failure, Location, Operation, Request};
 
-/// What the kernel copies between two looks at deadlines and cancellations.
+/// Bytes that the kernel copies between two checks of deadlines and cancellations.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Cross-memory attach: the kernel copies between the memories of two processes (`process_vm_readv`), on a thread of this one.
+/// Cross-memory attach: the kernel copies between the memories of two processes (`process_vm_readv`), on a
+/// thread of this process.
 pub struct Attach {
     queue: Queue,
 }
@@ -18,7 +19,8 @@ struct Kernel;
 
 impl Mover for Kernel {
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
-        // Checked when the request was accepted: all of ours lies in memory, and no address wraps around.
+        // Checked when the request was accepted: the local range lies in memory, and no address wraps
+        // around.
         let (here, length) = (at as usize, length as usize);
         if let Operation::Copy { source, target } = &request.operation {
             match (source, target) {
@@ -28,7 +30,7 @@ impl Mover for Kernel {
                 (Location::Mapped { memory, offset_bytes }, Location::Process { process, address }) => {
                     process.write(memory, offset_bytes + here, address + at, length)?;
                 }
-                // Not accepted.
+                // Such requests are not accepted.
                 _ => {}
             }
         }
@@ -39,10 +41,10 @@ impl Mover for Kernel {
 impl Attach {
     const ABILITIES: Abilities = Abilities::PROCESS.with(Abilities::BACKGROUND);
 
-    /// Starts the thread; it takes `limit` requests.
+    /// Starts the thread; the engine accepts `limit` requests.
     ///
     /// # Errors
-    /// There can be no more threads.
+    /// The thread cannot be started.
     pub fn start(limit: usize) -> Result<Attach, OsError> {
         Ok(Attach { queue: Queue::start("attach", vec![Kernel], limit, PIECE_BYTES)? })
     }

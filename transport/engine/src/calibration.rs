@@ -1,4 +1,4 @@
-//! Measuring what an engine costs.
+//! Measures the cost of an engine.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use crate::contract::{Engine, WhyRejected, finish};
 use crate::curve::Curve;
 use crate::request::{Failure, Location, Request};
 
-/// Lengths that are measured.
+/// The lengths that are measured.
 const LENGTHS_BYTES: [u64; 7] = [64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// Bytes that are copied for one point at most, but for one round.
+/// The most bytes copied for one point, apart from its first round.
 const POINT_BYTES: u64 = 16 << 20;
 
 /// What to measure an engine with.
 #[derive(Clone, Debug)]
 pub enum Direction {
-    /// Copies from one place to another, whose contents are lost.
+    /// Copies from `source` to `target`, whose contents are lost.
     Copy {
-        /// From where.
+        /// The memory to read.
         source: Location,
-        /// To where.
+        /// The memory to write.
         target: Location,
     },
-    /// Fills a place, whose contents are lost.
+    /// Fills `target`, whose contents are lost.
     Fill {
-        /// Where.
+        /// The memory to write.
         target: Location,
     },
 }
 
 impl Direction {
-    /// A request of that direction.
+    /// A request of `length_bytes` in this direction.
     #[must_use]
     pub fn request(&self, length_bytes: u64) -> Request {
         match self {
@@ -43,51 +43,46 @@ impl Direction {
     }
 }
 
-/// How hard to measure.
+/// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// The longest request, in bytes: what the places have room for. Shorter than 64 is 64.
+    /// The longest request, in bytes, for which both locations have room. Less than 64 counts as 64.
     pub max_bytes: u64,
-    /// Requests for each point. The time counts that a quarter of them did not exceed: what else runs makes times longer, and
-    /// never shorter. At least 1.
+    /// Requests for each point. The lower quartile of the times counts, because other load makes times
+    /// longer and never shorter. At least 1.
     pub rounds: u32,
-    /// How long one request may take.
+    /// The time limit for one request.
     pub timeout: Duration,
 }
 
 impl Default for Effort {
-    /// Up to 9 requests of up to 4 MiB each, of at most ten seconds.
+    /// Up to 9 requests of up to 4 MiB each, with ten seconds for each.
     fn default() -> Self {
         Effort { max_bytes: 4 << 20, rounds: 9, timeout: Duration::from_secs(10) }
     }
 }
 
-/// Why there is no curve.
+/// Why a measurement gave no curve.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum NotMeasured {
-    /// The engine took none of it.
+    /// The engine accepted none of the requests.
     #[error(transparent)]
     Rejected(#[from] WhyRejected),
-    /// A request failed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// A request took too long.
+    /// A request exceeded the timeout.
     #[error("a copy of {length_bytes} bytes took more than {timeout:?}")]
-    TookTooLong {
-        /// Its length.
-        length_bytes: u64,
-        /// How long was waited.
-        timeout: Duration,
-    },
-    /// The operating system.
+    TookTooLong { length_bytes: u64, timeout: Duration },
+    /// The operating system refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// Measures what requests take one by one, from asking to knowing that they are done. The engine has to be idle.
+/// Measures the time of single requests, from submission to known completion. The engine must be idle.
 ///
 /// # Errors
-/// What became of the first that was not done.
+/// The first failure of a request.
 pub fn measure(engine: &mut dyn Engine, direction: &Direction, effort: Effort) -> Result<Curve, NotMeasured> {
     let mut points = Vec::new();
     for length_bytes in LENGTHS_BYTES {
@@ -96,14 +91,14 @@ pub fn measure(engine: &mut dyn Engine, direction: &Direction, effort: Effort) -
         }
         let rounds = u64::from(effort.rounds).clamp(1, (POINT_BYTES / length_bytes).max(1));
         let request = direction.request(length_bytes);
-        // The first pays for pages and caches that later ones find.
+        // The first request pays for page faults and cache misses.
         time_ns(engine, &request, effort.timeout)?;
         let mut times_ns =
             (0..rounds).map(|_| time_ns(engine, &request, effort.timeout)).collect::<Result<Vec<_>, _>>()?;
         times_ns.sort_unstable();
         points.push((length_bytes, times_ns[times_ns.len() / 4]));
     }
-    // From 1 to as many points as there are lengths.
+    // Cannot fail: there are 1 to 7 points.
     Curve::through(points)
         .map_err(|error| NotMeasured::Os(OsError::new(error.to_string(), tombolo_platform::Errno::INVAL)))
 }

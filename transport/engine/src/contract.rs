@@ -1,4 +1,4 @@
-//! What every engine does.
+//! The contract of an engine.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -10,29 +10,29 @@ use tombolo_platform::{Deadline, OsError};
 
 use crate::request::{Completion, Reach, Refusal, Request, RequestId, Route};
 
-/// What an engine says it can do. The conformance test holds it to each claim, and skips what it does not claim.
+/// The optional abilities of an engine. The conformance suite tests each one claimed and skips the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Abilities(u32);
 
 impl Abilities {
-    /// None.
+    /// No optional ability.
     pub const NONE: Abilities = Abilities(0);
-    /// It fills as well as copies.
+    /// Fills as well as copies.
     pub const FILL: Abilities = Abilities(1);
-    /// It works while the caller does something else. Without, a request is done when it is accepted.
+    /// Works while the caller does something else. Without it, a request is complete when it is accepted.
     pub const BACKGROUND: Abilities = Abilities(1 << 1);
-    /// It copies between memories that this process maps.
+    /// Copies between memories that this process maps.
     pub const MAPPED: Abilities = Abilities(1 << 2);
-    /// It copies between memory that this process maps and that of another process.
+    /// Copies between memory that this process maps and memory of another process.
     pub const PROCESS: Abilities = Abilities(1 << 3);
-    /// It copies between memory that this process maps and that of the far side.
+    /// Copies between memory that this process maps and memory of the far side.
     pub const FAR: Abilities = Abilities(1 << 4);
-    /// It has the far side copy between memories that that side reaches.
+    /// Has the far side copy between memories that the far side maps.
     pub const FAR_ALONE: Abilities = Abilities(1 << 5);
-    /// It copies between memory that this process maps, or its own, and that of a graphics processor.
+    /// Copies between memory that this process maps, or memory of a GPU, and memory of that GPU.
     pub const DEVICE: Abilities = Abilities(1 << 6);
 
-    /// Each ability with the name that reports use.
+    /// Each ability with its name in reports.
     pub const NAMED: [(Abilities, &'static str); 7] = [
         (Abilities::FILL, "fills"),
         (Abilities::BACKGROUND, "works in the background"),
@@ -43,19 +43,19 @@ impl Abilities {
         (Abilities::DEVICE, "memory of a graphics processor"),
     ];
 
-    /// Whether all of `others` are among them.
+    /// Whether all of `others` are in the set.
     #[must_use]
     pub const fn contains(self, others: Abilities) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// These and `others`, in constants.
+    /// The union with `others`, usable in constants.
     #[must_use]
     pub const fn with(self, others: Abilities) -> Abilities {
         Abilities(self.0 | others.0)
     }
 
-    /// The routes of copies that they are enough for.
+    /// Whether these abilities suffice for a copy along `route`.
     #[must_use]
     pub fn reaches(self, route: Route) -> bool {
         use Reach::{Device, Far, Mapped, Process};
@@ -96,89 +96,90 @@ impl fmt::Debug for Abilities {
     }
 }
 
-/// A request that was not accepted, which is the caller's as before.
+/// A request that was not accepted, returned to the caller.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Rejected {
-    /// The request.
+    /// The request, unchanged.
     pub request: Request,
-    /// Why.
+    /// The reason.
     pub why: WhyRejected,
 }
 
 /// Why a request was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WhyRejected {
-    /// As many requests as it takes are waiting, or done and their completions not taken: take some, and try again.
-    #[error("the engine has {limit} requests, which is as many as it takes: take completions and try again")]
+    /// The engine holds as many requests as it accepts, including completions not taken yet.
+    #[error("the engine is full with {limit} requests; take completions and try again")]
     Full {
-        /// How many it takes.
+        /// The engine's limit.
         limit: usize,
     },
-    /// It does not do such a thing.
+    /// The engine cannot do such a request.
     #[error("the engine refuses the request: {0}")]
     Refused(#[from] Refusal),
 }
 
-/// Something that copies.
+/// An object that copies and fills memory.
 ///
-/// Requests that were accepted are begun in order. Each comes to exactly one [`Completion`], also when it is cancelled, its
-/// deadline passes or the far side dies. Two requests whose ranges have bytes in common, of which one writes, are the caller's
-/// to keep apart in time. Dropping an engine cancels what it has not begun and waits for the piece under way.
+/// Accepted requests are started in order. Each ends in exactly one [`Completion`], even if it is
+/// cancelled, its deadline passes or the far side dies. The caller must not overlap two requests in time if
+/// their ranges overlap and one of them writes. Dropping an engine cancels what it has not started and
+/// waits for the piece in progress.
 pub trait Engine: Send {
-    /// Its name in tables, unique among the engines of a manager.
+    /// The name in tables, unique among the engines of a manager.
     fn name(&self) -> &str;
 
-    /// What it can do. The same throughout its life.
+    /// The optional abilities. Constant for the engine's lifetime.
     fn abilities(&self) -> Abilities;
 
-    /// How many requests it takes before completions of some have to be taken.
+    /// The number of requests held before completions must be taken.
     fn limit(&self) -> usize;
 
-    /// Whether it would do a request if it had room.
+    /// Checks whether the engine could do a request, apart from being full.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     fn check(&self, request: &Request) -> Result<(), Refusal>;
 
-    /// Takes a request.
+    /// Submits a request.
     ///
     /// # Errors
-    /// There is no room, or it does not do such a thing. Nothing happened.
-    // A rejected request is handed back whole.
+    /// The engine is full or cannot do such a request. Nothing happened.
+    // The request is returned whole.
     #[expect(clippy::result_large_err, reason = "the request itself, to be tried again")]
     fn submit(&mut self, request: Request) -> Result<RequestId, Rejected>;
 
-    /// Asks that a request be given up. It still comes to a completion: [`Failure::Cancelled`], or whatever had become of it
-    /// already. False when there is none that could be.
+    /// Asks to cancel a request. It still completes, with [`Failure::Cancelled`] or with its result if it
+    /// was done already. False when no such request is in progress.
     ///
     /// [`Failure::Cancelled`]: crate::Failure::Cancelled
     fn cancel(&mut self, id: RequestId) -> bool;
 
-    /// Takes the next completion, in the order in which they came about.
+    /// Takes the next completion, in order of completion.
     fn take(&mut self) -> Option<Completion>;
 
-    /// How many requests were accepted whose completions were not taken.
+    /// Accepted requests whose completions were not taken.
     fn in_flight(&self) -> usize;
 
-    /// Readable while there are completions to take, from the first call of this on: for a waitset or `epoll`. Who never
-    /// calls it pays for no system call.
+    /// A descriptor for a waitset or `epoll`, readable while there are completions to take. Without a call
+    /// of this, the engine makes no system call for it.
     ///
     /// # Errors
     /// Too many open files.
     fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError>;
 }
 
-/// How long a wait stays awake: about what being woken costs.
+/// How long a wait spins: about the cost of a wake-up.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Pauses between two looks, which take a lock.
+/// Spin hints between two polls, because each poll takes a lock.
 const SPINS: usize = 16;
 
-/// Waits for the next completion; `None` when the deadline passes before.
+/// Waits for the next completion; `None` after `timeout`.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 pub fn finish(engine: &mut dyn Engine, timeout: Duration) -> Result<Option<Completion>, OsError> {
     if let Some(completion) = engine.take() {
         return Ok(Some(completion));

@@ -1,4 +1,4 @@
-//! Engines that are processors: the caller's own, or those that threads run on.
+//! Engines that copy with processors: on the caller's thread or on threads of their own.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use crate::contract::{Abilities, Engine, Rejected, WhyRejected};
 use crate::queue::{self, Completions, Mover, Queue, queued};
 use crate::request::{Completion, Failure, Location, Operation, Refusal, Request, RequestId};
 
-/// Requests that an engine takes unless said otherwise.
+/// The default limit on requests.
 pub const LIMIT: usize = 64;
 
-/// What is copied between two looks at deadlines, cancellations and other threads.
+/// Bytes copied between two checks of deadlines, cancellations and other threads.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What one of several threads takes at a time: a few of its caches' worth.
+/// Bytes that one of several threads copies at a time: a few times the size of its first-level cache.
 const SHARE_BYTES: u64 = 256 << 10;
 
-/// Does a piece with a loop.
+/// Processes a piece of a request with a copy loop.
 fn work(how: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
-    // Checked when the request was accepted: all of it lies in memory.
+    // Checked when the request was accepted: both ranges lie in memory.
     let (at, length) = (at as usize, length as usize);
     match &request.operation {
         Operation::Copy {
@@ -31,13 +31,14 @@ fn work(how: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failur
         Operation::Fill { target: Location::Mapped { memory, offset_bytes }, byte } => {
             copy::fill(memory, offset_bytes + at, length, *byte)?;
         }
-        // Not accepted.
+        // Such requests are not accepted.
         _ => {}
     }
     Ok(())
 }
 
-/// The thread that asks. A request is done when it is accepted: for what is shorter than waking anybody takes.
+/// Copies on the caller's thread. A request is complete when it is accepted, which suits copies shorter
+/// than a wake-up.
 #[derive(Debug)]
 pub struct Caller {
     how: Loop,
@@ -52,7 +53,7 @@ pub struct Caller {
 impl Caller {
     const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL);
 
-    /// Copies with a loop; takes `limit` requests, at least one, until completions are taken.
+    /// Copies with the loop `how`; holds `limit` requests, at least one, until completions are taken.
     #[must_use]
     pub fn new(how: Loop, limit: usize) -> Caller {
         let name = if how == Loop::Best { "caller".into() } else { format!("caller-{how}") };
@@ -136,7 +137,7 @@ impl Engine for Caller {
     }
 }
 
-/// Threads of this process, which share each request among them.
+/// Threads of this process, which divide each request among them.
 pub struct Threads {
     name: String,
     queue: Queue,
@@ -153,10 +154,11 @@ impl Mover for Share {
 impl Threads {
     const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL).with(Abilities::BACKGROUND);
 
-    /// Starts `count` threads, at least one, that copy with a loop; they take `limit` requests.
+    /// Starts `count` threads, at least one, that copy with the loop `how`; the engine accepts `limit`
+    /// requests.
     ///
     /// # Errors
-    /// There can be no more threads.
+    /// A thread cannot be started.
     pub fn start(how: Loop, count: usize, limit: usize) -> Result<Threads, OsError> {
         let count = count.max(1);
         let name = match how {

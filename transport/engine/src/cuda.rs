@@ -1,4 +1,4 @@
-//! The engine that is a graphics processor's.
+//! The engine that uses the copy engine of a GPU.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
 use crate::request::{Failure, Location, Operation, Request};
 
-/// What it copies between two looks at deadlines and cancellations.
+/// Bytes copied between two checks of deadlines and cancellations.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// A CUDA device's copy engine, by the driver's library, which is loaded when the first is started.
+/// A CUDA device's copy engine, through the driver's library, which is loaded when the first engine starts.
 pub struct Cuda {
     name: String,
     queue: Queue,
 }
 
-/// Why there is no such engine.
+/// Why the engine could not be started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotStarted {
     /// There is no driver or no such device.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// There can be no more threads.
+    /// A thread cannot be started.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -49,13 +49,13 @@ impl Mover for Driver {
                     Location::Device { memory: source, offset_bytes: from },
                     Location::Device { memory: target, offset_bytes: to },
                 ) => target.write_within(to + at, (source, from + at), length)?,
-                // Not accepted.
+                // Such requests are not accepted.
                 _ => {}
             },
             Operation::Fill { target: Location::Device { memory, offset_bytes }, byte } => {
                 memory.fill(offset_bytes + at, length, *byte)?;
             }
-            // Not accepted.
+            // Such requests are not accepted.
             Operation::Fill { .. } => {}
         }
         Ok(())
@@ -65,10 +65,11 @@ impl Mover for Driver {
 impl Cuda {
     const ABILITIES: Abilities = Abilities::DEVICE.with(Abilities::FILL).with(Abilities::BACKGROUND);
 
-    /// Takes up a device and starts the thread that drives it; it takes `limit` requests. The device is for allocating memory of.
+    /// Opens a device and starts the thread that drives it; the engine accepts `limit` requests. Allocate
+    /// memory from the returned device.
     ///
     /// # Errors
-    /// There is no driver, no such device, or no thread.
+    /// There is no driver or no such device, or a thread cannot be started.
     pub fn start(ordinal: u32, limit: usize) -> Result<(Cuda, Arc<Device>), NotStarted> {
         let device = Device::open(ordinal)?;
         let name = format!("cuda-{ordinal}");

@@ -1,44 +1,39 @@
-//! What an engine costs, by the length.
+//! The cost of an engine as a function of length.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Times that were measured for some lengths, and straight lines between them.
+/// Times measured for some lengths, interpolated linearly.
 ///
-/// One line for all, as the cost of a message has, is not enough for a copy: what fits a cache goes several times as fast as
-/// what does not.
+/// A single line, as for the cost of messages, does not describe a copy: one that fits a cache is several
+/// times as fast as one that does not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Curve {
-    /// Lengths in bytes, rising, and times in nanoseconds, never falling. At least one.
+    /// Lengths in bytes, increasing, and times in nanoseconds, never decreasing. At least one.
     points: Vec<(u64, u64)>,
 }
 
-/// Points that a curve has at most.
+/// The most points of a curve.
 pub const MAX_POINTS: usize = 32;
 
-/// Why something is no curve.
+/// Why a curve is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CurveError {
-    /// No point, or too many.
-    #[error("a curve has from 1 to {MAX_POINTS} points, not {count}")]
-    Points {
-        /// How many there are.
-        count: usize,
-    },
-    /// A text that has no lengths and times in it.
-    #[error("{text:?} is no point of a curve: write BYTES:NANOSECONDS")]
-    Text {
-        /// The part that is none.
-        text: String,
-    },
+    /// Too few or too many points.
+    #[error("invalid curve with {count} points; use 1 to {MAX_POINTS}")]
+    Points { count: usize },
+    /// A part of the text is not a point.
+    #[error("invalid point {text:?} of a curve; use the form BYTES:NANOSECONDS")]
+    Text { text: String },
 }
 
 impl Curve {
-    /// The curve through points: length in bytes and time in nanoseconds, in any order. Of several with one length the fastest
-    /// counts; one that took less time than a shorter one is noise, and takes as long as that.
+    /// The curve through points (length in bytes, time in nanoseconds) in any order. For equal lengths the
+    /// fastest counts; a time below that of a shorter length is noise and is raised to it.
     ///
     /// # Errors
-    /// There is none, or there are more than 32.
+    /// There are no points, or more than 32.
     pub fn through(points: impl IntoIterator<Item = (u64, u64)>) -> Result<Curve, CurveError> {
         let mut points: Vec<_> = points.into_iter().collect();
         points.sort_unstable();
@@ -54,7 +49,8 @@ impl Curve {
         }
     }
 
-    /// What so many bytes take, in nanoseconds. Beyond the longest that was measured it goes on as between the last two.
+    /// The time for `length_bytes`, in nanoseconds. Extrapolated from the last two points beyond the
+    /// longest length.
     #[must_use]
     pub fn time_ns(&self, length_bytes: u64) -> u64 {
         let after = self.points.partition_point(|(bytes, _)| *bytes < length_bytes);
@@ -62,7 +58,7 @@ impl Curve {
             return self.points[0].1;
         }
         let above = after.min(self.points.len() - 1);
-        // One point: all that is known is a rate.
+        // With a single point only a rate is known.
         let (from_bytes, from_ns) = above.checked_sub(1).map_or((0, 0), |below| self.points[below]);
         let (to_bytes, to_ns) = self.points[above];
         let more = u128::from(length_bytes - from_bytes) * u128::from(to_ns - from_ns);
@@ -70,7 +66,7 @@ impl Curve {
         u64::try_from(u128::from(from_ns) + more_ns).unwrap_or(u64::MAX)
     }
 
-    /// Its points: lengths in bytes, times in nanoseconds.
+    /// The points: lengths in bytes, times in nanoseconds.
     #[must_use]
     pub fn points(&self) -> &[(u64, u64)] {
         &self.points
@@ -78,7 +74,7 @@ impl Curve {
 }
 
 impl fmt::Display for Curve {
-    /// As it is kept: `BYTES:NANOSECONDS …`.
+    /// The stored form: `BYTES:NANOSECONDS …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (bytes, time_ns)) in self.points.iter().enumerate() {
             let space = if index == 0 { "" } else { " " };
@@ -96,7 +92,7 @@ impl FromStr for Curve {
             let (bytes, time_ns) = part.split_once(':')?;
             Some((bytes.parse().ok()?, time_ns.parse().ok()?))
         };
-        // One more than there may be is enough to know that there are too many.
+        // One point beyond the limit suffices to detect too many.
         let parts = text.split_whitespace().take(MAX_POINTS + 1);
         let points: Result<Vec<_>, _> =
             parts.map(|part| point(part).ok_or_else(|| CurveError::Text { text: part.into() })).collect();

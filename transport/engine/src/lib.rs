@@ -1,11 +1,13 @@
-//! Engines: what copies and fills, each in its own way, and who chooses among them.
+//! Engines that copy and fill memory by different means, and a manager that chooses among them.
 //!
-//! An [`Engine`] takes [requests](Request), does them one after the other, and says what came of each, once. Those here are
-//! the processor, on the caller's thread ([`cpu::Caller`]) or on others ([`cpu::Threads`]); the kernel, between processes
-//! that share nothing ([`attach::Attach`]); the far side, told over a channel what to do, by bytes that the channel carries or by
-//! its own processor ([`far::Far`]); and a graphics processor's copy engine ([`cuda::Cuda`]).
+//! An [`Engine`] accepts [requests](Request), executes them in order, and reports the completion of each
+//! once. The engines here are the processor, on the caller's thread ([`cpu::Caller`]) or on others
+//! ([`cpu::Threads`]); the kernel, between processes that share nothing ([`attach::Attach`]); the far side
+//! of a channel, which sends bytes or copies with its own processor ([`far::Far`]); and the copy engine of
+//! a GPU ([`cuda::Cuda`]).
 //!
-//! A [`Manager`] has measured what each costs by the length, picks the cheapest that can, and says why.
+//! A [`Manager`] knows the measured cost of each by length, picks the cheapest that can do a request, and
+//! says why.
 #![forbid(unsafe_code)]
 
 pub mod attach;

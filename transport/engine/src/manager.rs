@@ -1,4 +1,4 @@
-//! Which engine does what.
+//! Chooses an engine for each request.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,17 +13,17 @@ use crate::contract::{Abilities, Engine, WhyRejected};
 use crate::curve::Curve;
 use crate::request::{Completion, Refusal, Request, RequestId, Route};
 
-/// What an engine is expected to take.
+/// The expected time of a request on an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Estimate {
-    /// By the curve that was measured, in nanoseconds.
+    /// From a measured curve.
     Measured {
-        /// The time.
+        /// In nanoseconds.
         time_ns: u64,
     },
-    /// Nobody has measured: what such engines take in orders of magnitude, in nanoseconds.
+    /// Not measured: an order of magnitude for engines of this kind.
     Declared {
-        /// The time.
+        /// In nanoseconds.
         time_ns: u64,
     },
 }
@@ -37,53 +37,54 @@ impl Estimate {
         }
     }
 
-    /// Whether it was measured.
+    /// Whether it comes from a measurement.
     #[must_use]
     pub const fn measured(self) -> bool {
         matches!(self, Estimate::Measured { .. })
     }
 }
 
-/// An engine, and what it would do with one of the ways to ask.
+/// An engine with one of the alternative requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// Its name.
+    /// The name of the engine.
     pub engine: String,
-    /// Which of the ways to ask, counted from 0.
+    /// The index of the alternative request.
     pub way: usize,
-    /// From where to where that goes.
+    /// The route of that request.
     pub route: Route,
-    /// What it is expected to take, or why it cannot.
+    /// The expected time, or why the engine cannot do it.
     pub estimate: Result<Estimate, Refusal>,
 }
 
-/// What was chosen, and why.
+/// The chosen engine, and the alternatives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// All engines with all ways to ask, cheapest first, those that cannot last. The first is the choice.
+    /// All engines with all alternative requests, cheapest first, impossible ones last. The first is
+    /// chosen.
     pub candidates: Vec<Candidate>,
 }
 
 impl Choice {
-    /// The cheapest.
+    /// The cheapest candidate.
     #[must_use]
     pub fn chosen(&self) -> &Candidate {
-        // There is one, or there would be no choice.
+        // A choice is only made of at least one possible candidate.
         &self.candidates[0]
     }
 }
 
-/// Why nothing was chosen, or nobody took what was.
+/// Why no engine was chosen, or none accepted the request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unable {
-    /// No engine does it; each said why.
+    /// No engine can do it; each gives its reason.
     #[error("no engine does this: {}", refusals(.candidates))]
     NoEngine {
-        /// Every engine with every way to ask.
+        /// Every engine with every alternative request.
         candidates: Vec<Candidate>,
     },
-    /// All engines that do it have as many requests as they take.
-    #[error("all engines that do this are busy: take completions and try again")]
+    /// All engines that can do it are full.
+    #[error("all engines that do this are full; take completions and try again")]
     Busy,
 }
 
@@ -94,36 +95,36 @@ fn refusals(candidates: &[Candidate]) -> String {
             said.push(format!("{engine}: {refusal}"));
         }
     }
-    if said.is_empty() { "there is none".into() } else { said.join("; ") }
+    if said.is_empty() { "there are no engines".into() } else { said.join("; ") }
 }
 
-/// Which request, of which engine.
+/// Names a request and the engine that has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket {
     engine: usize,
     id: RequestId,
 }
 
-/// Engines, and what each costs.
+/// A set of engines with their costs.
 #[derive(Default)]
 pub struct Manager {
     engines: Vec<Box<dyn Engine>>,
     curves: BTreeMap<(String, Route), Curve>,
-    /// One descriptor for those of all engines, once somebody asked for it.
+    /// Combines the descriptors of all engines; created when first needed.
     epoll: Option<Epoll>,
 }
 
 impl Manager {
-    /// One without engines.
+    /// A manager without engines.
     #[must_use]
     pub fn new() -> Manager {
         Manager::default()
     }
 
-    /// Takes an engine.
+    /// Adds an engine.
     ///
     /// # Errors
-    /// It cannot be waited for beside the others: too many open files.
+    /// Its descriptor cannot be watched: too many open files.
     pub fn add(&mut self, mut engine: Box<dyn Engine>) -> Result<(), OsError> {
         if let Some(epoll) = &self.epoll {
             watch(epoll, engine.as_mut(), self.engines.len())?;
@@ -132,23 +133,23 @@ impl Manager {
         Ok(())
     }
 
-    /// The engines, in the order in which they were added.
+    /// The engines, in order of addition.
     pub fn engines(&self) -> impl Iterator<Item = &dyn Engine> {
         self.engines.iter().map(AsRef::as_ref)
     }
 
-    /// What was measured, of all engines and routes.
+    /// The measured curves of all engines and routes.
     pub fn curves(&self) -> impl Iterator<Item = (&str, Route, &Curve)> {
         self.curves.iter().map(|((engine, route), curve)| (engine.as_str(), *route, curve))
     }
 
-    /// Has a curve measured before, elsewhere, for an engine of that name.
+    /// Sets a curve that was measured earlier or elsewhere for the engine `engine`.
     pub fn set_curve(&mut self, engine: &str, route: Route, curve: Curve) {
         self.curves.insert((engine.to_owned(), route), curve);
     }
 
-    /// Measures every engine that does it in one direction. The engines have to be idle. Says what could not be measured, and why:
-    /// such an engine is not chosen while others are known.
+    /// Measures in one direction every engine that supports it. The engines must be idle. Returns those
+    /// that could not be measured, with the reason; such an engine is not chosen while others are measured.
     pub fn calibrate(&mut self, direction: &Direction, effort: Effort) -> Vec<(String, NotMeasured)> {
         let request = direction.request(0);
         let mut failed = Vec::new();
@@ -166,19 +167,19 @@ impl Manager {
         failed
     }
 
-    /// What engine would be taken for a request, and why.
+    /// The engine that would be chosen for a request, and why.
     ///
     /// # Errors
-    /// No engine does it.
+    /// No engine can do it.
     pub fn choose(&self, request: &Request) -> Result<Choice, Unable> {
         self.choose_way(std::slice::from_ref(request))
     }
 
-    /// The same, where the bytes can be named in several ways, as memory that both sides map: each request is one way to ask for
-    /// the same copy, such as to push by one's own processor or to have the far side pull.
+    /// As [`choose`](Self::choose), when the same copy can be requested in several ways, such as pushing
+    /// with this side's processor or having the far side pull memory that both sides map.
     ///
     /// # Errors
-    /// No engine does any of them.
+    /// No engine can do any of them.
     pub fn choose_way(&self, ways: &[Request]) -> Result<Choice, Unable> {
         self.rank(ways, |engine, request| {
             let route = request.route();
@@ -186,10 +187,11 @@ impl Manager {
         })
     }
 
-    /// The same for routes alone, without memory: what would be chosen for a request of that length.
+    /// As [`choose_way`](Self::choose_way) for routes alone, without memory: for a request of
+    /// `length_bytes`.
     ///
     /// # Errors
-    /// No engine does any of them.
+    /// No engine can do any of them.
     pub fn explain(&self, routes: &[Route], length_bytes: u64) -> Result<Choice, Unable> {
         self.rank(routes, |engine, route| {
             let reaches = engine.abilities().reaches(*route);
@@ -198,7 +200,7 @@ impl Manager {
         })
     }
 
-    /// Every engine with every way, cheapest first.
+    /// Every engine with every alternative, cheapest first.
     fn rank<W>(
         &self,
         ways: &[W],
@@ -228,15 +230,15 @@ impl Manager {
         }
     }
 
-    /// Has the cheapest engine do a request; the next one, while that has as many as it takes.
+    /// Submits a request to the cheapest engine, or to the next cheapest if that is full.
     ///
     /// # Errors
-    /// No engine does it, or all that do are busy. Nothing happened.
+    /// No engine can do it, or all that can are full. Nothing happened.
     pub fn submit(&mut self, request: &Request) -> Result<Ticket, Unable> {
         self.submit_way(std::slice::from_ref(request))
     }
 
-    /// The same, where there are several ways to ask for it.
+    /// As [`submit`](Self::submit), when the same copy can be requested in several ways.
     ///
     /// # Errors
     /// As [`submit`](Self::submit).
@@ -247,7 +249,7 @@ impl Manager {
             let Some(index) = engines.position(|engine| engine.name() == candidate.engine) else { continue };
             match self.engines[index].submit(ways[candidate.way].clone()) {
                 Ok(id) => return Ok(Ticket { engine: index, id }),
-                // Full now, or lost since it was asked: the next one.
+                // Full, or failed since the choice: try the next.
                 Err(rejected) => match rejected.why {
                     WhyRejected::Full { .. } | WhyRejected::Refused(_) => {}
                 },
@@ -256,7 +258,7 @@ impl Manager {
         Err(Unable::Busy)
     }
 
-    /// Asks that a request be given up, as [`Engine::cancel`].
+    /// Asks to cancel a request, as [`Engine::cancel`].
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         self.engines.get_mut(ticket.engine).is_some_and(|engine| engine.cancel(ticket.id))
     }
@@ -269,7 +271,7 @@ impl Manager {
         })
     }
 
-    /// How many requests were accepted whose completions were not taken.
+    /// Accepted requests whose completions were not taken.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.engines.iter().map(|engine| engine.in_flight()).sum()
@@ -299,7 +301,8 @@ fn watch(epoll: &Epoll, engine: &mut dyn Engine, index: usize) -> Result<(), OsE
     epoll.add(engine.descriptor()?, Interest::Read, Trigger::Level, index as u64)
 }
 
-/// What an engine with these abilities takes in orders of magnitude, on any machine: good for choosing until somebody measures.
+/// The cost of an engine with these abilities in orders of magnitude: good enough for choosing until it is
+/// measured.
 #[must_use]
 pub fn declared(abilities: Abilities, route: Route) -> CostCurve {
     const GB: u64 = 1_000_000_000;

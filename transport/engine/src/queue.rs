@@ -1,4 +1,4 @@
-//! The queue that background engines are made of: requests are cut in pieces, which threads do.
+//! The queue inside background engines: requests are cut into pieces, which threads process.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,11 +11,11 @@ use tombolo_platform::{Deadline, OsError};
 use crate::contract::{Rejected, WhyRejected};
 use crate::request::{Completion, Failure, Refusal, Request, RequestId};
 
-/// Completions that wait to be taken, and the descriptor that says so.
+/// Completions to be taken, and the descriptor that signals them.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     waiting: VecDeque<Completion>,
-    /// There is one once somebody asked for it.
+    /// Created when first requested.
     bell: Option<Arc<OwnedFd>>,
 }
 
@@ -25,7 +25,7 @@ impl Completions {
         if let Some(bell) = &self.bell
             && self.waiting.len() == 1
         {
-            // A descriptor of our own that is open: this cannot fail.
+            // Cannot fail on a valid descriptor of our own.
             let _ = signal(bell);
         }
     }
@@ -42,7 +42,7 @@ impl Completions {
         self.waiting.len()
     }
 
-    /// The descriptor, which is made when it is first asked for.
+    /// The descriptor, created on first use.
     pub(crate) fn bell(&mut self) -> Result<Arc<OwnedFd>, OsError> {
         if let Some(bell) = &self.bell {
             return Ok(Arc::clone(bell));
@@ -56,23 +56,24 @@ impl Completions {
     }
 }
 
-/// What does the pieces of requests, one for each thread.
+/// Processes pieces of requests; one for each thread.
 pub(crate) trait Mover: Send + 'static {
-    /// Does `length` bytes of a request from its byte `at` on, all of them. What was checked once is not asked again.
+    /// Processes `length` bytes of a request from byte `at` on. The request was checked when it was
+    /// accepted.
     ///
     /// # Errors
-    /// Why not; the request ends with that.
+    /// The failure with which the request ends.
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure>;
 }
 
 struct Job {
     id: RequestId,
     request: Arc<Request>,
-    /// The first byte that nobody has begun.
+    /// The first byte that no thread has started.
     next: u64,
-    /// A request of no bytes has a piece too.
+    /// Whether a piece was started; a request of no bytes has one piece too.
     begun: bool,
-    /// Threads that are at pieces of it.
+    /// Threads that process pieces of it.
     busy: usize,
     failure: Option<Failure>,
 }
@@ -82,24 +83,24 @@ impl Job {
         self.failure.is_some() || (self.begun && self.next >= self.request.length_bytes)
     }
 
-    /// Ends it before all is done, if it has not ended otherwise.
+    /// Ends the job early, unless it has failed before.
     fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
     }
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     jobs: VecDeque<Job>,
     completions: Completions,
     last_id: u64,
-    /// Nothing more is accepted, and why.
+    /// Why nothing more is accepted, if so.
     lost: Option<String>,
     closing: bool,
 }
 
-impl State {
-    /// Turns every job that is over into a completion.
+impl QueueState {
+    /// Turns every finished job into a completion.
     fn settle(&mut self) {
         let over = |job: &Job| job.busy == 0 && job.all_begun();
         while let Some(index) = self.jobs.iter().position(over) {
@@ -110,7 +111,7 @@ impl State {
         }
     }
 
-    /// The next piece: of the first request that has one left.
+    /// Claims the next piece, of the first job that has one left.
     fn claim(&mut self, piece_bytes: u64) -> Option<(RequestId, Arc<Request>, u64, u64)> {
         loop {
             let job = self.jobs.iter_mut().find(|job| !job.all_begun())?;
@@ -139,7 +140,7 @@ impl State {
             }
         }
         if let Some(why) = self.lost.clone() {
-            // What waits behind it would wait for ever.
+            // Jobs behind it would wait for ever.
             let lost = |job: &&mut Job| !job.begun;
             self.jobs.iter_mut().filter(lost).for_each(|job| job.fail(Failure::Lost { why: why.clone() }));
         }
@@ -148,12 +149,12 @@ impl State {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     work: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,7 +198,7 @@ impl Queue {
             let shared = Arc::clone(&queue.shared);
             let thread = std::thread::Builder::new().name(name.to_owned());
             let started = thread.spawn(move || shared.run(&mut mover, piece_bytes.max(1)));
-            // Those that were started end when the queue is dropped.
+            // On failure, dropping the queue ends the threads that were started.
             queue.threads.push(started.map_err(|error| OsError::from_io("start a thread", &error))?);
         }
         Ok(queue)
@@ -280,7 +281,8 @@ impl Drop for Queue {
     }
 }
 
-/// Implements [`crate::Engine`] for what has a field `queue`, a `const ABILITIES` and a method `name_of`.
+/// Implements [`crate::Engine`] for a type with a field `queue`, a constant `ABILITIES` and a method
+/// `name_of`.
 macro_rules! queued {
     ($engine:ty) => {
         impl $crate::contract::Engine for $engine {
@@ -331,7 +333,7 @@ macro_rules! queued {
 }
 pub(crate) use queued;
 
-/// Whether an engine with these abilities does such a request.
+/// Checks whether an engine with these abilities can do a request.
 pub(crate) fn check(abilities: crate::Abilities, request: &Request) -> Result<(), Refusal> {
     let route = request.route();
     if !abilities.reaches(route) {

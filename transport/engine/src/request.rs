@@ -1,4 +1,4 @@
-//! What is asked of an engine, and what comes of it.
+//! Requests to an engine, and their completions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,47 +12,47 @@ use tombolo_transport::ChannelError;
 
 use crate::far::{FarRefusal, MemoryId};
 
-/// Where bytes are.
+/// The location of bytes.
 #[derive(Clone, Debug)]
 pub enum Location {
-    /// In memory that this process maps.
+    /// Memory that this process maps.
     Mapped {
-        /// The memory.
+        /// The mapped memory.
         memory: SharedMemory,
-        /// Where in it.
+        /// The offset in it, in bytes.
         offset_bytes: usize,
     },
-    /// In the memory of another process of this kernel, which this one does not map.
+    /// Memory of another process under this kernel, which this process does not map.
     Process {
-        /// The process.
+        /// The other process.
         process: Arc<ForeignProcess>,
-        /// The address there, as that process said.
+        /// The address in that process, as it reported it.
         address: u64,
     },
-    /// In memory that the far side of a channel offers.
+    /// Memory that the far side of a channel offers.
     Far {
-        /// Its id there.
+        /// The id under which it is offered.
         memory: MemoryId,
-        /// Where in it.
+        /// The offset in it, in bytes.
         offset_bytes: u64,
     },
-    /// In the memory of a graphics processor.
+    /// Memory of a GPU.
     Device {
-        /// The memory.
+        /// The GPU memory.
         memory: Arc<DeviceMemory>,
-        /// Where in it.
+        /// The offset in it, in bytes.
         offset_bytes: usize,
     },
 }
 
 impl Location {
-    /// The beginning of memory that this process maps.
+    /// The start of memory that this process maps.
     #[must_use]
     pub fn mapped(memory: &SharedMemory) -> Location {
         Location::Mapped { memory: memory.clone(), offset_bytes: 0 }
     }
 
-    /// By whom it can be reached.
+    /// How the location can be reached.
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
@@ -63,7 +63,7 @@ impl Location {
         }
     }
 
-    /// Checks what can be checked here of a range that begins there: what is ours. The far side and the kernel check theirs.
+    /// Checks a range that starts here as far as this side can. The far side and the kernel check theirs.
     fn check(&self, length_bytes: u64) -> Result<(), Refusal> {
         let length = usize::try_from(length_bytes).map_err(|_| Refusal::TooLong { length_bytes })?;
         match self {
@@ -77,16 +77,16 @@ impl Location {
     }
 }
 
-/// By whom a place can be reached.
+/// How a location can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reach {
-    /// By every instruction of this process.
+    /// With instructions of this process.
     Mapped,
-    /// By the kernel, in another process.
+    /// Through the kernel, in another process.
     Process,
-    /// By the far side of a channel.
+    /// Through the far side of a channel.
     Far,
-    /// By a graphics processor.
+    /// Through a GPU.
     Device,
 }
 
@@ -101,54 +101,54 @@ impl fmt::Display for Reach {
     }
 }
 
-/// What to do.
+/// What an engine is to do.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// Copy from one place to another.
+    /// Copy from one location to another.
     Copy {
-        /// Where bytes are taken from.
+        /// The bytes to read.
         source: Location,
-        /// Where they go.
+        /// The bytes to write.
         target: Location,
     },
-    /// Fill a place with one byte.
+    /// Fill a location with one byte.
     Fill {
-        /// Where.
+        /// The bytes to write.
         target: Location,
-        /// With which byte.
+        /// The value of each byte.
         byte: u8,
     },
 }
 
-/// Copy or fill.
+/// The kind of an [`Operation`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OperationKind {
-    /// Copy.
+    /// [`Operation::Copy`].
     Copy,
-    /// Fill.
+    /// [`Operation::Fill`].
     Fill,
 }
 
-/// From where to where: what the cost of a request depends on, besides its length. A fill goes from its target to its
-/// target.
+/// How the source and target of an operation are reached, which determines its cost besides the length. The
+/// source of a fill is its target.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Route {
     /// Copy or fill.
     pub kind: OperationKind,
-    /// By whom the source can be reached.
+    /// How the source is reached.
     pub source: Reach,
-    /// By whom the target can be reached.
+    /// How the target is reached.
     pub target: Reach,
 }
 
 impl Route {
-    /// Of copies between two.
+    /// The route of a copy.
     #[must_use]
     pub const fn copy(source: Reach, target: Reach) -> Route {
         Route { kind: OperationKind::Copy, source, target }
     }
 
-    /// Of fills.
+    /// The route of a fill.
     #[must_use]
     pub const fn fill(target: Reach) -> Route {
         Route { kind: OperationKind::Fill, source: target, target }
@@ -164,14 +164,14 @@ impl fmt::Display for Route {
     }
 }
 
-/// A request. It keeps the memory that it names mapped until its completion is taken.
+/// A request. It keeps the memory it names mapped until its completion is taken.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What to do.
     pub operation: Operation,
-    /// With how many bytes.
+    /// The length, in bytes.
     pub length_bytes: u64,
-    /// Until when. What has not been done then is not done any more.
+    /// When to give up: pieces that are not done by then are not started.
     pub deadline: Option<Deadline>,
 }
 
@@ -188,14 +188,14 @@ impl Request {
         Request { operation: Operation::Fill { target, byte }, length_bytes, deadline: None }
     }
 
-    /// With a deadline.
+    /// The same request with a deadline.
     #[must_use]
     pub fn by(mut self, deadline: Deadline) -> Request {
         self.deadline = Some(deadline);
         self
     }
 
-    /// From where to where.
+    /// How its source and target are reached.
     #[must_use]
     pub fn route(&self) -> Route {
         match &self.operation {
@@ -204,7 +204,7 @@ impl Request {
         }
     }
 
-    /// Checks all ranges that can be checked here, before anything is done.
+    /// Checks the ranges that this side can check, before anything is done.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         match &self.operation {
             Operation::Copy { source, target } => {
@@ -243,7 +243,7 @@ impl Request {
     }
 }
 
-/// The name of a request at the engine that took it. None comes twice.
+/// The id of a request at its engine. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub(crate) u64);
 
@@ -253,72 +253,62 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Why an engine does not do such a request at all. Nothing was done.
+/// Why an engine cannot do a request. Nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Refusal {
-    /// It cannot reach the source or the target.
-    #[error("it does not reach {route}")]
-    Unreachable {
-        /// From where to where.
-        route: Route,
-    },
-    /// A range does not lie inside its memory, or two overlap.
+    /// The engine cannot reach the source or the target.
+    #[error("the engine does not reach {route}")]
+    Unreachable { route: Route },
+    /// A range does not lie inside its memory, or two ranges overlap.
     #[error(transparent)]
     Range(#[from] CopyError),
-    /// A length that no memory has.
-    #[error("there is no range of {length_bytes} bytes there")]
-    TooLong {
-        /// The length.
-        length_bytes: u64,
-    },
-    /// What it works with is lost: its peer died, or its channel failed.
-    #[error("it is of no use any more: {why}")]
-    Lost {
-        /// What happened.
-        why: String,
-    },
+    /// The length is beyond any memory.
+    #[error("a range of {length_bytes} bytes is longer than any memory")]
+    TooLong { length_bytes: u64 },
+    /// The engine has failed: its peer died, or its channel failed.
+    #[error("the engine has failed: {why}")]
+    Lost { why: String },
 }
 
-/// Why a request that was taken was not done. What the target holds is unspecified, unless said.
+/// Why an accepted request failed. The contents of the target are unspecified unless stated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Failure {
-    /// It was cancelled.
+    /// The request was cancelled.
     #[error("the copy was cancelled")]
     Cancelled,
-    /// Its deadline passed.
+    /// The deadline passed.
     #[error("the deadline of the copy passed")]
     DeadlinePassed,
-    /// A range; nothing was written.
+    /// A range is invalid; nothing was written.
     #[error(transparent)]
     Range(#[from] CopyError),
-    /// The kernel, or the other process.
+    /// The kernel refused, or the other process is gone.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The far side refused; nothing was written by the part that it refused.
+    /// The far side refused; the refused piece was not written.
     #[error("the far side refused the copy: {0}")]
     Far(FarRefusal),
-    /// The channel to the far side.
+    /// The channel to the far side failed.
     #[error("the channel to the far side: {0}")]
     Channel(#[from] ChannelError),
-    /// The engine lost what it works with before this was begun. Nothing was written.
-    #[error("the engine was lost before it began the copy: {why}")]
-    Lost {
-        /// What happened.
-        why: String,
-    },
-    /// The graphics processor.
+    /// The engine failed before it started the request. Nothing was written.
+    #[error("the engine failed before it started the copy: {why}")]
+    Lost { why: String },
+    /// The GPU or its driver failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The operating system.
+    /// The operating system refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// What came of a request.
+/// The end of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// Which.
+    /// The request's id.
     pub id: RequestId,
-    /// Done, all of it; or why not.
+    /// Success, or the failure.
     pub result: Result<(), Failure>,
 }

@@ -1,4 +1,4 @@
-//! Who is chosen, why, and what becomes of what is asked.
+//! Which engine is chosen, why, and what becomes of a request.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn nobody_who_can_is_an_error_that_says_why() {
     );
     manager.add(Box::new(Attach::start(1).unwrap())).unwrap();
     let refused = manager.submit(&request(64).0).unwrap_err();
-    assert!(refused.to_string().contains("attach: it does not reach mapped-mapped"), "{refused}");
+    assert!(refused.to_string().contains("attach: the engine does not reach mapped-mapped"), "{refused}");
     assert_eq!(manager.in_flight(), 0);
 }
 

@@ -1,4 +1,4 @@
-//! Peers that are killed, and peers that mean harm, beside ones that go on.
+//! Killed and hostile peers beside healthy ones.
 
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -16,7 +16,8 @@ use crate::pairs::{LONG, Shm, deadline, hello, next_channel, nothing, recv, set_
 const IS_CHILD: &str = "TOMBOLO_TEST_PEER";
 const EACH: usize = 40;
 
-/// The child's program, a test that does nothing when run as one: it opens channels and talks over every other.
+/// The child's program, a test that does nothing when run as one: it opens channels and talks over every
+/// other one.
 #[test]
 fn peer_process() {
     if std::env::var_os(IS_CHILD).is_none() {
@@ -101,7 +102,7 @@ fn killed_peers_are_told_each_and_the_others_go_on() {
     }
 }
 
-/// A peer that breaks the protocol, and one that rings without end, cost their own channels and some looks.
+/// A peer that breaks the protocol, and one that rings without end, cost their own channels and some polls.
 #[test]
 fn peers_that_mean_harm_stop_nobody_else() {
     for spin_ns in [0, 20_000] {
@@ -134,7 +135,7 @@ fn peers_that_mean_harm_stop_nobody_else() {
             loop {
                 let token = next_channel(&mut set);
                 if token == tokens[2] {
-                    // Whatever it says, only this channel says it.
+                    // Whatever it sends, only this channel is affected.
                     if recv(&mut set, token).is_err() {
                         set.remove(token);
                     }

@@ -1,4 +1,4 @@
-//! A waitset tells what happened, all of it, in turn, and looks at nothing else.
+//! A waitset reports everything that happens, in turn, and polls nothing else.
 
 mod death;
 mod pairs;

@@ -16,7 +16,7 @@ use tombolo_transport::{
     window,
 };
 
-/// Longer than anything here takes on a machine that does ten other things.
+/// Longer than anything here takes on a heavily loaded machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn deadline() -> Deadline {
@@ -111,7 +111,7 @@ pub(crate) fn set_of<K: ChannelPair>(count: usize) -> (WaitSet<K::Channel>, Vec<
     (set, tokens, far)
 }
 
-/// The spins to try everything with: none, and one that lasts.
+/// The spins for every test: none, and a long one.
 pub(crate) fn spins() -> [Spin; 2] {
     [Spin::new(0), Spin::new(20_000)]
 }
@@ -120,7 +120,7 @@ pub(crate) fn next<C: Endpoint>(set: &mut WaitSet<C>) -> Ready {
     set.wait(LONG).unwrap().expect("something happens")
 }
 
-/// The next thing, which must be a channel.
+/// The next ready member, which must be a channel.
 pub(crate) fn next_channel<C: Endpoint>(set: &mut WaitSet<C>) -> Token {
     match next(set) {
         Ready::Channel(token) => token,

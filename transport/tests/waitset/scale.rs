@@ -1,4 +1,4 @@
-//! What is idle costs nothing.
+//! Idle members cost nothing.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) fn an_outer_poll_hears_of_everything<K: ChannelPair>() {
         recv(&mut set, tokens[round % 3]).unwrap();
     }
     assert!(nothing(&mut set));
-    // Of timers, also when they are set while the program is about to poll.
+    // For timers, also when they are set while the program is about to poll.
     set.add_timer(Schedule::once(now_ns() + 1_000_000)).unwrap();
     let until = deadline();
     loop {
@@ -68,7 +68,7 @@ pub(crate) fn an_outer_poll_hears_of_everything<K: ChannelPair>() {
         }
     }
     assert!(nothing(&mut set) && !readable(&set, Duration::ZERO));
-    // Of channels that are used or added meanwhile.
+    // For channels that are used or added meanwhile.
     set.get_mut(tokens[0]).unwrap();
     far[0].try_send(b"x").unwrap();
     assert!(readable(&set, Duration::from_secs(60)));
@@ -85,7 +85,7 @@ pub(crate) fn an_outer_poll_hears_of_everything<K: ChannelPair>() {
     assert_eq!(set.wait(Duration::ZERO).unwrap(), Some(Ready::Woken));
 }
 
-/// As many as the limit of open files of a usual login allows.
+/// As many as the usual limit on open files allows.
 #[test]
 fn hundreds_come_and_go() {
     let (mut set, tokens, mut far) = set_of::<crate::pairs::Shm>(200);
@@ -105,7 +105,7 @@ fn hundreds_come_and_go() {
     assert_eq!(told, tokens);
     assert!(nothing(&mut set));
     assert!(set.stats().barriers <= barriers + 20, "a barrier arms many: {:?}", set.stats());
-    // To tell all of them something looks at none of them.
+    // Sending to all of them polls none of them.
     let looks = set.stats().looks;
     for token in &tokens {
         set.try_send(*token, b"to all").unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What is told, and until when.
+//! What is reported, and until when.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub(crate) fn tells_of_room<K: ChannelPair>() {
                 assert_eq!(error, EndError::Full);
                 assert_eq!(next_channel(&mut set), tokens[0]);
             }
-            // A stream may have kept some of it to itself: the set sends that.
+            // A stream may have kept some bytes back: the set sends them.
             set.set_interest(tokens[0], Interest::Read);
             while set.get_mut(tokens[0]).unwrap().unsent() {
                 assert!(set.wait(Duration::from_millis(1)).unwrap().is_none());
@@ -95,7 +95,7 @@ pub(crate) fn tells_of_ends<K: ChannelPair>() {
         }
         assert!(set.remove(tokens[2]).is_some());
         assert!(nothing(&mut set));
-        // A sender is told too.
+        // A sender is reported too.
         set.set_interest(tokens[0], Interest::Write);
         let message = vec![0; set.get(tokens[0]).unwrap().max_message_bytes()];
         while set.try_send(tokens[0], &message).unwrap().is_ok() {}
@@ -124,21 +124,21 @@ pub(crate) fn what_is_removed_is_told_no_more<K: ChannelPair>() {
     }
     assert!(recv(&mut set, other).unwrap().is_some());
     assert!(nothing(&mut set));
-    // What came out is whole.
+    // A removed channel is intact.
     let mut buffer = Vec::new();
     assert_eq!(wait::recv_into(&mut removed, &mut Spin::new(0), &mut buffer, LONG), Ok(1));
     assert!(
         set.remove(first).is_none() && set.get(first).is_none() && !set.set_interest(first, Interest::Read)
     );
     assert_eq!(set.try_send(first, b"y"), None);
-    // Its place is taken by another, which is not mistaken for it.
+    // Its slot is taken by another member, which is not mistaken for it.
     let again = set.add(removed, Interest::Read).unwrap();
     assert_ne!(again, first);
     assert!(nothing(&mut set));
     assert_eq!(set.len(), 3);
 }
 
-/// A program looks at an armed channel for so long that it hears its bell itself, then waits.
+/// A program polls an armed channel for so long that it reads its bell itself, then waits.
 pub(crate) fn what_is_used_beside_the_set_loses_no_wake_up<K: ChannelPair>() {
     let (mut set, tokens, mut far) = set_of::<K>(1);
     for round in 0..20_u8 {
@@ -255,7 +255,7 @@ fn timers_go_off_once_or_again_and_can_be_set_anew() {
     }
     std::thread::sleep(Duration::from_millis(5));
     assert!(matches!(next(&mut set), Ready::Timer(_, missed) if missed >= 9));
-    // Long due, but then set anew before it was told.
+    // Long due, but set anew before it was reported.
     std::thread::sleep(Duration::from_millis(1));
     assert!(set.set_timer(again, Schedule::once(u64::MAX)));
     assert!(nothing(&mut set));

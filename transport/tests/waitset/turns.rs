@@ -1,4 +1,4 @@
-//! Everything that is ready has its turn.
+//! Every ready member has its turn.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tombolo_transport::waitset::{Ready, Schedule, Trigger};
 
 use crate::pairs::{ChannelPair, next, next_channel, nothing, recv, set_of, spins};
 
-/// Answers within which everything that is ready is told, with three things that always are.
+/// Answers within which every ready member is reported, beside three that always are.
 const SOON: usize = 64;
 
 pub(crate) fn a_flood_does_not_starve<K: ChannelPair>() {
@@ -57,7 +57,7 @@ pub(crate) fn a_flood_does_not_starve<K: ChannelPair>() {
 pub(crate) fn all_have_the_same_share<K: ChannelPair>() {
     let (mut set, tokens, mut far) = set_of::<K>(7);
     far.iter_mut().for_each(|channel| channel.try_send(b"flood").unwrap());
-    // A message that was sent is there at once on every transport within a kernel.
+    // On every transport within a kernel a sent message is there at once.
     let mut told: HashMap<_, u32> = HashMap::new();
     for _ in 0..700 {
         *told.entry(next_channel(&mut set)).or_default() += 1;

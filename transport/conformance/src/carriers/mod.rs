@@ -1,4 +1,4 @@
-//! The transports of this tree, one file each.
+//! The transports of this workspace, one file each.
 
 mod shm;
 mod sim;
@@ -14,7 +14,7 @@ pub use wrapped::{Captured, Mute, Polled, Stormy, TracedAll, Wrapped, Wrapper};
 
 use std::os::fd::OwnedFd;
 
-/// The one descriptor of an end that has one.
+/// The descriptor of an end that has exactly one.
 fn only(end: Vec<OwnedFd>) -> OwnedFd {
     let [descriptor] = end.try_into().expect("an end of one descriptor");
     descriptor

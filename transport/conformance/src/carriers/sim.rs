@@ -1,4 +1,4 @@
-//! A link that does not exist.
+//! Simulated links.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -13,7 +13,7 @@ use crate::messages::{recv, send};
 use crate::patience::deadline;
 use crate::peer::{self, Doomed, Order, Role};
 
-/// Links under a clock of their own, each with another seed.
+/// Simulated links, each with its own clock and seed.
 pub struct Sim;
 
 static SEED: AtomicU64 = AtomicU64::new(1);
@@ -21,9 +21,9 @@ static SEED: AtomicU64 = AtomicU64::new(1);
 /// A peer in this process.
 struct Inmate {
     killer: Killer,
-    /// What it does until then.
+    /// Runs its role until it is killed.
     thread: Option<JoinHandle<()>>,
-    /// Its channel, when it does nothing with it.
+    /// Its channel, when its role is to be idle.
     idle: Option<SimChannel>,
 }
 
@@ -32,7 +32,7 @@ impl Doomed for Inmate {
         self.killer.kill();
         self.idle = None;
         if let Some(thread) = self.thread.take() {
-            // Whatever it does next fails.
+            // Its next operation fails.
             thread.join().expect("a peer ends with its channel");
         }
     }

@@ -1,4 +1,4 @@
-//! A window, both of whose ends are on the host: two mappings, two event counters, two lifelines.
+//! A window with both ends on the host: two mappings, two event counters, two lifelines.
 
 use std::os::fd::OwnedFd;
 
@@ -12,13 +12,13 @@ use tombolo_transport::{Capabilities, ChannelError, MemoryChannel, window};
 use crate::carrier::{Carrier, Hostile, Rig};
 use crate::peer::{self, Doomed, Order};
 
-/// Where the channel lies in the window.
+/// The offset of the channel in the window.
 pub const WINDOW_OFFSET_BYTES: u64 = 8192;
 
-/// What a monitor would lend for an end.
+/// What a monitor would hand out for an end.
 ///
 /// # Panics
-/// When `end` is none of [`Window`]'s.
+/// When `end` was not created by [`Window`].
 #[must_use]
 pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig) -> window::Lent {
     let [memory, lifeline, bell, ringer] = end.try_into().expect("an end of four descriptors");
@@ -27,7 +27,7 @@ pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig) -> window::Lent {
     window::Lent { memory, offset_bytes, length_bytes, lifeline, bell, ringer, ring: None }
 }
 
-/// A window, both of whose ends are on the host.
+/// A window with both ends on the host.
 pub struct Window;
 
 impl Carrier for Window {

@@ -1,4 +1,4 @@
-//! Any of them in a wrapper: a wrapper keeps to the contract too.
+//! Any carrier in a wrapper: wrappers must keep the contract too.
 
 use std::marker::PhantomData;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,18 +23,18 @@ use crate::peer::{Doomed, Order};
 
 /// A kind of wrapper.
 pub trait Wrapper: 'static {
-    /// A wrapped channel.
+    /// The type of a wrapped channel.
     type Around<T: Transport + Send + 'static>: Transport + Send + 'static;
-    /// What the wrapped carrier's name begins with.
+    /// The prefix for the name of the wrapped carrier.
     const NAME: &'static str;
-    /// What a channel cannot do any more in it.
+    /// The abilities that a channel loses in it.
     const LACKS: Capabilities;
 
     /// Wraps a channel.
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T>;
 }
 
-/// The carrier `C`, each of whose channels is in a wrapper `W`.
+/// The carrier `C` with each channel in a wrapper `W`.
 pub struct Wrapped<C, W>(PhantomData<(C, W)>);
 
 impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
@@ -86,7 +86,7 @@ impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
     }
 }
 
-/// In [`Faulty`], with much of everything that passes.
+/// In [`Faulty`] with frequent faults.
 pub struct Stormy;
 
 impl Wrapper for Stormy {
@@ -99,7 +99,7 @@ impl Wrapper for Stormy {
     }
 }
 
-/// In [`Capture`], whose records nobody reads.
+/// In [`Capture`], whose records are discarded.
 pub struct Captured;
 
 impl Wrapper for Captured {
@@ -113,10 +113,10 @@ impl Wrapper for Captured {
     }
 }
 
-/// In [`Traced`], while somebody traces.
+/// In [`Traced`], while tracing is on.
 pub struct TracedAll;
 
-/// Little, so that it is full most of the time.
+/// Small, so that it is full most of the time.
 const TRACE: Shape = Shape { lanes: 2, lane_events: 1 << 10, rows: 4, text_bytes: 64 };
 
 fn recorder() -> &'static Arc<Recorder> {
@@ -139,7 +139,7 @@ impl Wrapper for TracedAll {
     }
 }
 
-/// A channel without descriptors, as on a link that can only be looked at.
+/// A channel without descriptors, as on a link that can only be polled.
 pub struct Mute<T>(T);
 
 impl<T: Transport> Transport for Mute<T> {
@@ -187,7 +187,7 @@ impl<T: Transport> Transport for Mute<T> {
     }
 }
 
-/// In [`Mute`]: waits have to go on polling.
+/// In [`Mute`]: waits must poll.
 pub struct Polled;
 
 impl Wrapper for Polled {

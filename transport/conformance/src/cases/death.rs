@@ -1,4 +1,5 @@
-//! A peer is killed at any moment: what it sent is received, then its death shows, however this side waits.
+//! A peer is killed at any moment: what it sent is received, then its death is reported, however this side
+//! waits.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use crate::messages::{Random, check, message, recv_until_end, some_length};
 use crate::patience::{deadline, in_time, patience};
 use crate::peer::{Doomed, Order, Role};
 
-/// A peer that lives, and this side's end of the channel to it.
+/// A live peer, and this side's end of the channel to it.
 fn with_peer<C: Carrier>(role: Role, round: u64) -> (Box<dyn Doomed>, Checked<C::Channel>) {
     let (channel, peer) = C::doomed(Order { role, round });
     (peer, watched::<C>(channel))
 }
 
-/// Kills the peer a little later while `wait` goes on.
+/// Kills the peer during `wait`.
 fn killed_during<R>(mut peer: Box<dyn Doomed>, random: &mut Random, wait: impl FnOnce() -> R) -> R {
     let delay = Duration::from_micros(random.below(3_000));
     std::thread::scope(|scope| {
@@ -75,7 +76,7 @@ pub(crate) fn seen_by_a_poller<C: Carrier>() {
     }
 }
 
-/// Of one that receives, and of one that does not, so that the sender soon sleeps for room.
+/// The death of a receiver, and of a peer that does not receive, so that the sender soon sleeps for room.
 pub(crate) fn of_a_receiver<C: Carrier>() {
     let mut random = Random(0xdead);
     for round in 0..effort::<C>(ROUNDS) {
@@ -109,7 +110,7 @@ pub(crate) fn of_one_among_several<C: Carrier>() {
     alive.kill();
 }
 
-/// It is closed here, not dead: what this side did itself needs no evidence.
+/// A channel closed here reports closed, not dead: this side's own close needs no evidence.
 pub(crate) fn of_one_that_closed_first<C: Carrier>() {
     let (mut peer, mut channel) = with_peer::<C>(Role::Idles, 0);
     channel.close();

@@ -1,4 +1,4 @@
-//! What a transport says of itself is so.
+//! A transport's description of itself is true.
 
 use tombolo_link::{ChannelConfig, CostOrigin};
 use tombolo_transport::cost::{Effort, measure, reflect};
@@ -8,7 +8,7 @@ use crate::carrier::{Carrier, effort, pair};
 use crate::messages::{check, message, recv_awake, send};
 use crate::patience::patience;
 
-/// Both ends say what the suite was told, and go on saying it when the channel has ended.
+/// Both ends report what the suite was told, also after the channel has ended.
 pub(crate) fn capabilities_are_those_of_the_carrier<C: Carrier>() {
     let (mut a, b) = pair::<C>(ChannelConfig::default());
     let said = a.describe();
@@ -22,7 +22,7 @@ pub(crate) fn capabilities_are_those_of_the_carrier<C: Carrier>() {
     assert_eq!(a.describe(), said);
 }
 
-/// By messages over it and back, whichever end asks; and the channel is as good afterwards.
+/// With round trips, from either end; the channel works as before afterwards.
 pub(crate) fn its_cost_can_be_measured<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(ChannelConfig::default());
     let rounds = effort::<C>(30);
@@ -47,7 +47,7 @@ pub(crate) fn its_cost_can_be_measured<C: Carrier>() {
     assert_eq!(recv_awake(&mut b), b"after");
 }
 
-/// Two sides that poll ring nobody and never sleep.
+/// Two sides that poll neither ring nor sleep.
 pub(crate) fn silence_while_awake<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(ChannelConfig::default());
     a.woken(true);

@@ -1,4 +1,4 @@
-//! The steps of a sleep one by one: what is announced, looked at, rung for.
+//! The steps of a sleep one by one: announcement, last poll, ring.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
     }
 }
 
-/// A channel whose bells are silent: of the last ring of the handshake one side may not have taken note yet.
+/// A channel without pending rings: one side may not have read the last ring of the handshake yet.
 fn channel<C: Carrier>(variant: Variant) -> (Checked<C::Channel>, Checked<C::Channel>) {
     let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B64, 16, variant));
     a.woken(true);
@@ -33,7 +33,7 @@ pub(crate) fn the_last_look_sees_what_came_before<C: Carrier>() {
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
         let (mut a, mut b) = channel::<C>(variant);
         a.try_send(b"early").unwrap();
-        // Nobody was asleep, so nobody was rung; over TCP it may be on its way.
+        // No side was asleep, so none was rung; over TCP the message may be in transit.
         until_readable(&mut b);
         announce(&mut b, Interest::Read);
         assert!(!b.may_sleep(Interest::Read));
@@ -67,7 +67,7 @@ pub(crate) fn a_sleeper_is_rung_for_a_message<C: Carrier>() {
     }
 }
 
-/// However many messages come, also when it sleeps for room as well.
+/// For any number of messages, also when it sleeps for room as well.
 pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
     for awaited in [Interest::Read, Interest::ReadWrite] {
         let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
@@ -95,12 +95,12 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
         let mut expected = fill(&mut a, length_bytes);
         announce(&mut a, Interest::Write);
         if !counts_slots::<C>() && !a.may_sleep(Interest::Write) {
-            // The kernel has moved what it had, and found room of its own.
+            // The kernel has moved its bytes on, and found room of its own.
             return;
         }
         assert!(a.may_sleep(Interest::Write));
         let mut number = 0;
-        // A ring may be on its way; once everything was received, one that has not come never does.
+        // A ring may be in transit; after everything was received, a missing one never comes.
         let in_time = |number| if number == expected { patience() } else { Duration::ZERO };
         while !C::rung(a.inner(), Interest::Write, in_time(number)) {
             assert!(number < expected, "everything was received and the sender still sleeps");
@@ -119,7 +119,7 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
     }
 }
 
-/// One who waits for room is not woken by messages, nor one who waits for a message by room.
+/// Messages do not wake a side that waits for room, nor room a side that waits for a message.
 pub(crate) fn nobody_is_rung_for_what_nobody_awaits<C: Carrier>() {
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
         let (mut a, mut b) = channel::<C>(variant);
@@ -144,8 +144,8 @@ pub(crate) fn nobody_is_rung_for_what_nobody_awaits<C: Carrier>() {
     }
 }
 
-/// One side is about to sleep just when the other sends. Whatever the processors do with the order of it, the
-/// message is seen in the last look, or the bell is rung, or both.
+/// One side is about to sleep while the other sends. In whatever order the processors execute this, the
+/// last poll finds the message, or the bell is rung, or both.
 pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
     let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
     let (round, sent) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -154,7 +154,7 @@ pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
         let (mut spins, deadline) = (0_u32, deadline());
         while number.load(Ordering::Acquire) < value {
             spins += 1;
-            // The other may be waiting for this processor.
+            // The other may need this processor.
             if spins.is_multiple_of(1_000) {
                 assert!(!deadline.passed(), "the other side has failed");
                 std::thread::yield_now();
@@ -186,7 +186,7 @@ pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
             announce(&mut b, Interest::Read);
             let may_sleep = b.may_sleep(Interest::Read);
             wait_for(&sent, number);
-            // A ring may be on its way; one that was lost never comes.
+            // A ring may be in transit; a lost one never comes.
             let lost =
                 may_sleep && !C::rung(b.inner(), Interest::Read, patience().min(Duration::from_secs(5)));
             b.woken(may_sleep);

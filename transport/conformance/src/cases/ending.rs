@@ -1,4 +1,4 @@
-//! A channel that is closed gives out everything that was sent, then says that it is closed.
+//! A closed channel delivers everything that was sent, then reports the close.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::carrier::{Carrier, counts_slots, pair, shapes};
 use crate::messages::{check, message, recv_until_end, send, some_length};
 use crate::patience::{in_time, patience};
 
-/// Receives messages numbered from 0 until the channel says closed, and goes on saying so.
+/// Receives messages numbered from 0 until the channel is closed, and checks that it stays closed.
 fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn(u64) -> usize) {
     let mut number = 0;
     let end = recv_until_end(channel, 0, |bytes| {
@@ -42,7 +42,8 @@ pub(crate) fn close_drains_then_says_so<C: Carrier>() {
     }
 }
 
-/// Both have sent and neither has received: whoever closes first, the other gets what was sent before.
+/// Both have sent and neither has received: whichever closes first, the other receives what was sent
+/// before.
 pub(crate) fn both_close_in_either_order<C: Carrier>() {
     for a_first in [true, false] {
         let (a, b) = pair::<C>(ChannelConfig::default());
@@ -64,7 +65,7 @@ pub(crate) fn both_close_in_either_order<C: Carrier>() {
     }
 }
 
-/// Also when the end that closes has messages that it never received: TCP for one would take back what it sent.
+/// Also when the closing end has messages that it never received, for which TCP would discard what it sent.
 pub(crate) fn drop_closes<C: Carrier>() {
     for config in shapes::<C>(16) {
         let length = |number| some_length(number, config.slot.payload_bytes());
@@ -78,7 +79,7 @@ pub(crate) fn drop_closes<C: Carrier>() {
     }
 }
 
-/// Everything that was accepted arrives, though the kernel had not taken all of it when the channel was dropped.
+/// Everything accepted arrives, although the kernel had not taken all of it when the channel was dropped.
 pub(crate) fn what_was_accepted_outlives_the_sender<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(ChannelConfig::default());
     let length_bytes = a.max_message_bytes();
@@ -113,7 +114,7 @@ pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let end = loop {
-                    // What the kernel still had room for is accepted first.
+                    // The kernel may have room for more first.
                     match in_time(|| {
                         wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience())
                     }) {
@@ -133,7 +134,7 @@ pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
     }
 }
 
-/// A program that only ever sends, never sleeps and never fills the channel.
+/// For a program that only sends, never sleeps and never fills the channel.
 pub(crate) fn a_sender_that_never_looks_notices<C: Carrier>() {
     for close in [false, true] {
         let (mut a, mut b) = pair::<C>(ChannelConfig::default());
@@ -151,7 +152,8 @@ pub(crate) fn a_sender_that_never_looks_notices<C: Carrier>() {
                 Err(error) => break error,
             }
             assert!(started.elapsed() < patience());
-            // A stream to a peer that still exists is noticed when it is full, which takes a while by fives.
+            // A stream to a peer that still exists must be full first, which takes a while in steps of
+            // five.
             if counts_slots::<C>() {
                 assert!(accepted <= 2, "{accepted} messages were accepted after the peer had closed");
             }

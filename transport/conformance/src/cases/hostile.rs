@@ -1,4 +1,4 @@
-//! A peer that writes what it likes where it likes: its own channel fails, nothing else does, and nothing hangs.
+//! A peer that writes anything anywhere: its own channel fails, nothing else does, and nothing hangs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,7 +31,8 @@ fn victim<C: Carrier>(hello: Hello) -> (Hostile, C::Channel) {
     })
 }
 
-/// Says stop when it goes out of scope, after a failed assertion too: the threads that it stops are waited for.
+/// Sets a stop flag when it goes out of scope, also after a failed assertion, because the threads it stops
+/// are joined.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -43,11 +44,11 @@ impl Drop for Stops<'_> {
 /// How the hostile side chooses what to write.
 #[derive(Clone, Copy)]
 enum Taste {
-    /// Any word anywhere.
+    /// Any word at any offset.
     Anything,
-    /// Bits changed in words that were there, so that most still look right.
+    /// Flips bits in existing words, so that most still look valid.
     Bits,
-    /// Small numbers in the lines, where positions and flags are.
+    /// Small numbers in the lines, which hold positions and flags.
     Lines,
 }
 
@@ -78,7 +79,7 @@ fn scribble(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBool) {
     }
 }
 
-/// Uses a channel in every way until it has failed or `operations` were done. Whatever comes, an operation ends.
+/// Uses a channel in every way until it fails or `operations` were done. Every operation must end.
 fn use_it<C: Carrier>(
     channel: &mut C::Channel,
     random: &mut Random,
@@ -133,7 +134,7 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
             let _stops = Stops(&stop);
             scope.spawn(|| scribble(&hostile, taste, 0x1234_5678 + round, &stop));
             let failed = use_it::<C>(&mut channel, &mut random, 300);
-            // It stays failed, and says so at once, however it is waited for.
+            // It stays failed and reports that at once, in every kind of wait.
             if let Some(error @ ChannelError::Violation(_)) = &failed {
                 assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Broken));
                 assert_eq!(channel.try_send(b"x"), Err(EndError::Broken));
@@ -162,7 +163,7 @@ pub(crate) fn scribbling_during_the_handshake<C: Carrier>() {
             let soon = tombolo_platform::Deadline::after(Duration::from_millis(3));
             match C::open(end_b, Side::B, hello, soon) {
                 Ok(_) | Err(ChannelError::Handshake(_) | ChannelError::TimedOut(_)) => {}
-                // One bit in the verdict's word says that the peer withdrew.
+                // One bit in the word of the verdict says that the peer withdrew.
                 Err(ChannelError::Closed) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -170,7 +171,7 @@ pub(crate) fn scribbling_during_the_handshake<C: Carrier>() {
     }
 }
 
-/// Bells without end and nothing behind them.
+/// An endless stream of rings without messages.
 pub(crate) fn a_flood_of_bells_does_not_stop_the_clock<C: Carrier>() {
     let (hostile, mut channel) = victim::<C>(hello(ChannelConfig::default()));
     let stop = AtomicBool::new(false);

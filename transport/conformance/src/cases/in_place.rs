@@ -1,4 +1,4 @@
-//! Messages that are read and written where they lie, and batches: the same on every way to carry a channel.
+//! Messages read and written in place, and batches: the same on every transport.
 
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
@@ -10,13 +10,13 @@ use crate::patience::{in_time, patience};
 
 const SLOTS: u32 = 8;
 
-/// One of each variant.
+/// A channel of each variant.
 fn channels<C: Carrier>() -> impl Iterator<Item = (Checked<C::Channel>, Checked<C::Channel>)> {
     let variants = [Variant::EpochCredit, Variant::UsedFlag].into_iter();
     variants.map(|variant| pair::<C>(shape(SlotSize::B64, SLOTS, variant)))
 }
 
-/// Polls, for a stream is not there at once.
+/// Receives by polling, because a stream takes time.
 fn received<T: Transport, R>(channel: &mut T, mut read: impl FnMut(&Message<'_>) -> R) -> R {
     in_time(|| wait::recv_in_place(channel, &mut Spin::default(), patience(), &mut read)).unwrap()
 }
@@ -105,7 +105,7 @@ pub(crate) fn errors_leave_the_closures_alone<C: Carrier>() {
         let wait = wait::recv_in_place(&mut b, &mut Spin::default(), patience(), |_| panic!("no message"));
         assert_eq!(wait, Err::<(), _>(ChannelError::Closed));
         assert_eq!(b.try_recv_batch(3, |_| panic!("no message")), Err(EndError::Closed));
-        // A stream closes one way; the other learns of it when it looks.
+        // A stream closes in one direction; the other learns of it when it polls.
         let sent = b.try_send_in_place(1, |_| ()).and_then(|()| b.try_send(b"."));
         assert_eq!(sent, Err(EndError::Closed));
         let batch = b.try_send_batch(|batch| assert!(batch.push(b"to nobody").is_err()));
@@ -113,7 +113,7 @@ pub(crate) fn errors_leave_the_closures_alone<C: Carrier>() {
     }
 }
 
-/// What only rings promise: a batch shows all at once, and ends where the ring is full.
+/// Only rings promise this: a batch becomes visible all at once, and ends where the ring is full.
 pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond<C: Carrier>() {
     for (mut a, mut b) in channels::<C>() {
         let sent = a.try_send_batch(|batch| {
@@ -125,7 +125,7 @@ pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond<C: Carrier>() {
         });
         assert_eq!(sent, Ok(u64::from(SLOTS)));
         assert_eq!(b.try_recv_batch(usize::MAX, |message| assert_eq!(message.len(), 1)), Ok(SLOTS as usize));
-        // A sleep for room would end: what was refused has room again.
+        // A sleep for room would end: the refused message fits again.
         assert!(!wait::about_to_sleep(&mut a, tombolo_platform::event::Interest::Write));
         a.woken(true);
         b.close();

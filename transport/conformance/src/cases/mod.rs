@@ -1,4 +1,4 @@
-//! The cases, and what each of them needs.
+//! The cases and their requirements.
 
 mod death;
 mod declared;
@@ -16,12 +16,12 @@ use tombolo_transport::Capabilities;
 
 use crate::carrier::{Carrier, Rig};
 
-/// What a case cannot do without.
+/// A requirement of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// An ability of the transport.
     Able(Capabilities),
-    /// Something that the suite must be able to do to it.
+    /// Something that the suite must be able to do to the transport.
     Rig(Rig),
 }
 
@@ -45,13 +45,13 @@ impl fmt::Display for Need {
 
 /// One case for one carrier.
 pub struct Case {
-    /// What it is about.
+    /// The subject.
     pub group: &'static str,
-    /// What must hold.
+    /// The property that must hold.
     pub name: &'static str,
-    /// Why it cannot be tried, if it cannot: what the carrier lacks.
+    /// The requirement that the carrier lacks, if any.
     pub lacks: Option<String>,
-    /// Tries it; panics when it does not hold.
+    /// Runs the case; panics when the property does not hold.
     pub run: fn(),
 }
 
@@ -60,7 +60,7 @@ fn case<C: Carrier>(group: &'static str, name: &'static str, needs: &[Need], run
     Case { group, name, lacks: lacking.map(|need| format!("{} lacks {need}", C::listed_as())), run }
 }
 
-/// Which needs stand for the words in the table below.
+/// The requirements behind the words in the table below.
 mod needs {
     use super::{Capabilities, Need};
     use crate::carrier::Rig;

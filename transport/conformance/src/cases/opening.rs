@@ -1,4 +1,4 @@
-//! Two sides that do not fit both learn why; a side that waits in vain learns that too.
+//! Two sides that do not agree both learn why; a side that waits without success learns that too.
 
 use std::time::Duration;
 
@@ -107,18 +107,18 @@ pub(crate) fn silence_is_a_timeout<C: Carrier>() {
     }
 }
 
-/// Whoever opens sees a peer that gave up as one that closed the channel, however far that had come: it did not die.
+/// A peer that gave up is reported as having closed the channel at whatever stage, not as dead.
 pub(crate) fn a_side_that_gives_up_has_not_died<C: Carrier>() {
     let hello = hello(ChannelConfig::default());
     for round in 0..24 {
         let side = if round % 2 == 0 { Side::A } else { Side::B };
         let (ends_a, ends_b) = C::ends(hello.config);
         let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
-        // At once, or after the peer's hello, or its verdict has come, or when the channel is open.
+        // At once, or after the peer's hello or verdict has arrived, or when the channel is open.
         let given = Duration::from_micros(round / 2 * 20);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| C::open(theirs, side.other(), hello, deadline()));
-            // What was opened after all is closed.
+            // A channel that opened after all is closed.
             drop(C::open(ours, side, hello, Deadline::after(given)));
             let ended = other.join().unwrap().and_then(|mut channel| {
                 let mut buffer = Vec::new();

@@ -10,7 +10,7 @@ use crate::carrier::{Carrier, counts_slots, effort, pair, shape, shapes};
 use crate::messages::{check, message, recv, send, some_length};
 use crate::patience::{deadline as a_deadline, in_time, patience};
 
-/// Sends message `number` from one end to the other, and polls once more, which gives all room back.
+/// Sends message `number` from one end to the other, and polls once more, which returns all slots.
 fn pass<T: Transport>(from: &mut T, to: &mut T, number: u64, length_bytes: usize) {
     send(from, 0, &message(number, length_bytes));
     check(&recv(to, 0), number, length_bytes);
@@ -93,7 +93,7 @@ pub(crate) fn order_both_ways_at_once<C: Carrier>() {
     shapes::<C>(16).for_each(|config| both(config, effort::<C>(5_000)));
 }
 
-/// Fills the ring from `a` to `b`: how many messages it took.
+/// Fills the ring from `a` to `b`; returns the number of messages.
 pub(crate) fn fill<T: Transport>(a: &mut T, length_bytes: usize) -> u64 {
     let mut count = 0;
     loop {
@@ -108,7 +108,7 @@ pub(crate) fn fill<T: Transport>(a: &mut T, length_bytes: usize) -> u64 {
     }
 }
 
-/// Receives `count` messages at `b`, while `a` gives the kernel what it still holds.
+/// Receives `count` messages at `b`, while `a` offers the kernel what it still holds.
 pub(crate) fn drain<T: Transport>(a: &mut T, b: &mut T, count: u64, length_bytes: usize) {
     for number in 0..count {
         let deadline = a_deadline();
@@ -133,7 +133,7 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
                 assert!(count > 0);
                 if counts_slots::<C>() {
                     assert_eq!(count, u64::from(config.slots));
-                    // Elsewhere the kernel may have moved some of it on since, and made room.
+                    // Elsewhere the kernel may have moved some bytes on since, and made room.
                     assert_eq!(a.try_send(&message(9, length_bytes)), Err(EndError::Full));
                 }
                 drain(&mut a, &mut b, count, length_bytes);
@@ -160,7 +160,7 @@ pub(crate) fn stats_count_what_passed<C: Carrier>() {
     assert_eq!((b.messages_sent, b.bytes_sent, b.messages_received, b.bytes_received), (1, 4, count, bytes));
 }
 
-/// One slot fewer than there are, all, one more; with messages of one slot and of several.
+/// One slot fewer than the ring has, all of them, and one more; with messages of one slot and of several.
 pub(crate) fn room_around_the_number_of_slots<C: Carrier>() {
     for config in [2, 16, 256].into_iter().flat_map(shapes::<C>) {
         let (mut a, mut b) = pair::<C>(config);
@@ -173,7 +173,7 @@ pub(crate) fn room_around_the_number_of_slots<C: Carrier>() {
         (0..slots - 1).for_each(|number| check(&recv(&mut b, 0), number, 8));
         check(&recv(&mut b, 0), slots - 1, payload_bytes);
         assert!(!b.readable());
-        // What takes all slots fits an empty ring and no other.
+        // A message that takes all slots fits only an empty ring.
         let all_bytes = config.slots as usize * payload_bytes;
         a.try_send(&message(1, all_bytes)).unwrap();
         assert_eq!(a.try_send(b""), Err(EndError::Full));
@@ -185,7 +185,7 @@ pub(crate) fn room_around_the_number_of_slots<C: Carrier>() {
     }
 }
 
-/// Two slots, and as many as there may be. The next ones beyond are no shapes.
+/// Two slots, and the most there may be. Counts beyond these are invalid.
 pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
     for slots in [0, 1, 3, 65_535, 65_537, 131_072, u32::MAX] {
         assert!(ChannelConfig::new(SlotSize::B64, slots, Variant::EpochCredit).is_err(), "{slots} slots");
@@ -206,14 +206,14 @@ pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
     }
 }
 
-/// What it shows is so: room for a message as long as the last that found none, or an end.
+/// Readiness to send is true: there is room for a message as long as the last that found none, or an end.
 pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
     for config in shapes::<C>(16) {
         let (mut a, mut b) = pair::<C>(config);
         let length_bytes = a.max_message_bytes();
         let mut sent = 0;
         let deadline = a_deadline();
-        // It speaks of a message as long as the last that found none: first there has to be one.
+        // It concerns a message as long as the last that found no room, so one must be refused first.
         let mut showed = false;
         loop {
             match a.try_send(&message(sent, length_bytes)) {
@@ -242,7 +242,7 @@ pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
         }
         b.close();
         let end = loop {
-            // What the kernel still has room for is accepted first.
+            // The kernel may have room for more first.
             let sent =
                 in_time(|| wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience()));
             if let Err(error) = sent {

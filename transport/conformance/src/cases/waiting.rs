@@ -1,4 +1,4 @@
-//! Whoever sleeps is woken, and whoever waits too long is told so.
+//! A sleeper is woken, and a wait that takes too long is reported.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) fn ping_pong_asleep<C: Carrier>() {
     }
 }
 
-/// One side spins for just so long that it often is about to sleep when the message comes.
+/// One side spins for just so long that it is often about to sleep when the message arrives.
 pub(crate) fn ping_pong_dozing<C: Carrier>() {
     let count = effort::<C>(2_000);
     for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
@@ -77,7 +77,7 @@ pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
     for config in shapes::<C>(16) {
         let (mut a, mut b) = pair::<C>(config);
         let short = 8;
-        // What takes most of the ring waits while only some slots are free.
+        // A message that takes most of the ring waits while only some slots are free.
         let long = a.max_message_bytes() - config.slot.payload_bytes();
         let first = if counts_slots::<C>() { short } else { a.max_message_bytes() };
         for blocked in [short, long] {
@@ -112,7 +112,8 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
                 let timed_out = loop {
                     let more = if counts_slots::<C>() { vec![7] } else { message(count, length_bytes) };
                     match wait::send(&mut a, &mut spin, &more, timeout) {
-                        // What a kernel holds of it moves on by and by, which makes room, until all of it is full.
+                        // A kernel moves its bytes on over time, which makes room, until everything is
+                        // full.
                         Ok(()) if !counts_slots::<C>() => count += 1,
                         result => break result,
                     }
@@ -129,7 +130,7 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
     }
 }
 
-/// Room given back, and messages that come, wake those who wait for them, whatever the other side does.
+/// Returned slots and arriving messages wake those that wait for them, whatever the other side does.
 pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, Variant::EpochCredit));
     let count = effort::<C>(300);
@@ -139,7 +140,7 @@ pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
         let (mut sent, mut received) = (0, 0);
         while sent < count || received < count {
             if sent < count {
-                // Gives up often and receives instead, as a program must that talks both ways.
+                // Gives up often and receives instead, as a program that communicates both ways must.
                 let patience = Duration::from_micros(100 * (sent % 4));
                 match wait::send(channel, &mut spin, &message(sent, max_bytes), patience) {
                     Ok(()) => sent += 1,
@@ -193,7 +194,7 @@ pub(crate) fn any_serves_all_in_turn<C: Carrier>() {
     let mut start = 0;
     for number in 0..10 {
         for expected in 0..3 {
-            // Over TCP what was sent may be on its way still, and a later channel ready before.
+            // Over TCP the message may still be in transit, and a later channel ready before.
             until_readable(&mut near[expected]);
             let index = any(&mut near, 0, start, patience()).unwrap();
             assert_eq!(index, expected);

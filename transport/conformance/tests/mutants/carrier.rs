@@ -1,4 +1,4 @@
-//! A transport that works, but for one thing.
+//! A transport that works except for one defect.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -16,15 +16,15 @@ use tombolo_transport::{
     Capabilities, ChannelError, Description, EndError, Message, Stats, Transport, TransportExt,
 };
 
-/// What is wrong with it. Whatever is not written out is right.
+/// The defect. Methods that are not implemented behave correctly.
 pub(crate) trait Mutation: Default + Send + 'static {
-    /// What works but for that.
+    /// The transport with the defect.
     type Base: Carrier<End = Vec<OwnedFd>>;
-    /// The case that must find it.
+    /// The case that must find the defect.
     const CAUGHT_BY: &'static str;
-    /// What it claims to be able to do.
+    /// The abilities that it claims.
     const CAPABILITIES: Capabilities = <Self::Base as Carrier>::CAPABILITIES;
-    /// Dropping it does not close it.
+    /// Whether dropping it does not close it.
     const FORGETS_ITSELF: bool = false;
 
     fn open(end: Vec<OwnedFd>, side: Side, hello: Hello, deadline: Deadline) -> Opened<Self> {
@@ -35,7 +35,7 @@ pub(crate) trait Mutation: Default + Send + 'static {
         Self::Base::decline(end, hello, reason)
     }
 
-    /// The longest message that it says it carries.
+    /// The message limit that it claims.
     fn max_message_bytes(inner: &impl Transport) -> usize {
         inner.describe().max_message_bytes
     }
@@ -68,7 +68,7 @@ pub(crate) trait Mutation: Default + Send + 'static {
         inner.may_sleep(awaited)
     }
 
-    /// Whether there is anything to sleep on.
+    /// Whether it has descriptors to sleep on.
     fn has_sources() -> bool {
         true
     }
@@ -80,13 +80,13 @@ pub(crate) trait Mutation: Default + Send + 'static {
 
 pub(crate) type Opened<M> = Result<<<M as Mutation>::Base as Carrier>::Channel, ChannelError>;
 
-/// Ends that stay open though they were dropped.
+/// Ends that stay open although they were dropped.
 static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
-/// An end of it.
+/// A channel end with the defect.
 pub(crate) struct Mutant<M: Mutation> {
     mutation: M,
-    /// Always there until it is dropped.
+    /// `Some` until it is dropped.
     inner: Option<<M::Base as Carrier>::Channel>,
 }
 
@@ -176,7 +176,7 @@ impl<M: Mutation> Transport for Mutant<M> {
     }
 }
 
-/// The carrier of it. Its channels are not watched: the cases have to find what is wrong.
+/// The carrier for a defect. Its channels are not checked: the cases must find the defect.
 pub(crate) struct Broken<M>(PhantomData<M>);
 
 impl<M: Mutation> Carrier for Broken<M> {

@@ -1,5 +1,5 @@
-//! The suite bites: transports with one thing wrong, each of which must fail the case that is there for it, and pass
-//! it when nothing is wrong. (Whatever else they fail does not count.)
+//! Tests the suite itself: a transport with one defect must fail the case for that defect, and pass it
+//! without the defect. (Other cases that it fails do not count.)
 
 mod carrier;
 mod mutations;
@@ -14,8 +14,8 @@ use tombolo_conformance::{Carrier, Case, Entry, all};
 
 use carrier::{Broken, Mutation};
 
-/// How long a wait takes that is in vain. Those that are not take less, or the mutant is caught for nothing: the same
-/// case without the mutation is tried with all the patience there is, by the suite.
+/// How long a failing wait takes. Successful waits must take less, or the mutant is caught without cause:
+/// the suite itself runs the same case without the mutation and with full patience.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn case<C: Carrier>(name: &str) -> Case {
@@ -23,7 +23,7 @@ fn case<C: Carrier>(name: &str) -> Case {
     cases.find(|case| format!("{}::{}", case.group, case.name) == name).expect("a case of that name")
 }
 
-/// The case must fail, and not be left out.
+/// The case must fail, and not be skipped.
 fn caught<M: Mutation>() -> Result<(), Failed> {
     let case = case::<Broken<M>>(M::CAUGHT_BY);
     if let Some(lacks) = case.lacks {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     tombolo_conformance::set_patience(PATIENCE);
-    // Cases that fail are what is wanted here: what they say would only hide what is not.
+    // Failures are expected here, and their messages would hide others.
     std::panic::set_hook(Box::new(|_| {}));
     libtest_mimic::run(&arguments, mutations::trials()).exit_code()
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a transport.
+//! The defects.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use crate::trial;
 type Sent = Result<(), EndError>;
 type Received = Result<Option<usize>, EndError>;
 
-/// Makes a trial of each.
+/// Makes a trial of each mutation.
 macro_rules! mutations {
     ($($mutation:ty),* $(,)?) => {
         pub(crate) fn trials() -> Vec<Trial> {
@@ -67,7 +67,7 @@ impl Mutation for RepeatsAMessage {
     }
 }
 
-/// Of two messages that are there together the second comes first, now and then.
+/// Now and then, of two messages that are there together, the second is received first.
 #[derive(Default)]
 struct SwapsTwoMessages {
     received: u64,
@@ -106,7 +106,7 @@ impl Mutation for CutsLongMessages {
     }
 }
 
-/// The last byte of the longest messages is another.
+/// Changes the last byte of the longest messages.
 #[derive(Default)]
 struct ChangesAByte;
 
@@ -123,7 +123,7 @@ impl Mutation for ChangesAByte {
     }
 }
 
-/// Takes every message, room or no room, and keeps it.
+/// Accepts and keeps every message, with room or without.
 #[derive(Default)]
 struct AcceptsWithoutEnd(VecDeque<Vec<u8>>);
 
@@ -144,7 +144,7 @@ impl Mutation for AcceptsWithoutEnd {
     }
 }
 
-/// Cuts what is too long instead of refusing it.
+/// Truncates messages that are too long instead of refusing them.
 #[derive(Default)]
 struct AcceptsTooLong;
 
@@ -157,7 +157,7 @@ impl Mutation for AcceptsTooLong {
     }
 }
 
-/// Its limit is one byte less than the rings'.
+/// Its message limit is one byte less than the rings'.
 #[derive(Default)]
 struct RefusesTheLongest;
 
@@ -170,7 +170,7 @@ impl Mutation for RefusesTheLongest {
     }
 }
 
-/// Once it had no room it never has any again.
+/// After its first lack of room it never has any again.
 #[derive(Default)]
 struct FindsNoMoreRoom(bool);
 
@@ -215,7 +215,7 @@ impl Mutation for ShowsWhatIsNotThere {
     }
 }
 
-/// Goes to sleep without a word.
+/// Sleeps without an announcement.
 #[derive(Default)]
 struct ForgetsToAnnounce;
 
@@ -228,7 +228,7 @@ impl Mutation for ForgetsToAnnounce {
     }
 }
 
-/// Says that it sleeps for messages only.
+/// Announces sleeps for messages only.
 #[derive(Default)]
 struct ForgetsToAnnounceForRoom;
 
@@ -241,7 +241,7 @@ impl Mutation for ForgetsToAnnounceForRoom {
     }
 }
 
-/// Sleeps whatever came before the announcement.
+/// Sleeps without a last poll.
 #[derive(Default)]
 struct DoesNotLookAgain;
 
@@ -281,7 +281,7 @@ impl Mutation for NeverSleeps {
     }
 }
 
-/// Goes on after it was closed.
+/// Continues after it was closed.
 #[derive(Default)]
 struct IgnoresClose;
 
@@ -309,7 +309,7 @@ impl Mutation for LosesTheLastMessage {
     }
 }
 
-/// Says once that it has ended.
+/// Reports its end only once.
 #[derive(Default)]
 struct EndsOnlyOnce(bool);
 
@@ -336,7 +336,7 @@ impl Mutation for ForgetsItself {
     const FORGETS_ITSELF: bool = true;
 }
 
-/// Makes no difference between the two.
+/// Reports a death as a close.
 #[derive(Default)]
 struct CallsDeathAClose;
 
@@ -352,7 +352,7 @@ impl Mutation for CallsDeathAClose {
     }
 }
 
-/// Waits for those who are gone.
+/// Waits for a dead peer.
 #[derive(Default)]
 struct IgnoresDeath;
 
@@ -368,7 +368,7 @@ impl Mutation for IgnoresDeath {
     }
 }
 
-/// Opens with everybody.
+/// Opens with any peer.
 #[derive(Default)]
 struct ComparesNothing;
 
@@ -381,7 +381,7 @@ impl Mutation for ComparesNothing {
     }
 }
 
-/// Lets the peer find out for itself.
+/// Declines without telling the peer.
 #[derive(Default)]
 struct DeclinesInSilence;
 
@@ -405,7 +405,7 @@ impl Mutation for Boasts {
     const CAPABILITIES: Capabilities = Capabilities::OF_STREAM.with(Capabilities::COUNTED_ROOM);
 }
 
-/// Memory between processes of one kernel that does not claim what its link declares.
+/// Shared memory of one kernel that does not claim what its link declares.
 #[derive(Default)]
 struct IsModest;
 

@@ -13,14 +13,14 @@ use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
 use crate::request::{Failure, Location, Operation, Request};
 
-/// How long the far side may take over one command when the request says nothing else.
+/// The time limit for one command of a request without a deadline.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Commands that are under way at a time: enough that neither side waits for the other's answer, and few enough that the answers
-/// find room while nobody reads them.
+/// Commands in progress at a time: enough that neither side waits for the other's answer, and few enough
+/// that the answers have room while this side does not read them.
 const AHEAD: usize = 4;
 
-/// The far side of a channel, at which a [`Server`](super::Server) serves, as an engine.
+/// The far side of a channel, where a [`Server`](super::Server) runs, as an engine.
 pub struct Far {
     name: String,
     queue: Queue,
@@ -30,10 +30,12 @@ impl Far {
     const ABILITIES: Abilities =
         Abilities::FAR.with(Abilities::FAR_ALONE).with(Abilities::FILL).with(Abilities::BACKGROUND);
 
-    /// Starts the thread that has this end of the channel; it takes `limit` requests. The name is for tables.
+    /// Starts the thread that uses this end of the channel; the engine accepts `limit` requests. `name` is
+    /// for tables.
     ///
     /// # Errors
-    /// `ENOBUFS`: the channel's messages are too short to carry anything; or there can be no more threads.
+    /// `ENOBUFS` when the channel's messages are too short to carry data; or the thread cannot be
+    /// started.
     pub fn start<T: Transport + Send + 'static>(
         name: &str,
         channel: T,
@@ -43,16 +45,16 @@ impl Far {
         let carries = longest.saturating_sub(COMMAND_BYTES.max(ANSWER_BYTES));
         if carries < 8 {
             return Err(OsError::new(
-                format!("copy over a channel whose messages have {longest} bytes"),
+                format!("copy over a channel with messages of at most {longest} bytes"),
                 tombolo_platform::Errno::NOBUFS,
             ));
         }
         let commander = Commander {
             channel,
-            // Words on the way stay words.
+            // A multiple of eight, so that words stay whole.
             carries: (carries as u64).min(MAX_PIECE_BYTES) / 8 * 8,
             message: Vec::new(),
-            // Rings that are short may not have room for the answers.
+            // Short rings may lack room for several answers.
             ahead: if longest < 1024 { 1 } else { AHEAD },
             under_way: VecDeque::new(),
             stale: 0,
@@ -69,13 +71,13 @@ queued!(Far);
 
 struct Commander<T> {
     channel: T,
-    /// Bytes that one message carries at most.
+    /// The most bytes that one message carries.
     carries: u64,
     message: Vec<u8>,
     ahead: usize,
-    /// For each command that was not answered: where what it reads goes, as an offset from the target's beginning.
+    /// For each unanswered command, where the bytes it reads go, as an offset from the start of the target.
     under_way: VecDeque<(u64, u64)>,
-    /// How many of these were sent for a request that is over: their answers mean nothing any more.
+    /// How many of these belong to a request that is over: their answers are ignored.
     stale: usize,
 }
 
@@ -84,7 +86,7 @@ impl<T: Transport + Send + 'static> Mover for Commander<T> {
         let patience = request.deadline.unwrap_or_else(|| Deadline::after(PATIENCE));
         self.stale = self.under_way.len();
         self.carry_out(request, at, length, patience).map_err(|failure| match failure {
-            // The channel is as it was, and what is still to be answered is known.
+            // The channel still works, and the outstanding answers are known.
             Failure::Channel(ChannelError::TimedOut(_)) if request.deadline.is_some() => {
                 Failure::DeadlinePassed
             }
@@ -103,7 +105,7 @@ impl<T: Transport> Commander<T> {
     ) -> Result<(), Failure> {
         let step = if carries_bytes(&request.operation) { self.carries } else { MAX_PIECE_BYTES };
         if at == 0 && step < request.length_bytes {
-            // What is refused is to be refused before anything is written.
+            // Have the whole request refused before anything is written.
             self.order(request, 0, request.length_bytes, true, deadline)?;
             while !self.under_way.is_empty() {
                 self.await_answer(request, deadline)?;
@@ -119,7 +121,7 @@ impl<T: Transport> Commander<T> {
                 // A request of no bytes is one command.
                 next += piece.max(u64::from(length == 0));
             } else if !self.under_way.is_empty() {
-                // Unless there is no time left, every command is answered before this returns.
+                // Unless the deadline passes, every command is answered before this returns.
                 if let Err(failure) = self.await_answer(request, deadline) {
                     match failure {
                         Failure::Far(_) => refused = Some(failure),
@@ -133,7 +135,7 @@ impl<T: Transport> Commander<T> {
     }
 }
 
-/// Whether bytes go over the channel.
+/// Whether the bytes travel over the channel.
 fn carries_bytes(operation: &Operation) -> bool {
     let mapped = |place: &Location| matches!(place, Location::Mapped { .. });
     matches!(operation, Operation::Copy { source, target } if mapped(source) || mapped(target))
@@ -149,7 +151,7 @@ fn far(place: &Location, at: u64) -> Option<FarRange> {
 }
 
 impl<T: Transport> Commander<T> {
-    /// Tells the far side of one piece, or asks about all of it.
+    /// Sends the command for one piece, or the check of a whole request.
     fn order(
         &mut self,
         request: &Request,
@@ -173,7 +175,7 @@ impl<T: Transport> Commander<T> {
                 far(target, at).map(|target| Order::Fill { target, byte: *byte })
             }
         };
-        // Every request that was accepted has a far end.
+        // Every accepted request has a far end.
         let Some(order) = order else { return Ok(()) };
         self.message.clear();
         self.message.extend(Command { order, only_check, length_bytes: length }.to_bytes());
@@ -186,7 +188,7 @@ impl<T: Transport> Commander<T> {
         Ok(())
     }
 
-    /// Takes the answer to the oldest command.
+    /// Processes the answer to the oldest command.
     fn await_answer(&mut self, request: &Request, deadline: Deadline) -> Result<(), Failure> {
         wait::recv_into(&mut self.channel, &mut Spin::default(), &mut self.message, deadline.remaining())?;
         let Some((at, length)) = self.under_way.pop_front() else { return Ok(()) };
@@ -196,7 +198,7 @@ impl<T: Transport> Commander<T> {
         }
         let violation = |what: &str| Failure::Channel(ChannelError::Violation(what.into()));
         let (answer, bytes) = Answer::from_bytes(&self.message)
-            .ok_or_else(|| violation("what it said is no answer to a copy"))?;
+            .ok_or_else(|| violation("a malformed answer to a copy command"))?;
         answer.result.map_err(Failure::Far)?;
         let target = match &request.operation {
             Operation::Copy {
@@ -207,7 +209,7 @@ impl<T: Transport> Commander<T> {
         };
         let expected = if target.is_some() { length } else { 0 };
         if answer.length_bytes != expected {
-            return Err(violation("it answered with more or fewer bytes than it was asked for"));
+            return Err(violation("an answer with the wrong number of bytes"));
         }
         if let Some((memory, offset_bytes)) = target {
             copy::write(Loop::Best, memory, offset_bytes + at as usize, bytes)?;

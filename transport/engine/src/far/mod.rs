@@ -1,10 +1,11 @@
-//! The engine that is the far side of a channel, and that far side.
+//! The engine at the far side of a channel, and the server there.
 //!
-//! One side [offers](Offers::offer) memories under ids and serves; the other has a [`Far`] engine. Bytes between the two go in
-//! messages of the channel: over a byte stream that is all there is between nodes that share no memory. Where the far side
-//! reaches both ends of a copy it is only told of it, and copies with its own processor: pulls what one would have to push.
+//! One side [offers](Offers::offer) memories under ids and serves; the other has a [`Far`] engine. Bytes
+//! between the two travel in messages of the channel, the only way over a byte stream between nodes that
+//! share no memory. When the far side reaches both ends of a copy, it is only sent a command and copies
+//! with its own processor: it pulls what this side would have to push.
 //!
-//! The messages are in `docs/specs/far-copy.md`.
+//! The messages are specified in `docs/specs/far-copy.md`.
 
 mod client;
 mod server;

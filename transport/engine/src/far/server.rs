@@ -11,7 +11,7 @@ use tombolo_transport::{ChannelError, Transport, TransportExt};
 
 use super::wire::{ANSWER_BYTES, Answer, Command, FarRange, FarRefusal, MemoryId, Order};
 
-/// How long the other side may take to make room for an answer, which it asked for.
+/// The time limit for the other side to make room for an answer that it requested.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the other side may do with a memory.
@@ -21,7 +21,7 @@ pub enum Access {
     Read,
     /// Copy to it and fill it.
     Write,
-    /// Both.
+    /// Copy from it, copy to it and fill it.
     Both,
 }
 
@@ -31,7 +31,7 @@ impl Access {
     }
 }
 
-/// The memories that one side offers to another.
+/// The memories that one side offers to the other.
 #[derive(Debug, Default)]
 pub struct Offers {
     slots: Vec<Slot>,
@@ -43,19 +43,19 @@ struct Slot {
     memory: Option<(SharedMemory, Access)>,
 }
 
-/// Memories that can be offered at a time.
+/// The most memories offered at a time.
 pub const MAX_OFFERS: usize = 4096;
 
 impl Offers {
-    /// None.
+    /// Offers no memory.
     #[must_use]
     pub fn new() -> Offers {
         Offers::default()
     }
 
-    /// Offers a memory, which it keeps mapped; `None` when there are 4096 already.
+    /// Offers a memory and keeps it mapped; `None` when 4096 are offered already.
     pub fn offer(&mut self, memory: SharedMemory, access: Access) -> Option<MemoryId> {
-        // A slot whose generations are used up stays empty: an id is never given twice.
+        // A slot with exhausted generations stays empty: ids are never reused.
         let free = |slot: &Slot| slot.memory.is_none() && slot.generation < u32::MAX;
         let index = match self.slots.iter().position(free) {
             Some(index) => index,
@@ -71,7 +71,7 @@ impl Offers {
         Some(MemoryId { index: index as u32, generation: slot.generation })
     }
 
-    /// Offers it no longer: what the other side says of it from now on is refused. False when it was not offered.
+    /// Withdraws an offer: later commands about it are refused. False when it was not offered.
     pub fn withdraw(&mut self, id: MemoryId) -> bool {
         let slot = self.slots.get_mut(id.index as usize);
         slot.filter(|slot| slot.generation == id.generation).is_some_and(|slot| slot.memory.take().is_some())
@@ -83,13 +83,13 @@ impl Offers {
         if access.allows(wanted) { Ok(memory) } else { Err(FarRefusal::NotAllowed) }
     }
 
-    /// The memory of a range, and where in it. An offset that no memory has is out of range.
+    /// The memory of a range, and the offset in it. Offsets beyond `usize` are out of range.
     fn at(&self, range: FarRange, wanted: Access) -> Result<(&SharedMemory, usize), FarRefusal> {
         let memory = self.find(range.memory, wanted)?;
         Ok((memory, usize::try_from(range.offset_bytes).map_err(|_| FarRefusal::OutOfRange)?))
     }
 
-    /// Whether it would do as it is told.
+    /// Checks whether a command would be executed.
     fn check(&self, command: Command) -> Result<(), FarRefusal> {
         let length = usize::try_from(command.length_bytes).map_err(|_| FarRefusal::OutOfRange)?;
         let inside = |range: FarRange, wanted: Access| {
@@ -108,7 +108,7 @@ impl Offers {
         }
     }
 
-    /// Does as it is told, or not.
+    /// Executes a command, or refuses it.
     fn obey(&self, command: Command, carried: &[u8], answer: &mut Vec<u8>) -> Result<(), FarRefusal> {
         if command.only_check {
             return self.check(command);
@@ -156,35 +156,35 @@ pub struct Server<T> {
 }
 
 impl<T: Transport> Server<T> {
-    /// Offers at this end of a channel, whose other end is a [`Far`](super::Far) engine's.
+    /// Serves `offers` at this end of a channel whose other end belongs to a [`Far`](super::Far) engine.
     pub fn new(channel: T, offers: Offers) -> Server<T> {
         Server { channel, offers, message: Vec::new(), answer: Vec::new() }
     }
 
-    /// What is offered, to offer and withdraw more.
+    /// The offers, for adding and withdrawing memory.
     pub fn offers(&mut self) -> &mut Offers {
         &mut self.offers
     }
 
-    /// The channel: to wait for what it is told next, in a waitset.
+    /// The channel, for waiting for the next command in a waitset.
     pub fn channel(&mut self) -> &mut T {
         &mut self.channel
     }
 
-    /// Waits for a command, obeys and answers it.
+    /// Waits for a command, executes and answers it.
     ///
     /// # Errors
-    /// [`ChannelError::TimedOut`] of a message: there was none. Any other: the channel is of no use any more, also when the other
-    /// side said what is no command, or took no answer for ten seconds.
+    /// [`ChannelError::TimedOut`] while waiting for a message: no command came. Any other error is final
+    /// for the channel, including a malformed command and a peer that took no answer for ten seconds.
     pub fn serve_one(&mut self, timeout: Duration) -> Result<(), ChannelError> {
         wait::recv_into(&mut self.channel, &mut Spin::default(), &mut self.message, timeout)?;
         let Some((command, carried)) = Command::from_bytes(&self.message) else {
-            return Err(ChannelError::Violation("what it said is no command of a copy".into()));
+            return Err(ChannelError::Violation("a malformed copy command".into()));
         };
         let reads = matches!(command.order, Order::Read { .. }) && !command.only_check;
         let longest = self.channel.max_message_bytes();
         if reads && command.length_bytes as usize + ANSWER_BYTES > longest {
-            return Err(ChannelError::Violation("it asks for more than a message carries".into()));
+            return Err(ChannelError::Violation("a command to read more than a message carries".into()));
         }
         self.answer.clear();
         self.answer.resize(ANSWER_BYTES, 0);
@@ -198,10 +198,11 @@ impl<T: Transport> Server<T> {
     }
 }
 
-/// Serves until the other side closes its end, or `until` has passed; says how many commands were obeyed.
+/// Serves until the other side closes its end or `until` has passed; returns the number of commands
+/// executed.
 ///
 /// # Errors
-/// The channel, unless it was closed in order.
+/// The failure of the channel, unless it was closed.
 pub fn serve<T: Transport>(server: &mut Server<T>, until: Deadline) -> Result<u64, ChannelError> {
     let mut served = 0;
     while !until.passed() {

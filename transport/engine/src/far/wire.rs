@@ -1,14 +1,15 @@
-//! What the two sides say to each other: commands of 48 bytes and answers of 16, little-endian, with bytes behind those that
-//! carry some.
+//! The messages of both sides: commands of 48 bytes and answers of 16, little-endian, followed by the bytes
+//! they carry.
 
 use std::fmt;
 
-/// A memory that the far side offers. Its generation tells it from an earlier one under the same index.
+/// A memory that the far side offers. The generation distinguishes it from earlier ones with the same
+/// index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemoryId {
-    /// Which, from 0.
+    /// The slot, from 0.
     pub index: u32,
-    /// Which of those that were offered under that index, from 1.
+    /// How often the slot was used, from 1.
     pub generation: u32,
 }
 
@@ -18,19 +19,19 @@ impl fmt::Display for MemoryId {
     }
 }
 
-/// Why the far side did not do what it was told.
+/// Why the far side refused a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FarRefusal {
-    /// It offers no such memory, or not any more.
-    #[error("it offers no such memory")]
+    /// It does not offer the memory, or no longer.
+    #[error("the memory is not offered")]
     NoMemory,
-    /// The memory was offered with fewer rights.
-    #[error("it does not offer that memory for this")]
+    /// The memory was offered without the necessary right.
+    #[error("the memory is not offered for this access")]
     NotAllowed,
-    /// The range does not lie in the memory.
+    /// The range does not lie inside the memory.
     #[error("the range does not lie inside the memory")]
     OutOfRange,
-    /// The ranges have bytes in common.
+    /// The ranges overlap.
     #[error("the source and the target overlap")]
     Overlap,
 }
@@ -56,35 +57,36 @@ pub(super) struct FarRange {
     pub(super) offset_bytes: u64,
 }
 
-/// What the far side is told to do.
+/// What the far side is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// Store the bytes behind this.
+    /// Store the bytes that follow.
     Write { target: FarRange },
-    /// Answer with bytes.
+    /// Answer with the bytes of the range.
     Read { source: FarRange },
-    /// Fill with a byte.
+    /// Fill the range with a byte.
     Fill { target: FarRange, byte: u8 },
-    /// Copy with its own processor.
+    /// Copy with the far side's own processor.
     Copy { source: FarRange, target: FarRange },
 }
 
-/// A command: an order, for so many bytes.
+/// An order for a number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Command {
     pub(super) order: Order,
-    /// Only to say whether it would be refused: asked of all of what is longer than one command, before its first piece.
+    /// Only check whether it would be refused. Sent for the whole of a request longer than one command,
+    /// before its first piece.
     pub(super) only_check: bool,
     pub(super) length_bytes: u64,
 }
 
-/// Beside the byte of a fill: only check.
+/// The flag for "only check", beside the byte of a fill.
 const ONLY_CHECK: u32 = 1 << 8;
 
 pub(super) const COMMAND_BYTES: usize = 48;
 pub(super) const ANSWER_BYTES: usize = 16;
 
-/// The longest range of one command: the far side does not look at the next one meanwhile.
+/// The longest range of one command: the far side handles no other one meanwhile.
 pub(super) const MAX_PIECE_BYTES: u64 = 1 << 20;
 
 const NOTHING: FarRange = FarRange { memory: MemoryId { index: 0, generation: 0 }, offset_bytes: 0 };
@@ -109,7 +111,8 @@ impl Command {
         bytes
     }
 
-    /// Reads one, and what is behind it. `None` when it is none: fields that mean nothing have to be zero.
+    /// Decodes a command, and returns what follows it. `None` when it is malformed: unused fields must be
+    /// zero.
     pub(super) fn from_bytes(message: &[u8]) -> Option<(Command, &[u8])> {
         let (bytes, behind) = message.split_first_chunk::<COMMAND_BYTES>()?;
         let range = |at: usize| FarRange {
@@ -136,7 +139,7 @@ impl Command {
     }
 }
 
-/// An answer: the far side did it, or not. Bytes that were read are behind it.
+/// An answer: whether the far side did it. Bytes that were read follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
     pub(super) result: Result<(), FarRefusal>,
@@ -151,7 +154,7 @@ impl Answer {
         bytes
     }
 
-    /// Reads one, and what is behind it. `None` when it is none.
+    /// Decodes an answer, and returns what follows it. `None` when it is malformed.
     pub(super) fn from_bytes(message: &[u8]) -> Option<(Answer, &[u8])> {
         let (bytes, behind) = message.split_first_chunk::<ANSWER_BYTES>()?;
         let result = match get_u32(bytes, 0) {

@@ -1,4 +1,4 @@
-//! What every engine does, held to it.
+//! The contract of an engine, case by case.
 
 use tombolo_engine::{
     Abilities, Completion, Engine, Failure, Location, Reach, Refusal, Request, RequestId, WhyRejected, finish,
@@ -9,7 +9,7 @@ use tombolo_transport::ChannelError;
 
 use crate::rigs::{Bench, PATIENCE, ROOM, Rig};
 
-/// What a case needs of a rig.
+/// What a case requires of a rig.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Nothing,
@@ -114,7 +114,7 @@ fn it_does_what_it_says_and_refuses_the_rest(start: &dyn Fn(usize) -> Bench) {
     let here = Request::copy((bench.source.place)(0), (bench.target.place)(0), 8);
     assert!(bench.engine.abilities().reaches(here.route()));
     assert_eq!(bench.engine.check(&here), Ok(()));
-    // Every pairing of two of the places that there are.
+    // Every pairing of two of the available locations.
     for (source, target) in [(true, true), (false, false), (false, true)] {
         let place =
             |of_source: bool, at| if of_source { (bench.source.place)(at) } else { (bench.target.place)(at) };
@@ -159,7 +159,7 @@ fn as_many_are_taken_as_the_limit_says(start: &dyn Fn(usize) -> Bench) {
         let rejected = bench.engine.submit(one_more).unwrap_err();
         assert_eq!(rejected.why, WhyRejected::Full { limit });
         assert_eq!(bench.engine.in_flight(), limit, "what was rejected was taken");
-        // Done or not, room is made by taking.
+        // Whether they succeeded or not, taking completions makes room.
         assert_eq!(done(bench.engine.as_mut()).result, Ok(()));
         bench.engine.submit(rejected.request).unwrap();
         for _ in 0..limit {
@@ -200,7 +200,7 @@ fn readable(engine: &mut dyn Engine, until: Deadline) -> bool {
 fn the_descriptor_says_whether_there_is_something_to_take(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(8);
     let now = || Deadline::after(std::time::Duration::ZERO);
-    // One that came before anybody asked for the descriptor.
+    // One completion from before the descriptor was requested.
     submit(&mut bench, 0, 0, 64);
     assert!(readable(bench.engine.as_mut(), Deadline::after(PATIENCE)));
     assert!(bench.engine.take().is_some());
@@ -216,7 +216,7 @@ fn the_descriptor_says_whether_there_is_something_to_take(start: &dyn Fn(usize) 
     }
 }
 
-/// What came of a request whose range is wrong: refused when it was asked, or by another side.
+/// The result of a request with an invalid range: refused on submission, or by another side.
 fn refused(bench: &mut Bench, request: Request) {
     match bench.engine.submit(request) {
         Err(rejected) => {
@@ -250,7 +250,7 @@ fn ranges_outside_are_refused_and_nothing_is_written(start: &dyn Fn(usize) -> Be
         let route = request.route();
         let of_process = [route.source, route.target].contains(&Reach::Process);
         if of_process && from.max(to) < ROOM && length < ROOM {
-            // What lies behind a memory of another process nobody here knows: it may be memory.
+            // Whether memory follows that of another process is unknown here.
             continue;
         }
         refused(&mut bench, request);
@@ -259,7 +259,7 @@ fn ranges_outside_are_refused_and_nothing_is_written(start: &dyn Fn(usize) -> Be
             "{length} from {from} to {to}"
         );
     }
-    // And it goes on.
+    // The engine keeps working.
     copied(&mut bench, 0, ROOM - 8, 8);
     assert_eq!((bench.target.read)(ROOM - 8, 8), pattern(8, 9));
 }
@@ -310,7 +310,7 @@ fn an_engine_that_is_dropped_leaves_nothing_behind(start: &dyn Fn(usize) -> Benc
     for _ in 0..8 {
         submit(&mut bench, 0, 0, ROOM);
     }
-    // What it was given stays mapped for as long as it needs it, and it does not wait for what it has not begun.
+    // A request keeps its memory mapped, and the drop does not wait for requests not started.
     drop(bench.source);
     drop(bench.target);
     drop(bench.engine);

@@ -1,18 +1,18 @@
-//! A graphics processor for the suite: a real one where there is one; else a driver that is compiled here and has none, which the
-//! suite runs with in a process that finds it in place of the real one.
+//! A GPU for the suite: a real one if present; else a fake driver without one, compiled here, which a
+//! second process of the suite loads in place of the real one.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use tombolo_platform::copy::cuda::{CudaError, Device, DeviceMemory};
 
-/// Says to a second process of the suite that it was started with the driver that is compiled here.
+/// Tells a second process of the suite that it runs with the fake driver.
 const WITH_FAKE: &str = "TOMBOLO_ENGINE_TEST_FAKE_CUDA";
 
 pub(crate) enum Prepared {
-    /// The suite is run here, with a driver or without one, and why.
+    /// The suite runs here, with a driver, or without one for this reason.
     Here(Result<(), String>),
-    /// It was run in another process, and ended so.
+    /// The suite ran in another process, which ended with this code.
     Elsewhere(ExitCode),
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn prepare() -> Prepared {
     }
 }
 
-/// What a driver refuses has a name.
+/// Errors of the driver have names.
 fn refusals(fake: bool) {
     let count = Device::count().unwrap();
     let missing = Device::open(count).unwrap_err();
@@ -77,7 +77,7 @@ impl Drop for Folder {
     }
 }
 
-/// The suite once more, where the loader finds the fake driver.
+/// Runs the suite once more in a process whose loader finds the fake driver.
 fn again(folder: &Folder) -> ExitCode {
     let mut suite = Command::new(std::env::current_exe().unwrap());
     suite.args(std::env::args_os().skip(1)).env(WITH_FAKE, "1").env("LD_LIBRARY_PATH", &folder.0);

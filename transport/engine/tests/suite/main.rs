@@ -1,6 +1,6 @@
-//! One suite that every engine passes, along every route that it says it does.
+//! One suite that every engine passes, along every route that it claims.
 //!
-//! A case needs something of what it is run with; where that is missing it is reported as *ignored*, with the reason.
+//! Each case has requirements; where they are missing it is reported as *ignored*, with the reason.
 
 mod cases;
 mod cuda;

@@ -26,26 +26,26 @@ use tombolo_transport::{ChannelError, StreamChannel, Transport, shm};
 /// Bytes of each of the two memories.
 pub(crate) const ROOM: usize = 5 << 18;
 
-/// How long anything may take. Nothing here measures.
+/// The time limit for everything. Nothing here measures time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 type At = Box<dyn Fn(usize) -> Location>;
 type Write = Box<dyn Fn(usize, &[u8])>;
 type Look = Box<dyn Fn(usize, usize) -> Vec<u8>>;
 
-/// A memory of `ROOM` bytes as the engine names it, and as the test gets at it.
+/// A memory of `ROOM` bytes, as the engine names it and as the test accesses it.
 pub(crate) struct Spot {
     pub(crate) place: At,
     pub(crate) write: Write,
     pub(crate) read: Look,
 }
 
-/// An engine, two memories, and what has to live as long.
+/// An engine, two memories, and whatever must live as long.
 pub(crate) struct Bench {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) source: Spot,
     pub(crate) target: Spot,
-    /// Takes away the other side, where there is one.
+    /// Kills the other side, where there is one.
     pub(crate) kill: Option<Box<dyn FnOnce()>>,
     pub(crate) _keep: Vec<Box<dyn Any>>,
 }
