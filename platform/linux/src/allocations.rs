@@ -1,6 +1,7 @@
-//! Counting what a thread allocates: the proof that something allocates nothing.
+//! Counts the allocations of a thread, to prove that code allocates nothing.
 //!
-//! A test declares `#[global_allocator] static COUNTING: Counting = Counting;` and asks before and after.
+//! A test declares `#[global_allocator] static COUNTING: Counting = Counting;` and compares the count
+//! before and after.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,27 +10,27 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts.
+/// The system's allocator with a counter.
 #[derive(Debug)]
 pub struct Counting;
 
-/// How often this thread has allocated, or made what it has longer or shorter; 0 where [`Counting`] is not the allocator.
+/// How often this thread has allocated or reallocated; 0 unless [`Counting`] is the global allocator.
 #[must_use]
 pub fn so_far() -> u64 {
     COUNT.with(Cell::get)
 }
 
 fn count() {
-    // It has no destructor and needs no memory of its own; a thread that ends has it to its end.
+    // The variable has no destructor and allocates nothing, so it is valid until the thread ends.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is passed on to the system's allocator with the same arguments, whose promises are those asked for
-// here; counting neither allocates nor unwinds.
+// SAFETY: every call is forwarded to the system's allocator with the same arguments, under the same
+// contract; counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller promises what the system's allocator asks for.
+        // SAFETY: the caller upholds the allocator's contract.
         unsafe { System.alloc(layout) }
     }
 
@@ -41,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, length_bytes: usize) -> *mut u8 {
         count();
-        // SAFETY: as above; `block` came from the system's allocator, as everything here does.
+        // SAFETY: as above; `block` came from the system's allocator, like all memory here.
         unsafe { System.realloc(block, layout, length_bytes) }
     }
 

@@ -1,8 +1,9 @@
-//! The barrier of a sleeper that spares its wakers theirs.
+//! The barrier with which a sleeper spares its wakers a fence.
 //!
-//! A waker that publishes and then looks whether its peer sleeps needs its store ordered before its load: a
-//! full fence per message. Between processes of one kernel the sleeper can pay instead: membarrier(2) makes
-//! every registered process pass a full barrier, so the waker needs only to keep the compiler from reordering.
+//! A waker that publishes and then checks whether its peer sleeps needs its store ordered before its load:
+//! a full fence per message. Between processes of one kernel the sleeper can pay instead: membarrier(2)
+//! makes every registered process execute a full barrier, so the waker only needs to keep the compiler from
+//! reordering.
 
 use std::sync::OnceLock;
 
@@ -10,17 +11,17 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 static REGISTERED: OnceLock<bool> = OnceLock::new();
 
-/// Registers this process for expedited barriers of others; true when the kernel can do it.
+/// Registers this process for expedited barriers of other processes; true when the kernel supports them.
 ///
-/// Cheap after the first call. Under an emulator that passes the call through, it holds for the emulator's
-/// process, whose threads run the emulated program's loads and stores.
+/// Cheap after the first call. Under an emulator that forwards the call, it applies to the emulator's
+/// process, whose threads execute the emulated program's loads and stores.
 pub fn register() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
-/// Makes every running thread of every registered process of this kernel pass a full memory barrier.
+/// Makes every running thread of every registered process of this kernel execute a full memory barrier.
 ///
-/// Where the kernel refuses it falls back to the slow form, which no kernel with membarrier refuses.
+/// Falls back to the slow form when the kernel refuses; every kernel with membarrier supports that.
 pub fn everywhere() {
     if membarrier(MembarrierCommand::GlobalExpedited).is_err() {
         let _ = membarrier(MembarrierCommand::Global);

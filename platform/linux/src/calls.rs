@@ -1,8 +1,9 @@
-//! Counting what a thread asks of the kernel: the proof that something asks nothing.
+//! Counts the system calls of a thread, to prove that code makes none.
 //!
-//! The kernel itself counts, by a filter for system calls (seccomp) that passes each to a second thread, which counts it
-//! and lets it go on. No debugger and no privilege is needed, and nothing escapes it; what the kernel answers without
-//! being entered, as the time, is no system call.
+//! The kernel itself counts, with a system call filter (seccomp) that reports each call to a second thread,
+//! which counts it and lets it continue. This needs neither a debugger nor privileges, and no call escapes
+//! it. Requests that are answered without entering the kernel, such as reading the clock, are not system
+//! calls.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -21,22 +22,22 @@ pub struct Calls {
     count: Arc<AtomicU64>,
 }
 
-/// Number of the listener until there is one, and if there is to be none.
+/// Stands for a listener that does not exist yet, or will not.
 const NOT_YET: i32 = -1;
 const NEVER: i32 = -2;
 
 impl Calls {
-    /// Counts every system call of this thread from now on, until it ends: there is no way back. Each takes some ten
-    /// microseconds longer.
+    /// Counts every system call of this thread from now until it ends; this cannot be undone. Each call
+    /// takes about ten microseconds longer.
     ///
     /// # Errors
-    /// `EBUSY`: another filter of this thread listens already. `ENOSYS` or `EINVAL`: the kernel has no such filters
-    /// (Linux 5.5). Emulators of programs refuse it too.
+    /// `EBUSY` when another filter of this thread has a listener. `ENOSYS` or `EINVAL` when the
+    /// kernel lacks such filters (before Linux 5.5). User-mode emulators refuse too.
     pub fn watch() -> Result<Calls, OsError> {
         let count = Arc::new(AtomicU64::new(0));
         let listener = Arc::new(AtomicI32::new(NOT_YET));
         let (counted, heard) = (Arc::clone(&count), Arc::clone(&listener));
-        // Before the filter, so that it is not subject to it.
+        // Started before the filter is installed, so that the filter does not apply to it.
         let started = std::thread::Builder::new().name("calls".into()).spawn(move || {
             if let Some(listener) = await_listener(&heard) {
                 serve(&listener, &counted);
@@ -45,8 +46,8 @@ impl Calls {
         started.map_err(|error| OsError::from_io("start a thread", &error))?;
         match install() {
             Ok(number) => {
-                // From here on this thread must not enter the kernel before the other has the listener; and a store
-                // does not.
+                // From here on this thread must not enter the kernel before the other has the listener. A
+                // store does not.
                 listener.store(number, Ordering::Release);
                 Ok(Calls { count })
             }
@@ -57,27 +58,27 @@ impl Calls {
         }
     }
 
-    /// How many there were so far. To ask is none.
+    /// The number of calls so far. Reading it makes no system call.
     #[must_use]
     pub fn so_far(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 }
 
-/// Waits for the listener without a call of the other thread, which would wait for this one.
+/// Waits for the listener without a system call of the watched thread, which would block on this one.
 fn await_listener(number: &AtomicI32) -> Option<OwnedFd> {
     loop {
         match number.load(Ordering::Acquire) {
             NOT_YET => std::thread::sleep(Duration::from_micros(100)),
             NEVER => return None,
-            // SAFETY: the kernel made this descriptor for the thread that stored its number, which stored it once and
-            // keeps no other way to it: it is open, and this is its only owner.
+            // SAFETY: the kernel created this descriptor for the thread that stored its number; that thread
+            // stored it once and keeps no other copy, so it is open and this is its only owner.
             number => return Some(unsafe { OwnedFd::from_raw_fd(number) }),
         }
     }
 }
 
-/// Counts every call and lets it go on, until no thread is left that the filter is for.
+/// Counts every call and lets it continue, until no thread with the filter is left.
 fn serve(listener: &OwnedFd, count: &AtomicU64) {
     loop {
         let ready = poll(&[(listener.as_fd(), Interest::Read)], None);
@@ -87,11 +88,11 @@ fn serve(listener: &OwnedFd, count: &AtomicU64) {
         let mut call = Notification::default();
         match receive(listener.as_fd(), &mut call) {
             Ok(()) => {}
-            // Its thread was ended, or interrupted, before it was looked at.
+            // The thread ended or was interrupted before its call was read.
             Err(Errno::NOENT | Errno::INTR) => continue,
             Err(_) => return,
         }
-        // Before the call is made, so that whoever makes it finds it counted.
+        // Counted before the call continues, so that its thread finds it counted.
         count.fetch_add(1, Ordering::Release);
         let mut answer = Answer { id: call.id, value: 0, error: 0, flags: CONTINUE };
         match send(listener.as_fd(), &mut answer) {
@@ -124,7 +125,7 @@ struct Answer {
     flags: u32,
 }
 
-/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`: as if there were no filter.
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`: execute the call as without the filter.
 const CONTINUE: u32 = 1;
 
 const RECEIVE: Opcode = opcode::read_write::<Notification>(b'!', 0);
@@ -133,32 +134,32 @@ const SEND: Opcode = opcode::read_write::<Answer>(b'!', 1);
 const _: () = assert!(size_of::<Notification>() == 80 && size_of::<Answer>() == 24);
 
 fn receive(listener: BorrowedFd<'_>, call: &mut Notification) -> Result<(), Errno> {
-    // SAFETY: this operation writes one `struct seccomp_notif`, of whose layout and size `Notification` is, and wants
-    // it zeroed before, as `serve` made it. All of its fields may hold any bits.
+    // SAFETY: this operation writes one `struct seccomp_notif`, whose layout and size `Notification` has,
+    // and requires it to be zero before, as `serve` made it. Its fields may hold any bits.
     unsafe { rustix::ioctl::ioctl(listener, Updater::<RECEIVE, Notification>::new(call)) }
 }
 
 fn send(listener: BorrowedFd<'_>, answer: &mut Answer) -> Result<(), Errno> {
-    // SAFETY: this operation reads one `struct seccomp_notif_resp`, of whose layout and size `Answer` is.
+    // SAFETY: this operation reads one `struct seccomp_notif_resp`, whose layout and size `Answer` has.
     unsafe { rustix::ioctl::ioctl(listener, Updater::<SEND, Answer>::new(answer)) }
 }
 
-/// Passes all calls of this thread to a listener; its number.
+/// Reports all calls of this thread to a listener, whose number it returns.
 fn install() -> Result<i32, Errno> {
     /// `BPF_RET | BPF_K`: return a constant.
     const RETURN: u16 = 0x06;
-    /// `SECCOMP_RET_USER_NOTIF`: ask the listener.
+    /// `SECCOMP_RET_USER_NOTIF`: report to the listener.
     const ASK: u32 = 0x7fc0_0000;
     /// `SECCOMP_SET_MODE_FILTER` and `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
     const FILTER: libc::c_long = 1;
     const NEW_LISTENER: libc::c_long = 1 << 3;
 
-    // Who gives up gaining privileges may filter without having any.
+    // A thread without new privileges may install a filter without being privileged.
     rustix::thread::set_no_new_privs(true)?;
     let mut filter = [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: ASK }];
     let program = libc::sock_fprog { len: 1, filter: filter.as_mut_ptr() };
-    // SAFETY: the kernel reads one `struct sock_fprog` and the one instruction that it points to, for the length of the
-    // call, and copies both. The filter denies nothing, so that every call of this thread still does what it did.
+    // SAFETY: the kernel reads one `struct sock_fprog` and the single instruction that it points to during
+    // the call, and copies both. The filter denies nothing, so every call of this thread still works.
     let answer = unsafe { libc::syscall(libc::SYS_seccomp, FILTER, NEW_LISTENER, &raw const program) };
     match i32::try_from(answer) {
         Ok(number) if number >= 0 => Ok(number),
@@ -192,7 +193,7 @@ mod tests {
             }
             let asked = calls.so_far() - before;
             assert!(asked >= 5, "{asked}");
-            // A second one is refused, and the first goes on.
+            // A second filter is refused, and the first continues.
             assert!(Calls::watch().is_err());
             assert!(calls.so_far() > before + asked);
         });

@@ -1,25 +1,25 @@
-//! A clock for stamps: the processor's counter where it is steady, the monotonic clock where not.
+//! A clock for time stamps: the processor's counter where it is steady, otherwise the monotonic clock.
 
 use std::sync::OnceLock;
 
 use crate::time::now_ns;
 
-/// Tries to read both clocks at the same moment.
+/// Attempts to read both clocks at the same moment.
 const ANCHOR_TRIES: u32 = 5;
 
-/// What stamps come from.
+/// The source of time stamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
-    /// A counter of the processor that runs evenly and on all processors alike.
+    /// A counter of the processor with a constant rate, the same on all processors.
     Counter {
-        /// Its rate, if known.
+        /// The rate, 0 if unknown.
         ticks_per_s: u64,
     },
     /// The kernel's monotonic clock, in nanoseconds.
     Monotonic,
 }
 
-/// A clock for stamps.
+/// A clock for time stamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StampClock {
     source: Source,
@@ -36,7 +36,7 @@ impl StampClock {
         })
     }
 
-    /// The time, in ticks since some moment.
+    /// The time, in ticks since an arbitrary moment.
     #[inline]
     #[must_use]
     pub fn ticks(self) -> u64 {
@@ -46,7 +46,7 @@ impl StampClock {
         }
     }
 
-    /// Ticks of a second; 0 where that is not known.
+    /// Ticks per second; 0 if unknown.
     #[must_use]
     pub fn ticks_per_s(self) -> u64 {
         match self.source {
@@ -55,7 +55,7 @@ impl StampClock {
         }
     }
 
-    /// The same moment in ticks and on the monotonic clock in nanoseconds, as well as can be told.
+    /// The same moment in ticks and in nanoseconds of the monotonic clock, as closely as can be read.
     #[must_use]
     pub fn anchor(self) -> (u64, u64) {
         let sample = |_| {
@@ -68,7 +68,7 @@ impl StampClock {
             let ns = now_ns();
             return (ns, ns);
         }
-        // The one that took least is the one that nothing interrupted.
+        // The shortest attempt was not interrupted.
         let (_, ticks, ns) = (0..ANCHOR_TRIES).map(sample).min().unwrap_or((0, self.ticks(), now_ns()));
         (ticks, ns)
     }
@@ -78,11 +78,11 @@ impl StampClock {
 mod counter {
     use core::arch::x86_64::{__cpuid, _rdtsc};
 
-    /// The leaf that says whether the time stamp counter runs evenly whatever the processor does.
+    /// The CPUID leaf that tells whether the time stamp counter has a constant rate.
     const POWER_LEAF: u32 = 0x8000_0007;
     const INVARIANT_TSC: u32 = 1 << 8;
 
-    /// `Some(0)` where the counter is steady: its rate is not told.
+    /// `Some(0)` where the counter is steady: its rate cannot be read.
     pub(super) fn ticks_per_s() -> Option<u64> {
         let leaves = __cpuid(0x8000_0000).eax;
         let steady = leaves >= POWER_LEAF && __cpuid(POWER_LEAF).edx & INVARIANT_TSC != 0;
@@ -91,8 +91,8 @@ mod counter {
 
     #[inline]
     pub(super) fn read() -> u64 {
-        // SAFETY: every x86-64 processor has the instruction, and it touches no memory. Where a system forbids it to
-        // programs, which Linux does on request of the program itself, it raises a signal.
+        // SAFETY: every x86-64 processor has the instruction, and it touches no memory. If the program
+        // itself had Linux forbid it, it raises a signal.
         unsafe { _rdtsc() }
     }
 }

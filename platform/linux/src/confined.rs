@@ -1,7 +1,7 @@
-//! Files below a folder, and nothing outside of it: who names them has no say in where they are looked for.
+//! Access to files below a folder and nothing outside of it, for paths from untrusted clients.
 //!
-//! The kernel resolves each path below a descriptor (`openat2`), so that `..`, links and those who rename folders meanwhile
-//! lead nowhere else.
+//! The kernel resolves each path below a descriptor (`openat2`), so that `..`, symbolic links and
+//! concurrent renames cannot lead elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,55 +14,56 @@ use rustix::io::Errno;
 
 use crate::error::{Context, OsError};
 
-/// A folder with all that is below it, or one file.
+/// A folder with everything below it, or a single file.
 #[derive(Debug)]
 pub struct Confined {
     folder: OwnedFd,
-    /// The one file of the folder that is meant.
+    /// The name of the single file in the folder, if it is one.
     only: Option<OsString>,
     path: PathBuf,
 }
 
-/// How a file is opened; to read it always.
+/// How a file is opened, besides for reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
-    /// To write as well.
+    /// Also for writing.
     pub write: bool,
-    /// Made if it is not there.
+    /// Created if it does not exist.
     pub create: bool,
-    /// Made, and it must not be there.
+    /// Created; it must not exist.
     pub create_new: bool,
-    /// Of length 0 from then on.
+    /// Truncated to length 0.
     pub truncate: bool,
 }
 
-/// A name in a folder.
+/// An entry of a folder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Listed {
-    /// The name.
+    /// The name of the entry.
     pub name: OsString,
-    /// Whether it is one of a folder.
+    /// Whether it names a folder.
     pub is_folder: bool,
 }
 
-/// How often a path is resolved again when somebody renames folders on its way.
+/// How often a path is resolved again when folders on it are renamed at the same time.
 const ATTEMPTS: u32 = 64;
 
-/// What a new file may be used for, less what the process masks.
+/// The permissions of a new file, before the process's mask applies.
 const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
 
 impl Confined {
-    /// What `path` names now, through whatever links: from here on that folder or file is meant, wherever it is moved. A
-    /// file that is not there may be made, if `may_create`, and its folder is.
+    /// Opens what `path` names now, through any links: from here on that folder or file is meant, wherever
+    /// it is moved. With `may_create`, a file that does not exist may be created later if its folder
+    /// exists.
     ///
     /// # Errors
-    /// It is not there, is neither file nor folder, or the kernel has no `openat2` (before Linux 5.6).
+    /// It does not exist, is neither file nor folder, or the kernel lacks `openat2` (before Linux 5.6).
     pub fn new(path: &Path, may_create: bool) -> Result<Confined, OsError> {
         let failed = |error: std::io::Error| OsError::from_io(format!("find {}", path.display()), &error);
         let found = match path.canonicalize() {
             Ok(found) => found,
             Err(error) if may_create && error.kind() == std::io::ErrorKind::NotFound => {
-                // A link to nowhere is none to be made.
+                // A dangling link cannot be created.
                 let (Some(name), true) = (path.file_name(), path.symlink_metadata().is_err()) else {
                     return Err(failed(error));
                 };
@@ -89,7 +90,7 @@ impl Confined {
         }
     }
 
-    /// Where it was when this was made, without links.
+    /// The path when this was opened, without links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -106,7 +107,7 @@ impl Confined {
         let (path, resolve) = match &self.only {
             None if below.as_os_str().is_empty() => (OsStr::new("."), confined),
             None => (below.as_os_str(), confined),
-            // Not another file of its folder, should a link take its place.
+            // Not a different file, should a link take its place.
             Some(name) if below.as_os_str().is_empty() => (&**name, confined | ResolveFlags::NO_SYMLINKS),
             Some(_) => return Err(Errno::NOTDIR),
         };
@@ -125,13 +126,13 @@ impl Confined {
         regular(FileType::from_raw_mode(fstat(&found)?.st_mode))
     }
 
-    /// Opens a file below it; an empty path is the one file itself.
+    /// Opens a file below the folder; an empty path is the single file itself.
     ///
     /// # Errors
-    /// `EXDEV` or `ELOOP` when the path leads out; `EISDIR` for a folder, `ENXIO` for what is neither; what the kernel
-    /// says.
+    /// `EXDEV` or `ELOOP` when the path leads outside; `EISDIR` for a folder, `ENXIO` for what is
+    /// neither file nor folder; or another error of the kernel.
     pub fn open(&self, below: &Path, access: Access) -> Result<File, Errno> {
-        // What is neither file nor folder must not be waited for.
+        // Without NONBLOCK, opening a FIFO would wait.
         let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         flags |= if access.write { OFlags::RDWR } else { OFlags::RDONLY };
         let create = access.create || access.create_new;
@@ -147,7 +148,7 @@ impl Confined {
         }
     }
 
-    /// What is known of a file or folder below it. What it says of its kind is one of the two.
+    /// The metadata of a file or folder below the folder.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -157,7 +158,7 @@ impl Confined {
         File::from(found).metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// The names in a folder, in the order of their bytes.
+    /// The entries of a folder, in the order of the bytes of their names.
     ///
     /// # Errors
     /// As [`open`](Self::open); `ENOTDIR` for a file.
@@ -181,7 +182,7 @@ impl Confined {
     }
 }
 
-/// Where the file system does not say with the name; one that went away meanwhile is none.
+/// For file systems that do not report the type with the name. False for an entry that has vanished.
 fn is_folder(folder: impl AsFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
     match statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory),
@@ -193,7 +194,7 @@ fn is_folder(folder: impl AsFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
 fn regular(kind: FileType) -> Result<FileType, Errno> {
     match kind {
         FileType::RegularFile | FileType::Directory => Ok(kind),
-        // A link is seen itself only where none may be followed.
+        // Links themselves are only seen where following is not allowed.
         FileType::Symlink => Err(Errno::LOOP),
         _ => Err(Errno::NXIO),
     }
@@ -206,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of a test, and a secret beside it.
+    /// A folder for a test, and a secret beside it.
     struct Place(PathBuf);
 
     impl Place {
@@ -284,7 +285,7 @@ mod tests {
         std::fs::rename(&path, place.0.join("granted/other")).unwrap();
         symlink("other", &path).unwrap();
         assert_eq!(text(&one, ""), Err(Errno::LOOP));
-        // What was named through a link is what it led to then.
+        // A path through a link means what the link led to at that time.
         let through = Confined::new(&path, false).unwrap();
         assert!(through.path().ends_with("granted/other"));
         assert_eq!(text(&through, "").as_deref(), Ok("content"));

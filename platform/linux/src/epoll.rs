@@ -1,5 +1,5 @@
-//! Waiting for many descriptors at a cost that does not depend on how many there are: what the kernel keeps is
-//! the list of those on which something happened.
+//! Waiting for many descriptors at a cost that does not depend on their number: the kernel keeps the list
+//! of those that are ready.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,37 +16,37 @@ use crate::time::{Deadline, timespec};
 /// When a descriptor is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
-    /// At every wait, for as long as it is ready.
+    /// By every wait while it is ready.
     Level,
-    /// Once each time that something happens on it: whoever hears of it must go on until nothing is left.
+    /// Once for each event: the caller must handle it until nothing is left.
     Edge,
-    /// Once, until it is [changed](Epoll::change); then at once if it is ready by then.
+    /// Once, until it is [changed](Epoll::change); then at once if it is ready.
     Once,
 }
 
-/// Descriptors to wait for, each under a key. May be shared: all of its operations take `&self`.
+/// Descriptors to wait for, each under a key. Shareable: all operations take `&self`.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
 }
 
-/// What one wait finds at most; what is left is found by the next.
+/// The most events of one wait; the next finds the rest.
 const AT_ONCE: usize = 64;
 
-/// What a wait found.
+/// The result of a wait.
 #[derive(Debug, Default)]
 pub struct Events {
     found: Vec<(u64, Ready)>,
 }
 
 impl Events {
-    /// None, and no room for any yet.
+    /// Holds no events, and allocates nothing yet.
     #[must_use]
     pub const fn new() -> Self {
         Events { found: Vec::new() }
     }
 
-    /// The keys of those that were ready, and what they were ready for.
+    /// The keys of the ready descriptors, and what they are ready for.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Ready)> {
         self.found.iter().copied()
     }
@@ -79,7 +79,7 @@ fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
 }
 
 impl Epoll {
-    /// An empty one.
+    /// An empty set.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
@@ -88,13 +88,14 @@ impl Epoll {
         Ok(Epoll { fd })
     }
 
-    /// One that is readable once nobody reads any more what is written to `fd`. `None` for a file, which has no end.
+    /// A set that becomes readable when the reading end of `fd` is closed. `None` for a file, which has no
+    /// such end.
     ///
     /// # Errors
-    /// As of [`Epoll::new`] and [`Epoll::add`].
+    /// As [`Epoll::new`] and [`Epoll::add`].
     pub fn of_end(fd: impl AsFd) -> Result<Option<Self>, OsError> {
         let set = Epoll::new()?;
-        // The kernel tells of the end unasked.
+        // The kernel always reports the end.
         match epoll::add(&set.fd, fd, epoll::EventData::new_u64(0), epoll::EventFlags::empty()) {
             Ok(()) => Ok(Some(set)),
             Err(Errno::PERM) => Ok(None),
@@ -102,20 +103,20 @@ impl Epoll {
         }
     }
 
-    /// Waits for `fd` from now on. It is forgotten when the last copy of it is closed.
+    /// Waits for `fd` from now on, until its last duplicate is closed.
     ///
     /// # Errors
-    /// `EEXIST` when it is in already; `EPERM` for a file that is always ready; `ENOSPC` when this user's sets
-    /// hold as many as `/proc/sys/fs/epoll/max_user_watches` allows.
+    /// `EEXIST` when it is in the set; `EPERM` for a file that is always ready; `ENOSPC` when the
+    /// sets of this user hold as many as `/proc/sys/fs/epoll/max_user_watches` allows.
     pub fn add(&self, fd: impl AsFd, interest: Interest, trigger: Trigger, key: u64) -> Result<(), OsError> {
         epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), flags(interest, trigger))
             .context("wait for a descriptor among many")
     }
 
-    /// Waits for something else on `fd`.
+    /// Changes the interest in `fd`.
     ///
     /// # Errors
-    /// `ENOENT` when it is not in.
+    /// `ENOENT` when it is not in the set.
     pub fn change(
         &self,
         fd: impl AsFd,
@@ -127,16 +128,16 @@ impl Epoll {
             .context("change what to wait for on a descriptor")
     }
 
-    /// Waits for `fd` no more. One that is not in is left alone.
+    /// Stops waiting for `fd`. Does nothing when it is not in the set.
     pub fn remove(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.fd, fd);
     }
 
-    /// Sleeps until something is ready or `deadline`, and puts what it found in place of what `events` held; none
-    /// when the deadline passed. A signal handler that ran is no reason to return.
+    /// Sleeps until a descriptor is ready or `deadline` passes, and replaces the content of `events`: empty
+    /// when the deadline passed. Signal handlers do not end the wait.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub fn wait(&self, events: &mut Events, deadline: Option<Deadline>) -> Result<(), OsError> {
         loop {
             let remaining = deadline.map(Deadline::remaining);
@@ -150,11 +151,11 @@ impl Epoll {
         }
     }
 
-    /// One sleep, which may end up to a millisecond early: that is how finely this call tells time. What is left
-    /// after it is slept by one that tells it finer, at the cost of a second call.
+    /// One sleep, which may end up to a millisecond early because that is the call's resolution. The
+    /// remainder is slept by a call with a finer one.
     fn wait_once(&self, events: &mut Events, remaining: Option<Duration>) -> rustix::io::Result<()> {
         let millis = remaining.map(|remaining| {
-            // As much as the call takes: 24 days.
+            // The longest that the call accepts: 24 days.
             Duration::from_millis(u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX).min(0x7fff_ffff))
         });
         let timeout: Option<Timespec> = millis.map(timespec);
@@ -179,7 +180,7 @@ impl AsFd for Epoll {
     }
 }
 
-/// A timer that is a descriptor: readable from a deadline on.
+/// A timer descriptor, readable from a deadline on.
 #[derive(Debug)]
 pub struct TimerFd {
     fd: OwnedFd,
@@ -187,7 +188,7 @@ pub struct TimerFd {
 }
 
 impl TimerFd {
-    /// One that is not set.
+    /// A timer that is not set.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
@@ -197,10 +198,10 @@ impl TimerFd {
         Ok(TimerFd { fd, set_to: None })
     }
 
-    /// Becomes readable at `deadline`; never if none. Costs nothing when it is set to that already.
+    /// Makes it readable at `deadline`, or never. Makes no system call when that is set already.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub fn set(&mut self, deadline: Option<Deadline>) -> Result<(), OsError> {
         if self.set_to == deadline {
             return Ok(());
@@ -214,7 +215,7 @@ impl TimerFd {
         Ok(())
     }
 
-    /// Takes note that it went off: it is not set any more.
+    /// Records that it expired and is no longer set.
     pub fn went_off(&mut self) {
         let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
         self.set_to = None;

@@ -1,4 +1,4 @@
-//! What the operating system refused, with the operation that was tried.
+//! An error of the operating system, with the operation that failed.
 
 use rustix::io::Errno;
 
@@ -6,19 +6,19 @@ use rustix::io::Errno;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("cannot {operation}: {errno}")]
 pub struct OsError {
-    /// What was tried, to read after "cannot".
+    /// The operation, phrased to follow "cannot".
     pub operation: String,
-    /// What the kernel answered.
+    /// The kernel's error number.
     pub errno: Errno,
 }
 
 impl OsError {
-    /// An error of `operation`, which reads after "cannot".
+    /// An error of `operation`, phrased to follow "cannot".
     pub fn new(operation: impl Into<String>, errno: Errno) -> Self {
         OsError { operation: operation.into(), errno }
     }
 
-    /// From an error of the standard library; one without an errno becomes `EIO`.
+    /// Converts an error of the standard library; one without an error number becomes `EIO`.
     pub fn from_io(operation: impl Into<String>, error: &std::io::Error) -> Self {
         OsError { operation: operation.into(), errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
     }
@@ -26,7 +26,7 @@ impl OsError {
 
 /// Adds the operation to a system call's result.
 pub trait Context<T> {
-    /// Names what was tried, to read after "cannot".
+    /// Names the operation, phrased to follow "cannot".
     ///
     /// # Errors
     /// The error of the call, as [`OsError`].

@@ -1,4 +1,4 @@
-//! What a sleeping domain waits on: event counters and file descriptors, always with a deadline.
+//! What a sleeping domain waits for: event counters and file descriptors, always with a deadline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use rustix::time::{
 use crate::error::{Context, OsError};
 use crate::time::{Deadline, timespec};
 
-/// Makes an event counter, non-blocking, at zero.
+/// Creates an event counter with the value zero, non-blocking.
 ///
 /// # Errors
-/// Too many open files.
+/// `EMFILE`: too many open files.
 pub fn eventfd() -> Result<OwnedFd, OsError> {
     rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .context("create an event counter")
 }
 
-/// Adds to an event counter, which wakes whoever waits on it. A full counter is as good: its waiter is woken.
+/// Increments an event counter, which wakes its waiter. Succeeds on a full counter, whose waiter is awake.
 ///
-/// The addend is little-endian 1 whatever the processor: an emulated big-endian program's counters may or may
-/// not be byte-swapped by its emulator, and either reading of it is a valid non-zero addend.
+/// The increment is little-endian 1 on every processor: an emulator may or may not byte-swap the counters
+/// of a big-endian program, and either value is a valid nonzero increment.
 ///
 /// # Errors
-/// What the kernel answered, `EAGAIN` excepted.
+/// An error of the kernel other than `EAGAIN`.
 pub fn signal(counter: impl AsFd) -> Result<(), OsError> {
     match rustix::io::write(counter, &1_u64.to_le_bytes()) {
         Ok(_) | Err(Errno::AGAIN) => Ok(()),
@@ -35,24 +35,24 @@ pub fn signal(counter: impl AsFd) -> Result<(), OsError> {
     }
 }
 
-/// Takes an event counter back to zero; says whether it had been signalled.
+/// Resets an event counter to zero; returns whether it was signalled.
 pub fn drain(counter: impl AsFd) -> bool {
     rustix::io::read(counter, &mut [0_u8; 8]).is_ok()
 }
 
-/// Makes a timer on the monotonic clock, non-blocking, that is not set.
+/// Creates a timer on the monotonic clock, non-blocking and not set.
 ///
 /// # Errors
-/// Too many open files.
+/// `EMFILE`: too many open files.
 pub fn timer() -> Result<OwnedFd, OsError> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     timerfd_create(TimerfdClockId::Monotonic, flags).context("create a timer")
 }
 
-/// Sets a timer: once `delay` has passed it is readable, until it is [drained](drain) or set again.
+/// Sets a timer: readable after `delay`, until it is [drained](drain) or set again.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 pub fn set_timer(timer: impl AsFd, delay: Duration) -> Result<(), OsError> {
     // Zero would unset it.
     let it_value = timespec(delay.max(Duration::from_nanos(1)));
@@ -61,43 +61,43 @@ pub fn set_timer(timer: impl AsFd, delay: Duration) -> Result<(), OsError> {
     Ok(())
 }
 
-/// What became of one descriptor in a [`poll`].
+/// The state of one descriptor after a [`poll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ready {
-    /// There is something to read (data, or the end).
+    /// There is data or the end to read.
     pub readable: bool,
     /// Writing would not block.
     pub writable: bool,
-    /// The other end is gone: what is left can still be read.
+    /// The other end is gone; data sent before can still be read.
     pub hung_up: bool,
 }
 
 impl Ready {
-    /// Whether anything happened.
+    /// Whether anything is set.
     #[must_use]
     pub fn any(self) -> bool {
         self.readable || self.writable || self.hung_up
     }
 }
 
-/// What to wait for on one descriptor.
+/// The events to wait for on a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
-    /// Something to read, or the end.
+    /// Data or the end to read.
     Read,
     /// Room to write, or the end.
     Write,
-    /// Either.
+    /// Data to read or room to write.
     ReadWrite,
 }
 
-/// Sleeps until one of `sources` is ready, or `deadline`; without a deadline for as long as it takes.
+/// Sleeps until one of `sources` is ready or `deadline` passes; forever without a deadline.
 ///
-/// Returns what is ready, in the order of `sources`; all false when the deadline passed. A signal handler
-/// that ran is no reason to return.
+/// Returns the state of each source in order, all false when the deadline passed. Signal handlers do not
+/// end the wait.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 pub fn poll(
     sources: &[(BorrowedFd<'_>, Interest)],
     deadline: Option<Deadline>,
@@ -209,7 +209,7 @@ mod tests {
         ];
         let writable = Ready { writable: true, ..Ready::default() };
         let readable = Ready { readable: true, ..Ready::default() };
-        // Some are ready, so that no deadline is needed.
+        // Some are ready, so no deadline is needed.
         assert_eq!(poll(&sources, None).unwrap(), [Ready::default(), writable, writable, Ready::default()]);
         signal(&counter).unwrap();
         rustix::io::write(&writer, b"x").unwrap();

@@ -8,25 +8,25 @@ use tombolo_base::sync::AtomicU64;
 use crate::error::OsError;
 use crate::time::{Deadline, timespec};
 
-/// How a sleep on a word ended.
+/// How a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slept {
-    /// It was woken, or a signal came: look again.
+    /// Woken, or interrupted by a signal: check again.
     Woken,
-    /// The word was not what was expected, so that there was no sleep.
+    /// The word did not have the expected value, so there was no sleep.
     Changed,
     /// The deadline passed.
     TimedOut,
 }
 
-/// Sleeps while the low half of word `index`, which holds a little-endian number, is `expected`, until [`wake`] or
-/// `deadline`.
+/// Sleeps while the low half of word `index`, which holds a little-endian number, equals `expected`, until
+/// [`wake`] or `deadline`.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 ///
 /// # Panics
-/// When `index` is out of range, which is a mistake of the caller.
+/// When `index` is out of range, a mistake of the caller.
 pub fn wait(
     memory: &SharedMemory,
     index: usize,
@@ -42,19 +42,19 @@ pub fn wait(
     }
 }
 
-/// Wakes up to `count` that sleep on word `index`, in any process; returns how many there were.
+/// Wakes up to `count` sleepers on word `index`, in any process; returns their number.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 ///
 /// # Panics
 /// As [`wait`].
 pub fn wake(memory: &SharedMemory, index: usize, count: u32) -> Result<usize, OsError> {
     futex::wake(low_half(&memory.words()[index]), Flags::empty(), count)
-        .map_err(|errno| OsError::new("wake who sleeps on shared memory", errno))
+        .map_err(|errno| OsError::new("wake sleepers on shared memory", errno))
 }
 
-/// The address of the four bytes that the kernel looks at: the low half of a little-endian number is its first.
+/// The four bytes that the kernel compares: the low half of a little-endian number comes first.
 fn low_half(word: &AtomicU64) -> &core::sync::atomic::AtomicU32 {
     // SAFETY: the word is valid for eight bytes, aligned to eight, for as long as the borrow. Nothing in this process
     // accesses memory through the result: only its address goes to the kernel, which loads it whole.
@@ -80,8 +80,8 @@ mod tests {
         assert_eq!(wake(&memory, 3, 1), Ok(0));
     }
 
-    /// Sleeps found by the kernel itself, each of them before [`wake`] found one, after which there is something wrong with
-    /// [`wake`].
+    /// Sleeps that ended because the kernel saw the word change, before [`wake`] found one; more than this
+    /// many mean that [`wake`] does not work.
     const MISSED: usize = 1000;
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         let enough = std::sync::atomic::AtomicBool::new(false);
         let by_the_kernel = || futex::wake(low_half(&theirs.words()[0]), Flags::empty(), 1).unwrap();
         std::thread::scope(|scope| {
-            // The word never changes: nothing but a wake ends a sleep before its deadline.
+            // The word never changes: only a wake ends a sleep before its deadline.
             let sleeper = scope.spawn(|| {
                 let mut slept = Slept::Woken;
                 while slept == Slept::Woken && !enough.load(Ordering::Relaxed) {

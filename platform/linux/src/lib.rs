@@ -1,7 +1,7 @@
-//! What Tombolo asks of Linux: sealed shared memory, local sockets, event counters, processes and, inside a
-//! virtual machine, the window.
+//! The parts of Linux that Tombolo uses: sealed shared memory, local sockets, event counters, processes
+//! and, inside a virtual machine, the window.
 //!
-//! With `base`, the only crate that may hold `unsafe`. It knows no protocol.
+//! One of the few crates that may contain `unsafe`. It knows no protocol.
 
 pub mod allocations;
 pub mod barrier;
@@ -22,7 +22,7 @@ pub mod socket;
 pub mod thread;
 pub mod time;
 
-/// Says past the harness, which shows nothing of a test that passes, what this kernel cannot do.
+/// Reports, past the test harness, which hides the output of passing tests, what this kernel cannot do.
 #[cfg(test)]
 fn unsupported(what: &str) {
     let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("\nUNSUPPORTED {what}\n"));

@@ -1,4 +1,5 @@
-//! Shared memory of this kernel: sealed memory files, and mappings that never outlive nor exceed their file.
+//! Shared memory of this kernel: sealed memory files, and mappings that neither outlive nor exceed their
+//! file.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -19,16 +20,16 @@ pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_w
 pub use replace::{is_mapped, replace_private};
 pub use revocable::{MapOptions, Revocable};
 
-/// Seals that fix the size for good: without them a peer could shrink the file and turn every access of the
+/// Seals that fix the size for good: otherwise a peer could shrink the file and turn every access of the
 /// other side into SIGBUS.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Makes a zeroed memory file of `length_bytes` whose size is sealed. `name` shows in `/proc/PID/maps`.
+/// Creates a zeroed memory file of `length_bytes` whose size is sealed. `name` shows in `/proc/PID/maps`.
 ///
-/// It has no path: when the last process that holds it dies it is gone.
+/// It has no path, so it vanishes when the last process that holds it dies.
 ///
 /// # Errors
-/// What the kernel refused: out of memory, too many files.
+/// An error of the kernel, such as out of memory or too many open files.
 pub fn create_sealed(name: &str, length_bytes: u64) -> Result<OwnedFd, OsError> {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .context("create shared memory")?;
@@ -41,7 +42,7 @@ pub fn create_sealed(name: &str, length_bytes: u64) -> Result<OwnedFd, OsError> 
 /// `length_bytes`, so that mapping it cannot fault later whatever the peer does.
 ///
 /// # Errors
-/// `EPERM` for missing seals, `EOVERFLOW` for one too small, or what the kernel answered.
+/// `EPERM` for missing seals, `EOVERFLOW` when it is too small, or another error of the kernel.
 pub fn check_sealed(file: impl AsFd, length_bytes: u64) -> Result<(), OsError> {
     let seals = rustix::fs::fcntl_get_seals(&file).context("read the seals of shared memory")?;
     if !seals.contains(SealFlags::SHRINK) {
@@ -70,18 +71,19 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `map` made exactly this range and hands out no pointer that outlives the `Arc` around it.
+        // SAFETY: `map` created exactly this range and hands out no pointer that outlives the `Arc` around
+        // it.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr(), self.length_bytes) };
     }
 }
 
 /// Maps `length_bytes` of `file` from `offset_bytes` (a multiple of the page size), for reading and writing.
 ///
-/// For a file made elsewhere call [`check_sealed`] first; for device memory (a PCI BAR) the size of the BAR
+/// For a file from elsewhere call [`check_sealed`] first; for device memory (a PCI BAR) the size of the BAR
 /// is the bound.
 ///
 /// # Errors
-/// What the kernel refused; zero length is `EINVAL`.
+/// An error of the kernel; `EINVAL` for a length of zero.
 pub fn map(file: impl AsFd, offset_bytes: u64, length_bytes: usize) -> Result<SharedMemory, OsError> {
     // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
     let address = unsafe {
@@ -97,9 +99,9 @@ pub fn map(file: impl AsFd, offset_bytes: u64, length_bytes: usize) -> Result<Sh
     .context("map shared memory")?;
     let address = NonNull::new(address).ok_or(OsError::new("map shared memory", Errno::FAULT))?;
     let owner = Arc::new(Mapping { address, length_bytes });
-    // SAFETY: the range was mapped read-write just now, page-aligned, and stays mapped while `owner` lives. All
-    // access in this process goes through `SharedMemory`, which is atomic in words of 8 bytes. Its size cannot
-    // shrink: it is sealed, or it is a BAR.
+    // SAFETY: the range was just mapped read-write, page-aligned, and stays mapped while `owner` lives. All
+    // access in this process goes through `SharedMemory`, which is atomic in words of 8 bytes. Its size
+    // cannot shrink: it is sealed, or it is a BAR.
     Ok(unsafe { SharedMemory::from_raw(address.cast(), length_bytes, owner) })
 }
 

@@ -1,4 +1,4 @@
-//! Starting processes that cannot be left behind, and knowing for certain when one is gone.
+//! Starts processes that cannot be left behind, and detects their end reliably.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,8 +11,8 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::error::{Context, OsError};
 use crate::thread::{Scheduling, set_cpus_here, set_policy_here};
 
-/// What is added to a process's share of memory, in thousandths of it, when the kernel looks for the one to end (`oom_score_adj`
-/// of proc(5)), for those that are to go first.
+/// Added to a process's memory share, in thousandths, when the kernel chooses a process to kill for lack of
+/// memory (`oom_score_adj` in proc(5)).
 const GOES_FIRST: i32 = 500;
 const SCORE: &str = "/proc/self/oom_score_adj";
 
@@ -26,7 +26,7 @@ pub enum Ended {
 }
 
 /// A child process: dies with its parent, leads a process group of its own, and is watched by a descriptor
-/// that names the process, not a number that can be reused.
+/// that names the process instead of a reusable number.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -36,11 +36,11 @@ pub struct Process {
 impl Process {
     /// Starts `command`. The child keeps `inherit` open under the same numbers.
     ///
-    /// The child is killed when the *thread* that called this ends (that is how Linux defines it), so call it
-    /// from one that lives as long as the parent should.
+    /// The child is killed when the *thread* that called this ends (Linux defines it so); call it from one
+    /// that lives as long as the parent should.
     ///
     /// # Errors
-    /// What the kernel refused: no such program, not executable, out of processes.
+    /// An error of the kernel: no such program, not executable, out of processes.
     pub fn start(command: &mut Command, inherit: &[BorrowedFd<'_>]) -> Result<Process, OsError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let numbers: Vec<_> = inherit.iter().map(AsRawFd::as_raw_fd).collect();
@@ -52,8 +52,8 @@ impl Process {
                 return Err(Errno::SRCH.into());
             }
             for number in &numbers {
-                // SAFETY: the caller holds these descriptors borrowed until `spawn` returns, and the child has
-                // copies of all of them until it executes the program.
+                // SAFETY: the caller keeps these descriptors borrowed until `spawn` returns, and the child
+                // has copies of all of them until it executes the program.
                 let fd = unsafe { BorrowedFd::borrow_raw(*number) };
                 rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
             }
@@ -68,7 +68,7 @@ impl Process {
         Ok(Process { child, pidfd })
     }
 
-    /// The process id: for people and for matching credentials, not for signals.
+    /// The process id, for display and for matching credentials, not for signals.
     #[must_use]
     pub fn pid(&self) -> i32 {
         Pid::from_child(&self.child).as_raw_nonzero().get()
@@ -85,16 +85,16 @@ impl Process {
         &mut self.child
     }
 
-    /// Sends a signal to the whole process group. One that has ended is left alone.
+    /// Sends a signal to the whole process group. Does nothing once the process has ended.
     pub fn signal(&self, signal: Signal) {
-        // Not reaped yet, so its id, which is the group's, still belongs to it.
+        // Not reaped yet, so its id, which is also the group's, is still its own.
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), signal);
     }
 
-    /// How it ended, if it has. Whatever is left of its process group is killed then.
+    /// How it ended, if it has. Kills whatever is left of its process group then.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub fn try_reap(&mut self) -> Result<Option<Ended>, OsError> {
         let ready = crate::event::poll(
             &[(self.pidfd.as_fd(), crate::event::Interest::Read)],
@@ -111,17 +111,18 @@ impl Process {
         }))
     }
 
-    /// Kills it and everything in its group, and waits until it is gone.
+    /// Kills it and everything in its group, and waits for its end.
     pub fn destroy(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
-/// Has `command` run on `cpus` only, if any are named, and scheduled so, if said. What it starts inherits both.
+/// Restricts `command` to `cpus`, if any are given, and sets its scheduling, if given. Its children inherit
+/// both.
 ///
-/// Starting it fails with `EINVAL` when the node has none of these processors, with `EPERM` when this user may have no
-/// such priority.
+/// Starting the command fails with `EINVAL` when the node has none of these processors, with `EPERM` when
+/// this user may not use that priority.
 pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Scheduling>) {
     let prepare = move || {
         if !cpus.is_empty() {
@@ -136,8 +137,8 @@ pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Schedul
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Has the kernel end what `command` starts, and what that starts, before it ends others, when memory runs out: whoever
-/// watches it can say so then. Where the kernel cannot be told, nothing changes.
+/// Makes the kernel kill what `command` starts, and its descendants, before others when memory runs out, so
+/// that the watching process survives to report it. Has no effect where the kernel does not permit it.
 pub fn end_first_without_memory(command: &mut Command) {
     let inherited = std::fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse::<i32>().ok());
     if inherited.is_none_or(|score| score >= GOES_FIRST) {
@@ -155,42 +156,43 @@ pub fn end_first_without_memory(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Takes up a descriptor that this process inherited under a number which it was told. No program that this process starts
-/// has it, under either number.
+/// Takes ownership of a descriptor inherited under the number `number`. Programs that this process starts
+/// do not inherit it, under either number.
 ///
 /// # Errors
-/// `EBADF` when there is none under that number.
+/// `EBADF` when there is no such descriptor.
 pub fn inherited(number: i32) -> Result<OwnedFd, OsError> {
     if number < 0 {
-        return Err(OsError::new("take up an inherited descriptor", Errno::BADF));
+        return Err(OsError::new("use an inherited descriptor", Errno::BADF));
     }
-    // SAFETY: the number is only used to mark and copy the descriptor, which fails if there is none; nothing is closed.
+    // SAFETY: the number is only used to mark and duplicate the descriptor, which fails if there is none;
+    // nothing is closed.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC).context("take up an inherited descriptor")?;
-    rustix::io::fcntl_dupfd_cloexec(borrowed, 3).context("take up an inherited descriptor")
+    rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC).context("use an inherited descriptor")?;
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 3).context("use an inherited descriptor")
 }
 
-/// Watches a process that is not our child; readable once it has ended.
+/// Watches a process that is not a child; the descriptor becomes readable when it has ended.
 ///
 /// # Errors
-/// `ESRCH` when there is none.
+/// `ESRCH` when it does not exist.
 pub fn watch(pid: i32) -> Result<OwnedFd, OsError> {
     let pid = Pid::from_raw(pid).ok_or(OsError::new("watch a process", Errno::SRCH))?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watch a process")
 }
 
-/// Sends a signal to a watched process. One that has ended is left alone.
+/// Sends a signal to a watched process. Does nothing once it has ended.
 pub fn signal_watched(pidfd: impl AsFd, signal: Signal) {
     let _ = rustix::process::pidfd_send_signal(pidfd, signal);
 }
 
-/// The effective user of this process.
+/// The effective user id of this process.
 #[must_use]
 pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Makes orphans of this process's descendants its children, so that none escapes it.
+/// Makes orphaned descendants of this process its children, so that none escapes.
 pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }

@@ -1,12 +1,12 @@
 //! Memory that changes hands between processes that do not trust each other.
 //!
-//! A buffer begins as [`Fresh`]: memory of this process alone. [Sealing](Fresh::seal) it lets the kernel prove that no
-//! process has it mapped for writing, and rule out that one ever will: from then on its bytes cannot change, whatever
-//! anybody tries, and it may be sent. Who receives it has the seals checked ([`Sealed::receive`]); so a plain `&[u8]` over
-//! it is sound, and what was checked stays so. Who needs to write maps it [`Private`]: what is written there nobody else
-//! sees.
+//! A buffer begins as [`Fresh`]: memory of this process alone. [Sealing](Fresh::seal) it makes the kernel
+//! verify that no process has it mapped for writing, and rule that out from then on: its bytes can no
+//! longer change, and it may be sent. The receiver checks the seals ([`Sealed::receive`]), so a plain
+//! `&[u8]` over it is sound, and validated content stays valid. A process that needs to write maps it
+//! [`Private`]: no other process sees what is written there.
 //!
-//! What no seal keeps out is a debugger of the same user, who can reach into any memory of the process.
+//! Seals do not keep out a debugger of the same user, which can access any memory of the process.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,15 +18,15 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::{Context, OsError};
 
-/// Nobody writes, nobody changes the length, for good.
+/// No writes and no change of length, for good.
 const SEALS: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// What has to be sealed in what others send.
+/// The seals required on memory from others.
 const NEEDED: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK);
 
-/// The kind of file system that memory files of ordinary pages are on. Those of huge pages can run out of them, which is a
-/// fault at the first look.
+/// The file system type of memory files with ordinary pages. Huge pages can run out, which is a fault at
+/// the first access.
 const MEMORY_FILES: i64 = 0x0102_1994;
 
 /// Pages of this process, unmapped when dropped.
@@ -38,12 +38,13 @@ struct Pages {
 
 // SAFETY: a mapping belongs to the process, not to a thread, and this is the only handle to it.
 unsafe impl Send for Pages {}
-// SAFETY: `&Pages` gives out nothing but its address and length; what makes slices of them says why it may.
+// SAFETY: `&Pages` gives access only to its address and length; the functions that make slices say why they
+// may.
 unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `map` made exactly this range, and slices of it borrow what owns this.
+        // SAFETY: `map` created exactly this range, and slices of it borrow the owner of this value.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.length_bytes) };
     }
 }
@@ -58,17 +59,18 @@ impl Pages {
     }
 
     /// # Safety
-    /// Nobody may write to these pages while the slice lives.
+    /// No one may write to these pages while the slice lives.
     unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped for reading while `self` lives, its file cannot become shorter (`Fresh` is this
-        // process's alone, all others are sealed), and nobody writes to it (contract of this function).
+        // SAFETY: the range is mapped for reading while `self` lives, its file cannot shrink (`Fresh` is
+        // private to this process, all others are sealed), and no one writes to it (contract of this
+        // function).
         unsafe { core::slice::from_raw_parts(self.address.as_ptr(), self.length_bytes) }
     }
 
     /// # Safety
-    /// The pages must be mapped for writing, and nobody else may read or write them while the slice lives.
+    /// The pages must be mapped for writing, and no one else may read or write them while the slice lives.
     unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `bytes`; that they can be written and that nobody else looks is the contract of this function.
+        // SAFETY: as for `bytes`; exclusive, writable pages are the contract of this function.
         unsafe { core::slice::from_raw_parts_mut(self.address.as_ptr(), self.length_bytes) }
     }
 }
@@ -81,10 +83,10 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Zeroed memory. `name` shows in `/proc/PID/maps`.
+    /// Zeroed memory of `length_bytes`. `name` shows in `/proc/PID/maps`.
     ///
     /// # Errors
-    /// Out of memory, too many files; a length of zero is `EINVAL`.
+    /// Out of memory or too many open files; `EINVAL` for a length of zero.
     pub fn new(name: &str, length_bytes: usize) -> Result<Fresh, OsError> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .context("create a buffer")?;
@@ -93,10 +95,10 @@ impl Fresh {
         Ok(Fresh { pages, file })
     }
 
-    /// Nobody can write to it any more, this process included.
+    /// Seals it: no process can write to it any more, including this one.
     ///
     /// # Errors
-    /// `EBUSY` when some process has it mapped for writing: the memory is gone then.
+    /// `EBUSY` when some process has it mapped for writing; the memory is lost.
     pub fn seal(self) -> Result<Sealed, OsError> {
         let Fresh { pages, file } = self;
         let length_bytes = pages.length_bytes;
@@ -110,20 +112,21 @@ impl Deref for Fresh {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the file was made by this process and its descriptor never leaves `self`, so no other process has it;
-        // in this one `&self` rules out `deref_mut`.
+        // SAFETY: this process created the file and its descriptor never leaves `self`, so no other process
+        // has it; in this one `&self` rules out `deref_mut`.
         unsafe { self.pages.bytes() }
     }
 }
 
 impl DerefMut for Fresh {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: mapped for writing by `new`; as above, and `&mut self` is the only access of this process.
+        // SAFETY: mapped for writing by `new`; as above, and `&mut self` is the only access in this
+        // process.
         unsafe { self.pages.bytes_mut() }
     }
 }
 
-/// Memory that nobody can write to.
+/// Memory that no one can write to.
 #[derive(Debug)]
 pub struct Sealed {
     pages: Pages,
@@ -131,18 +134,18 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Takes memory that another process sent.
+    /// Accepts memory that another process sent.
     ///
     /// # Errors
-    /// `EPERM` when somebody can still write to it, make it shorter, or it is no memory file of ordinary pages;
-    /// `EOVERFLOW` when it is shorter than `length_bytes`.
+    /// `EPERM` when it can still be written or shortened, or is not a memory file of ordinary
+    /// pages; `EOVERFLOW` when it is shorter than `length_bytes`.
     pub fn receive(file: OwnedFd, length_bytes: usize) -> Result<Sealed, OsError> {
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| match errno {
-            Errno::INVAL => OsError::new("take a buffer that is no memory file", Errno::PERM),
+            Errno::INVAL => OsError::new("accept a buffer that is not a memory file", Errno::PERM),
             errno => OsError::new("read the seals of a buffer", errno),
         })?;
         if !seals.contains(NEEDED) {
-            return Err(OsError::new("take a buffer that others can still write to", Errno::PERM));
+            return Err(OsError::new("accept a buffer that others can still write to", Errno::PERM));
         }
         let kind = rustix::fs::fstatfs(&file).context("read the kind of a buffer")?.f_type;
         #[allow(
@@ -151,29 +154,29 @@ impl Sealed {
             reason = "its width depends on the processor"
         )]
         if kind as i64 != MEMORY_FILES {
-            return Err(OsError::new("take a buffer that is not of ordinary pages", Errno::PERM));
+            return Err(OsError::new("accept a buffer that is not of ordinary pages", Errno::PERM));
         }
         let found_bytes = rustix::fs::fstat(&file).context("size a buffer")?.st_size;
         if u64::try_from(found_bytes).unwrap_or(0) < length_bytes as u64 {
-            let what = format!("take a buffer of {found_bytes} bytes where {length_bytes} are needed");
+            let what = format!("accept a buffer of {found_bytes} bytes; {length_bytes} are needed");
             return Err(OsError::new(what, Errno::OVERFLOW));
         }
         Self::map(file, length_bytes)
     }
 
     fn map(file: OwnedFd, length_bytes: usize) -> Result<Sealed, OsError> {
-        // Shared would do as well, but not on kernels before 6.7.
+        // A shared mapping would do as well, but not on kernels before 6.7.
         let pages = Pages::map(&file, length_bytes, ProtFlags::READ, MapFlags::PRIVATE)?;
         Ok(Sealed { pages, file })
     }
 
-    /// To send it on.
+    /// The descriptor, for sending it on.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Its bytes for this process to write to: whoever else has it sees nothing of that.
+    /// Makes its bytes writable for this process; other holders do not see the changes.
     ///
     /// # Errors
     /// Out of memory.
@@ -191,13 +194,13 @@ impl Deref for Sealed {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the file is sealed against writing: the kernel refused that while any mapping for writing was there, and
-        // refuses every new one. The mapping of this process is not for writing.
+        // SAFETY: the file is sealed against writing: the kernel refused the seal while any writable
+        // mapping existed, and refuses every new one. The mapping of this process is read-only.
         unsafe { self.pages.bytes() }
     }
 }
 
-/// A copy of sealed memory, made page by page when it is written to.
+/// A private copy of sealed memory, made page by page on write.
 #[derive(Debug)]
 pub struct Private {
     pages: Pages,
@@ -206,7 +209,7 @@ pub struct Private {
 }
 
 impl Private {
-    /// Sealed memory with these bytes: the same that it was made from if nothing was written, else a copy.
+    /// Seals it again: the same memory if nothing was written, otherwise a copy.
     ///
     /// # Errors
     /// Out of memory.
@@ -225,8 +228,8 @@ impl Deref for Private {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: pages of the sealed file cannot change, and those that were written to are copies of this process; here
-        // `&self` rules out `deref_mut`.
+        // SAFETY: pages of the sealed file cannot change, and written pages are copies private to this
+        // process, where `&self` rules out `deref_mut`.
         unsafe { self.pages.bytes() }
     }
 }
@@ -234,7 +237,8 @@ impl Deref for Private {
 impl DerefMut for Private {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.written = true;
-        // SAFETY: mapped for writing by `into_private`; as above, and `&mut self` is the only access of this process.
+        // SAFETY: mapped for writing by `into_private`; as above, and `&mut self` is the only access in
+        // this process.
         unsafe { self.pages.bytes_mut() }
     }
 }
@@ -253,7 +257,7 @@ mod tests {
     }
 
     fn map_shared(file: impl AsFd, how: ProtFlags) -> Result<*mut u8, Errno> {
-        // SAFETY: a null hint; what becomes of the address is up to the test.
+        // SAFETY: a null hint; the test is responsible for the address.
         unsafe { rustix::mm::mmap(core::ptr::null_mut(), LENGTH, how, MapFlags::SHARED, file, 0) }
             .map(|address| address.cast())
     }
@@ -282,7 +286,7 @@ mod tests {
         let fresh = filled(7);
         let kept = map_shared(&fresh.file, ProtFlags::READ | ProtFlags::WRITE).unwrap();
         assert_eq!(fresh.seal().unwrap_err().errno, Errno::BUSY);
-        // SAFETY: mapped above, and nothing refers to it.
+        // SAFETY: mapped above; nothing refers to it.
         unsafe { rustix::mm::munmap(kept.cast(), LENGTH) }.unwrap();
     }
 
@@ -310,7 +314,7 @@ mod tests {
         assert_eq!((&private[..4], &kept[..4]), (&b"mine"[..], &[7; 4][..]));
         let again = private.seal().unwrap();
         assert_eq!((&again[..5], kept[0]), (&b"mine\x07"[..], 7));
-        // What was not written to is the same memory, not a copy.
+        // Unwritten memory is the same, not a copy.
         let inode = |sealed: &Sealed| rustix::fs::fstat(sealed.descriptor()).unwrap().st_ino;
         let before = inode(&again);
         assert_eq!(inode(&again.into_private().unwrap().seal().unwrap()), before);

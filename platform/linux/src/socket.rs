@@ -1,7 +1,7 @@
-//! Local sockets that leave nothing behind: abstract names, socket pairs, descriptors passed along.
+//! Local sockets that leave nothing behind: abstract names, socket pairs, passed descriptors.
 //!
-//! An abstract name vanishes with the socket that holds it, so a process killed at any instruction leaves no
-//! file. It has no permissions either: both ends check the other's user by its credentials.
+//! An abstract name vanishes with the socket that holds it, so a process killed at any instruction leaves
+//! no file. It has no permissions either: both ends check the other's user by its credentials.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,18 +17,18 @@ use rustix::net::{
 
 use crate::error::{Context, OsError};
 
-/// Most descriptors that travel with one message.
+/// The most descriptors with one message.
 pub const MAX_FDS: usize = 8;
 
 /// The longest control message, in bytes.
 pub const MAX_PACKET_BYTES: usize = 64 * 1024;
 
-/// Which kind of local socket.
+/// The kind of a local socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SocketKind {
-    /// Whole messages, in order, with an end.
+    /// Keeps message boundaries (`SOCK_SEQPACKET`).
     Packet,
-    /// Bytes, in order, with an end.
+    /// A stream of bytes (`SOCK_STREAM`).
     Stream,
 }
 
@@ -41,12 +41,12 @@ impl SocketKind {
     }
 }
 
-/// The process at the other end, as the kernel says.
+/// The process at the other end, according to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credentials {
-    /// Its process id when it connected.
+    /// The process id when it connected.
     pub pid: i32,
-    /// Its effective user when it connected.
+    /// The effective user id when it connected.
     pub uid: u32,
 }
 
@@ -54,10 +54,10 @@ fn address(name: &str) -> Result<SocketAddrUnix, OsError> {
     SocketAddrUnix::new_abstract_name(name.as_bytes()).context(&format!("use the socket name @{name}"))
 }
 
-/// Listens on an abstract name with whole-message sockets, non-blocking.
+/// Listens on an abstract name with packet sockets, non-blocking.
 ///
 /// # Errors
-/// `EADDRINUSE` when somebody listens there already.
+/// `EADDRINUSE` when the name is in use.
 pub fn listen(name: &str) -> Result<OwnedFd, OsError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -67,10 +67,10 @@ pub fn listen(name: &str) -> Result<OwnedFd, OsError> {
     Ok(socket)
 }
 
-/// Takes the next connection, non-blocking; `None` when there is none.
+/// Accepts the next connection, non-blocking; `None` when there is none.
 ///
 /// # Errors
-/// What the kernel answered; a connection that was given up meanwhile is none.
+/// An error of the kernel; a connection that was abandoned meanwhile is not an error.
 pub fn accept(listener: impl AsFd) -> Result<Option<OwnedFd>, OsError> {
     match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         Ok(socket) => Ok(Some(socket)),
@@ -82,7 +82,7 @@ pub fn accept(listener: impl AsFd) -> Result<Option<OwnedFd>, OsError> {
 /// Connects to an abstract name; the socket is non-blocking afterwards.
 ///
 /// # Errors
-/// `ECONNREFUSED` when nobody listens there.
+/// `ECONNREFUSED` when no process listens there.
 pub fn connect(name: &str) -> Result<OwnedFd, OsError> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -92,22 +92,23 @@ pub fn connect(name: &str) -> Result<OwnedFd, OsError> {
     Ok(socket)
 }
 
-/// Makes two connected sockets, non-blocking.
+/// Creates two connected sockets, non-blocking.
 ///
 /// # Errors
-/// Too many open files.
+/// `EMFILE`: too many open files.
 pub fn pair(kind: SocketKind) -> Result<(OwnedFd, OwnedFd), OsError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socketpair(AddressFamily::UNIX, kind.socket_type(), flags, None)
         .context("create a socket pair")
 }
 
-/// Who is at the other end.
+/// The credentials of the process at the other end.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 pub fn peer_credentials(socket: impl AsFd) -> Result<Credentials, OsError> {
-    let credentials = rustix::net::sockopt::socket_peercred(socket).context("ask who is at the other end")?;
+    let credentials =
+        rustix::net::sockopt::socket_peercred(socket).context("read the credentials of the other end")?;
     Ok(Credentials { pid: credentials.pid.as_raw_nonzero().get(), uid: credentials.uid.as_raw() })
 }
 
@@ -130,14 +131,14 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result
     }
 }
 
-/// One message as it arrived.
+/// A received message.
 #[derive(Debug)]
 pub struct Received {
-    /// How many bytes were put in the buffer; 0 means that the other end is gone.
+    /// The number of bytes in the buffer; 0 means that the other end is gone.
     pub length: usize,
-    /// The descriptors that came along.
+    /// The descriptors received with it.
     pub fds: Vec<OwnedFd>,
-    /// It was longer than the buffer, or had more descriptors than [`MAX_FDS`], and lost its end.
+    /// Whether it exceeded the buffer or had more than [`MAX_FDS`] descriptors, and was truncated.
     pub truncated: bool,
 }
 
@@ -167,18 +168,19 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> 
     Ok(Received { length: message.bytes, fds, truncated })
 }
 
-/// Lets [`sleep`] sleep on this socket, for up to `length` at a time. All else here never blocks, whatever the socket.
+/// Lets [`sleep`] block on this socket, for up to `length` at a time. All other functions here never block.
 ///
 /// # Errors
-/// Some emulators have no such limit.
+/// Some emulators do not support such a limit.
 pub fn let_sleep(socket: impl AsFd, length: Duration) -> Result<(), OsError> {
     rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(length))
         .context("limit how long a socket blocks")?;
     rustix::io::ioctl_fionbio(&socket, false).context("make a socket blocking")
 }
 
-/// Sleeps until something arrives, and takes it: one system call where `poll` and [`receive`] are two. True when
-/// something did, or the other end is gone; false when it took as long as [`let_sleep`] said, or a signal came.
+/// Sleeps until something arrives, and receives it: one system call instead of `poll` and [`receive`].
+/// Returns true when something arrived or the other end is gone; false after the length given to
+/// [`let_sleep`], or on a signal.
 pub fn sleep(socket: impl AsFd, buffer: &mut [u8]) -> bool {
     !matches!(rustix::net::recv(socket, buffer, RecvFlags::empty()), Err(Errno::AGAIN | Errno::INTR))
 }
@@ -214,7 +216,7 @@ mod tests {
         assert!(!sleep(&right, &mut buffer));
         send(&left, &[1], &[]).unwrap();
         assert!(sleep(&right, &mut buffer));
-        // What never blocks still does not.
+        // Functions that never block still do not.
         assert_eq!(receive(&right, &mut buffer).unwrap_err(), Errno::AGAIN);
         drop(left);
         assert!(sleep(&right, &mut buffer));

@@ -1,22 +1,23 @@
-//! Where a thread runs, and before whom.
+//! The placement and scheduling of threads.
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Context, OsError};
 
-/// Whom a thread runs before.
+/// The scheduling of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheduling {
-    /// As every thread unless said otherwise: shares the processor with all others (`SCHED_OTHER`).
+    /// Shares the processor with all other threads: the default (`SCHED_OTHER`).
     Fair,
-    /// Before all that are fair and all of lower priority, for as long as it wants to (`SCHED_FIFO`). From 1 to 99.
+    /// Precedes all fair threads and lower priorities, for as long as it wants to run (`SCHED_FIFO`). From
+    /// 1 to 99.
     Fifo(u8),
-    /// The same, taking turns with others of its priority (`SCHED_RR`). From 1 to 99.
+    /// As `Fifo`, but takes turns with others of its priority (`SCHED_RR`). From 1 to 99.
     RoundRobin(u8),
 }
 
-/// How a thread was scheduled, exactly: also by policies that [`Scheduling`] has no name for.
+/// The exact scheduling of a thread, including policies that [`Scheduling`] does not name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     policy: libc::c_int,
@@ -47,11 +48,12 @@ fn result(answer: libc::c_long) -> Result<libc::c_long, Errno> {
     Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// Schedules this thread.
+/// Sets the scheduling of this thread.
 ///
 /// # Errors
-/// `EPERM`: a real-time priority takes the capability `CAP_SYS_NICE` or a limit `RLIMIT_RTPRIO` that high; `EINVAL`:
-/// there is no such priority. Some emulators have no real-time scheduling at all: `ENOSYS`.
+/// `EPERM` when a real-time priority needs the capability `CAP_SYS_NICE` or a higher
+/// `RLIMIT_RTPRIO`; `EINVAL` for an invalid
+/// priority; `ENOSYS` on emulators without real-time scheduling.
 pub fn set_policy(policy: Policy) -> Result<(), OsError> {
     set_policy_here(policy).context("change the scheduling of a thread")
 }
@@ -59,27 +61,27 @@ pub fn set_policy(policy: Policy) -> Result<(), OsError> {
 /// [`set_policy`] for a process between fork and exec: neither allocates nor locks.
 pub(crate) fn set_policy_here(policy: Policy) -> Result<(), Errno> {
     let parameters = Parameters { priority: policy.priority };
-    // A system call of its own: some C libraries have only a stub for it.
-    // SAFETY: the kernel reads one `struct sched_param` where the pointer says, for the length of the call, and there
-    // is one; it changes nothing but how this thread (0) is scheduled.
+    // A direct system call, because some C libraries have only a stub for it.
+    // SAFETY: the kernel reads one `struct sched_param` at the pointer during the call; it only changes the
+    // scheduling of this thread (0).
     let answer =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy.policy, &raw const parameters) };
     result(answer).map(|_| ())
 }
 
-/// How this thread is scheduled.
+/// The scheduling of this thread.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 pub fn policy() -> Result<Policy, OsError> {
     let mut parameters = Parameters { priority: 0 };
     // SAFETY: takes a number and returns one.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    let policy = result(policy).context("ask for the scheduling of a thread")? as libc::c_int;
-    // SAFETY: the kernel writes one `struct sched_param` where the pointer says, and there is room for one that
+    let policy = result(policy).context("read the scheduling of a thread")? as libc::c_int;
+    // SAFETY: the kernel writes one `struct sched_param` at the pointer, where there is room for one that
     // nothing else refers to.
     let answer = unsafe { libc::syscall(libc::SYS_sched_getparam, 0, &raw mut parameters) };
-    result(answer).context("ask for the priority of a thread")?;
+    result(answer).context("read the priority of a thread")?;
     Ok(Policy { policy, priority: parameters.priority })
 }
 
@@ -94,12 +96,12 @@ fn set_of(cpus: &[usize]) -> Result<CpuSet, Errno> {
     Ok(set)
 }
 
-/// Keeps this thread on some processors.
+/// Restricts this thread to some processors.
 ///
 /// # Errors
-/// `EINVAL`: none of them is one that this process may use.
+/// `EINVAL` when this process may use none of them.
 pub fn set_cpus(cpus: &[usize]) -> Result<(), OsError> {
-    set_cpus_here(cpus).context("keep a thread on some processors")
+    set_cpus_here(cpus).context("restrict a thread to some processors")
 }
 
 /// [`set_cpus`] for a process between fork and exec: neither allocates nor locks.
@@ -110,26 +112,27 @@ pub(crate) fn set_cpus_here(cpus: &[usize]) -> Result<(), Errno> {
 /// The processors that this thread may run on, in order.
 ///
 /// # Errors
-/// What the kernel answered.
+/// An error of the kernel.
 pub fn cpus() -> Result<Vec<usize>, OsError> {
-    let set = sched_getaffinity(None).context("ask which processors a thread may use")?;
+    let set = sched_getaffinity(None).context("read the processors that a thread may use")?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Lets another thread have this processor, if one wants it.
+/// Yields the processor to another thread that is ready to run.
 #[inline]
 pub fn yield_now() {
     rustix::thread::sched_yield();
 }
 
-/// How often this thread has lost its processor so far, because it waited or because others wanted it; 0 where the kernel does not say.
+/// The number of context switches of this thread so far, voluntary and involuntary; 0 where the kernel does
+/// not report it.
 #[must_use]
 pub fn switches() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one `struct rusage` where the pointer says, and there is room for one that nothing else
-    // refers to.
+    // SAFETY: the kernel writes one `struct rusage` at the pointer, where there is room for one that
+    // nothing else refers to.
     let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    // SAFETY: all of it was zero before the call, which is a value of its, and the kernel writes whole numbers.
+    // SAFETY: it was zeroed before the call, which is a valid value, and the kernel writes whole numbers.
     let usage = unsafe { usage.assume_init() };
     if answer == 0 { usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64 } else { 0 }
 }

@@ -4,56 +4,56 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec};
 
-/// A point of this kernel's monotonic clock after which a wait gives up.
+/// The time on this kernel's monotonic clock at which a wait gives up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Deadline(u64);
 
-/// Nanoseconds on the monotonic clock of this kernel.
+/// The time on this kernel's monotonic clock, in nanoseconds.
 #[must_use]
 pub fn now_ns() -> u64 {
-    // It starts at zero when the system does.
+    // The clock starts at zero with the system.
     nanoseconds(rustix::time::clock_gettime(ClockId::Monotonic))
 }
 
-/// Processor time that this thread has had, in nanoseconds.
+/// The processor time of this thread, in nanoseconds.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
-    // It starts at zero with the thread.
+    // The clock starts at zero with the thread.
     nanoseconds(rustix::time::clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Processor time that all threads of this process have had, in nanoseconds.
+/// The processor time of all threads of this process, in nanoseconds.
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
-    // It starts at zero with the process.
+    // The clock starts at zero with the process.
     nanoseconds(rustix::time::clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// A reading of a clock that starts at zero, so that neither part is negative.
+/// Converts a reading of a clock that starts at zero, so that neither part is negative.
 const fn nanoseconds(reading: Timespec) -> u64 {
     reading.tv_sec as u64 * 1_000_000_000 + reading.tv_nsec as u64
 }
 
 impl Deadline {
-    /// `timeout` from now; a time-out past the end of the clock is the end of the clock.
+    /// `timeout` from now, saturating at the end of the clock.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
         Deadline(now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// A point of [`now_ns`].
+    /// A deadline at `at_ns` of [`now_ns`].
     #[must_use]
     pub const fn at_ns(at_ns: u64) -> Self {
         Deadline(at_ns)
     }
 
-    /// Where on the clock of [`now_ns`] it is.
+    /// The deadline in nanoseconds of [`now_ns`].
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// How long is left; zero when it has passed.
+    /// The time left; zero when it has passed.
     #[must_use]
     pub fn remaining(self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(now_ns()))
@@ -66,7 +66,7 @@ impl Deadline {
     }
 }
 
-/// A duration as the kernel takes it, cut at what fits.
+/// Converts a duration for the kernel, saturating.
 #[must_use]
 pub fn timespec(duration: Duration) -> Timespec {
     Timespec {
@@ -79,7 +79,7 @@ pub fn timespec(duration: Duration) -> Timespec {
 mod tests {
     use super::*;
 
-    /// What the kernel's clock says, as std adds it up.
+    /// The reading of the kernel's clock, added up with std's types.
     fn clock_ns(clock: ClockId) -> u64 {
         let now = rustix::time::clock_gettime(clock);
         let since = Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap());

@@ -1,7 +1,7 @@
-//! The loops of Arm: pairs of 16-byte registers.
+//! The copy loops for Arm: pairs of 16-byte registers.
 //!
-//! Memory across a bus may be mapped as device memory, where every access has to be aligned. So what is shared is touched
-//! aligned, whatever it is.
+//! Memory across a bus may be mapped as device memory, where every access must be aligned. So shared memory
+//! is always accessed aligned.
 
 use core::arch::asm;
 
@@ -10,15 +10,16 @@ use super::{Range, words};
 const PAIR: usize = 32;
 const STEP: usize = 2 * PAIR;
 
-/// A loop over pairs, two at a time.
+/// A loop over register pairs, two pairs at a time.
 macro_rules! pair_loop {
     ($name:ident, $doc:literal, $load:literal, $store:literal) => {
         #[doc = $doc]
         ///
         /// # Safety
-        /// `source` is valid for reads and `target` for writes of `steps` times 64 bytes.
+        /// `source` must be valid for reads and `target` for writes of `steps` times 64 bytes.
         unsafe fn $name(source: *const u8, target: *mut u8, steps: usize) {
-            // SAFETY: the caller's; each round moves one step of 64 bytes and there are `steps` rounds.
+            // SAFETY: by this function's contract; each round moves one step of 64 bytes and there are
+            // `steps` rounds.
             unsafe {
                 asm!(
                     "cbz {steps}, 3f",
@@ -44,7 +45,7 @@ macro_rules! pair_loop {
 pair_loop!(pairs, "By pairs.", "ldp", "stp");
 pair_loop!(pairs_streaming, "By pairs that are not to stay in the caches.", "ldnp", "stnp");
 
-/// Copies by pairs, where what is shared can be aligned; else by words.
+/// Copies by pairs where the shared side can be aligned; otherwise by words.
 ///
 /// # Safety
 /// As [`super::copy_by`].
@@ -53,15 +54,15 @@ pub(super) unsafe fn copy(range: Range, streaming: bool) {
     let Range { source, target, length, source_shared, target_shared } = range;
     let both = source_shared && target_shared;
     if length < 2 * STEP || (both && source.addr() % VECTOR != target.addr() % VECTOR) {
-        // SAFETY: the caller's.
+        // SAFETY: by this function's contract.
         return unsafe { words::copy(range) };
     }
     let shared = if target_shared { target.addr() } else { source.addr() };
     let head = shared.wrapping_neg() % VECTOR;
     let steps = (length - head) / STEP;
     let tail = (length - head) % STEP;
-    // SAFETY: the caller's: the three parts lie one after another inside both ranges, and what is shared is aligned in the
-    // second.
+    // SAFETY: by this function's contract: the three parts lie one after another inside both ranges, and
+    // the shared side is aligned in the second.
     unsafe {
         words::copy(Range { length: head, ..range });
         let (source, target) = (source.add(head), target.add(head));
@@ -78,15 +79,16 @@ pub(super) unsafe fn copy(range: Range, streaming: bool) {
 /// Fills by pairs.
 ///
 /// # Safety
-/// `target` is valid for writes of `length` bytes.
+/// `target` must be valid for writes of `length` bytes.
 pub(super) unsafe fn fill(target: *mut u8, length: usize, byte: u8) {
     let head = target.addr().wrapping_neg() % 16;
     if length < head + STEP {
-        // SAFETY: the caller's.
+        // SAFETY: by this function's contract.
         return unsafe { words::fill(target, length, byte) };
     }
     let (steps, tail) = ((length - head) / STEP, (length - head) % STEP);
-    // SAFETY: the caller's: three parts one after another, the second of `steps` times 64 bytes, aligned.
+    // SAFETY: by this function's contract: three parts one after another, the second of `steps` times 64
+    // bytes, aligned.
     unsafe {
         words::fill(target, head, byte);
         asm!(

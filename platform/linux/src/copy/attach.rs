@@ -1,4 +1,4 @@
-//! Copying from and to the memory of another process of this kernel that has shared none of it.
+//! Copies from and to the memory of another process of this kernel that shares none of it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -12,51 +12,40 @@ use crate::error::{Context, OsError};
 use crate::event::{Interest, poll};
 use crate::time::Deadline;
 
-/// Another process of this kernel, named by a descriptor: it cannot turn into a later one with the same number.
+/// Another process of this kernel, named by a descriptor, so that it cannot be confused with a later
+/// process with the same number.
 #[derive(Debug)]
 pub struct ForeignProcess {
     pid: i32,
     pidfd: OwnedFd,
 }
 
-/// Why nothing, or not all, was copied from or to another process.
+/// Why a copy from or to another process failed or was incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum AttachError {
-    /// The range of our own memory.
+    /// The local range lies outside its memory.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The process has ended.
+    /// The other process has ended.
     #[error("process {pid} has ended")]
-    Ended {
-        /// Its number.
-        pid: i32,
-    },
-    /// The process has no memory there, or none that can be accessed so.
-    #[error("process {pid} has no such memory at {address:#x}")]
-    NoMemory {
-        /// Its number.
-        pid: i32,
-        /// The first address that could not be accessed.
-        address: u64,
-    },
-    /// The kernel does not let this process do it.
+    Ended { pid: i32 },
+    /// The process has no accessible memory at the address.
+    #[error("process {pid} has no accessible memory at {address:#x}")]
+    NoMemory { pid: i32, address: u64 },
+    /// The kernel does not permit this process to copy.
     #[error(
-        "this process may not access the memory of process {pid}: they have different users, or the kernel allows it to ancestors \
-         only (kernel.yama.ptrace_scope) and that process did not allow it to this one"
+        "not permitted to access the memory of process {pid}: it has another user, or kernel.yama.ptrace_scope limits \
+         access to ancestors and the process did not permit this one"
     )]
-    NotAllowed {
-        /// Its number.
-        pid: i32,
-    },
-    /// The kernel, or an emulator in its place, cannot.
-    #[error("there is no copying between processes here: {errno}")]
-    Unsupported {
-        /// What it answered.
-        errno: Errno,
-    },
+    NotAllowed { pid: i32 },
+    /// The kernel, or an emulator in its place, does not support it.
+    #[error("copying between processes is not supported here: {errno}")]
+    Unsupported { errno: Errno },
 }
 
-/// Lets process `pid` copy from and to the memory of this one, where the kernel would allow it to ancestors only.
+/// Lets process `pid` copy from and to the memory of this one, where the kernel otherwise permits only
+/// ancestors.
 ///
 /// # Errors
 /// `EINVAL` when there is no such process, or the kernel has no such restriction.
@@ -65,7 +54,7 @@ pub fn allow(pid: i32) -> Result<(), OsError> {
     rustix::process::set_ptracer(PTracer::ProcessID(pid)).context("allow a process to copy")
 }
 
-/// Which way bytes go.
+/// The direction of a copy.
 #[derive(Clone, Copy)]
 enum Way {
     Here,
@@ -73,7 +62,8 @@ enum Way {
 }
 
 impl ForeignProcess {
-    /// Names the process with a number, which somebody vouches for: the credentials of a socket, or its parent.
+    /// Opens the process with the number `pid`, which must come from a trusted source: the credentials of a
+    /// socket, or the process's parent.
     ///
     /// # Errors
     /// `ESRCH` when there is none.
@@ -81,7 +71,7 @@ impl ForeignProcess {
         Ok(ForeignProcess { pid, pidfd: crate::process::watch(pid)? })
     }
 
-    /// Its number.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
@@ -100,10 +90,10 @@ impl ForeignProcess {
         poll(&[(self.pidfd.as_fd(), Interest::Read)], now).map_or(true, |ready| ready[0].any())
     }
 
-    /// Copies `length_bytes` from its memory at `from` into `target` from `offset_bytes` on.
+    /// Copies `length_bytes` from the process's memory at `from` into `target` from `offset_bytes` on.
     ///
     /// # Errors
-    /// [`AttachError`]; the target may hold a part.
+    /// [`AttachError`]; part of the target may have been written.
     pub fn read(
         &self,
         from: u64,
@@ -115,10 +105,10 @@ impl ForeignProcess {
         self.copy(Way::Here, here, from, length_bytes)
     }
 
-    /// Copies `length_bytes` of `source` from `offset_bytes` on into its memory at `to`.
+    /// Copies `length_bytes` of `source` from `offset_bytes` on into the process's memory at `to`.
     ///
     /// # Errors
-    /// [`AttachError`]; its memory may hold a part.
+    /// [`AttachError`]; part of the process's memory may have been written.
     pub fn write(
         &self,
         source: &SharedMemory,
@@ -130,11 +120,11 @@ impl ForeignProcess {
         self.copy(Way::There, here, to, length_bytes)
     }
 
-    /// The kernel copies as much as it likes at a time. `here` is valid for so many bytes.
+    /// Repeats the call, which may copy less than asked for. `here` must be valid for `length` bytes.
     fn copy(&self, way: Way, here: *mut u8, there: u64, length: usize) -> Result<(), AttachError> {
         let mut done = 0;
         while done < length {
-            // Before each call: a number that is free may be given to another.
+            // Before each call: a free process number may be reused.
             self.check_alive()?;
             let address = there.checked_add(done as u64).filter(|address| usize::try_from(*address).is_ok());
             let Some(address) = address else {
@@ -147,7 +137,7 @@ impl ForeignProcess {
                 Err(errno) => return Err(self.refusal(errno, address)),
             }
         }
-        // After the last: if it ended meanwhile, it is not certain whose memory that was.
+        // After the last call: if the process ended meanwhile, the memory may have been another's.
         self.check_alive()
     }
 
@@ -169,9 +159,10 @@ impl ForeignProcess {
         let local = libc::iovec { iov_base: here.cast(), iov_len: length };
         let remote =
             libc::iovec { iov_base: core::ptr::without_provenance_mut(there as usize), iov_len: length };
-        // SAFETY: `local` lies in memory of ours that was checked to have so many bytes and stays mapped while the caller
-        // borrows it; it is shared, so that the kernel may write it at any time. `remote` is an address in the other
-        // process: the kernel checks it, and nothing here follows it.
+        // SAFETY: `local` lies in memory of this process that was checked to have so many bytes and stays
+        // mapped while the caller borrows it; it is shared, so the kernel may write it at any time.
+        // `remote` is an address in the other process: the kernel checks it, and nothing here dereferences
+        // it.
         let copied = unsafe {
             match way {
                 Way::Here => libc::process_vm_readv(self.pid, &raw const local, 1, &raw const remote, 1, 0),
@@ -183,10 +174,10 @@ impl ForeignProcess {
     }
 }
 
-/// The address of a byte of this process's memory, to be told to one that [copies](ForeignProcess) from it.
+/// The address of a byte of this process's memory, for a process that [copies](ForeignProcess) from it.
 ///
 /// # Errors
-/// It lies outside.
+/// The offset lies outside.
 pub fn address_of(memory: &SharedMemory, offset_bytes: usize) -> Result<u64, CopyError> {
     address(memory, offset_bytes, 0).map(|byte| byte.addr() as u64)
 }
@@ -202,7 +193,8 @@ mod tests {
         ForeignProcess::watch(std::process::id() as i32).unwrap()
     }
 
-    /// What came of it, unless this kernel does not do such things at all: then nothing can be tested, aloud.
+    /// Unwraps the result; `None`, with a message, when this kernel does not support such copies and
+    /// nothing can be tested.
     fn possible<T>(result: Result<T, AttachError>) -> Option<T> {
         match result {
             Err(AttachError::Unsupported { errno }) => {

@@ -1,7 +1,8 @@
-//! Memory of graphics processors, by NVIDIA's driver library (`libcuda.so.1`), which is looked for when it is wanted.
+//! Memory of GPUs, through NVIDIA's driver library (`libcuda.so.1`), which is loaded on first use.
 //!
-//! Nothing here is linked with it: a program is the same with and without, and says [`CudaError::NoDriver`] where there is
-//! none. A program that is linked statically can load no library, and says that.
+//! Nothing is linked against it: a program is the same with and without a driver, and gets
+//! [`CudaError::NoDriver`] without one. A statically linked program cannot load libraries and gets that
+//! error too.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
@@ -10,57 +11,43 @@ use tombolo_base::SharedMemory;
 
 use super::{CopyError, address};
 
-/// Why there is no such memory, or nothing was copied.
+/// Why an operation on a GPU failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CudaError {
-    /// There is no driver, or it is not whole.
+    /// There is no driver, or it is incomplete.
     #[error("no CUDA driver: {why}")]
-    NoDriver {
-        /// What was missing.
-        why: String,
-    },
-    /// There is a driver, and no such device.
+    NoDriver { why: String },
+    /// The driver has no such device.
     #[error("no CUDA device {ordinal}: the driver has {count}")]
-    NoDevice {
-        /// The one asked for, from 0.
-        ordinal: u32,
-        /// How many there are.
-        count: u32,
-    },
+    NoDevice { ordinal: u32, count: u32 },
     /// The driver refused.
     #[error("the CUDA driver cannot {operation}: {name} ({code})")]
-    Driver {
-        /// What was asked, to read after "cannot".
-        operation: &'static str,
-        /// Its number for why.
-        code: i32,
-        /// Its name for why.
-        name: String,
-    },
-    /// A range.
+    Driver { operation: &'static str, code: i32, name: String },
+    /// A range lies outside its memory.
     #[error(transparent)]
     Copy(#[from] CopyError),
 }
 
-/// Declares the functions that are taken from the library, and how each is found.
+/// Declares the functions used from the library, and how each is looked up.
 macro_rules! functions {
     ($($field:ident = $symbol:literal: fn($($argument:ty),*);)*) => {
-        /// The driver's functions. All return a number, of which zero is success.
+        /// The driver's functions. All return a status, with zero for success.
         struct Functions {
             $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
         impl Functions {
             /// # Safety
-            /// `library` is the handle of an open library that has the driver's interface.
+            /// `library` must be the handle of an open library with the driver's interface.
             #[cfg(not(target_feature = "crt-static"))]
             unsafe fn find(library: *mut c_void) -> Result<Functions, CudaError> {
                 Ok(Functions {
                     $($field: {
-                        // SAFETY: the caller's handle.
+                        // SAFETY: the handle is valid by this function's contract.
                         let found = unsafe { symbol(library, $symbol) }?;
-                        // SAFETY: the library has the driver's interface (the caller's word), in which the function of
-                        // this name has this type.
+                        // SAFETY: the library has the driver's interface (contract of this function), in
+                        // which the function of this name has this type.
                         unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(found) }
                     },)*
                 })
@@ -69,13 +56,13 @@ macro_rules! functions {
     };
 }
 
-/// The address of a function.
+/// Looks up the address of a function.
 ///
 /// # Safety
-/// `library` is the handle of an open library.
+/// `library` must be the handle of an open library.
 #[cfg(not(target_feature = "crt-static"))]
 unsafe fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, CudaError> {
-    // SAFETY: the caller's handle, and a name that ends with zero.
+    // SAFETY: the handle is valid by this function's contract, and the name ends with zero.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     if found.is_null() {
         return Err(CudaError::NoDriver { why: format!("it has no {}", name.to_string_lossy()) });
@@ -109,10 +96,10 @@ impl Functions {
             return Ok(());
         }
         let mut name = core::ptr::null();
-        // SAFETY: the driver stores a pointer to a constant text, or leaves null for a number that it does not know.
+        // SAFETY: the driver stores a pointer to a constant string, or null for an unknown code.
         let known = unsafe { (self.error_name)(code, &raw mut name) } == 0 && !name.is_null();
         let name = if known {
-            // SAFETY: as above: a text that ends with zero and is never freed.
+            // SAFETY: as above: a string that ends with zero and is never freed.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         } else {
             "unknown".into()
@@ -120,16 +107,16 @@ impl Functions {
         Err(CudaError::Driver { operation, code, name })
     }
 
-    /// Waits until the device has done what this thread asked for. The driver returns from some calls when it has read what
-    /// it needs, and before all of it has arrived.
+    /// Waits until the device has finished the work of this thread. Some driver calls return when the
+    /// driver has read its input, before all of it has arrived.
     fn finish(&self) -> Result<(), CudaError> {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         let code = unsafe { (self.synchronize)() };
         self.check("finish what was asked", code)
     }
 }
 
-/// The driver, loaded once for all of a process and never given back, as it does not like to be.
+/// The driver, loaded once per process and never unloaded, which it does not support.
 fn driver() -> Result<&'static Functions, CudaError> {
     static DRIVER: OnceLock<Result<Functions, CudaError>> = OnceLock::new();
     DRIVER.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -137,16 +124,16 @@ fn driver() -> Result<&'static Functions, CudaError> {
 
 #[cfg(target_feature = "crt-static")]
 fn load() -> Result<Functions, CudaError> {
-    Err(CudaError::NoDriver { why: "this program is linked statically and can load none".into() })
+    Err(CudaError::NoDriver { why: "this program is linked statically and cannot load libraries".into() })
 }
 
 #[cfg(not(target_feature = "crt-static"))]
 fn load() -> Result<Functions, CudaError> {
-    // SAFETY: a name that ends with zero; the loader runs the library's initialisers, which is what a driver is for: it
-    // lies where only the administrator, or this user's own environment, can put it.
+    // SAFETY: the name ends with zero. The loader runs the library's initialisers, which are the driver's:
+    // only the administrator, or this user's own environment, can put a library there.
     let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
-        return Err(CudaError::NoDriver { why: "there is no libcuda.so.1 that can be loaded".into() });
+        return Err(CudaError::NoDriver { why: "libcuda.so.1 cannot be loaded".into() });
     }
     // SAFETY: the handle of a library that was opened under the driver's name and is never closed.
     let functions = unsafe { Functions::find(library) }?;
@@ -156,13 +143,13 @@ fn load() -> Result<Functions, CudaError> {
     let init = unsafe {
         core::mem::transmute::<*mut c_void, unsafe extern "C" fn(core::ffi::c_uint) -> c_int>(init)
     };
-    // SAFETY: the driver's function, with the only argument that it takes.
+    // SAFETY: the driver's function, with its only argument.
     let code = unsafe { init(0) };
     functions.check("start", code)?;
     Ok(functions)
 }
 
-/// A graphics processor.
+/// A GPU.
 pub struct Device {
     functions: &'static Functions,
     number: c_int,
@@ -170,7 +157,8 @@ pub struct Device {
     name: String,
 }
 
-// SAFETY: a context is a name for state of the driver, which locks for itself; a thread makes it its own before each call.
+// SAFETY: a context names state of the driver, which does its own locking; a thread makes it current before
+// each call.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
@@ -182,23 +170,23 @@ impl core::fmt::Debug for Device {
 }
 
 impl Device {
-    /// How many there are.
+    /// The number of GPUs.
     ///
     /// # Errors
-    /// No driver, or one that does not answer.
+    /// There is no driver, or it reports an error.
     pub fn count() -> Result<u32, CudaError> {
         let functions = driver()?;
         let mut count = 0;
-        // SAFETY: the driver stores a number where it is told to.
+        // SAFETY: the driver stores a number at the address given.
         let code = unsafe { (functions.device_count)(&raw mut count) };
         functions.check("count its devices", code)?;
         Ok(u32::try_from(count).unwrap_or(0))
     }
 
-    /// Takes up the device with that number, from 0.
+    /// Opens the device with the number `ordinal`, from 0.
     ///
     /// # Errors
-    /// There is no driver or no such device, or it is kept by somebody else.
+    /// There is no driver or no such device, or another program has exclusive use of it.
     pub fn open(ordinal: u32) -> Result<Arc<Device>, CudaError> {
         let functions = driver()?;
         let count = Device::count()?;
@@ -207,7 +195,8 @@ impl Device {
         };
         let (mut number, mut context) = (0, core::ptr::null_mut());
         let mut name = [0; 128];
-        // SAFETY: the driver stores a number, a text of at most so many bytes and a handle where it is told to.
+        // SAFETY: the driver stores a number, a string of at most this many bytes and a handle at the
+        // addresses given.
         unsafe {
             functions.check("find a device", (functions.device_get)(&raw mut number, wanted))?;
             let room = name.len() as c_int;
@@ -219,15 +208,15 @@ impl Device {
         Ok(Arc::new(Device { functions, number, context, name }))
     }
 
-    /// What it calls itself.
+    /// The device's name according to the driver.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Makes it this thread's, which calls need.
+    /// Makes the context current on this thread, which calls require.
     fn enter(&self) -> Result<&'static Functions, CudaError> {
-        // SAFETY: the context was retained and is released when this is dropped.
+        // SAFETY: the context was retained, and is released when this is dropped.
         let code = unsafe { (self.functions.context_set)(self.context) };
         self.functions.check("switch to a device", code)?;
         Ok(self.functions)
@@ -236,12 +225,12 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: retained once, in `open`; its memory keeps it.
+        // SAFETY: retained once, in `open`; its memory holds a reference to it.
         let _ = unsafe { (self.functions.context_release)(self.number) };
     }
 }
 
-/// Memory of a graphics processor, which no program here can touch. Freed when dropped.
+/// Memory of a GPU, which the processor cannot access. Freed when dropped.
 #[derive(Debug)]
 pub struct DeviceMemory {
     device: Arc<Device>,
@@ -250,29 +239,29 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Takes `length_bytes` of a device, at least one.
+    /// Allocates `length_bytes` on a device, at least one byte.
     ///
     /// # Errors
-    /// It has no room.
+    /// The device has no room.
     pub fn allocate(device: &Arc<Device>, length_bytes: usize) -> Result<DeviceMemory, CudaError> {
         let functions = device.enter()?;
         let mut pointer = 0;
-        // SAFETY: the driver stores an address of the device where it is told to.
+        // SAFETY: the driver stores a device address at the address given.
         let code = unsafe { (functions.allocate)(&raw mut pointer, length_bytes.max(1)) };
         functions.check("allocate memory", code)?;
         Ok(DeviceMemory { device: Arc::clone(device), pointer, length_bytes })
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.length_bytes
     }
 
-    /// Checks a range.
+    /// Checks that a range lies inside.
     ///
     /// # Errors
-    /// It does not lie inside.
+    /// [`CopyError::OutOfRange`] otherwise.
     pub fn check(&self, offset_bytes: usize, length_bytes: usize) -> Result<(), CopyError> {
         let available_bytes = self.length_bytes;
         match offset_bytes.checked_add(length_bytes) {
@@ -286,10 +275,10 @@ impl DeviceMemory {
         Ok(self.pointer + offset_bytes as u64)
     }
 
-    /// Copies `length_bytes` of `source` into it. Done when this returns.
+    /// Copies `length_bytes` of `source` into it; complete when this returns.
     ///
     /// # Errors
-    /// A range, or the driver's refusal.
+    /// A range lies outside, or the driver refused.
     pub fn write(
         &self,
         offset_bytes: usize,
@@ -299,14 +288,14 @@ impl DeviceMemory {
         let to = self.at(offset_bytes, length_bytes)?;
         let from = address(source, source_offset_bytes, length_bytes)?;
         let functions = self.device.enter()?;
-        // SAFETY: both ranges were checked; ours stays mapped while it is borrowed, and the driver has read it when it
-        // returns.
+        // SAFETY: both ranges were checked; the local one stays mapped while it is borrowed, and the driver
+        // has read it when it returns.
         let code = unsafe { (functions.to_device)(to, from.cast_const().cast(), length_bytes) };
         functions.check("copy to a device", code)?;
         functions.finish()
     }
 
-    /// Copies `length_bytes` of it into `target`. Done when this returns.
+    /// Copies `length_bytes` of it into `target`; complete when this returns.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -319,13 +308,13 @@ impl DeviceMemory {
         let from = self.at(offset_bytes, length_bytes)?;
         let to = address(target, target_offset_bytes, length_bytes)?;
         let functions = self.device.enter()?;
-        // SAFETY: both ranges were checked; ours stays mapped while it is borrowed and is shared, so that it may be
-        // written; the driver has written it when it returns.
+        // SAFETY: both ranges were checked; the local one stays mapped while it is borrowed and is shared,
+        // so it may be written; the driver has written it when it returns.
         let code = unsafe { (functions.from_device)(to.cast(), from, length_bytes) };
         functions.check("copy from a device", code)
     }
 
-    /// Copies `length_bytes` of `source`, of the same device, into it. Done when this returns.
+    /// Copies `length_bytes` of `source`, on the same device, into it; complete when this returns.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -338,20 +327,20 @@ impl DeviceMemory {
         let to = self.at(offset_bytes, length_bytes)?;
         let from = source.at(source_offset_bytes, length_bytes)?;
         let functions = self.device.enter()?;
-        // SAFETY: both are ranges of memory of the device that is allocated while they are borrowed.
+        // SAFETY: both ranges lie in device memory that stays allocated while it is borrowed.
         let code = unsafe { (functions.within)(to, from, length_bytes) };
         functions.check("copy within a device", code)?;
         functions.finish()
     }
 
-    /// Fills `length_bytes` of it with one byte. Done when this returns.
+    /// Fills `length_bytes` of it with one byte; complete when this returns.
     ///
     /// # Errors
     /// As [`write`](Self::write).
     pub fn fill(&self, offset_bytes: usize, length_bytes: usize, byte: u8) -> Result<(), CudaError> {
         let to = self.at(offset_bytes, length_bytes)?;
         let functions = self.device.enter()?;
-        // SAFETY: a range of memory of the device that is allocated while it is borrowed.
+        // SAFETY: the range lies in device memory that stays allocated while it is borrowed.
         let code = unsafe { (functions.fill)(to, byte, length_bytes) };
         functions.check("fill memory", code)?;
         functions.finish()
@@ -361,7 +350,7 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if let Ok(functions) = self.device.enter() {
-            // SAFETY: allocated once, in `allocate`, and named by nobody else.
+            // SAFETY: allocated once, in `allocate`; no other object refers to it.
             let _ = unsafe { (functions.free)(self.pointer) };
         }
     }

@@ -1,4 +1,4 @@
-//! Between files and shared memory, without a copy in between: the kernel reads into it and writes from it.
+//! Reads files into shared memory and writes them from it without an intermediate copy.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -8,22 +8,23 @@ use tombolo_base::SharedMemory;
 use super::{CopyError, address};
 use crate::error::OsError;
 
-/// Why nothing, or not all, was read or written.
+/// Why a read or write failed or was incomplete.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FileCopyError {
-    /// The range of the memory.
+    /// The range lies outside the memory.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The kernel.
+    /// The kernel refused.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// Reads up to `length_bytes` of a file, from `file_offset_bytes` on, into memory, from `offset_bytes` on. Fewer come at the
-/// end of the file alone.
+/// Reads up to `length_bytes` of a file at `file_offset_bytes` into memory at `offset_bytes`. Returns fewer
+/// only at the end of the file.
 ///
 /// # Errors
-/// The range does not lie in the memory, or the kernel's. Some of the memory may have been written then.
+/// The range does not lie inside the memory, or the kernel refused. Some of the memory may have been
+/// written.
 pub fn read_at(
     file: impl AsFd,
     file_offset_bytes: u64,
@@ -33,16 +34,17 @@ pub fn read_at(
     let to = address(memory, offset_bytes, length_bytes)?;
     let file = file.as_fd();
     all("read a file", file_offset_bytes, length_bytes, |done, offset| {
-        // SAFETY: checked: so many bytes from there on are one mapping, which lives as long as `memory`. It is shared
-        // memory, to which no reference to bytes exists; the kernel writes to it as any peer may.
+        // SAFETY: checked: this many bytes from there are one mapping that lives as long as `memory`. It is
+        // shared memory, to which no reference to bytes exists; the kernel writes to it as any peer may.
         unsafe { libc::pread(raw(file), to.add(done).cast(), length_bytes - done, offset) }
     })
 }
 
-/// Writes `length_bytes` of memory, from `offset_bytes` on, to a file, from `file_offset_bytes` on. All of it, or an error.
+/// Writes `length_bytes` of memory at `offset_bytes` to a file at `file_offset_bytes`: all of it, or an
+/// error.
 ///
 /// # Errors
-/// As [`read_at`]. Some of the file may have been written then.
+/// As [`read_at`]. Some of the file may have been written.
 pub fn write_at(
     file: impl AsFd,
     file_offset_bytes: u64,

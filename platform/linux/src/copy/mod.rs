@@ -1,14 +1,14 @@
-//! Copying and filling memory that a peer may write at the same time.
+//! Copies and fills memory that a peer may write at the same time.
 //!
-//! The compiler's own copies are for memory that nobody else writes meanwhile. These are made of instructions that it does
-//! not look into: a peer that writes during a copy changes what is copied, and nothing else. What is shared stays a
-//! [`SharedMemory`]; what is private is a slice.
+//! The compiler's own copies require memory that no one else writes. These are assembly instructions that
+//! the compiler does not analyse: a peer that writes during a copy changes what is copied, and nothing
+//! else. Shared memory is a [`SharedMemory`]; private memory is a slice.
 //!
-//! There are [several loops](Loop), as none is best for all lengths; [`Loop::Best`] takes the one that is best for a length.
-//! Which copies what is decided in `transport/engine`, from measured costs.
+//! There are [several loops](Loop), because none is best for all lengths; [`Loop::Best`] picks one by
+//! length. `transport/engine` decides from measured costs what copies what.
 //!
-//! A copy orders nothing by itself. Whoever tells a peer of it does so by a release store, as a ring does; the loops that go
-//! around the caches end with the fence that makes such a store follow them.
+//! A copy orders nothing by itself. The caller tells a peer of it with a release store, as a ring does; the
+//! loops that bypass the caches end with the fence that orders such a store after them.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -26,18 +26,18 @@ use core::fmt;
 
 use tombolo_base::SharedMemory;
 
-/// A way to copy.
+/// A copy loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Loop {
-    /// The best of the others by the length: what a program takes that has not measured.
+    /// The best of the others for the length, for programs that have not measured.
     Best,
-    /// Aligned words of eight bytes, and bytes at the edges. Every processor has it.
+    /// Aligned words of eight bytes, and bytes at the edges. On every processor.
     Words,
-    /// The processor's own instruction for strings (x86-64).
+    /// The processor's string instruction (x86-64).
     String,
-    /// The widest vectors that there are (x86-64, aarch64).
+    /// The widest vectors available (x86-64, aarch64).
     Vectors,
-    /// Vectors that go around the caches of the target: for what is longer than they are, and not read soon.
+    /// Vectors with stores that bypass the caches: for copies that exceed the caches and are not read soon.
     Streaming,
 }
 
@@ -54,7 +54,8 @@ impl Loop {
         }
     }
 
-    /// Those that this processor has. All of them copy right on every one: what it has not is done by words.
+    /// The loops of this processor. Every loop copies correctly everywhere: missing ones fall back to
+    /// words.
     #[must_use]
     pub fn here() -> &'static [Loop] {
         #[cfg(target_arch = "x86_64")]
@@ -72,28 +73,19 @@ impl fmt::Display for Loop {
     }
 }
 
-/// Why nothing was copied.
+/// Why a copy was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CopyError {
     /// A range does not lie inside its memory.
     #[error("bytes {offset_bytes}..+{length_bytes} do not lie in a memory of {available_bytes} bytes")]
-    OutOfRange {
-        /// First byte asked for.
-        offset_bytes: usize,
-        /// How many bytes were asked for.
-        length_bytes: usize,
-        /// How many there are.
-        available_bytes: usize,
-    },
-    /// The source and the target have bytes in common, so that there is no telling what the copy would hold.
-    #[error("the source and the target of a copy of {length_bytes} bytes overlap")]
-    Overlap {
-        /// How many bytes were to be copied.
-        length_bytes: usize,
-    },
+    OutOfRange { offset_bytes: usize, length_bytes: usize, available_bytes: usize },
+    /// Source and target overlap, so the result would be undefined.
+    #[error("source and target of a copy of {length_bytes} bytes overlap")]
+    Overlap { length_bytes: usize },
 }
 
-/// Checks that a range lies in a memory.
+/// Checks that a range lies inside a memory.
 ///
 /// # Errors
 /// [`CopyError::OutOfRange`].
@@ -105,19 +97,19 @@ pub fn check(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) ->
     }
 }
 
-/// Where byte `offset_bytes` of a memory is.
+/// The address of byte `offset_bytes` of a memory.
 ///
 /// # Errors
 /// As [`check`].
 fn address(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) -> Result<*mut u8, CopyError> {
     check(memory, offset_bytes, length_bytes)?;
     let first = memory.words().as_ptr().cast_mut().cast::<u8>();
-    // SAFETY: checked: the offset is at most the length of the memory, all of which is one mapping. Words are atomics, so
-    // that a pointer from a shared reference to them may write.
+    // SAFETY: checked: the offset is at most the length of the memory, all of which is one mapping. Words
+    // are atomics, so a pointer derived from a shared reference may write.
     Ok(unsafe { first.add(offset_bytes) })
 }
 
-/// What to copy, by address.
+/// The operands of a copy, by address.
 #[derive(Clone, Copy)]
 struct Range {
     source: *const u8,
@@ -128,8 +120,8 @@ struct Range {
 }
 
 impl Range {
-    /// The address that has to be aligned before words can be moved: that of a side that is shared. `None` when both are
-    /// and never are aligned at once.
+    /// The address that must be aligned before words can be moved: that of the shared side. `None` when
+    /// both sides are shared and are never aligned at once.
     fn pace_maker(self) -> Option<usize> {
         let (source, target) = (self.source.addr(), self.target.addr());
         match (self.source_shared, self.target_shared) {
@@ -140,21 +132,22 @@ impl Range {
     }
 }
 
-/// From this length on strings beat vectors on the processors that were measured.
+/// The length from which strings beat vectors on the processors measured.
 #[cfg(target_arch = "x86_64")]
 const STRING_FROM_BYTES: usize = 8 * 1024;
 
-/// Copies by a loop.
+/// Copies with a loop.
 ///
 /// # Safety
-/// The source is valid for reads and the target for writes of so many bytes. A side that is not shared is this thread's
-/// alone (the target) or not written by anybody (the source). The two do not overlap.
+/// The source must be valid for reads and the target for writes of this many bytes. A private target must
+/// belong to this thread alone, and a private source must not be written by anyone. The two must not
+/// overlap.
 #[inline]
 unsafe fn copy_by(how: Loop, range: Range) {
     #[cfg(target_arch = "x86_64")]
     {
         let Range { source, target, length, .. } = range;
-        // SAFETY: the caller's.
+        // SAFETY: by this function's contract.
         unsafe {
             match how {
                 Loop::Words => words::copy(range),
@@ -167,7 +160,7 @@ unsafe fn copy_by(how: Loop, range: Range) {
             }
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: by this function's contract.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         match how {
@@ -176,7 +169,7 @@ unsafe fn copy_by(how: Loop, range: Range) {
             Loop::Streaming => aarch64::copy(range, true),
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: by this function's contract.
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     unsafe {
         let _ = how;
@@ -184,10 +177,10 @@ unsafe fn copy_by(how: Loop, range: Range) {
     }
 }
 
-/// Copies `source` into `target` from `offset_bytes` on.
+/// Copies `source` into `target` at `offset_bytes`.
 ///
 /// # Errors
-/// It does not fit; nothing was written.
+/// `source` does not fit; nothing was written.
 #[inline]
 pub fn write(how: Loop, target: &SharedMemory, offset_bytes: usize, source: &[u8]) -> Result<(), CopyError> {
     let to = address(target, offset_bytes, source.len())?;
@@ -198,16 +191,16 @@ pub fn write(how: Loop, target: &SharedMemory, offset_bytes: usize, source: &[u8
         source_shared: false,
         target_shared: true,
     };
-    // SAFETY: the target was checked; the source is a slice, which nobody writes. No slice lies in shared memory, so that
-    // they do not overlap.
+    // SAFETY: the target was checked; the source is a slice, which no one writes. No slice lies in shared
+    // memory, so the two do not overlap.
     unsafe { copy_by(how, range) };
     Ok(())
 }
 
-/// Copies from `source`, beginning with `offset_bytes`, into all of `target`.
+/// Copies from `source` at `offset_bytes` into all of `target`.
 ///
 /// # Errors
-/// There is not so much; `target` is unchanged.
+/// `source` is too short; `target` is unchanged.
 #[inline]
 pub fn read(
     how: Loop,
@@ -223,42 +216,42 @@ pub fn read(
         source_shared: true,
         target_shared: false,
     };
-    // SAFETY: the source was checked; the target is a slice that is ours alone. No slice lies in shared memory, so that
-    // they do not overlap.
+    // SAFETY: the source was checked; the target is a slice that only this thread uses. No slice lies in
+    // shared memory, so the two do not overlap.
     unsafe { copy_by(how, range) };
     Ok(())
 }
 
-/// Copies from memory of others, of which only the address is known.
+/// Copies from shared memory that is known only by address.
 ///
 /// # Safety
-/// The source is valid for reads of as many bytes as the target has, for as long as this takes. The two do not overlap.
+/// The source must stay valid for reads of as many bytes as the target has. The two must not overlap.
 #[inline]
 pub(crate) unsafe fn read_at(source: *const u8, target: &mut [u8]) {
     let (to, length) = (target.as_mut_ptr(), target.len());
     let range = Range { source, target: to, length, source_shared: true, target_shared: false };
-    // SAFETY: the caller's; the target is a slice that is ours alone.
+    // SAFETY: by this function's contract; the target is a slice that only this thread uses.
     unsafe { copy_by(Loop::Best, range) };
 }
 
-/// Copies to memory of others, of which only the address is known.
+/// Copies to shared memory that is known only by address.
 ///
 /// # Safety
-/// The target is valid for writes of as many bytes as the source has, for as long as this takes. The two do not overlap.
+/// The target must stay valid for writes of as many bytes as the source has. The two must not overlap.
 #[inline]
 pub(crate) unsafe fn write_at(target: *mut u8, source: &[u8]) {
     let (from, length) = (source.as_ptr(), source.len());
     let range = Range { source: from, target, length, source_shared: false, target_shared: true };
-    // SAFETY: the caller's; the source is a slice, which nobody writes.
+    // SAFETY: by this function's contract; the source is a slice, which no one writes.
     unsafe { copy_by(Loop::Best, range) };
 }
 
-/// Copies `length_bytes` from `source` to `target`, each from its offset on.
+/// Copies `length_bytes` from `source` to `target`, each at its offset.
 ///
-/// Two mappings may show the same memory: then what the target holds is unspecified where they have bytes in common.
+/// Two mappings may show the same memory; the contents of the target are unspecified where they overlap.
 ///
 /// # Errors
-/// One of them has not so much room, or they overlap by their addresses; nothing was written.
+/// A range lies outside its memory, or the ranges overlap by address; nothing was written.
 #[inline]
 pub fn between(
     how: Loop,
@@ -273,15 +266,15 @@ pub fn between(
     }
     let range =
         Range { source: from, target: to, length: length_bytes, source_shared: true, target_shared: true };
-    // SAFETY: both were checked, and do not overlap.
+    // SAFETY: both ranges were checked and do not overlap.
     unsafe { copy_by(how, range) };
     Ok(())
 }
 
-/// Fills `length_bytes` of `target` from `offset_bytes` on with one byte.
+/// Fills `length_bytes` of `target` at `offset_bytes` with one byte.
 ///
 /// # Errors
-/// There is not so much room; nothing was written.
+/// The range lies outside; nothing was written.
 #[inline]
 pub fn fill(
     target: &SharedMemory,
@@ -290,7 +283,7 @@ pub fn fill(
     byte: u8,
 ) -> Result<(), CopyError> {
     let to = address(target, offset_bytes, length_bytes)?;
-    // SAFETY: checked: so many bytes can be written there.
+    // SAFETY: checked: this many bytes can be written there.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         x86_64::fill_string(to, length_bytes, byte);

@@ -1,21 +1,22 @@
-//! Single loads and stores that the compiler knows nothing about.
+//! Single loads and stores that the compiler cannot see into.
 //!
-//! What is shared with other processes, some of them hostile, is touched in single bytes at the edges of a copy and in
-//! words of eight between. In the language's own terms that would be a race of accesses of different sizes; an
-//! instruction in assembly is none: the compiler sees neither what it loads from nor whom it races with.
+//! Memory shared with other processes, some of them hostile, is accessed in single bytes at the edges of a
+//! copy and in words of eight in between. In Rust's memory model that would be a race between accesses of
+//! different sizes; an assembly instruction is not: the compiler sees neither the address nor the race.
 //!
-//! All of these ask the same of their caller: the address is valid for the access, and a word's is aligned to eight.
+//! All of these require that the address is valid for the access; for a word, also that it is aligned to
+//! eight.
 
 use core::arch::asm;
 
 /// Loads a byte.
 ///
 /// # Safety
-/// `from` is valid for reads of one byte.
+/// `from` must be valid for reads of one byte.
 #[inline]
 pub(super) unsafe fn load_byte(from: *const u8) -> u8 {
     let byte: u64;
-    // SAFETY: the caller's: the byte can be read. Nothing else is touched.
+    // SAFETY: by this function's contract the byte can be read. Nothing else is accessed.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!("movzx {0:e}, byte ptr [{1}]", out(reg) byte, in(reg) from, options(nostack, preserves_flags));
@@ -32,11 +33,11 @@ pub(super) unsafe fn load_byte(from: *const u8) -> u8 {
 /// Stores a byte.
 ///
 /// # Safety
-/// `to` is valid for writes of one byte.
+/// `to` must be valid for writes of one byte.
 #[inline]
 pub(super) unsafe fn store_byte(to: *mut u8, byte: u8) {
     let byte = u64::from(byte);
-    // SAFETY: the caller's: the byte can be written. Nothing else is touched.
+    // SAFETY: by this function's contract the byte can be written. Nothing else is accessed.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!("mov byte ptr [{1}], {0:l}", in(reg) byte, in(reg) to, options(nostack, preserves_flags));
@@ -49,15 +50,15 @@ pub(super) unsafe fn store_byte(to: *mut u8, byte: u8) {
     }
 }
 
-/// Loads a word, bytes in the processor's own order.
+/// Loads a word in native byte order.
 ///
 /// # Safety
-/// `from` is valid for reads of eight bytes and aligned to eight.
+/// `from` must be valid for reads of eight bytes and aligned to eight.
 #[inline]
 pub(super) unsafe fn load_word(from: *const u8) -> u64 {
     debug_assert!(from.addr().is_multiple_of(8));
     let word: u64;
-    // SAFETY: the caller's: the word can be read and is aligned. Nothing else is touched.
+    // SAFETY: by this function's contract the word can be read and is aligned. Nothing else is accessed.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!("mov {0}, qword ptr [{1}]", out(reg) word, in(reg) from, options(nostack, preserves_flags));
@@ -71,14 +72,14 @@ pub(super) unsafe fn load_word(from: *const u8) -> u64 {
     word
 }
 
-/// Stores a word, bytes in the processor's own order.
+/// Stores a word in native byte order.
 ///
 /// # Safety
-/// `to` is valid for writes of eight bytes and aligned to eight.
+/// `to` must be valid for writes of eight bytes and aligned to eight.
 #[inline]
 pub(super) unsafe fn store_word(to: *mut u8, word: u64) {
     debug_assert!(to.addr().is_multiple_of(8));
-    // SAFETY: the caller's: the word can be written and is aligned. Nothing else is touched.
+    // SAFETY: by this function's contract the word can be written and is aligned. Nothing else is accessed.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!("mov qword ptr [{1}], {0}", in(reg) word, in(reg) to, options(nostack, preserves_flags));

@@ -1,8 +1,8 @@
-//! Every loop against the plainest model of a copy: two arrays of bytes.
+//! Every loop against the simplest model of a copy: two arrays of bytes.
 
 use super::*;
 
-/// A memory that holds `bytes`, and as much around it as a stray access would show in.
+/// A memory that holds `bytes`, with a margin in which a stray access would show.
 const ROOM: usize = 4096;
 const MARK: u8 = 0xA5;
 
@@ -18,7 +18,7 @@ fn content(memory: &SharedMemory) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of which no two near each other are alike.
+/// Bytes that differ from those near them.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index % 251) as u8).collect()
 }
@@ -58,7 +58,7 @@ fn all_three(how: Loop, from: usize, to: usize, length: usize) {
 fn every_length_is_copied_at_every_alignment() {
     for how in Loop::here() {
         for length in lengths() {
-            // All offsets within a vector for a few lengths, and few for all.
+            // All offsets within a vector for a few lengths, and a few offsets for all lengths.
             let all = matches!(length, 0..=9 | 63..=66 | 128..=130 | 1023);
             let offsets: &[usize] = if all { &[0, 1, 3, 7, 8, 9, 33] } else { &[0, 1, 8] };
             for from in offsets {

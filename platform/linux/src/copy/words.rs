@@ -1,12 +1,12 @@
-//! The loop of every processor: aligned words of eight bytes, and single bytes at the edges.
+//! The loop for every processor: aligned words of eight bytes, and single bytes at the edges.
 
 use super::Range;
 use super::opaque::{load_byte, load_word, store_byte, store_word};
 
 const WORD: usize = 8;
 
-/// Copies by words. Memory that is shared is touched in aligned words and in single bytes only, so that it may be device
-/// memory; private memory may lie as it likes.
+/// Copies by words. Shared memory is accessed only in aligned words and single bytes, so it may be device
+/// memory; private memory may have any alignment.
 ///
 /// # Safety
 /// As [`super::copy_by`].
@@ -14,11 +14,12 @@ pub(super) unsafe fn copy(range: Range) {
     let Range { mut source, mut target, mut length, .. } = range;
     let edge = match range.pace_maker() {
         Some(address) => length.min(address.wrapping_neg() % WORD),
-        // Both are shared, and no word of the one is a word of the other.
+        // Both are shared, and never aligned at once.
         None => length,
     };
-    // SAFETY: the caller's: both ranges are valid for `length` bytes. Each step advances both by what it takes off
-    // the length, and takes no more than there is. A shared side is aligned after the edge (`pace_maker`).
+    // SAFETY: by this function's contract both ranges are valid for `length` bytes. Each step advances both
+    // by what it subtracts from the length, and takes no more than is left. A shared side is aligned after
+    // the edge (`pace_maker`).
     unsafe {
         for _ in 0..edge {
             store_byte(target, load_byte(source));
@@ -46,13 +47,13 @@ pub(super) unsafe fn copy(range: Range) {
 /// Fills by words.
 ///
 /// # Safety
-/// `target` is valid for writes of `length` bytes.
+/// `target` must be valid for writes of `length` bytes.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn fill(mut target: *mut u8, mut length: usize, byte: u8) {
     let word = u64::from_ne_bytes([byte; WORD]);
     let edge = length.min(target.addr().wrapping_neg() % WORD);
-    // SAFETY: the caller's: `length` bytes can be written. Each step takes off the length what it advances by, and words
-    // begin after the edge, at an aligned address.
+    // SAFETY: by this function's contract `length` bytes can be written. Each step subtracts from the
+    // length what it advances by, and words begin after the edge, at an aligned address.
     unsafe {
         for _ in 0..edge {
             store_byte(target, byte);

@@ -1,8 +1,8 @@
-//! The loops of x86-64. None minds how memory is aligned.
+//! The copy loops for x86-64. None requires alignment.
 
 use core::arch::asm;
 
-/// Whether the processor copies strings fast (`rep movsb` moves whole lines): said by all since 2013 or so.
+/// Whether `rep movsb` is fast, moving whole lines: reported by all processors since about 2013.
 pub(super) fn fast_strings() -> bool {
     use std::sync::OnceLock;
     static FAST: OnceLock<bool> = OnceLock::new();
@@ -12,23 +12,23 @@ pub(super) fn fast_strings() -> bool {
     })
 }
 
-/// `rep movsb`: the processor's own loop.
+/// `rep movsb`, the processor's own loop.
 ///
 /// # Safety
-/// `source` is valid for reads and `target` for writes of `length` bytes.
+/// `source` must be valid for reads and `target` for writes of `length` bytes.
 #[inline]
 pub(super) unsafe fn copy_string(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: the caller's; the direction flag is clear, as the calling convention says.
+    // SAFETY: by this function's contract; the direction flag is clear by the calling convention.
     unsafe {
         asm!("rep movsb", inout("rcx") length => _, inout("rsi") source => _, inout("rdi") target => _,
              options(nostack, preserves_flags));
     }
 }
 
-/// `rep stosb`.
+/// `rep stosb`, the processor's own loop.
 ///
 /// # Safety
-/// `target` is valid for writes of `length` bytes.
+/// `target` must be valid for writes of `length` bytes.
 #[inline]
 pub(super) unsafe fn fill_string(target: *mut u8, length: usize, byte: u8) {
     // SAFETY: as above.
@@ -38,17 +38,17 @@ pub(super) unsafe fn fill_string(target: *mut u8, length: usize, byte: u8) {
     }
 }
 
-/// Up to 32 bytes, by two accesses that may overlap.
+/// Copies up to 32 bytes with two accesses that may overlap.
 ///
 /// # Safety
 /// As [`copy_string`].
 #[inline]
 pub(super) unsafe fn copy_short(source: *const u8, target: *mut u8, length: usize) {
     debug_assert!(length <= 32);
-    /// The first and the last of a width, both loaded before either is stored.
+    /// Copies the first and the last of a width, both loaded before either is stored.
     macro_rules! ends {
         ($width:literal, $first:tt, $last:tt, $move:literal) => {
-            // SAFETY: the caller's, and the length is at least the width: both lie inside.
+            // SAFETY: by the function's contract, and the length is at least the width: both lie inside.
             unsafe {
                 asm!(
                     concat!($move, " {first", $first, "}, [{source}]"),
@@ -78,23 +78,24 @@ pub(super) unsafe fn copy_short(source: *const u8, target: *mut u8, length: usiz
         8..=16 => ends!(8, "", "", "mov"),
         4..=7 => ends!(4, ":e", ":e", "mov"),
         2..=3 => ends!(2, ":x", ":x", "mov"),
-        // SAFETY: the caller's, one byte.
+        // SAFETY: by this function's contract, one byte.
         1 => unsafe { super::opaque::store_byte(target, super::opaque::load_byte(source)) },
         _ => {}
     }
 }
 
-/// A loop over vectors: `$step` bytes at a time while there are as many, then one vector at a time, then the last one once more as
-/// far back as it has to be.
+/// A loop over vectors: `$step` bytes at a time while that many are left, then one vector at a time, then a
+/// last one moved back as far as necessary.
 macro_rules! vector_loop {
     ($name:ident, $doc:literal, $width:literal, $register:literal, $load:literal, $store:literal, $end:literal) => {
         #[doc = $doc]
         ///
         /// # Safety
-        /// `source` is valid for reads and `target` for writes of `length` bytes, of which there are at least one
-        /// vector's; and the processor has such vectors.
+        /// `source` must be valid for reads and `target` for writes of `length` bytes, at least one
+        /// vector's; and the processor must have such vectors.
         unsafe fn $name(source: *const u8, target: *mut u8, length: usize) {
-            // SAFETY: the caller's. Every access begins at an offset from 0 to `length` less its width.
+            // SAFETY: by this function's contract. Every access begins at an offset from 0 to `length`
+            // minus its width.
             unsafe {
                 asm!(
                     "2:",
@@ -137,25 +138,42 @@ macro_rules! vector_loop {
 vector_loop!(copy_zmm, "By vectors of 64 bytes.", 64, "zmm", "vmovdqu64", "vmovdqu64", "vzeroupper");
 vector_loop!(copy_ymm, "By vectors of 32 bytes.", 32, "ymm", "vmovdqu", "vmovdqu", "vzeroupper");
 vector_loop!(copy_xmm, "By vectors of 16 bytes.", 16, "xmm", "movdqu", "movdqu", "");
-// The last vector of these may lie anywhere; all before it are aligned by the caller.
+// The last vector of these may lie anywhere; the caller aligned all before it.
 vector_loop!(
     stream_zmm,
-    "Around the caches, by 64.",
+    "Bypassing the caches, by vectors of 64 bytes.",
     64,
     "zmm",
     "vmovdqu64",
     "vmovntdq",
     "sfence\nvzeroupper"
 );
-vector_loop!(stream_ymm, "Around the caches, by 32.", 32, "ymm", "vmovdqu", "vmovntdq", "sfence\nvzeroupper");
-vector_loop!(stream_xmm, "Around the caches, by 16.", 16, "xmm", "movdqu", "movntdq", "sfence");
+vector_loop!(
+    stream_ymm,
+    "Bypassing the caches, by vectors of 32 bytes.",
+    32,
+    "ymm",
+    "vmovdqu",
+    "vmovntdq",
+    "sfence\nvzeroupper"
+);
+vector_loop!(
+    stream_xmm,
+    "Bypassing the caches, by vectors of 16 bytes.",
+    16,
+    "xmm",
+    "movdqu",
+    "movntdq",
+    "sfence"
+);
 
-/// By the widest vectors that there are.
+/// Copies with the widest vectors available.
 ///
 /// # Safety
 /// As [`copy_string`].
 pub(super) unsafe fn copy_vectors(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: the caller's; each loop gets as much as it needs at least, on a processor that has it.
+    // SAFETY: by this function's contract; each loop gets at least the length it needs, on a processor that
+    // has it.
     unsafe {
         if length <= 32 {
             copy_short(source, target, length);
@@ -169,7 +187,8 @@ pub(super) unsafe fn copy_vectors(source: *const u8, target: *mut u8, length: us
     }
 }
 
-/// Around the caches of the target: what was copied is not to be read soon. Stores are ordered before all that follow.
+/// Copies with stores that bypass the caches, for targets that are not read soon. The stores are ordered
+/// before all later ones.
 ///
 /// # Safety
 /// As [`copy_string`].
@@ -177,12 +196,12 @@ pub(super) unsafe fn copy_streaming(source: *const u8, target: *mut u8, length: 
     const LINE: usize = 64;
     let head = target.addr().wrapping_neg() % LINE;
     if length < head + LINE {
-        // SAFETY: the caller's.
+        // SAFETY: by this function's contract.
         return unsafe { copy_vectors(source, target, length) };
     }
     let body = (length - head) / LINE * LINE;
-    // SAFETY: the caller's: the three parts lie one after another inside both ranges. The target of the second is aligned to
-    // a line and is a number of lines long, so that its last vector is aligned too.
+    // SAFETY: by this function's contract: the three parts lie one after another inside both ranges. The
+    // target of the second is aligned to a line and is whole lines long, so its last vector is aligned too.
     unsafe {
         copy_vectors(source, target, head);
         let (source, target) = (source.add(head), target.add(head));

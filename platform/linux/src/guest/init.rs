@@ -1,4 +1,5 @@
-//! What process 1 of a virtual machine does: mounts, modules, keeping the monitor running and nothing else.
+//! The duties of process 1 in a virtual machine: mounting, loading modules, and keeping the monitor
+//! running.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,22 +14,22 @@ use rustix::system::RebootCommand;
 use crate::error::{Context, OsError};
 use crate::process::Ended;
 
-/// Where the boot image keeps what the node is run by, apart from files of users.
+/// The folder of the boot image with the node's own files, apart from those of users.
 pub const OWN: &str = "/tombolo";
 
-/// Where the boot image keeps the kernel's modules and their order.
+/// The folder of the boot image with the kernel's modules and their load order.
 pub const MODULES: &str = "/tombolo/modules";
 
-/// The file in the modules' directory that lists them, one name a line, each after those it needs.
+/// The file in the modules' folder that lists them, one name a line, each after those it depends on.
 pub const MODULE_ORDER: &str = "order";
 
-/// Where the boot image keeps its tools.
+/// The tools in the boot image.
 pub const BUSYBOX: &str = "/tombolo/busybox";
 
-/// A shell that ended sooner than this is not started again: its console does not work.
+/// A shell that lived shorter than this is not restarted: its console does not work.
 pub const SHELL_LIFE: Duration = Duration::from_secs(1);
 
-/// Where programs are looked for.
+/// The search path for programs.
 pub const PATH: &str = "/usr/bin:/bin";
 
 /// The terminal of the serial console.
@@ -47,17 +48,17 @@ const FILE_SYSTEMS: [(&str, &str, MountFlags); 7] = [
     ("tmpfs", "/run", NO_DEVICES),
 ];
 
-/// Whether this process is process 1 and so has to do what this module does.
+/// Whether this process is process 1 and so must do what this module provides.
 #[must_use]
 pub fn is_init() -> bool {
     rustix::process::getpid() == Pid::INIT
 }
 
-/// Mounts what programs expect: `/proc`, `/sys`, `/dev` with terminals and shared memory, `/tmp`, `/run`.
-/// What is mounted already stays.
+/// Mounts the usual file systems: `/proc`, `/sys`, `/dev` with terminals and shared memory, `/tmp`, `/run`.
+/// Those already mounted stay.
 ///
 /// # Errors
-/// What the kernel refused.
+/// An error of the kernel.
 pub fn mount_file_systems() -> Result<(), OsError> {
     for (kind, target, flags) in FILE_SYSTEMS {
         std::fs::create_dir_all(target).context(&format!("create {target}"))?;
@@ -69,11 +70,11 @@ pub fn mount_file_systems() -> Result<(), OsError> {
     Ok(())
 }
 
-/// Loads the kernel modules that `directory`'s [`MODULE_ORDER`] lists, in that order; those already loaded
-/// are left alone.
+/// Loads the kernel modules that [`MODULE_ORDER`] in `directory` lists, in that order, except those already
+/// loaded.
 ///
 /// # Errors
-/// What the kernel refused, with the file.
+/// An error of the kernel, with the file.
 pub fn load_modules(directory: &Path) -> Result<(), OsError> {
     let order = directory.join(MODULE_ORDER);
     let names = std::fs::read_to_string(&order).context(&format!("read {}", order.display()))?;
@@ -89,7 +90,7 @@ pub fn load_modules(directory: &Path) -> Result<(), OsError> {
     Ok(())
 }
 
-/// Names this machine.
+/// Sets the host name of this machine.
 ///
 /// # Errors
 /// `EINVAL` for a name longer than 64 bytes.
@@ -105,7 +106,7 @@ impl Parameters {
     /// Reads this kernel's command line; `/proc` must be mounted.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub fn read() -> Result<Self, OsError> {
         let line = std::fs::read_to_string("/proc/cmdline").context("read the kernel's command line")?;
         Ok(Self::parse(&line))
@@ -125,13 +126,13 @@ impl Parameters {
     }
 }
 
-/// Makes the command of a shell, with the console opened for it.
+/// Creates the command for a shell, with the console opened for it.
 pub type MakeShell = fn() -> Result<Command, OsError>;
 
 /// A shell on the serial console, with job control.
 ///
 /// # Errors
-/// What opening the console answered.
+/// The console cannot be opened.
 pub fn console_shell() -> Result<Command, OsError> {
     let open = || File::options().read(true).write(true).open(CONSOLE).context("open the console");
     let mut shell = Command::new(BUSYBOX);
@@ -145,18 +146,18 @@ pub fn console_shell() -> Result<Command, OsError> {
     Ok(shell)
 }
 
-/// Runs `main` and waits for its end, meanwhile taking the exit status of every orphan of this machine, which
-/// only process 1 can do. `main` runs apart from process 1 so that it can wait for its own children.
+/// Runs `main` and waits for its end, while reaping every orphan of this machine, which only process 1 can
+/// do. `main` is a process of its own so that it can wait for its own children.
 ///
-/// What `shell` makes, if given, runs beside it, and again whenever it has ended after at least
-/// [`SHELL_LIFE`]; see [`console_shell`].
+/// The command that `shell` creates, if given, runs beside it, and again after each end, provided that it
+/// lived for at least [`SHELL_LIFE`]; see [`console_shell`].
 ///
 /// # Errors
-/// What the kernel refused. A shell that does not start is no error.
+/// An error of the kernel. A shell that does not start is not an error.
 pub fn supervise(main: &mut Command, shell: Option<MakeShell>) -> Result<Ended, OsError> {
     let child = main.spawn().context(&format!("start {}", main.get_program().to_string_lossy()))?;
     let main_pid = Pid::from_child(&child);
-    // Made anew each time: the console hangs up on all who hold it when the shell ends.
+    // Created anew each time: the console hangs up on all its users when the shell ends.
     let start_shell = || {
         let child = shell?().ok()?.spawn().ok()?;
         Some((Pid::from_child(&child), Instant::now()))
@@ -184,13 +185,13 @@ fn ended(status: WaitStatus) -> Ended {
     }
 }
 
-/// Turns this machine off, at once: nothing is told to end first.
+/// Turns this machine off at once, without notice to programs.
 ///
-/// Returns only the reason why it could not.
+/// Returns only if that failed, with the reason.
 #[must_use]
 pub fn power_off() -> OsError {
     match rustix::system::reboot(RebootCommand::PowerOff) {
-        Ok(()) => OsError::new("power off: the kernel came back", Errno::IO),
+        Ok(()) => OsError::new("power off: the kernel returned", Errno::IO),
         Err(errno) => OsError::new("power off", errno),
     }
 }

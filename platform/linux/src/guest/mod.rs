@@ -1,8 +1,8 @@
-//! What a virtual machine's monitor does on the inside: be process 1, find the window, receive interrupts.
+//! What a virtual machine's monitor does inside it: act as process 1, find the window, receive interrupts.
 //!
 //! The window is QEMU's `ivshmem-doorbell` device. Its memory and registers are mapped through sysfs, which
 //! needs no driver; its interrupts come through the stock `vfio-pci` driver as event counters. All of these
-//! are file descriptors, so the monitor can lend them to domains over a socket.
+//! are file descriptors, so the monitor can pass them to domains over a socket.
 
 pub mod init;
 pub mod pci;
@@ -12,36 +12,26 @@ use std::path::Path;
 
 use crate::error::{Context, OsError};
 
-/// Why this machine's inside could not be set up.
+/// Why the guest side of a virtual machine could not be set up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum GuestError {
-    /// The kernel refused something.
+    /// The kernel refused an operation.
     #[error(transparent)]
     Os(#[from] OsError),
     /// There is no window device.
     #[error("this machine has no window: no PCI device {vendor:04x}:{device:04x} (QEMU's ivshmem-doorbell)",
         vendor = pci::VENDOR, device = pci::DEVICE)]
     NoWindow,
-    /// The window device is not behind an IOMMU, which vfio needs.
-    #[error("the window {address} is in no IOMMU group: start QEMU with -M virt,iommu=smmuv3")]
-    NoIommu {
-        /// PCI address of the window.
-        address: String,
-    },
-    /// Another device of the window's IOMMU group is driven by the kernel.
+    /// The window device is not behind an IOMMU, which vfio requires.
+    #[error("the window {address} is in no IOMMU group; start QEMU with -M virt,iommu=smmuv3")]
+    NoIommu { address: String },
+    /// A kernel driver uses another device of the window's IOMMU group.
     #[error("the IOMMU group {group} of the window {address} also holds devices that other drivers use")]
-    GroupNotViable {
-        /// PCI address of the window.
-        address: String,
-        /// Number of the group.
-        group: String,
-    },
-    /// The device offers no message interrupts.
-    #[error("the window {address} has no MSI-X vectors: start QEMU with ivshmem-doorbell,vectors=N")]
-    NoInterrupts {
-        /// PCI address of the window.
-        address: String,
-    },
+    GroupNotViable { address: String, group: String },
+    /// The device has no MSI-X interrupts.
+    #[error("the window {address} has no MSI-X vectors; start QEMU with ivshmem-doorbell,vectors=N")]
+    NoInterrupts { address: String },
 }
 
 /// Writes `value` to a file of sysfs in one call.

@@ -1,4 +1,4 @@
-//! The window device: finding it, its memory (BAR 2) and its registers (BAR 0).
+//! The window device: detection, memory (BAR 2) and registers (BAR 0).
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -33,23 +33,23 @@ pub struct WindowDevice {
     address: String,
 }
 
-/// The window's memory: a file to map, or to lend to a domain that maps it.
+/// The window's memory: a file to map, or to pass to a domain that maps it.
 #[derive(Debug)]
 pub struct WindowMemory {
-    /// Maps as shared memory from offset 0.
+    /// Maps as shared memory from offset 0 on.
     pub file: OwnedFd,
     /// The size of the window in bytes, a power of two.
     pub length_bytes: u64,
-    /// Whether mappings are write-combining (normal memory). If not they are device memory, where some
-    /// processors fault on accesses that are not aligned.
+    /// Whether mappings are write-combining (normal memory). Otherwise they are device memory, where some
+    /// processors fault on unaligned accesses.
     pub write_combining: bool,
 }
 
 impl WindowDevice {
-    /// Finds the window; the first by PCI address if there are several.
+    /// Finds the window: the first by PCI address if there are several.
     ///
     /// # Errors
-    /// [`GuestError::NoWindow`], or what reading sysfs answered.
+    /// [`GuestError::NoWindow`], or an error from reading sysfs.
     pub fn find() -> Result<Self, GuestError> {
         Self::find_in(Path::new(PCI_DEVICES))
     }
@@ -72,33 +72,33 @@ impl WindowDevice {
         Ok(WindowDevice { sysfs, address })
     }
 
-    /// Its PCI address, as in `0000:00:01.0`.
+    /// The PCI address, such as `0000:00:01.0`.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Its directory in sysfs.
+    /// The device's directory in sysfs.
     #[must_use]
     pub fn sysfs(&self) -> &Path {
         &self.sysfs
     }
 
-    /// Lets the device answer on its BARs. Not needed, and refused by the kernel, once a driver holds it:
-    /// [`Interrupts::open`](super::vfio::Interrupts::open) does the same.
+    /// Enables the device's BARs. Not needed, and refused by the kernel, once a driver is bound:
+    /// [`Interrupts::open`](super::vfio::Interrupts::open) enables them as well.
     ///
     /// # Errors
-    /// `EBUSY` when a driver holds it.
+    /// `EBUSY` when a driver is bound to it.
     pub fn enable(&self) -> Result<(), OsError> {
         write_attribute(&self.sysfs.join("enable"), "1")
     }
 
-    /// Opens the registers, for [`Registers::map`] here or in a domain that is sent the descriptor.
+    /// Opens the registers, for [`Registers::map`] here or in a domain that receives the descriptor.
     ///
     /// # Errors
-    /// What the kernel answered, or `ENODEV` when they do not start on a page.
+    /// An error of the kernel, or `ENODEV` when the registers do not start on a page.
     pub fn open_registers(&self) -> Result<OwnedFd, OsError> {
-        // Whoever maps the descriptor gets whole pages and must find the registers at the start of the first.
+        // Whole pages are mapped, and the registers must be at the start of the first.
         if !self.bar(REGISTERS_BAR)?.start.is_multiple_of(REGISTERS_BYTES as u64) {
             let operation = format!("map registers of {} that do not start on a page", self.address);
             return Err(OsError::new(operation, Errno::NODEV));
@@ -109,7 +109,7 @@ impl WindowDevice {
     /// Opens the window's memory.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub fn open_memory(&self) -> Result<WindowMemory, OsError> {
         let bar = self.bar(MEMORY_BAR)?;
         let combining = self.sysfs.join(format!("resource{MEMORY_BAR}_wc"));
@@ -119,7 +119,7 @@ impl WindowDevice {
         Ok(WindowMemory { file: file.into(), length_bytes: bar.end - bar.start, write_combining })
     }
 
-    /// The addresses of a BAR.
+    /// The address range of a BAR.
     fn bar(&self, bar: usize) -> Result<Range<u64>, OsError> {
         let table = read_attribute(&self.sysfs.join("resource"))?;
         parse_bar(&table, bar).ok_or_else(|| {
@@ -136,7 +136,8 @@ fn parse_hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Addresses of a BAR from sysfs's `resource`: a line per BAR of first address, last address and flags.
+/// The address range of a BAR from sysfs's `resource`: a line per BAR with first address, last address and
+/// flags.
 fn parse_bar(table: &str, bar: usize) -> Option<Range<u64>> {
     let mut fields = table.lines().nth(bar)?.split_ascii_whitespace().map(parse_hex);
     let (first, last) = (fields.next()??, fields.next()??);
@@ -155,10 +156,10 @@ unsafe impl Send for Registers {}
 unsafe impl Sync for Registers {}
 
 impl Registers {
-    /// Maps the registers that [`WindowDevice::open_registers`] opened, here or in another process.
+    /// Maps the registers from [`WindowDevice::open_registers`], opened here or in another process.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// An error of the kernel.
     pub fn map(file: impl AsFd) -> Result<Self, OsError> {
         // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
         let address = unsafe {
@@ -184,14 +185,14 @@ impl Registers {
         u32::from_le(unsafe { self.page.add(IV_POSITION).cast::<u32>().read_volatile() })
     }
 
-    /// Interrupts `peer` on its `vector`. One that does not exist is ignored by the device.
+    /// Interrupts `peer` on its `vector`. The device ignores peers and vectors that do not exist.
     ///
-    /// Everything stored to the window before is visible to the peer when it sees the interrupt.
+    /// Everything stored to the window before is visible to the peer when it handles the interrupt.
     pub fn ring(&self, peer: u16, vector: u16) {
         let value = u32::from(peer) << 16 | u32::from(vector);
-        // A device store is not ordered after earlier stores to normal memory by itself.
+        // The store to the device is not ordered after earlier stores to normal memory by itself.
         order_before_device();
-        // SAFETY: as in `iv_position`; the device takes any value.
+        // SAFETY: as in `iv_position`; the device accepts any value.
         unsafe { self.page.add(DOORBELL).cast::<u32>().write_volatile(value.to_le()) };
     }
 }
@@ -210,7 +211,7 @@ fn order_before_device() {
 
 impl Drop for Registers {
     fn drop(&mut self) {
-        // SAFETY: `map` made exactly this range, and no pointer into it leaves `self`.
+        // SAFETY: `map` created exactly this range, and no pointer into it leaves `self`.
         let _ = unsafe { rustix::mm::munmap(self.page.as_ptr().cast(), REGISTERS_BYTES) };
     }
 }

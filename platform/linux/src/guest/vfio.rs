@@ -1,6 +1,6 @@
 //! The window's interrupts as event counters, through the kernel's stock `vfio-pci` driver.
 //!
-//! vfio wants an IOMMU although the window does no DMA; the emulated SMMUv3 satisfies it. The interrupt
+//! vfio requires an IOMMU although the window does no DMA; the emulated SMMUv3 satisfies it. The interrupt
 //! controller that wakes fastest (GICv2m) cannot isolate message interrupts, which vfio calls unsafe: here
 //! the only device is the window, whose messages the emulator composes, so it is allowed.
 
@@ -21,7 +21,7 @@ const PCI_BUS: &str = "/sys/bus/pci";
 const UNSAFE_INTERRUPTS: &str = "/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts";
 const DRIVER: &str = "vfio-pci";
 
-// Numbers of <linux/vfio.h>.
+// The codes of <linux/vfio.h>.
 const GET_API_VERSION: Opcode = opcode::none(b';', 100);
 const SET_IOMMU: Opcode = opcode::none(b';', 102);
 const GROUP_GET_STATUS: Opcode = opcode::none(b';', 103);
@@ -41,24 +41,24 @@ const PCI_COMMAND_OFFSET: u64 = 4;
 const PCI_COMMAND_MEMORY: u16 = 1 << 1;
 const PCI_COMMAND_MASTER: u16 = 1 << 2;
 
-/// The window's interrupts: one event counter per vector, for as long as this value lives.
+/// The window's interrupts: one event counter per vector, for the lifetime of this value.
 #[derive(Debug)]
 pub struct Interrupts {
     eventfds: Vec<OwnedFd>,
-    // The device's interrupts stop when it closes, and it must close before its group and container.
+    // Closing the device stops its interrupts, and it must close before its group and container.
     _device: OwnedFd,
     _group: OwnedFd,
     _container: OwnedFd,
 }
 
 impl Interrupts {
-    /// Gives the window to `vfio-pci` (its modules must be loaded) and turns every vector that the device has
-    /// into an event counter, non-blocking.
+    /// Binds the window to `vfio-pci` (its modules must be loaded) and connects every interrupt vector of
+    /// the device to an event counter, non-blocking.
     ///
     /// The memory and registers of [`WindowDevice`] can be opened and mapped before and after.
     ///
     /// # Errors
-    /// [`GuestError`]: no IOMMU, not alone in its group, no vectors, or what the kernel refused.
+    /// [`GuestError`]: no IOMMU, not alone in its group, no vectors, or an error of the kernel.
     pub fn open(window: &WindowDevice) -> Result<Self, GuestError> {
         bind(window)?;
         let group_number = group_number(window)?;
@@ -73,20 +73,20 @@ impl Interrupts {
         let eventfds =
             (0..vectors).map(|_| crate::event::eventfd()).collect::<Result<Vec<OwnedFd>, OsError>>()?;
         let mut request = irq_set(&eventfds);
-        // SAFETY: `request` is a vfio_irq_set as long as it says; the kernel only reads it.
+        // SAFETY: `request` is a vfio_irq_set of the length it states; the kernel only reads it.
         unsafe { call(&device, DEVICE_SET_IRQS, request.as_mut_ptr().cast()) }
             .context("receive interrupts of the window")?;
         Ok(Interrupts { eventfds, _device: device, _group: group, _container: container })
     }
 
-    /// The event counters, by vector. Each is signalled once per interrupt, or once for several.
+    /// The event counters by vector. Each is signalled once per interrupt, or once for several.
     #[must_use]
     pub fn eventfds(&self) -> &[OwnedFd] {
         &self.eventfds
     }
 }
 
-/// Makes `vfio-pci` the driver of the window, if it is not already.
+/// Binds the window to `vfio-pci`, if it is not already.
 fn bind(window: &WindowDevice) -> Result<(), OsError> {
     write_attribute(Path::new(UNSAFE_INTERRUPTS), "1")?;
     write_attribute(&window.sysfs().join("driver_override"), DRIVER)?;
@@ -116,7 +116,7 @@ fn open_container() -> Result<OwnedFd, OsError> {
     let container = open("/dev/vfio/vfio")?;
     // SAFETY: the request takes no argument.
     let version = unsafe { call(&container, GET_API_VERSION, core::ptr::null_mut()) }
-        .context("ask for vfio's version")?;
+        .context("read the version of vfio")?;
     if version != API_VERSION {
         return Err(OsError::new(format!("use version {version} of vfio"), Errno::NOSYS));
     }
@@ -127,9 +127,9 @@ fn open_group(window: &WindowDevice, number: &str, container: &OwnedFd) -> Resul
     let group = open(&format!("/dev/vfio/{number}"))?;
     // struct vfio_group_status: argsz, flags.
     let mut status = [8_u32, 0];
-    // SAFETY: the structure has the 8 bytes that it says, and is ours to be written.
+    // SAFETY: the structure has the 8 bytes that it states, and may be written.
     unsafe { call(&group, GROUP_GET_STATUS, status.as_mut_ptr().cast()) }
-        .context("ask for the state of an IOMMU group")?;
+        .context("read the state of an IOMMU group")?;
     if status[1] & GROUP_VIABLE == 0 {
         let address = window.address().to_owned();
         return Err(GuestError::GroupNotViable { address, group: number.to_owned() });
@@ -137,7 +137,7 @@ fn open_group(window: &WindowDevice, number: &str, container: &OwnedFd) -> Resul
     let mut container_fd: RawFd = container.as_raw_fd();
     // SAFETY: the argument points to a descriptor, which the kernel reads.
     unsafe { call(&group, GROUP_SET_CONTAINER, (&raw mut container_fd).cast()) }
-        .context("put an IOMMU group to use")?;
+        .context("use an IOMMU group")?;
     let kind = core::ptr::without_provenance_mut(TYPE1V2_IOMMU);
     // SAFETY: the argument is the number itself, not a pointer.
     unsafe { call(container, SET_IOMMU, kind) }.context("use the IOMMU")?;
@@ -150,20 +150,20 @@ fn open_device(window: &WindowDevice, group: &OwnedFd) -> Result<OwnedFd, OsErro
     // SAFETY: the argument is a string that ends in zero, which the kernel reads.
     let device =
         unsafe { call(group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut().cast()) }.context(&operation)?;
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and no other code knows it.
     let device = unsafe { OwnedFd::from_raw_fd(device) };
     rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::CLOEXEC).context(&operation)?;
     Ok(device)
 }
 
-/// Lets the device write messages. vfio starts every device with that off, and then interrupts are lost
-/// without any sign of it.
+/// Lets the device send message interrupts. vfio starts every device with that off, and then interrupts are
+/// lost silently.
 fn become_bus_master(device: &OwnedFd) -> Result<(), OsError> {
     // struct vfio_region_info: argsz, flags, index, cap_offset, then size and offset of 64 bits.
     let mut info = [0_u64; 4];
     info[0] = two_words(32, 0);
     info[1] = two_words(CONFIG_REGION, 0);
-    // SAFETY: the structure has the 32 bytes that it says, and is ours to be written.
+    // SAFETY: the structure has the 32 bytes that it states, and may be written.
     unsafe { call(device, DEVICE_GET_REGION_INFO, info.as_mut_ptr().cast()) }
         .context("find the window's configuration")?;
     let config = File::from(device.try_clone().context("use the window's configuration")?);
@@ -174,7 +174,7 @@ fn become_bus_master(device: &OwnedFd) -> Result<(), OsError> {
     config.write_all_at(&command.to_le_bytes(), at).context("write the window's configuration")
 }
 
-/// Two 32-bit fields that follow each other in memory, as one word.
+/// Two consecutive 32-bit fields as one word.
 const fn two_words(first: u32, second: u32) -> u64 {
     let (a, b) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
@@ -183,7 +183,7 @@ const fn two_words(first: u32, second: u32) -> u64 {
 fn vector_count(device: &OwnedFd) -> Result<u32, OsError> {
     // struct vfio_irq_info: argsz, flags, index, count.
     let mut info = [16_u32, 0, MSIX_INDEX, 0];
-    // SAFETY: the structure has the 16 bytes that it says, and is ours to be written.
+    // SAFETY: the structure has the 16 bytes that it states, and may be written.
     unsafe { call(device, DEVICE_GET_IRQ_INFO, info.as_mut_ptr().cast()) }
         .context("count the window's interrupts")?;
     Ok(info[3])
@@ -198,7 +198,7 @@ fn irq_set(eventfds: &[OwnedFd]) -> Vec<u32> {
     request
 }
 
-/// A request of vfio with one argument, whose answer is the number that the call returns.
+/// A vfio request with one argument; the result is the number that the call returns.
 struct Request {
     opcode: Opcode,
     argument: *mut c_void,
@@ -226,10 +226,11 @@ unsafe impl Ioctl for Request {
 /// Makes one request and returns the kernel's number.
 ///
 /// # Safety
-/// `argument` must be what <linux/vfio.h> says that `opcode` takes: the value, or a pointer to the structure,
-/// valid for the `argsz` bytes that the structure begins with, and writable where the kernel answers in it.
+/// `argument` must be what <linux/vfio.h> specifies for `opcode`: the value, or a pointer to the
+/// structure, valid for the `argsz` bytes stated at its start, and writable where the kernel writes
+/// results.
 unsafe fn call(fd: impl AsFd, opcode: Opcode, argument: *mut c_void) -> rustix::io::Result<i32> {
-    // SAFETY: `Request` passes both on as they are; that they fit is the contract of this function.
+    // SAFETY: `Request` forwards both unchanged; that they match is the contract of this function.
     unsafe { rustix::ioctl::ioctl(fd, Request { opcode, argument }) }
 }
 

@@ -1,4 +1,4 @@
-//! The memory that regions are made of, and what can be ruled out about it.
+//! The memory files of regions, and the seals on them.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -8,25 +8,25 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::{Context, OsError};
 
-/// What a region is made of.
+/// Properties of a region's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Making {
-    /// Length of its pages, a power of two; 0 for those that the kernel has anyway.
+    /// The page size in bytes, a power of two; 0 for the default.
     pub huge_page_bytes: u64,
-    /// The memory of which processors it is to lie in.
+    /// The NUMA node to allocate on.
     pub numa_node: Option<u16>,
 }
 
-/// In flags of `memfd_create`, where the binary logarithm of the length of huge pages is.
+/// The position in the flags of `memfd_create` of the binary logarithm of the huge page size.
 const HUGE_SHIFT: u32 = 26;
 
-/// `MPOL_BIND`: pages of those nodes, or none.
+/// `MPOL_BIND`: allocate on those nodes only.
 const BIND: libc::c_long = 2;
 
-/// Makes a zeroed memory file of `length_bytes`, whose size is fixed for good. What else can be sealed is open.
+/// Creates a zeroed memory file of `length_bytes` whose size is sealed. Further seals can be added.
 ///
 /// # Errors
-/// What the kernel refused: too many files; no huge pages of that length, or too few reserved
+/// An error of the kernel: too many open files; no huge pages of that size, or too few reserved
 /// (`/sys/kernel/mm/hugepages`); no such NUMA node.
 pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<OwnedFd, OsError> {
     let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -35,9 +35,9 @@ pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<Ow
         flags |= MemfdFlags::HUGETLB | length;
     }
     let what = match making.huge_page_bytes {
-        0 => "make memory for a region".to_owned(),
+        0 => "create memory for a region".to_owned(),
         bytes => format!(
-            "make memory for a region in pages of {bytes} bytes (reserve some in /sys/kernel/mm/hugepages)"
+            "create memory for a region in pages of {bytes} bytes (reserve them in /sys/kernel/mm/hugepages)"
         ),
     };
     let file = rustix::fs::memfd_create(name, flags).context(&what)?;
@@ -50,7 +50,7 @@ pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<Ow
     Ok(file)
 }
 
-/// Reserves huge pages, and says whose memory it is to be: both stay with the file, whoever maps it.
+/// Reserves huge pages and sets the NUMA node: both stay with the file, whoever maps it.
 fn settle(file: &OwnedFd, length_bytes: u64, numa_node: Option<u16>) -> Result<(), Errno> {
     let length = usize::try_from(length_bytes).map_err(|_| Errno::NOMEM)?;
     // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
@@ -69,14 +69,14 @@ fn settle(file: &OwnedFd, length_bytes: u64, numa_node: Option<u16>) -> Result<(
         let mut nodes: [libc::c_ulong; 1024 / libc::c_ulong::BITS as usize] = [0; _];
         let word = nodes.get_mut(usize::from(node) / bits).ok_or(Errno::INVAL)?;
         *word = 1 << (usize::from(node) % bits);
-        // SAFETY: the range was mapped just now; the kernel reads as many bits of `nodes` as it has, one less than it is
-        // told, and writes nothing.
+        // SAFETY: the range was just mapped; the kernel reads as many bits of `nodes` as it has, one less
+        // than it is told, and writes nothing.
         let answer = unsafe {
             libc::syscall(libc::SYS_mbind, address, length, BIND, nodes.as_ptr(), nodes.len() * bits, 0)
         };
         if answer == 0 { Ok(()) } else { Err(last_errno()) }
     });
-    // SAFETY: exactly what was mapped above, and no reference to it was made.
+    // SAFETY: exactly what was mapped above; no reference to it exists.
     let _ = unsafe { rustix::mm::munmap(address, length) };
     bound
 }
@@ -85,33 +85,32 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// The same file for reading alone. Who has it may map it for reading, and cannot make it writable again by the descriptor
-/// itself.
+/// Opens the same file read-only. The holder can map it for reading, and cannot make it writable again
+/// through the descriptor.
 ///
 /// # Errors
-/// What the kernel refused.
+/// An error of the kernel.
 pub fn open_to_read(file: impl AsFd) -> Result<OwnedFd, OsError> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .context("open memory for reading alone")
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).context("open memory read-only")
 }
 
-/// Rules out for good that anybody writes to a memory file. That nobody has it mapped for writing, or can have, is checked
-/// and kept by the kernel.
+/// Seals a memory file against all writes for good. The kernel checks and ensures that it is not and will
+/// not be mapped for writing anywhere.
 ///
 /// # Errors
-/// `EBUSY` while somebody has it mapped for writing, in whatever process.
+/// `EBUSY` while any process has it mapped for writing.
 pub fn seal_writes(file: impl AsFd) -> Result<(), OsError> {
     rustix::fs::fcntl_add_seals(file, SealFlags::WRITE | SealFlags::SEAL)
         .context("freeze memory (it may be mapped for writing somewhere)")
 }
 
-/// Rules out for good that anybody maps a memory file for writing who has not yet.
+/// Seals a memory file against new mappings for writing; existing ones remain.
 ///
 /// # Errors
-/// What the kernel refused.
+/// An error of the kernel.
 pub fn seal_future_writes(file: impl AsFd) -> Result<(), OsError> {
-    rustix::fs::fcntl_add_seals(file, SealFlags::FUTURE_WRITE).context("rule out further writers of memory")
+    rustix::fs::fcntl_add_seals(file, SealFlags::FUTURE_WRITE).context("seal memory against further writers")
 }
 
 #[cfg(test)]
@@ -154,7 +153,7 @@ mod tests {
         assert_eq!(create_region("tombolo-test", 8192, beyond).unwrap_err().errno, Errno::INVAL);
     }
 
-    /// What the kernel says of the mapping of the memory file of that name.
+    /// The kernel's line about the mapping of the memory file with this name.
     fn said_of(name: &str, table: &str) -> Option<String> {
         let text = std::fs::read_to_string(table).ok()?;
         let mut lines = text.lines().skip_while(|line| !line.contains(name));
@@ -170,7 +169,7 @@ mod tests {
         }
         let making = Making { huge_page_bytes: 0, numa_node: Some(0) };
         let file = match create_region("tombolo-test-numa", 1 << 20, making) {
-            // Containers forbid it, and emulators do not know it.
+            // Containers forbid it, and emulators do not support it.
             Err(error) if matches!(error.errno, Errno::PERM | Errno::NOSYS) => {
                 crate::unsupported(&format!("memory bound to a NUMA node: {error}"));
                 return;

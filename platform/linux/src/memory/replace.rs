@@ -1,7 +1,8 @@
-//! Memory of a program that others are to reach, put into a file without the program's noticing.
+//! Moves memory of a program into a file, transparently, so that other programs can map it.
 //!
-//! What a program has by `malloc` or as an array cannot be mapped by others. Here its pages are replaced, where they are,
-//! by pages of a memory file that hold the same bytes. From then on whoever maps the file reads and writes the program's memory.
+//! Memory from `malloc` or in an array cannot be mapped by others. This replaces its pages in place with
+//! pages of a memory file that hold the same bytes. From then on any program that maps the file reads and
+//! writes the program's memory.
 
 use core::ffi::c_void;
 use core::ops::Range;
@@ -33,34 +34,36 @@ struct Register {
 
 /// `UFFD_USER_MODE_ONLY` (Linux 5.11).
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
-/// `MREMAP_DONTUNMAP` (Linux 5.7), which rustix has not on every processor.
+/// `MREMAP_DONTUNMAP` (Linux 5.7), which rustix does not have for every processor.
 const DONTUNMAP: MremapFlags = MremapFlags::from_bits_retain(4);
 const API_VERSION: u64 = 0xaa;
 const MODE_MISSING: u64 = 1;
 const API: Opcode = opcode::read_write::<Api>(0xaa, 0x3f);
 const REGISTER: Opcode = opcode::read_write::<Register>(0xaa, 0);
 
-/// Replaces `length_bytes` of private memory at `address` by that much of `file`, from `offset_bytes` on, which then holds what
-/// the memory held. All three are multiples of the page size.
+/// Replaces `length_bytes` of private memory at `address` with that part of `file` from `offset_bytes` on,
+/// which then holds the same bytes. All three are multiples of the page size.
 ///
-/// Threads of this process that touch the memory meanwhile are held until it is done (userfaultfd), so no store is lost. A system
-/// call of another thread that accesses it at that moment may end in `EFAULT`, where the kernel lets programs hold only their own
-/// accesses. Afterwards the memory is shared with children that are forked, rather than copied.
+/// Threads of this process that access the memory meanwhile are blocked until it is done (userfaultfd), so
+/// no store is lost. A system call of another thread that accesses it at that moment may fail with
+/// `EFAULT`, where the kernel lets programs block only user-mode accesses. Afterwards the memory is shared
+/// with forked children instead of copied.
 ///
 /// # Errors
-/// `EINVAL`: it is no multiple of pages, or no one piece of private, anonymous, writable memory. `EBUSY`: the caller's stack is in that piece.
-/// `ENOSYS`, `EPERM`: no userfaultfd, as under emulation of programs; or what else the kernel refused. The memory is as it was.
+/// `EINVAL` when the range is not whole pages, or not within one mapping of private, anonymous,
+/// writable memory. `EBUSY` when the caller's stack lies in that mapping. `ENOSYS` or `EPERM` without
+/// userfaultfd, as under user-mode emulation; or another error of the kernel. The memory is unchanged.
 ///
 /// # Safety
-/// The range is this program's to hand out: mapped, and stays so; nothing relies on its being private. The bytes of the file are nobody
-/// else's yet, and its size is sealed.
+/// The range must be the program's to give away: it is mapped, stays so, and nothing relies on its being
+/// private. The bytes of the file must not be in use by anyone else yet, and its size must be sealed.
 pub unsafe fn replace_private(
     address: *mut u8,
     length_bytes: usize,
     file: impl AsFd,
     offset_bytes: u64,
 ) -> Result<(), OsError> {
-    const WHAT: &str = "put memory of this program into a region";
+    const WHAT: &str = "move memory of this program into a region";
     let page_bytes = rustix::param::page_size();
     let aligned = address.addr().is_multiple_of(page_bytes)
         && length_bytes.is_multiple_of(page_bytes)
@@ -73,26 +76,27 @@ pub unsafe fn replace_private(
     let whole = private_piece(maps, address.addr(), length_bytes)
         .context(WHAT)?
         .ok_or_else(|| OsError::new(WHAT, Errno::INVAL))?;
-    // What is held must not be what holds.
+    // This thread must not block itself.
     if whole.contains(&(&raw const on_stack).addr()) {
         return Err(OsError::new(WHAT, Errno::BUSY));
     }
     let holder = holder(address, length_bytes).context(WHAT)?;
-    // A handler of a signal that touched the memory would wait for this thread, on this thread.
+    // A signal handler that touched the memory would block this thread for ever.
     let signals = Blocked::all();
-    // From here to the closing of `holder` nothing is allocated or dropped: the heap may be what is moved.
-    // SAFETY: the caller's, and what was checked: one piece of private memory, in which this thread has no stack.
+    // From here to the closing of `holder` nothing is allocated or freed: the heap may be what is moved.
+    // SAFETY: by this function's contract, and checked: one mapping of private memory, without this
+    // thread's stack.
     let outcome = unsafe { swap(address.cast(), length_bytes, &file.as_fd(), offset_bytes) };
-    // Whoever was held looks again, and finds the file or what was there.
+    // Blocked threads retry, and find the file or the old pages.
     drop(holder);
     drop(signals);
     outcome.context(WHAT)
 }
 
-/// Whether all of a range of this process shows `file` from `offset_bytes` on, shared and writable.
+/// Whether all of a range of this process maps `file` from `offset_bytes` on, shared and writable.
 ///
-/// A page of the file that is mapped for the purpose tells how the kernel lists it: of a device, as a window is to a virtual machine, it
-/// says where that is on its bus.
+/// A page of the file, mapped temporarily, shows how the kernel lists it: for a device, such as the window
+/// of a virtual machine, the offset is its position on the bus.
 #[must_use]
 pub fn is_mapped(address: usize, length_bytes: usize, file: impl AsFd, offset_bytes: u64) -> bool {
     let shown = || {
@@ -110,7 +114,7 @@ pub fn is_mapped(address: usize, length_bytes: usize, file: impl AsFd, offset_by
     shown().is_some()
 }
 
-/// A page of a file, mapped for as long as this lives.
+/// A page of a file, mapped for the lifetime of this value.
 struct Sample {
     address: *mut c_void,
     length_bytes: usize,
@@ -120,7 +124,7 @@ impl Sample {
     fn of(file: impl AsFd, offset_bytes: u64) -> rustix::io::Result<Sample> {
         let length_bytes = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh range of the kernel's choice, which nobody reads or writes.
+        // SAFETY: a fresh range that the kernel chooses and no code reads or writes.
         let address = unsafe {
             rustix::mm::mmap(
                 core::ptr::null_mut(),
@@ -137,22 +141,23 @@ impl Sample {
 
 impl Drop for Sample {
     fn drop(&mut self) {
-        // SAFETY: the range of `of`, whose address nobody else has. Where that fails the page stays, which nobody uses.
+        // SAFETY: the range of `of`, whose address no other code has. On failure an unused page stays
+        // mapped.
         let _ = unsafe { rustix::mm::munmap(self.address, self.length_bytes) };
     }
 }
 
-/// Memory that the kernel lists as shared and writable.
+/// A mapping that the kernel lists as shared and writable.
 struct Shown {
     range: Range<usize>,
-    /// Where in the file it begins, as the kernel counts.
+    /// The offset in the file as the kernel lists it.
     offset: u64,
     /// Device and inode.
     file: (String, u64),
 }
 
 impl Shown {
-    /// What a line of the list says, if that is of such memory.
+    /// Parses a line of the list, if it is such a mapping.
     fn of(line: &str) -> Option<Shown> {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
@@ -165,15 +170,15 @@ impl Shown {
         Some(Shown { range, offset, file })
     }
 
-    /// Where in the file an address of the range is.
+    /// The offset in the file for an address in the range.
     fn offset_of(&self, address: usize) -> Option<u64> {
         self.offset.checked_add(address.checked_sub(self.range.start)? as u64)
     }
 }
 
-/// The piece of private, anonymous, writable memory that all of the range lies in.
+/// The mapping of private, anonymous, writable memory that contains the whole range.
 ///
-/// Read line by line into one buffer: a string that grew to all of the list would change what is listed.
+/// Reads line by line into one buffer: a string that grew to the whole list would change what is listed.
 fn private_piece(
     mut maps: impl BufRead,
     start: usize,
@@ -190,25 +195,25 @@ fn private_piece(
     Ok(None)
 }
 
-/// Where memory is that a line of the list says is private, anonymous and writable.
+/// The range of a line of the list that is private, anonymous and writable.
 fn private_range(line: &str) -> Option<Range<usize>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let private = words.next()? == "rw-p";
     let anonymous = words.nth(2)? == "0";
-    // A stack grows by itself where it is touched, which the file would not.
+    // A stack grows on access, which the file would not.
     let stack = words.next() == Some("[stack]");
     let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
     (private && anonymous && !stack).then_some(range)
 }
 
-/// What holds whoever touches the range while nothing is there.
+/// Blocks every access to the range while it has no pages.
 fn holder(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> {
     let flags = UserfaultfdFlags::CLOEXEC;
-    // SAFETY: it is registered for the one range below, and closed before the caller's memory is used again.
+    // SAFETY: it is registered for this one range, and closed before the caller's memory is used again.
     let all = unsafe { rustix::mm::userfaultfd(flags) };
     let holder = match all {
-        // Not everybody may hold the kernel's own accesses.
+        // Unprivileged users may not block the kernel's own accesses.
         // SAFETY: as above.
         Err(Errno::PERM) => unsafe { rustix::mm::userfaultfd(flags | USER_MODE_ONLY) },
         all => all,
@@ -220,7 +225,8 @@ fn holder(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> 
         mode: MODE_MISSING,
         ioctls: 0,
     };
-    // SAFETY: the structures are those that the kernel's interface names for these operations, and live through the calls.
+    // SAFETY: the structures are those of the kernel's interface for these operations, and outlive the
+    // calls.
     unsafe {
         rustix::ioctl::ioctl(&holder, Updater::<API, Api>::new(&mut api))?;
         rustix::ioctl::ioctl(&holder, Updater::<REGISTER, Register>::new(&mut register))?;
@@ -228,10 +234,11 @@ fn holder(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> 
     Ok(holder)
 }
 
-/// Takes the pages away, copies what they hold into the file, and maps that where they were.
+/// Removes the pages, copies their contents into the file, and maps that in their place.
 ///
 /// # Safety
-/// As [`replace_private`]; the range is held, and nothing that this thread uses lies in it.
+/// As [`replace_private`]; also, accesses to the range are blocked, and nothing that this thread uses lies
+/// in it.
 unsafe fn swap(
     address: *mut c_void,
     length_bytes: usize,
@@ -240,13 +247,13 @@ unsafe fn swap(
 ) -> rustix::io::Result<()> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let shared = MapFlags::SHARED;
-    // SAFETY: two fresh ranges of the kernel's choice, one for the file and one for the caller's pages, which leave a range that holds
-    // whoever touches it. What is copied has the same length in both, and nobody else has their addresses. Then the caller's range
-    // is mapped again, to the one or the other.
+    // SAFETY: two fresh ranges that the kernel chooses, one for the file and one for the caller's pages,
+    // which leave behind a range where accesses block. The copied length is the same in both, and no other
+    // code has their addresses. Then the caller's range is mapped again, to one or the other.
     unsafe {
         let target =
             rustix::mm::mmap(core::ptr::null_mut(), length_bytes, protection, shared, file, offset_bytes)?;
-        // Where the pages go is said: without an address the kernel takes what happens to be in a register for one.
+        // The target address is given explicitly: without it the kernel uses whatever is in a register.
         let aside = rustix::mm::mmap_anonymous(
             core::ptr::null_mut(),
             length_bytes,
@@ -280,14 +287,14 @@ unsafe fn swap(
     }
 }
 
-/// All signals of this thread, put off until this is dropped.
+/// Blocks all signals of this thread while this value exists.
 struct Blocked {
     before: libc::sigset_t,
 }
 
 impl Blocked {
     fn all() -> Blocked {
-        // SAFETY: a set of signals is plain data, filled by the first call; both live through the calls.
+        // SAFETY: a signal set is plain data, filled by the first call; both outlive the calls.
         unsafe {
             let mut all: libc::sigset_t = core::mem::zeroed();
             let mut before: libc::sigset_t = core::mem::zeroed();
@@ -300,7 +307,7 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: a set that the kernel gave, of this thread: the value is not sent to another.
+        // SAFETY: a set that the kernel returned for this thread; the value is not sent to another.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, core::ptr::null_mut()) };
     }
 }
@@ -312,9 +319,9 @@ mod tests {
     use super::*;
     use crate::memory::{Making, create_region, map};
 
-    /// Pages of this test alone, as `malloc` gets them.
+    /// Pages for this test, as from `malloc`.
     fn pages(length_bytes: usize) -> *mut u8 {
-        // SAFETY: a fresh range of the kernel's choice.
+        // SAFETY: a fresh range that the kernel chooses.
         let address = unsafe {
             rustix::mm::mmap_anonymous(
                 core::ptr::null_mut(),
@@ -326,7 +333,7 @@ mod tests {
         address.unwrap().cast()
     }
 
-    /// Whether this kernel holds accesses; emulators of programs do not.
+    /// Whether this kernel can block accesses; user-mode emulators cannot.
     fn holds(outcome: Result<(), OsError>) -> bool {
         match outcome {
             Ok(()) => true,
@@ -363,7 +370,7 @@ mod tests {
         bytes[8..16].copy_from_slice(&77u64.to_le_bytes());
         assert_eq!(shared.load_le(1, Ordering::Relaxed), 77);
         shared.store_le(2, 78, Ordering::Relaxed);
-        // SAFETY: as above; read anew, as another program may have written.
+        // SAFETY: as above; read again, as another program may have written.
         assert_eq!(unsafe { address.add(16).read_volatile() }, 78);
         assert!(is_mapped(address.addr(), length_bytes, &file, offset));
         assert!(is_mapped(address.addr() + 4096, 4096, &file, offset + 4096));
@@ -374,7 +381,7 @@ mod tests {
         }
         let other = region(3 * offset);
         assert!(!is_mapped(address.addr(), length_bytes, &other, offset));
-        // A second time it is no private memory any more.
+        // The second time the memory is no longer private.
         // SAFETY: as above.
         let again = unsafe { replace_private(address, length_bytes, region(length_bytes as u64), 0) };
         assert_eq!(again.unwrap_err().errno, Errno::INVAL);
@@ -411,7 +418,7 @@ mod tests {
                 // SAFETY: a part of the range above, in atomic words; the file is new.
                 outcomes.push(unsafe { replace_private(start, part, region(part as u64), 0) });
             }
-            // Before anything can fail, or the threads would count for ever.
+            // Before any assertion, or the threads would count for ever.
             stop.store(true, Ordering::Relaxed);
             let done = outcomes.into_iter().all(holds);
             for counter in counters {
@@ -427,7 +434,7 @@ mod tests {
         let local = [0u8; 16384];
         let page = local.as_ptr().addr().next_multiple_of(4096);
         let shared = create_region("tombolo-test", 8192, Making::default()).unwrap();
-        // SAFETY: a fresh range of the kernel's choice.
+        // SAFETY: a fresh range that the kernel chooses.
         let mapped = unsafe {
             rustix::mm::mmap(
                 core::ptr::null_mut(),

@@ -1,8 +1,8 @@
-//! A mapping that can be taken away while it is in use.
+//! A mapping that can be revoked while it is in use.
 //!
-//! Whoever lends the memory hangs up a lifeline; whoever has it mapped then lets go: its pages are replaced where they are
-//! by private pages of zeros, so that no access faults and none reaches what others have there. Accesses look afterwards
-//! whether that has happened.
+//! The lender of the memory hangs up a lifeline; each process that has it mapped then replaces its pages in
+//! place with private pages of zeros, so that no access faults and none reaches the lender's memory.
+//! Accesses check afterwards whether that has happened.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -21,26 +21,26 @@ use crate::error::{Context, OsError};
 use crate::event::{Interest, poll};
 use crate::time::Deadline;
 
-/// How memory is mapped.
+/// How to map memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MapOptions {
     /// Also for writing.
     pub writable: bool,
-    /// Here and nowhere else, where nothing is mapped; anywhere if none. A multiple of the page size.
+    /// The exact address, which must be free; any address if `None`. A multiple of the page size.
     pub address: Option<usize>,
-    /// At a multiple of this, a power of two; 0 for any page. Not with an address.
+    /// The alignment, a power of two; 0 for page alignment. Not together with an address.
     pub alignment_bytes: usize,
-    /// All pages are there from the start, rather than when they are first used.
+    /// Whether to allocate all pages at once instead of on first use.
     pub populate: bool,
 }
 
-/// Memory of others that is mapped, until it is dropped or taken away.
+/// Foreign memory that is mapped until it is dropped or revoked.
 pub struct Revocable {
     address: NonNull<c_void>,
     length_bytes: usize,
     writable: bool,
     let_go: AtomicBool,
-    // In this order they go when this does, after the memory itself.
+    // Dropped in this order with this value, after the memory itself.
     lifeline: Mutex<Option<OwnedFd>>,
     companion: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
@@ -57,17 +57,18 @@ impl std::fmt::Debug for Revocable {
 }
 
 fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks.
+    // Code under these locks cannot panic.
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Revocable {
-    /// Maps `length_bytes` of `file` from `offset_bytes`, both multiples of the page size, for as long as `lifeline` is not
-    /// hung up. The file's size must not shrink: it is sealed (see [`check_sealed`](super::check_sealed)), or a PCI BAR's.
+    /// Maps `length_bytes` of `file` at `offset_bytes`, both multiples of the page size, until `lifeline`
+    /// is hung up. The size of the file must not shrink: it is sealed (see
+    /// [`check_sealed`](super::check_sealed)), or it is a PCI BAR.
     ///
     /// # Errors
-    /// What the kernel refused: `EEXIST` when something is mapped at the address asked for; `EINVAL` for an alignment that is
-    /// none, or beside an address.
+    /// An error of the kernel: `EEXIST` when something is mapped at the address given; `EINVAL` for an
+    /// invalid alignment, or for one together with an address.
     pub fn map(
         file: impl AsFd,
         offset_bytes: u64,
@@ -85,11 +86,11 @@ impl Revocable {
             None => core::ptr::without_provenance_mut(options.address.unwrap_or(0)),
         };
         let protection = Self::protection(options.writable);
-        // SAFETY: without an address the kernel chooses a fresh range, with one it refuses to replace what is there, and what
-        // was reserved nobody uses: no existing mapping is touched.
+        // SAFETY: without an address the kernel chooses a fresh range, with one it refuses to replace a
+        // mapping, and no code uses the reserved range: no existing mapping is touched.
         let address = unsafe { rustix::mm::mmap(hint, length_bytes, protection, flags, &file, offset_bytes) }
             .context("map memory of a region")?;
-        // What was reserved is this mapping's now.
+        // The reserved range now belongs to this mapping.
         reserved.iter_mut().for_each(|reserved| reserved.length_bytes = 0);
         let address =
             NonNull::new(address).ok_or_else(|| OsError::new("map memory of a region", Errno::FAULT))?;
@@ -107,17 +108,17 @@ impl Revocable {
         if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ }
     }
 
-    /// Keeps something for as long as the memory is mapped, and drops it after that.
+    /// Keeps an object until after the memory is unmapped.
     pub fn keep(&self, companion: Box<dyn Any + Send + Sync>) {
         *unpoisoned(&self.companion) = Some(companion);
     }
 
-    /// Runs `look` on the lifeline, while there is one.
+    /// Calls `look` with the lifeline, if it is still open.
     pub fn with_lifeline<T>(&self, look: impl FnOnce(&OwnedFd) -> T) -> Option<T> {
         unpoisoned(&self.lifeline).as_ref().map(look)
     }
 
-    /// Lets the memory go if its lifeline has been hung up. Whether it is let go now.
+    /// Releases the memory if its lifeline was hung up. Returns whether it is released.
     ///
     /// # Errors
     /// As [`let_go`](Self::let_go).
@@ -131,19 +132,20 @@ impl Revocable {
         Ok(self.is_let_go())
     }
 
-    /// Lets the memory go: from now on there are zeros of this process alone. Then closes the lifeline, which says so.
+    /// Releases the memory: from now on it reads as private zeros. Then closes the lifeline to report that.
     ///
     /// # Errors
-    /// What the kernel refused; the memory is still mapped then, and the lifeline open.
+    /// An error of the kernel; the memory is still mapped and the lifeline open.
     pub fn let_go(&self) -> Result<(), OsError> {
         let mut lifeline = unpoisoned(&self.lifeline);
         if lifeline.is_none() {
             return Ok(());
         }
-        // Before the pages change: whoever reads zeros of the new ones finds this set.
+        // Before the pages change: a thread that reads zeros of the new pages finds this set.
         self.let_go.store(true, Ordering::SeqCst);
-        // SAFETY: exactly the range that `map` made, which nothing else lies in, is replaced as a whole. Whoever has a
-        // pointer into it, or a `SharedMemory` of it, reads and writes there as before: with the same protection, atomically.
+        // SAFETY: exactly the range that `map` created, which holds nothing else, is replaced as a whole.
+        // Holders of pointers into it, or of its `SharedMemory`, access it as before: with the same
+        // protection, atomically.
         unsafe {
             rustix::mm::mmap_anonymous(
                 self.address.as_ptr(),
@@ -152,20 +154,20 @@ impl Revocable {
                 MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
             )
         }
-        .context("let go of memory that was revoked")?;
+        .context("release revoked memory")?;
         *lifeline = None;
         Ok(())
     }
 
-    /// Whether the memory has been let go. What was read before this said no was the region's.
+    /// Whether the memory was released. Data read before this returned false was the lender's.
     #[must_use]
     pub fn is_let_go(&self) -> bool {
-        // What was accessed before is not accessed after.
+        // Orders earlier accesses before the load.
         fence(Ordering::SeqCst);
         self.let_go.load(Ordering::SeqCst)
     }
 
-    /// How many bytes are mapped.
+    /// The length of the mapping, in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.length_bytes
@@ -177,18 +179,18 @@ impl Revocable {
         self.writable
     }
 
-    /// Where. Others may write there at any time, or read if this is writable.
+    /// The address. Other processes may write there at any time, or read if it is writable.
     #[must_use]
     pub fn address(&self) -> NonNull<u8> {
         self.address.cast()
     }
 
-    /// The memory in words, when it is mapped for writing. It keeps the mapping.
+    /// The memory as words, if it is mapped for writing. Keeps the mapping alive.
     #[must_use]
     pub fn memory(self: &Arc<Self>) -> Option<SharedMemory> {
-        // SAFETY: the range is mapped for reading and writing, page-aligned, and stays so while the owner lives, also when
-        // it is let go. All access in this process goes through `SharedMemory`, in atomic words of 8 bytes, and
-        // through copies that the compiler does not look into.
+        // SAFETY: the range is mapped for reading and writing, page-aligned, and stays so while the owner
+        // lives, even when it is released. All access in this process goes through `SharedMemory`, in
+        // atomic words of 8 bytes, and through copies that the compiler does not analyse.
         self.writable
             .then(|| unsafe { SharedMemory::from_raw(self.address.cast(), self.length_bytes, self.clone()) })
     }
@@ -201,7 +203,7 @@ impl Revocable {
         }
     }
 
-    /// Copies bytes out, each loaded once.
+    /// Copies bytes out, loading each once.
     ///
     /// # Errors
     /// [`OutOfRange`]; `target` is unchanged.
@@ -209,13 +211,13 @@ impl Revocable {
     pub fn read(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
         self.check(offset_bytes, target.len())?;
         let source = self.address().as_ptr().wrapping_add(offset_bytes);
-        // SAFETY: checked: it lies in the range, which is mapped for as long as `self` lives, also when it is let go. A slice of
-        // this program's lies elsewhere.
+        // SAFETY: checked: the range lies inside the mapping, which exists as long as `self`, even when it
+        // is released. A slice of this program lies elsewhere.
         unsafe { copy::read_at(source, target) };
         Ok(())
     }
 
-    /// Copies bytes in, and touches no other.
+    /// Copies bytes in, touching no others.
     ///
     /// # Errors
     /// [`OutOfRange`], also when it is not mapped for writing; nothing was written.
@@ -233,14 +235,14 @@ impl Revocable {
     }
 }
 
-/// A range of addresses that nothing else is mapped to, and nobody has.
+/// A reserved range of addresses that nothing else uses.
 struct Reserved {
     address: *mut c_void,
     length_bytes: usize,
 }
 
 impl Reserved {
-    /// As long as a mapping and aligned as it is to be, if that takes more than the kernel does anyway.
+    /// Reserves an aligned range for a mapping, if the alignment exceeds what the kernel does by itself.
     fn aligned(length_bytes: usize, options: MapOptions) -> Result<Option<Reserved>, OsError> {
         let alignment_bytes = options.alignment_bytes;
         let page_bytes = rustix::param::page_size();
@@ -257,7 +259,7 @@ impl Reserved {
             .checked_next_multiple_of(page_bytes)
             .and_then(|length_bytes| length_bytes.checked_add(alignment_bytes))
             .ok_or_else(|| OsError::new("align memory of a region", Errno::NOMEM))?;
-        // SAFETY: a fresh range of the kernel's choice.
+        // SAFETY: a fresh range that the kernel chooses.
         let start = unsafe {
             rustix::mm::mmap_anonymous(
                 core::ptr::null_mut(),
@@ -275,7 +277,7 @@ impl Reserved {
             (reserved.address.wrapping_byte_add(kept_bytes), alignment_bytes - before_bytes),
         ] {
             if length_bytes > 0 {
-                // SAFETY: a part of the range above that is not kept.
+                // SAFETY: a part of the range above that is not needed.
                 unsafe { rustix::mm::munmap(address, length_bytes) }.context("align memory of a region")?;
             }
         }
@@ -286,7 +288,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if self.length_bytes > 0 {
-            // SAFETY: exactly the range that `aligned` kept, which nobody has been given.
+            // SAFETY: exactly the range that `aligned` kept and did not hand out.
             let _ = unsafe { rustix::mm::munmap(self.address, self.length_bytes) };
         }
     }
@@ -294,7 +296,7 @@ impl Drop for Reserved {
 
 impl Drop for Revocable {
     fn drop(&mut self) {
-        // SAFETY: `map` made exactly this range, and what points into it keeps this alive.
+        // SAFETY: `map` created exactly this range, and whatever points into it keeps this alive.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr(), self.length_bytes) };
     }
 }
@@ -321,7 +323,7 @@ mod tests {
             let (mapped, ..) = mapped(options);
             assert!(mapped.address().addr().get().is_multiple_of(1 << shift), "{mapped:?}");
             mapped.write(0, b"there").unwrap();
-            // And what was reserved around it is given back.
+            // The reserved margins are freed.
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
             let start = mapped.address().addr().get();
             assert!(maps.contains(&format!("{start:x}-{:x} rw-s", start + 8192)), "{maps}");

@@ -1,4 +1,4 @@
-//! How fast processors run.
+//! The clock frequencies of processors.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -6,32 +6,33 @@ use std::path::{Path, PathBuf};
 use super::Folders;
 use super::read::{Reader, lines, narrow, number, open};
 
-/// The most governors that are known.
+/// The most governors known.
 pub const MAX_GOVERNORS: usize = 16;
 
 /// Bytes of the longest name of a governor.
 const MAX_GOVERNOR_BYTES: usize = 32;
 
-/// Processors that are looked at in one go; others have their turn in the next.
+/// Processors read per reading; the others follow in the next ones.
 const PER_LOOK: usize = 16;
 
-/// `/proc/cpuinfo` is read once in so many looks: it is long, and asks every processor.
+/// `/proc/cpuinfo` is read only once in this many readings: it is long, and the kernel queries
+/// every processor for it.
 const CPUINFO_LOOKS: u32 = 16;
 
-/// How fast a processor runs. 0 is not known.
+/// The frequencies of a processor; 0 for unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frequency {
-    /// Now, in kHz.
+    /// The current frequency, in kHz.
     pub khz: u32,
-    /// The slowest it can, in kHz.
+    /// The lowest that the hardware supports, in kHz.
     pub min_khz: u32,
-    /// The fastest it can, in kHz.
+    /// The highest that the hardware supports, in kHz.
     pub max_khz: u32,
-    /// The slowest it may as it is set, in kHz.
+    /// The lowest that the settings allow, in kHz.
     pub floor_khz: u32,
-    /// The fastest it may as it is set, in kHz.
+    /// The highest that the settings allow, in kHz.
     pub ceiling_khz: u32,
-    /// Its governor: a place in [`Frequencies::governors`].
+    /// The governor, as an index into [`Frequencies::governors`].
     pub governor: Option<u8>,
 }
 
@@ -41,32 +42,32 @@ struct Processor {
     frequency: Frequency,
 }
 
-/// How fast the processors of a machine run.
+/// The frequencies of a machine's processors.
 #[derive(Debug)]
 pub struct Frequencies {
     folder: PathBuf,
     processors: Vec<Processor>,
     governors: Vec<String>,
     next: usize,
-    /// Read where processors have no folders, as long as it tells.
+    /// Used where processors have no folders in sysfs, while it has useful content.
     cpuinfo: Option<OwnedFd>,
     looks: u32,
-    /// For the names of files.
+    /// A buffer for the names of files.
     path: PathBuf,
 }
 
-/// The folder of processors.
+/// The sysfs folder of the processors.
 pub(super) fn folder(folders: &Folders) -> PathBuf {
     folders.sys.join("devices/system/cpu")
 }
 
-/// The folder of one processor's frequencies.
+/// The sysfs folder of one processor's frequencies.
 pub(super) fn folder_of(processors: &Path, index: usize) -> PathBuf {
     processors.join(format!("cpu{index}/cpufreq"))
 }
 
 impl Frequencies {
-    /// Begins to look.
+    /// Opens the files to read.
     #[must_use]
     pub fn open(folders: &Folders) -> Frequencies {
         Frequencies {
@@ -80,7 +81,7 @@ impl Frequencies {
         }
     }
 
-    /// Looks at the first `count` processors, at some of them if they are many.
+    /// Reads the first `count` processors, or some of them if there are many.
     pub fn look(&mut self, reader: &mut Reader, count: usize) {
         self.processors.truncate(count);
         while self.processors.len() < count {
@@ -98,18 +99,18 @@ impl Frequencies {
         }
     }
 
-    /// How fast each processor runs.
+    /// The last reading of each processor.
     pub fn processors(&self) -> impl Iterator<Item = &Frequency> {
         self.processors.iter().map(|processor| &processor.frequency)
     }
 
-    /// The governors that processors can have.
+    /// The governors known so far.
     #[must_use]
     pub fn governors(&self) -> &[String] {
         &self.governors
     }
 
-    /// What of a processor does not change.
+    /// Reads what does not change for a processor.
     fn find(&mut self, reader: &mut Reader, index: usize) -> Processor {
         let folder = Some(folder_of(&self.folder, index)).filter(|folder| folder.is_dir());
         let mut frequency = Frequency::default();
@@ -157,7 +158,7 @@ impl Frequencies {
     }
 }
 
-/// The place of a governor among those that are known; one that is met for the first time is known from then on.
+/// The index of a governor; one seen for the first time is added.
 fn governor(known: &mut Vec<String>, name: &[u8]) -> Option<u8> {
     let index = known.iter().position(|other| other.as_bytes() == name);
     let index = index.or_else(|| {
@@ -169,7 +170,7 @@ fn governor(known: &mut Vec<String>, name: &[u8]) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// Reads `/proc/cpuinfo`: `tell` hears of each processor that says how fast it is.
+/// Parses `/proc/cpuinfo`: calls `tell` with each processor that has a frequency.
 fn parse_cpuinfo(bytes: &[u8], mut tell: impl FnMut(usize, u32)) {
     let mut index = None;
     for line in lines(bytes) {
@@ -187,7 +188,7 @@ fn parse_cpuinfo(bytes: &[u8], mut tell: impl FnMut(usize, u32)) {
     }
 }
 
-/// From a number of MHz with a point in it.
+/// Parses a number of MHz with a decimal point.
 fn khz(megahertz: &[u8]) -> Option<u32> {
     let mut parts = megahertz.splitn(2, |byte| *byte == b'.');
     let whole = parts.next().and_then(number)?;

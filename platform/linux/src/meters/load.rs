@@ -1,27 +1,27 @@
-//! How busy the processors are, and how full the memory.
+//! The load of the processors, and the use of memory.
 
 use std::os::fd::OwnedFd;
 
 use super::read::{Reader, lines, number, open, words};
 use super::{Folders, MAX_PROCESSORS};
 
-/// What a processor has done since the kernel started, in its ticks.
+/// A processor's time counters since the kernel started, in kernel ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Ticks {
     busy: u64,
     all: u64,
 }
 
-/// Memory of the machine.
+/// The machine's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// What could not be had for other things, in bytes.
+    /// Memory not available for other use, in bytes.
     pub used_bytes: u64,
-    /// All of it, in bytes.
+    /// All memory, in bytes.
     pub total_bytes: u64,
 }
 
-/// The load of processors and memory.
+/// Reads the load of processors and memory.
 #[derive(Debug)]
 pub struct Loads {
     stat: Option<OwnedFd>,
@@ -32,7 +32,7 @@ pub struct Loads {
 }
 
 impl Loads {
-    /// Begins to look.
+    /// Opens the files to read.
     #[must_use]
     pub fn open(folders: &Folders) -> Loads {
         let file = |name: &str| open(&folders.proc.join(name));
@@ -40,8 +40,9 @@ impl Loads {
         Loads { stat, meminfo, before: Vec::new(), now: Vec::new(), permille: Vec::new() }
     }
 
-    /// How much of the time since the last call each processor did something, in thousandths; since the kernel started
-    /// at the first call. A number that no processor has is 0. What the hypervisor gave to others is not this machine's.
+    /// The load of each processor since the last call, in thousandths; since the kernel started at the
+    /// first call. Numbers that no processor has read 0. Time that the hypervisor gave to other guests
+    /// counts as idle.
     pub fn processors(&mut self, reader: &mut Reader) -> &[u16] {
         std::mem::swap(&mut self.before, &mut self.now);
         self.now.clear();
@@ -53,7 +54,7 @@ impl Loads {
         for ((load, before), now) in self.permille.iter_mut().zip(&self.before).zip(&self.now) {
             let all = now.all.saturating_sub(before.all);
             let busy = now.busy.saturating_sub(before.busy).min(all);
-            // Less than a tick: as before.
+            // Less than a tick has passed: keep the last value.
             if let Some(permille) = busy.saturating_mul(1000).checked_div(all) {
                 *load = permille as u16;
             }
@@ -68,7 +69,7 @@ impl Loads {
     }
 }
 
-/// Reads `/proc/stat` as far as processors go, by their numbers.
+/// Parses the lines of `/proc/stat` about processors.
 fn parse_stat(bytes: &[u8], found: &mut Vec<Ticks>) {
     for line in lines(bytes) {
         let mut fields = words(line);
@@ -92,7 +93,7 @@ fn parse_stat(bytes: &[u8], found: &mut Vec<Ticks>) {
     }
 }
 
-/// Reads `/proc/meminfo`.
+/// Parses `/proc/meminfo`.
 fn parse_meminfo(bytes: &[u8]) -> Memory {
     let (mut total, mut free, mut available) = (0, None, None);
     for line in lines(bytes) {

@@ -1,9 +1,9 @@
-//! What the kernel tells of its machine: how busy it is and how fast, what memory and power it takes, and what of that is
-//! its processes'.
+//! Measurements that the kernel provides: load and frequencies of processors, memory, power, and the share
+//! of processes.
 //!
-//! All of it comes from files of procfs and sysfs, wherever these are ([`Folders`]). A file that is not there, cannot be
-//! read or says nothing that makes sense reads as "not known"; nothing here fails. Files that are read again and again are
-//! kept open where they are few, and nothing is allocated for a reading.
+//! All of it comes from files of procfs and sysfs, whose folders can be set ([`Folders`]). A file that is
+//! missing, unreadable or malformed reads as "unknown"; nothing here fails. Files that are read repeatedly
+//! stay open if they are few, and a reading allocates nothing.
 
 mod frequency;
 mod load;
@@ -26,18 +26,18 @@ pub use read::Reader;
 pub use speed::rounds_per_ms;
 pub use steering::{Change, Refusal, Steering, give_back};
 
-/// The most processors that are looked at.
+/// The most processors read.
 pub const MAX_PROCESSORS: usize = 1024;
 
-/// Names the folder of sysfs, where that is not `/sys`.
+/// The environment variable with the sysfs folder, if it is not `/sys`.
 pub const SYSFS_VARIABLE: &str = "TOMBOLO_SYSFS";
 
-/// Where the kernel tells.
+/// The folders of the kernel's file systems.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Folders {
-    /// Of procfs.
+    /// The procfs folder.
     pub proc: PathBuf,
-    /// Of sysfs.
+    /// The sysfs folder.
     pub sys: PathBuf,
 }
 
@@ -48,13 +48,13 @@ impl Default for Folders {
 }
 
 impl Folders {
-    /// As this process was told by [`SYSFS_VARIABLE`].
+    /// The folders according to [`SYSFS_VARIABLE`].
     #[must_use]
     pub fn from_environment() -> Folders {
         Folders::with_sysfs(std::env::var_os(SYSFS_VARIABLE))
     }
 
-    /// With sysfs where `folder` says, if it says anything.
+    /// The default folders with sysfs at `folder`, if given.
     fn with_sysfs(folder: Option<OsString>) -> Folders {
         let usual = Folders::default();
         let sys = folder.filter(|folder| !folder.is_empty());

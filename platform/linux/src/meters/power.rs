@@ -1,4 +1,4 @@
-//! What the machine draws, where its hardware tells.
+//! The power drawn by the machine, where its hardware measures it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 use super::Folders;
 use super::read::{Reader, narrow, number, open};
 
-/// The most meters that are read.
+/// The most meters read.
 pub const MAX_METERS: usize = 32;
 
 /// Bytes of the longest name of a meter.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Sensors of one device that are looked for.
+/// The most sensors of one device.
 const MAX_SENSORS: usize = 16;
 
-/// What one meter says.
+/// A reading of one meter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meter<'a> {
-    /// What the hardware calls it.
+    /// The hardware's name for it.
     pub name: &'a str,
-    /// Since the last look, in milliwatts.
+    /// The mean power since the last reading, in milliwatts.
     pub power_mw: u32,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// Counts energy in microjoules, and starts anew behind this.
+    /// Counts energy in microjoules, and wraps after this value.
     Energy { wraps_at: u64, before: Option<(u64, u64)> },
-    /// Says the power in microwatts.
+    /// Reports the power in microwatts.
     Power,
 }
 
@@ -40,15 +40,15 @@ struct Source {
     power_mw: u32,
 }
 
-/// The meters of a machine.
+/// The power meters of a machine.
 #[derive(Debug)]
 pub struct Power {
     sources: Vec<Source>,
 }
 
 impl Power {
-    /// Finds the meters that this user may read. Of those of processors it takes whole packages, and their memory, which is
-    /// not in the package: parts of a package are in it already.
+    /// Finds the meters that this user may read. For processors these are whole packages and their memory,
+    /// which a package does not include; it does include its other parts.
     #[must_use]
     pub fn open(folders: &Folders, reader: &mut Reader) -> Power {
         let mut sources = Vec::new();
@@ -62,7 +62,8 @@ impl Power {
         Power { sources }
     }
 
-    /// Reads them at `now_ns` of the monotonic clock. What counts energy says nothing the first time.
+    /// Reads all meters at `now_ns` of the monotonic clock. Energy counters give no power at the first
+    /// reading.
     pub fn look(&mut self, reader: &mut Reader, now_ns: u64) {
         for source in &mut self.sources {
             let said = reader.record(&source.file).map(<[u8]>::trim_ascii).and_then(number);
@@ -77,18 +78,18 @@ impl Power {
         }
     }
 
-    /// What they said.
+    /// The last readings.
     pub fn meters(&self) -> impl Iterator<Item = Meter<'_>> {
         self.sources.iter().map(|source| Meter { name: &source.name, power_mw: source.power_mw })
     }
 }
 
-/// From two readings of a counter of microjoules, with their times in nanoseconds.
+/// The mean power from two readings of a counter of microjoules, with their times in nanoseconds.
 fn milliwatts(before: (u64, u64), now: (u64, u64), wraps_at: u64) -> u32 {
     let energy = match now.0.checked_sub(before.0) {
         Some(energy) => energy,
         None if before.0 <= wraps_at => wraps_at - before.0 + now.0,
-        // It never says as much as that: another counter.
+        // The value exceeds the counter's range: a different counter.
         None => 0,
     };
     let elapsed = u128::from(now.1.saturating_sub(before.1));
@@ -96,7 +97,7 @@ fn milliwatts(before: (u64, u64), now: (u64, u64), wraps_at: u64) -> u32 {
     u32::try_from(power).unwrap_or(u32::MAX)
 }
 
-/// What is in a folder of sysfs, in the order of its names.
+/// The entries of a sysfs folder, in the order of their names.
 fn children(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -108,11 +109,12 @@ fn named(name: String) -> Option<String> {
     (1..=MAX_NAME_BYTES).contains(&name.len()).then_some(name)
 }
 
-/// A counter of energy: `intel-rapl:0`, which others than Intel have too, and its `intel-rapl:0:2` if that is memory.
+/// An energy counter: `intel-rapl:0`, which is not only for Intel, and its `intel-rapl:0:2` if that is
+/// memory.
 fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
     let file_name = zone.file_name()?.to_str()?;
     let (_, numbers) = file_name.strip_prefix("intel-rapl").and_then(|rest| rest.split_once(':'))?;
-    // A second way to the same counters.
+    // Another interface to the same counters.
     if file_name.starts_with("intel-rapl-mmio") {
         return None;
     }
@@ -124,7 +126,7 @@ fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
         let package = zone.with_file_name(format!("intel-rapl:{package}"));
         name = format!("{} {name}", reader.text(&package.join("name"))?);
     } else if !name.starts_with("package") {
-        // The whole board, packages and all.
+        // Includes the packages: the whole board.
         return None;
     }
     let wraps_at = reader.number(&zone.join("max_energy_range_uj")).unwrap_or(0);
@@ -132,7 +134,7 @@ fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
     Some(Source { name: named(name)?, file, kind: Kind::Energy { wraps_at, before: None }, power_mw: 0 })
 }
 
-/// The sensors of a device that tell power.
+/// The power sensors of a device.
 fn sensors(device: &Path, reader: &mut Reader, found: &mut Vec<Source>) {
     let Some(name) = reader.text(&device.join("name")) else { return };
     for number in 1..=MAX_SENSORS {
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_starts_anew_is_followed() {
-        // 3 J in a second and a half.
+        // 3 J in 1.5 s.
         assert_eq!(milliwatts((1_000_000, 0), (4_000_000, 1_500_000_000), 10_000_000), 2000);
         assert_eq!(milliwatts((9_000_000, 0), (2_000_000, 1_000_000_000), 10_000_000), 3000);
         assert_eq!(milliwatts((9_000_000, 0), (2_000_000, 1_000_000_000), 0), 0);

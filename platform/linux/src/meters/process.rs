@@ -1,4 +1,4 @@
-//! What a process takes.
+//! The resources that a process uses.
 
 use std::os::fd::OwnedFd;
 
@@ -8,50 +8,51 @@ use super::Folders;
 use super::read::{Reader, narrow, number, open, words};
 use crate::time::process_cpu_ns;
 
-/// What a process has taken so far.
+/// The relevant fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stat {
-    /// A letter.
+    /// The state letter.
     state: u8,
-    /// Of all threads, those that ended too, in ticks of the kernel's interface.
+    /// Processor time of all threads, including ended ones, in clock ticks.
     ticks: u64,
     threads: u64,
-    /// When it started, in ticks since the kernel did.
+    /// The start time, in clock ticks since boot.
     start_ticks: u64,
     resident_pages: u64,
 }
 
-/// What a process takes.
+/// The resource usage of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// Processor time of all its threads since the last look, in thousandths of one processor. At the first look since it
-    /// started. The kernel tells in hundredths of a second.
+    /// Processor time of all its threads since the last reading, in thousandths of one processor; since its
+    /// start at the first reading. The kernel's resolution is hundredths of a second.
     pub load_permille: u32,
-    /// Its memory that is not swapped out, in bytes, as exact as the kernel keeps it.
+    /// Resident memory, in bytes, as precisely as the kernel tracks it.
     pub resident_bytes: u64,
-    /// Its threads.
+    /// The number of threads.
     pub threads: u32,
-    /// A signal has stopped it.
+    /// Whether a signal has stopped it.
     pub is_stopped: bool,
 }
 
-/// Looks at one process. It is named by an open file, so never mistaken for another that got its number.
+/// Measures one process. It holds an open file of the process, so it never measures a later one with the
+/// same number.
 #[derive(Debug)]
 pub struct ProcessMeter {
     file: OwnedFd,
-    /// Ticks and time at the last look.
+    /// Ticks and time of the last reading.
     before: Option<(u64, u64)>,
 }
 
 impl ProcessMeter {
-    /// For a process; none if there is no such one.
+    /// For process `pid`; `None` if it does not exist.
     #[must_use]
     pub fn open(folders: &Folders, pid: i32) -> Option<ProcessMeter> {
         let file = open(&folders.proc.join(pid.to_string()).join("stat"))?;
         Some(ProcessMeter { file, before: None })
     }
 
-    /// What it takes at `now_ns` of the monotonic clock; none once it has ended.
+    /// The usage at `now_ns` of the monotonic clock; `None` once the process has ended.
     pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> Option<Usage> {
         let stat = reader.record(&self.file).and_then(parse_stat)?;
         if matches!(stat.state, b'Z' | b'X') {
@@ -73,31 +74,33 @@ impl ProcessMeter {
     }
 }
 
-/// What this process takes.
+/// The resource usage of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OwnUsage {
-    /// Processor time of all its threads since the last look, in thousandths of one processor; 0 at the first.
+    /// Processor time of all its threads since the last reading, in thousandths of one processor; 0 at the
+    /// first.
     pub load_permille: u32,
-    /// Its memory that is not swapped out, in bytes.
+    /// Resident memory, in bytes.
     pub resident_bytes: u64,
 }
 
-/// Looks at this process. Of itself a process under QEMU's user mode cannot read `/proc/PID/stat`: the emulator makes that up.
+/// Measures this process. Under QEMU's user mode a process cannot use `/proc/PID/stat`, which the emulator
+/// fakes.
 #[derive(Debug)]
 pub struct OwnMeter {
     memory: Option<OwnedFd>,
-    /// Processor time and time at the last look, in nanoseconds.
+    /// Processor time and time of the last reading, in nanoseconds.
     before: Option<(u64, u64)>,
 }
 
 impl OwnMeter {
-    /// For this process.
+    /// Opens the files to read.
     #[must_use]
     pub fn open(folders: &Folders) -> OwnMeter {
         OwnMeter { memory: open(&folders.proc.join("self/statm")), before: None }
     }
 
-    /// What it takes at `now_ns` of the monotonic clock.
+    /// The usage at `now_ns` of the monotonic clock.
     pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> OwnUsage {
         let spent_ns = process_cpu_ns();
         let (more_ns, elapsed_ns) = match self.before.replace((spent_ns, now_ns)) {
@@ -116,7 +119,7 @@ impl OwnMeter {
     }
 }
 
-/// How long ago that was, in nanoseconds.
+/// The time since a number of clock ticks after boot, in nanoseconds.
 fn since_boot_ns(ticks: u64, ticks_per_s: u64) -> u64 {
     let now = rustix::time::clock_gettime(ClockId::Boottime);
     let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
@@ -124,16 +127,17 @@ fn since_boot_ns(ticks: u64, ticks_per_s: u64) -> u64 {
     now_ns.saturating_sub(u64::try_from(then_ns).unwrap_or(u64::MAX))
 }
 
-/// Reads `/proc/PID/stat`. The name in it, between parentheses, may hold anything.
+/// Parses `/proc/PID/stat`. The name in it, between parentheses, may contain anything.
 fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
     let mut fields = words(bytes.get(end + 1..)?);
     let state = *fields.next()?.first()?;
-    // Of the rest: 10 user, 11 system, 16 threads, 18 start, 20 resident; all as the manual numbers them, less 4.
+    // Fields of the rest: 10 user, 11 system, 16 threads, 18 start, 20 resident; numbered as in proc(5),
+    // minus 4.
     let mut rest = [0_u64; 21];
     for value in &mut rest {
         let field = fields.next()?;
-        // Some are negative; none that is used here.
+        // Some fields are negative, but none that is used here.
         *value = number(field).unwrap_or(0);
     }
     Some(Stat {

@@ -1,14 +1,14 @@
-//! Reading small files of the kernel, and the numbers in them.
+//! Reads small files of the kernel and parses numbers in them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Bytes of the longest file: `/proc/stat` of a thousand processors.
+/// The length of the longest file: `/proc/stat` with a thousand processors.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// Reads files of the kernel, into the same memory.
+/// Reads files of the kernel into one reused buffer.
 #[derive(Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
@@ -20,19 +20,20 @@ impl Default for Reader {
     }
 }
 
-/// Opens a file to read it.
+/// Opens a file for reading.
 pub(super) fn open(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()).ok()
 }
 
 impl Reader {
-    /// What an open file says now, up to what fits: files of one record come whole in one call.
+    /// The content of an open file, up to the size of the buffer. Files of one record arrive whole in one
+    /// call.
     pub(super) fn record(&mut self, file: impl AsFd) -> Option<&[u8]> {
         let count = rustix::io::pread(file, &mut self.buffer, 0).ok()?;
         self.buffer.get(..count)
     }
 
-    /// What an open file of many records says now, up to what fits.
+    /// The content of an open file of many records, up to the size of the buffer.
     pub(super) fn records(&mut self, file: impl AsFd) -> Option<&[u8]> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -45,24 +46,24 @@ impl Reader {
         self.buffer.get(..filled)
     }
 
-    /// What a file says, without white space around it.
+    /// The content of a file, without surrounding white space.
     pub(super) fn file(&mut self, path: &Path) -> Option<&[u8]> {
         let file = open(path)?;
         self.record(file).map(<[u8]>::trim_ascii)
     }
 
-    /// The number that a file says.
+    /// The number in a file.
     pub(super) fn number(&mut self, path: &Path) -> Option<u64> {
         self.file(path).and_then(number)
     }
 
-    /// The text that a file says.
+    /// The text in a file.
     pub(super) fn text(&mut self, path: &Path) -> Option<String> {
         self.file(path).and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::to_owned)
     }
 }
 
-/// A decimal number of nothing but digits.
+/// Parses a decimal number that consists of digits only.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -83,7 +84,7 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b'\n')
 }
 
-/// A number as one of 32 bits; the largest for what is larger.
+/// Saturates a number to 32 bits.
 pub(super) fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -1,18 +1,19 @@
-//! How fast a processor is, to compare nodes by.
+//! A measure of processor speed, for comparing nodes.
 
 use std::hint::black_box;
 
 use crate::time::thread_cpu_ns;
 
-/// How long is measured, in nanoseconds of processor time.
+/// The duration of the measurement, in nanoseconds of processor time.
 const MEASURE_NS: u64 = 2_000_000;
 
-/// Rounds between two looks at the clock: a few microseconds.
+/// Rounds between two readings of the clock: a few microseconds.
 const BATCH: u64 = 2_000;
 
-/// Rounds of a short loop of integer arithmetic in a millisecond of one processor: each multiplies, adds and shifts, and
-/// needs what the one before made. It takes 2 ms of this thread's processor time, however long others have the processor
-/// meanwhile, and the fastest part of it counts, so that interrupts do not.
+/// Rounds per millisecond of a short loop of integer arithmetic on one processor: each multiplies, adds and
+/// shifts, and depends on the previous one. It takes 2 ms of this thread's processor time, however long
+/// other threads have the processor meanwhile, and the fastest batch counts, so that interrupts do not
+/// matter.
 #[must_use]
 pub fn rounds_per_ms() -> u32 {
     let (mut state, mut best_ns) = (black_box(1_u64), u64::MAX);

@@ -1,8 +1,8 @@
-//! Setting how fast processors run, and giving back what they had.
+//! Sets the frequencies of processors, and restores the former values.
 //!
-//! A change is made wholly or not at all. What a file said before its first change is noted down before it is changed,
-//! here and in a memory file that another process may hold too ([`give_back`]), and written back on [`Steering::restore`]
-//! and when the [`Steering`] is dropped.
+//! A change is made completely or not at all. The former value of a file is recorded before its first
+//! change, here and in a memory file that another process may hold too ([`give_back`]), and written back on
+//! [`Steering::restore`] and when the [`Steering`] is dropped.
 
 use std::fs::OpenOptions;
 use std::io::{Error, Write};
@@ -15,85 +15,50 @@ use super::{Folders, MAX_PROCESSORS};
 use crate::Errno;
 use crate::error::{Context, OsError};
 
-/// Times that all former values are written back: one may be refused as long as another is not back.
+/// How often writing back all former values is tried: one may be refused until another is restored.
 const PASSES: usize = 2;
 
-/// How processors are to run.
+/// A change of the frequency settings of processors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
-    /// Which; all if none.
+    /// The processors; all if empty.
     pub processors: Vec<u16>,
-    /// The governor to have; as it is if none.
+    /// The governor; unchanged if `None`.
     pub governor: Option<String>,
-    /// The slowest they may run, in kHz; as it is if none.
+    /// The lowest frequency allowed, in kHz; unchanged if `None`.
     pub min_khz: Option<u32>,
-    /// The fastest they may run, in kHz; as it is if none.
+    /// The highest frequency allowed, in kHz; unchanged if `None`.
     pub max_khz: Option<u32>,
 }
 
 /// Why nothing was changed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Refusal {
-    /// Its kernel offers nothing to set.
+    /// The kernel offers no settings.
     #[error(
-        "its kernel offers no way to set how fast processors run: there is no {}/cpu0/cpufreq (in a virtual machine \
-         there seldom is)", folder.display()
+        "the node's kernel offers no frequency settings: there is no {}/cpu0/cpufreq (virtual machines rarely \
+         have it)", folder.display()
     )]
-    Nothing {
-        /// Where that was looked for.
-        folder: PathBuf,
-    },
-    /// One of the processors is not there, or cannot be set.
-    #[error("how fast processor {processor} runs cannot be set: there is no {}", folder.display())]
-    Processor {
-        /// Which.
-        processor: u16,
-        /// Where that was looked for.
-        folder: PathBuf,
-    },
-    /// There is no such governor.
-    #[error("processor {processor} can have these governors: {offered}; not {wanted}")]
-    Governor {
-        /// Which.
-        processor: u16,
-        /// What was asked for.
-        wanted: String,
-        /// What there is.
-        offered: String,
-    },
-    /// It cannot run like that.
+    Nothing { folder: PathBuf },
+    /// One of the processors does not exist or has no settings.
+    #[error("cannot set the frequency of processor {processor}: there is no {}", folder.display())]
+    Processor { processor: u16, folder: PathBuf },
+    /// The governor does not exist.
+    #[error("processor {processor} has no governor {wanted}; it offers {offered}")]
+    Governor { processor: u16, wanted: String, offered: String },
+    /// The frequency range is not supported.
     #[error(
-        "processor {processor} can run from {min_khz} to {max_khz} kHz; not from {floor_khz} to {ceiling_khz}"
+        "processor {processor} cannot run from {floor_khz} to {ceiling_khz} kHz; it supports {min_khz} to {max_khz} kHz"
     )]
-    Range {
-        /// Which.
-        processor: u16,
-        /// The slowest it would have had to.
-        floor_khz: u64,
-        /// And the fastest.
-        ceiling_khz: u64,
-        /// The slowest it can.
-        min_khz: u64,
-        /// And the fastest.
-        max_khz: u64,
-    },
-    /// A file does not tell what it should.
-    #[error("{} says nothing that makes sense", path.display())]
-    Senseless {
-        /// Which.
-        path: PathBuf,
-    },
-    /// The kernel refused it.
+    Range { processor: u16, floor_khz: u64, ceiling_khz: u64, min_khz: u64, max_khz: u64 },
+    /// A file has unexpected content.
+    #[error("{} has unexpected content", path.display())]
+    Senseless { path: PathBuf },
+    /// The kernel refused the change.
     #[error("cannot write {value} to {}: {cause}{}; nothing was changed", path.display(), advice(cause))]
-    Kernel {
-        /// Which file.
-        path: PathBuf,
-        /// What was to be written.
-        value: String,
-        /// Why.
-        cause: Error,
-    },
-    /// What was cannot be noted down.
+    Kernel { path: PathBuf, value: String, cause: Error },
+    /// The former values could not be recorded.
     #[error(transparent)]
     Note(#[from] OsError),
 }
@@ -101,13 +66,13 @@ pub enum Refusal {
 fn advice(cause: &Error) -> &'static str {
     match cause.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            " (the node's monitor has to be run by somebody who may write there, by default root)"
+            " (run the node's monitor as a user who may write there, by default root)"
         }
         _ => "",
     }
 }
 
-/// A file of a processor that is written.
+/// A file of a processor that can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Setting {
     Governor,
@@ -127,7 +92,7 @@ impl Setting {
     }
 }
 
-/// What a file said.
+/// The former value of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Former {
     processor: u16,
@@ -149,13 +114,13 @@ impl Former {
     }
 }
 
-/// A step of a change: what a file says, and what it is to say.
+/// A step of a change: the current and the new value of a file.
 struct Step {
     former: Former,
     value: String,
 }
 
-/// Sets how fast the processors of a machine run.
+/// Sets the frequencies of a machine's processors.
 #[derive(Debug)]
 pub struct Steering {
     folder: PathBuf,
@@ -164,13 +129,13 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Notes down what was in `ledger` too, a memory file, if there is one.
+    /// Also records former values in `ledger`, a memory file, if given.
     #[must_use]
     pub fn new(folders: &Folders, ledger: Option<OwnedFd>) -> Steering {
         Steering { folder: folder(folders), former: Vec::new(), ledger }
     }
 
-    /// Whether something is not as it was.
+    /// Whether any setting differs from its former value.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         !self.former.is_empty()
@@ -179,7 +144,7 @@ impl Steering {
     /// Makes a change.
     ///
     /// # Errors
-    /// [`Refusal`]: then everything is as before.
+    /// [`Refusal`]; all settings are unchanged.
     pub fn set(&mut self, change: &Change) -> Result<(), Refusal> {
         let steps = self.plan(change)?;
         let known = self.former.len();
@@ -195,7 +160,7 @@ impl Steering {
         for (done, step) in steps.iter().enumerate() {
             let path = step.former.path(&self.folder);
             if let Err(cause) = write(&path, &step.value) {
-                // In reverse, each finds what it was written over.
+                // In reverse order, each step restores what it overwrote.
                 let undone: Vec<_> =
                     steps[..done].iter().rev().map(|step| step.former.write(&self.folder)).collect();
                 if undone.iter().all(Result::is_ok) {
@@ -208,17 +173,17 @@ impl Steering {
         Ok(())
     }
 
-    /// Gives everything back as it was. What the kernel does not take now is tried the next time again.
+    /// Restores all former values. Those that the kernel refuses now are tried again next time.
     pub fn restore(&mut self) {
         if self.former.is_empty() {
             return;
         }
         write_back(&self.folder, &mut self.former);
-        // Should that fail, it is given back once more.
+        // Should this fail, the values are restored once more later.
         let _ = self.note();
     }
 
-    /// What is to be written, in order.
+    /// The steps of a change, in order.
     fn plan(&self, change: &Change) -> Result<Vec<Step>, Refusal> {
         let mut reader = Reader::default();
         let mut steps = Vec::new();
@@ -273,7 +238,7 @@ impl Steering {
             }
             ranges.push((Setting::Floor, floor, floor_khz));
             ranges.push((Setting::Ceiling, ceiling, ceiling_khz));
-            // The slowest must never be faster than the fastest.
+            // The minimum must never exceed the maximum.
             if floor_khz > ceiling {
                 ranges.reverse();
             }
@@ -294,14 +259,14 @@ impl Steering {
         Ok(())
     }
 
-    /// Writes down what is not as it was, for whoever outlives this process.
+    /// Records the changed settings for a process that outlives this one.
     fn note(&self) -> Result<(), OsError> {
         let Some(ledger) = &self.ledger else { return Ok(()) };
         let line = |former: &Former| {
             format!("{} {} {}\n", former.processor, former.setting.file_name(), former.value)
         };
         let text: String = self.former.iter().map(line).collect();
-        let doing = "note down how fast processors ran";
+        let doing = "record the frequency settings";
         let mut written = 0;
         while let Some(rest) = text.as_bytes().get(written..).filter(|rest| !rest.is_empty()) {
             written += rustix::io::pwrite(ledger, rest, written as u64).context(doing)?;
@@ -316,10 +281,10 @@ impl Drop for Steering {
     }
 }
 
-/// Gives back what a process that is gone has noted down in its ledger and not given back itself.
+/// Restores the settings that a dead process recorded in its ledger and did not restore itself.
 ///
 /// # Errors
-/// What the kernel refused.
+/// An error of the kernel.
 pub fn give_back(folders: &Folders, ledger: impl AsFd) -> Result<(), OsError> {
     let mut text = Vec::new();
     let mut piece = [0; 4096];
@@ -328,14 +293,14 @@ pub fn give_back(folders: &Folders, ledger: impl AsFd) -> Result<(), OsError> {
             Ok(0) => break,
             Ok(count) => text.extend_from_slice(&piece[..count]),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(OsError::new("read how fast processors ran", errno)),
+            Err(errno) => return Err(OsError::new("read the recorded frequency settings", errno)),
         }
     }
     let mut former: Vec<Former> = String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect();
     write_back(&folder(folders), &mut former);
     match former.is_empty() {
         true => Ok(()),
-        false => Err(OsError::new("give back how fast processors ran", Errno::IO)),
+        false => Err(OsError::new("restore the frequency settings", Errno::IO)),
     }
 }
 
@@ -348,7 +313,7 @@ fn parse_line(line: &str) -> Option<Former> {
     words.next().is_none().then_some(Former { processor, setting, value })
 }
 
-/// Writes back, the last change first; what could not be written stays.
+/// Writes back, the last change first; what could not be written stays recorded.
 fn write_back(processors: &Path, former: &mut Vec<Former>) {
     for _ in 0..PASSES {
         former.reverse();
@@ -358,6 +323,6 @@ fn write_back(processors: &Path, former: &mut Vec<Former>) {
 }
 
 fn write(path: &Path, value: &str) -> Result<(), Error> {
-    // The kernel takes what comes in one call.
+    // The kernel expects the whole value in one call.
     OpenOptions::new().write(true).truncate(true).open(path)?.write_all(format!("{value}\n").as_bytes())
 }

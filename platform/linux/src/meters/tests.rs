@@ -1,4 +1,4 @@
-//! A machine of files that has everything: the one that runs this may have nothing of it.
+//! A fake machine made of files that has everything: the machine that runs the tests may have none of it.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A made-up machine, gone when dropped.
+/// A fake machine, removed when dropped.
 struct Machine {
     root: PathBuf,
 }
@@ -44,7 +44,7 @@ impl Machine {
         fs::read_to_string(self.path(path)).unwrap().trim().to_owned()
     }
 
-    /// With processors of 1 to 3 GHz that run as fast as they like.
+    /// With processors of 1 to 3 GHz without limits set.
     fn with_processors(name: &str, count: usize) -> Machine {
         let machine = Machine::new(name);
         for index in 0..count {
@@ -63,7 +63,7 @@ impl Machine {
         machine
     }
 
-    /// Its settings: governor, slowest and fastest, of each of its first `count` processors.
+    /// The governor, minimum and maximum of each of its first `count` processors.
     fn settings(&self, count: usize) -> Vec<[String; 3]> {
         let files = ["scaling_governor", "scaling_min_freq", "scaling_max_freq"];
         (0..count).map(|index| files.map(|file| self.read(&cpu(index, file)))).collect()
@@ -87,7 +87,7 @@ fn loads_are_since_the_last_look() {
     assert_eq!(loads.processors(&mut reader), [250, 0]);
     machine.write("proc/stat", "cpu 1 1 1 1\ncpu0 175 0 0 325 0 0 0 0\ncpu1 0 0 0 10 0 0 0 0\nintr 5\n");
     assert_eq!(loads.processors(&mut reader), [750, 0]);
-    // A processor that was not there before, and one that counts from the start again.
+    // A new processor, and one whose counters start again.
     machine.write("proc/stat", "cpu0 1 0 0 1\ncpu1 0 0 0 11\ncpu2 5 0 0 5\n");
     assert_eq!(loads.processors(&mut reader), [750, 0, 500]);
     assert_eq!(loads.memory(&mut reader), Memory { used_bytes: 60 * 1024, total_bytes: 100 * 1024 });
@@ -116,7 +116,7 @@ fn frequencies_are_read_in_turns() {
         governor: Some(2),
     };
     assert!(frequencies.processors().all(|each| *each == expected));
-    // One that offers no list has its governor known nevertheless.
+    // The governor of a processor that offers no list is known nevertheless.
     machine.write(&cpu(12, "scaling_governor"), "own\n");
     frequencies.look(&mut reader, 20);
     assert_eq!(frequencies.governors().last().map(String::as_str), Some("own"));
@@ -165,7 +165,7 @@ fn power_is_that_of_packages_memory_and_sensors() {
     };
     power.look(&mut reader, 5_000_000_000);
     assert_eq!(said(&power), expected(0, 0));
-    // It starts anew at a joule; both in a tenth of a second.
+    // The counter wraps at one joule; both in a tenth of a second.
     zone("intel-rapl:0", "package-0\n", "100000\n");
     zone("intel-rapl:0:1", "dram\n", "6000\n");
     power.look(&mut reader, 5_100_000_000);
@@ -211,25 +211,29 @@ fn what_cannot_be_is_refused_and_says_why() {
     let mut steering = Steering::new(&machine.folders(), None);
     let mut refused = |change: Change| steering.set(&change).unwrap_err().to_string();
     let turbo = refused(Change { governor: Some("turbo".into()), ..Change::default() });
-    assert_eq!(turbo, "processor 0 can have these governors: performance powersave schedutil; not turbo");
+    assert_eq!(turbo, "processor 0 has no governor turbo; it offers performance powersave schedutil");
     let range = refused(Change { min_khz: Some(500_000), ..Change::default() });
-    assert_eq!(range, "processor 0 can run from 1000000 to 3000000 kHz; not from 500000 to 3000000");
+    assert_eq!(
+        range,
+        "processor 0 cannot run from 500000 to 3000000 kHz; it supports 1000000 to 3000000 kHz"
+    );
     assert!(
-        refused(Change { min_khz: Some(2), max_khz: Some(1), ..Change::default() }).contains("can run from")
+        refused(Change { min_khz: Some(2), max_khz: Some(1), ..Change::default() })
+            .contains("cannot run from")
     );
     let third = refused(Change { processors: vec![0, 2], max_khz: Some(1_500_000), ..Change::default() });
-    assert!(third.starts_with("how fast processor 2 runs cannot be set: there is no "), "{third}");
+    assert!(third.starts_with("cannot set the frequency of processor 2: there is no "), "{third}");
     assert_eq!(machine.settings(2), before);
     let nothing = Machine::new("nothing");
     let mut steering = Steering::new(&nothing.folders(), None);
     let said = steering.set(&Change::default()).unwrap_err().to_string();
-    assert!(said.starts_with("its kernel offers no way to set how fast processors run"), "{said}");
+    assert!(said.starts_with("the node's kernel offers no frequency settings"), "{said}");
 }
 
 #[test]
 fn all_of_a_change_is_made_or_nothing() {
     let machine = Machine::with_processors("all", 3);
-    // A file that says something and that nobody, not even root, can write.
+    // A file that can be read and not written, even by root.
     let path = machine.path(&cpu(2, "scaling_governor"));
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/proc/version", &path).unwrap();
@@ -245,7 +249,7 @@ fn all_of_a_change_is_made_or_nothing() {
     assert_eq!(machine.settings(3), before);
     assert!(!steering.has_changed());
     assert_eq!(rustix::fs::fstat(&ledger).unwrap().st_size, 0);
-    // What was changed before stays, and is still known.
+    // Earlier changes stay, and are still recorded.
     let others = Change { processors: vec![0, 1], ..change.clone() };
     steering.set(&others).unwrap();
     let changed = machine.settings(3);
@@ -264,12 +268,12 @@ fn whoever_outlives_the_one_who_changed_it_gives_it_back() {
     let mut steering = Steering::new(&machine.folders(), Some(ledger.try_clone().unwrap()));
     steering.set(&Change { max_khz: Some(1_000_000), ..Change::default() }).unwrap();
     steering.set(&Change { governor: Some("powersave".into()), ..Change::default() }).unwrap();
-    // As if killed: nobody drops it before the other has given back.
+    // As after a kill: it is not dropped before the other has restored the values.
     give_back(&machine.folders(), &ledger).unwrap();
     assert_eq!(machine.settings(2), before);
     drop(steering);
     assert_eq!(rustix::fs::fstat(&ledger).unwrap().st_size, 0);
-    // Only what it has settings for is written.
+    // Only files for which it has settings are written.
     rustix::io::pwrite(
         &ledger,
         b"0 scaling_setspeed 5\n1 scaling_governor performance\n0 ../x y\nnoise\n",
