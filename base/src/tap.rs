@@ -66,6 +66,7 @@ mod recording {
             AtomicU64(core::sync::atomic::AtomicU64::new(value))
         }
 
+        /// Loads the word.
         #[inline]
         #[must_use]
         pub fn load(&self, order: Ordering) -> u64 {

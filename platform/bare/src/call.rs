@@ -1,65 +1,67 @@
-//! What a program asks of its board's monitor, and what it is told when it starts.
+//! The calls of a program to its board's monitor, and what the program gets when it starts.
 //!
 //! A call is a trap: its number in `x8` (aarch64) or `a7` (riscv64), up to four arguments in the first
-//! registers, the answer in the first. A negative answer is none of a call that has an answer.
+//! registers, the result in the first. A call that has a result returns no negative one, except
+//! [`REFUSED`].
 
-/// The version of everything in this module. A program says which it was built with in its [note](crate::elf),
-/// and is refused where another is spoken.
+/// The version of everything in this module. A program states the version it was built with in its
+/// [note](crate::elf), and a monitor with another version refuses it.
 pub const VERSION: u32 = 1;
 
 /// Ends the program; argument: its exit status, 0 to 255. Does not return.
 pub const EXIT: u64 = 0;
-/// Writes; arguments: stream (0 the console, 1 output, 2 errors), address, length. Never waits: what finds no
-/// room is dropped and counted. Answers how many bytes were taken.
+/// Writes; arguments: stream (0 the console, 1 output, 2 errors), address, length. Never waits: excess
+/// bytes are dropped and counted. Returns the number of bytes accepted.
 pub const PRINT: u64 = 1;
-/// Reports to the root; arguments: address and length of an encoded report. Answers 0, or [`REFUSED`].
+/// Reports to the root; arguments: address and length of an encoded report. Returns 0, or [`REFUSED`].
 pub const REPORT: u64 = 2;
-/// Takes the next order that is for the program; arguments: address and length of a buffer. Answers the order's
-/// length, 0 when there is none. A buffer that is too short for it leaves it there.
+/// Receives the next order for the program; arguments: address and length of a buffer. Returns the order's
+/// length, or 0 if there is none. An order that exceeds the buffer stays queued.
 pub const ORDER: u64 = 3;
-/// Sleeps until a doorbell rang or an order came since the last sleep, or until a time; argument: nanoseconds of
-/// the board's clock, [`FOREVER`] for none. Answers the doorbells that rang, a bit for each vector; bit 0 says
-/// that there are orders.
+/// Sleeps until a doorbell has rung or an order has arrived since the last sleep, or until a time;
+/// argument: nanoseconds of the board's clock, [`FOREVER`] for no limit. Returns the doorbells that rang,
+/// one bit for each vector; bit 0 says that there are orders.
 pub const SLEEP: u64 = 4;
 
-/// Answer to a call that makes no sense.
+/// The result of an invalid call.
 pub const REFUSED: u64 = u64::MAX;
-/// The time that never comes.
+/// A time that never comes.
 pub const FOREVER: u64 = u64::MAX;
 
-/// Bytes at the low end of a program's memory that are its stack. Below is nothing of its own, so that a stack
-/// that grows too long is a fault and not a mystery.
+/// Bytes of stack at the low end of a program's memory. The memory below is not the program's, so a stack
+/// overflow is a fault.
 pub const STACK_BYTES: u64 = 1 << 20;
 
-/// Where a program finds itself. The monitor writes its words, in this order, above everything else.
+/// The addresses of a program's resources. The monitor writes these words, in this order, at the top of its
+/// memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Start {
-    /// [`VERSION`] of the monitor.
+    /// The monitor's [`VERSION`].
     pub version: u64,
-    /// Where the window begins for the program.
+    /// The address of the window.
     pub window_address: u64,
-    /// Its length. The first pages of it are the monitors' own, and not in reach.
+    /// The length of the window. Its first pages belong to the monitors and are inaccessible.
     pub window_bytes: u64,
-    /// Where the registers of the window's device are.
+    /// The address of the window device's registers.
     pub registers_address: u64,
-    /// The memory that is free for the program's heap.
+    /// The address of free memory for the program's heap.
     pub heap_address: u64,
-    /// Its length.
+    /// The length of that memory.
     pub heap_bytes: u64,
-    /// Where the encoded order is by which the program was started.
+    /// The address of the encoded order that started the program.
     pub order_address: u64,
-    /// Its length.
+    /// The length of that order.
     pub order_bytes: u64,
-    /// Number of the program's connection to the monitors.
+    /// The number of the program's connection to the monitors.
     pub connection: u64,
 }
 
 impl Start {
-    /// Length of its encoding.
+    /// The length of the encoding, in bytes.
     pub const BYTES: usize = size_of::<Start>();
 
-    /// Its encoding: nine words of the board's own byte order, which is little-endian on every board there is.
+    /// Encodes it: nine words in the board's byte order, which is little-endian on every supported board.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Start::BYTES] {
         let words = [
@@ -81,7 +83,7 @@ impl Start {
     }
 }
 
-/// Offset of the doorbell register in the window device's registers.
+/// The offset of the doorbell register in the window device's registers.
 pub const DOORBELL_OFFSET_BYTES: u64 = 12;
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! Output on its way: a fixed buffer that never makes its writer wait, and says what it lost.
+//! Output buffering: a fixed buffer that never makes its writer wait, and reports losses.
 
-/// Bytes to be written out in order. What finds no room is dropped, whole from where room ended, and counted;
-/// the count takes its place in the output once there is room again, so that no loss goes unseen.
+/// Bytes to be output in order. Bytes that do not fit are dropped and counted; the count is inserted in the
+/// output once there is room again, so that no loss goes unnoticed.
 #[derive(Debug)]
 pub struct Outgoing<const N: usize> {
     bytes: [u8; N],
-    /// Bytes ever taken in, and ever given out.
+    /// Total bytes written, and total bytes taken.
     written: usize,
     taken: usize,
-    /// Lost since the last note of it.
+    /// Bytes lost since the last note.
     unsaid_bytes: u64,
-    /// Lost ever.
+    /// Bytes lost in total.
     dropped_bytes: u64,
 }
 
-/// Room that is kept for the note of a loss.
+/// Room reserved for the note of a loss.
 const NOTE_BYTES: usize = 48;
 
 impl<const N: usize> Default for Outgoing<N> {
@@ -33,11 +33,12 @@ impl<const N: usize> Outgoing<N> {
         Outgoing { bytes: [0; N], written: 0, taken: 0, unsaid_bytes: 0, dropped_bytes: 0 }
     }
 
-    /// Takes in what there is room for; returns how much that was.
+    /// Accepts as many bytes as fit; returns their number.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let mut room = N - NOTE_BYTES - self.len().min(N - NOTE_BYTES);
         if self.unsaid_bytes > 0 {
-            // Not before there is a fair amount of room: else each line of a flood would bring a note of its own.
+            // Only with a fair amount of room: otherwise each line of a flood would bring a note of its
+            // own.
             if room < N / 4 {
                 self.lose(bytes.len());
                 return 0;
@@ -51,7 +52,7 @@ impl<const N: usize> Outgoing<N> {
         fit
     }
 
-    /// Gives out the next byte.
+    /// Takes the next byte to output.
     pub fn take(&mut self) -> Option<u8> {
         if self.is_empty() {
             if self.unsaid_bytes == 0 {
@@ -64,25 +65,25 @@ impl<const N: usize> Outgoing<N> {
         Some(byte)
     }
 
-    /// Bytes waiting.
+    /// The number of bytes waiting.
     #[must_use]
     pub fn len(&self) -> usize {
         self.written.wrapping_sub(self.taken)
     }
 
-    /// Whether nothing waits but perhaps the note of a loss.
+    /// Whether no bytes wait, except perhaps a pending note of a loss.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there is nothing to give out at all.
+    /// Whether neither bytes nor a note wait.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_empty() && self.unsaid_bytes == 0
     }
 
-    /// Bytes lost ever.
+    /// Bytes lost in total.
     #[must_use]
     pub fn dropped_bytes(&self) -> u64 {
         self.dropped_bytes
@@ -93,7 +94,7 @@ impl<const N: usize> Outgoing<N> {
         self.dropped_bytes += bytes as u64;
     }
 
-    /// Only when [`NOTE_BYTES`] are free.
+    /// Inserts the note of a loss; requires [`NOTE_BYTES`] of room.
     fn say_loss(&mut self) {
         let mut digits = [0; 20];
         let mut at = digits.len();

@@ -1,18 +1,19 @@
-//! Programs for a board: static ELF executables with a fixed place and a note that says what they are for.
+//! Programs for a board: static ELF executables with fixed addresses and a note that identifies them.
 //!
-//! The note tells a program for a board from a Linux program of the same instruction set, which no header
-//! does: owner [`NOTE_OWNER`], type [`NOTE_TYPE`], and the [version of the calls](crate::call::VERSION).
+//! The note distinguishes a program for a board from a Linux program of the same instruction set, which no
+//! header does: owner [`NOTE_OWNER`], type [`NOTE_TYPE`], and the [version of the
+//! calls](crate::call::VERSION).
 
-/// Who the note is of.
+/// The owner name of the note.
 pub const NOTE_OWNER: &[u8; 8] = b"Tombolo\0";
-/// Its type.
+/// The type of the note.
 pub const NOTE_TYPE: u32 = 1;
 
 /// Bytes of an ELF header.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of a program header.
 pub const SEGMENT_BYTES: usize = 56;
-/// Most program headers.
+/// The most program headers.
 pub const MAX_SEGMENTS: usize = 16;
 
 const PT_LOAD: u32 = 1;
@@ -20,70 +21,57 @@ const PT_NOTE: u32 = 4;
 
 /// Why a program cannot run on the board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum LoadError {
-    /// The headers are none of a program, or point outside it.
-    #[error("it is not a whole ELF executable")]
+    /// The headers are malformed or point outside the file.
+    #[error("the program is not a complete ELF executable")]
     Malformed,
-    /// It is for another processor.
-    #[error("it is for ELF machine {found}, this board is {expected}")]
-    Machine {
-        /// What it is for.
-        found: u16,
-        /// What the board is.
-        expected: u16,
-    },
-    /// It has no note, or one of another version.
+    /// The program is for another processor.
+    #[error("the program is for ELF machine {found}; this board is {expected}")]
+    Machine { found: u16, expected: u16 },
+    /// The note is missing, or has another version.
     #[error(
-        "it is not for a board, or for one that speaks another version than {}: rebuild it",
+        "the program is not built for boards, or for another version than {}; rebuild it",
         crate::call::VERSION
     )]
     NotForBoards,
-    /// It wants to be where it cannot.
+    /// A segment lies outside the memory for programs.
     #[error(
         "it wants the addresses {address:#x}..+{length_bytes:#x}, and programs have {from:#x}..{to:#x}: give the \
          node more memory (`memory_mib`)"
     )]
-    Place {
-        /// Where it wants to be.
-        address: u64,
-        /// How much.
-        length_bytes: u64,
-        /// First address for programs.
-        from: u64,
-        /// The first above them.
-        to: u64,
-    },
+    Place { address: u64, length_bytes: u64, from: u64, to: u64 },
 }
 
-/// A part of a program.
+/// A segment of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Where it is in the file.
+    /// The offset in the file.
     pub offset: usize,
-    /// How much of it is there.
+    /// The length in the file.
     pub file_bytes: usize,
-    /// Where it is to be.
+    /// The address in memory.
     pub address: u64,
-    /// How long it is there; what the file does not have is zero.
+    /// The length in memory; bytes beyond the file's are zero.
     pub memory_bytes: u64,
 }
 
-/// A program, checked against the addresses that it may have.
+/// A program whose addresses have been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Executable {
-    /// Where it begins.
+    /// The address of the first instruction.
     pub entry: u64,
-    /// The first address above it.
+    /// The first address after the program.
     pub end: u64,
     segments: [Option<Segment>; MAX_SEGMENTS],
 }
 
 impl Executable {
-    /// Reads the headers of `file`, a program for ELF machine `machine` that may have the addresses
+    /// Reads the headers of `file`, a program for ELF machine `machine` that may use the addresses
     /// `from..to`.
     ///
     /// # Errors
-    /// [`LoadError`]; nothing outside `file` was looked at.
+    /// [`LoadError`]; nothing outside `file` was read.
     pub fn read(file: &[u8], machine: u16, from: u64, to: u64) -> Result<Executable, LoadError> {
         let header = file.first_chunk::<HEADER_BYTES>().ok_or(LoadError::Malformed)?;
         // 64 bits, little-endian, version 1, and of type EXEC.
@@ -134,7 +122,7 @@ impl Executable {
         }
     }
 
-    /// What is to be put where.
+    /// The segments to load.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         self.segments.iter().flatten().copied()
     }
@@ -154,7 +142,7 @@ impl Executable {
     }
 }
 
-/// The version that our note among `notes` gives.
+/// The version in the Tombolo note among `notes`.
 #[must_use]
 pub fn note(notes: &[u8]) -> Option<u32> {
     let mut rest = notes;
@@ -201,7 +189,7 @@ mod tests {
     const MACHINE: u16 = 183;
     const FROM: u64 = 0x4050_0000;
     const TO: u64 = 0x4060_0000;
-    /// Where the smallest program has its note's value.
+    /// The offset of the note's value in the smallest program.
     const VERSION_AT: usize = HEADER_BYTES + 2 * SEGMENT_BYTES + 20;
 
     /// A program of one segment, which is its own note, loaded at `FROM` with 64 bytes of zeros after it.

@@ -1,7 +1,7 @@
-//! The little of a flattened device tree that is read: how much memory the board has.
+//! A minimal reader of flattened device trees: it finds how much memory the board has.
 //!
-//! What the tree says comes from the emulator that made the board, before anybody else could touch it; it is
-//! read with bounds all the same.
+//! The tree comes from the emulator that made the board, before any other code could change it; it is read
+//! with bounds checks all the same.
 
 const MAGIC: u32 = 0xd00d_feed;
 const BEGIN_NODE: u32 = 1;
@@ -12,7 +12,7 @@ const NOTHING: u32 = 4;
 /// Bytes of the header that are used.
 pub const HEADER_BYTES: usize = 40;
 
-/// The length of the tree that begins with `header`, if one does.
+/// The length of the tree that `header` begins, if it is valid.
 #[must_use]
 pub fn length_bytes(header: &[u8]) -> Option<usize> {
     (word(header, 0)? == MAGIC).then_some(word(header, 4)? as usize)
@@ -20,7 +20,7 @@ pub fn length_bytes(header: &[u8]) -> Option<usize> {
 
 /// The first range of memory: address and length in bytes.
 ///
-/// Only trees whose root has two cells for each are understood, as those of all 64-bit boards do.
+/// Only supports trees whose root has two cells for each, as those of all 64-bit boards do.
 #[must_use]
 pub fn memory(tree: &[u8]) -> Option<(u64, u64)> {
     length_bytes(tree)?;
@@ -73,7 +73,7 @@ fn text(tree: &[u8], at: usize) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A tree with a chosen node that comes first, and memory of 32 MiB at 0x4000_0000.
+    /// A tree with a `chosen` node first, and memory of 32 MiB at 0x4000_0000.
     fn tree() -> Vec<u8> {
         let strings = b"reg\0";
         let mut body = Vec::new();

@@ -1,15 +1,15 @@
-//! Boards without an operating system: what there is of one to stand on.
+//! Support for boards without an operating system.
 //!
-//! Two programs share such a board and this crate. The *board's monitor* has the processor's privileges: it
-//! finds the window on the PCI bus, takes interrupts, writes to the console, and is never switched off. A
-//! *program* runs without privileges, in memory of its own, with the window and its doorbell register in reach
-//! and nothing else; it asks the monitor by [calls](call). A program that goes wrong, or will not end, is taken
-//! off the board; the monitor goes on.
+//! Two programs share such a board and this crate. The *board's monitor* runs with all privileges: it finds
+//! the window on the PCI bus, handles interrupts, writes to the console, and runs for as long as the board
+//! does. A *program* runs without privileges, in memory of its own, with access to the window and its
+//! doorbell register and nothing else; it makes [calls](call) to the monitor. A program that faults or does
+//! not end is removed from the board; the monitor continues.
 //!
-//! * [`board`] is the monitor's half. Each instruction set has a folder of its own.
-//! * [`program`] is the program's half.
+//! * [`board`] is the monitor's side. Each instruction set has a folder of its own.
+//! * [`program`] is the program's side.
 //!
-//! What needs no processor, [`pci`], [`fdt`], [`console`] and [`elf`], is tested on any host.
+//! [`pci`], [`fdt`], [`console`] and [`elf`], which do not depend on the processor, are tested on any host.
 #![cfg_attr(not(test), no_std)]
 
 pub mod board;

@@ -1,12 +1,12 @@
-//! What happens to a program that panics.
+//! The panic handler.
 
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// What the monitor does, or the program; they share this crate and not the way to end.
+/// The function that ends the monitor or the program after a panic.
 static LAST_WORDS: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Says what becomes of panics from now on.
+/// Sets how panics end from now on.
 pub(crate) fn set(last_words: fn(&PanicInfo<'_>) -> !) {
     LAST_WORDS.store(last_words as *mut (), Ordering::Relaxed);
 }
@@ -15,7 +15,7 @@ pub(crate) fn set(last_words: fn(&PanicInfo<'_>) -> !) {
 fn panicked(info: &PanicInfo<'_>) -> ! {
     let last_words = LAST_WORDS.load(Ordering::Relaxed);
     if !last_words.is_null() {
-        // SAFETY: what is not null was stored by `set` from a function of this type.
+        // SAFETY: a value that is not null was stored by `set` from a function of this type.
         let last_words: fn(&PanicInfo<'_>) -> ! = unsafe { core::mem::transmute(last_words) };
         last_words(info);
     }

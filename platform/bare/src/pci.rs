@@ -1,10 +1,10 @@
-//! Finding the window on a PCI bus that no firmware has set up: its memory regions get addresses, its
-//! interrupts a target.
+//! Sets up the window device on a PCI bus without firmware: assigns addresses to its memory regions and a
+//! target to its interrupts.
 
-/// Vendor and device number of the shared-memory device, as they stand in its first word.
+/// Vendor and device id of the shared-memory device, as in its first configuration word.
 const IVSHMEM: u32 = 0x1110_1af4;
 
-/// Slots of a bus.
+/// Slots on a bus.
 const SLOTS: u8 = 32;
 
 const COMMAND: u16 = 0x04;
@@ -14,14 +14,14 @@ const COMMAND_MEMORY_AND_MASTER: u32 = 0b110;
 const CAPABILITY_MSIX: u8 = 0x11;
 const MSIX_ENABLE: u32 = 1 << 31;
 
-/// Bytes of an entry of the table of interrupts.
+/// The length of an entry in the interrupt table, in bytes.
 const MSIX_ENTRY_BYTES: u64 = 16;
 
 /// The configuration space of bus 0, in words. Offsets are multiples of 4.
 pub trait Configuration {
-    /// Reads a word of the device in `slot`; all ones where there is none.
+    /// Reads a word of the device in `slot`; all ones where there is no device.
     fn read(&self, slot: u8, offset: u16) -> u32;
-    /// Writes a word.
+    /// Writes a word of the device in `slot`.
     fn write(&mut self, slot: u8, offset: u16, value: u32);
 }
 
@@ -31,55 +31,55 @@ pub trait DeviceMemory {
     fn write(&mut self, address: u64, value: u32);
 }
 
-/// Where the regions of the device are to be.
+/// The addresses for the regions of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Places {
-    /// The registers, a page.
+    /// The registers: one page.
     pub registers: u64,
-    /// The table of interrupts, a page or a few.
+    /// The interrupt table: a few pages.
     pub interrupts: u64,
-    /// The window, which is as long as it is; its place must be aligned to that.
+    /// The window; aligned to its length.
     pub window: u64,
 }
 
-/// How the processor is interrupted: what to write where.
+/// How a device raises interrupts: what it writes where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Messages {
-    /// The address.
+    /// The address to write to.
     pub address: u64,
-    /// What to write for vector 0; one more for each that follows.
+    /// The value for vector 0; it increases by one for each further vector.
     pub first: u32,
 }
 
-/// Why there is no window.
+/// Why there is no usable window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PciError {
-    /// None on the bus.
+    /// There is no device on the bus.
     #[error("there is no shared-memory device on the PCI bus")]
     NoDevice,
-    /// A region is missing or of another kind.
+    /// A memory region is missing or of another type.
     #[error("the shared-memory device has no usable region {0}")]
     NoRegion(u8),
-    /// It cannot interrupt.
+    /// The device has no message-signalled interrupts.
     #[error("the shared-memory device has no message-signalled interrupts")]
     NoInterrupts,
 }
 
-/// The window's device, set up.
+/// The window's device after setup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowDevice {
-    /// Where its regions are.
+    /// The addresses of its regions.
     pub places: Places,
-    /// Length of the window.
+    /// The length of the window.
     pub window_bytes: u64,
-    /// How many doorbells it has.
+    /// The number of doorbells.
     pub vectors: u16,
 }
 
-/// Finds the device, gives its regions their places, and makes it interrupt by `messages`.
+/// Finds the device, assigns addresses to its regions, and makes it interrupt with `messages`.
 ///
 /// # Errors
-/// [`PciError`].
+/// [`PciError`] names what is missing.
 pub fn set_up(
     bus: &mut impl Configuration,
     memory: &mut impl DeviceMemory,
@@ -116,7 +116,7 @@ pub fn set_up(
     Ok(WindowDevice { places, window_bytes, vectors })
 }
 
-/// The length of a memory region: what of its address can be written.
+/// The length of a memory region: which bits of its address can be written.
 fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u64, PciError> {
     let offset = BAR0 + 4 * u16::from(number);
     let kind = bus.read(slot, offset);
@@ -129,7 +129,7 @@ fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u6
         mask = u64::from(low & !0xf) | u64::from(bus.read(slot, offset + 4)) << 32;
     }
     let length = (!mask).wrapping_add(1);
-    // A region of ports, or none: then nothing of it can be written.
+    // An I/O region, or none, whose address cannot be written.
     if kind & 1 == 1 || low & !0xf == 0 && !wide || length == 0 {
         return Err(PciError::NoRegion(number));
     }
@@ -138,7 +138,7 @@ fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u6
 
 fn find_capability(bus: &impl Configuration, slot: u8, wanted: u8) -> Option<u16> {
     let mut at = (bus.read(slot, CAPABILITIES) & 0xfc) as u16;
-    // A list of capabilities has no more entries than fit; one that goes round in circles ends here.
+    // Bounded, so that a circular list of capabilities ends too.
     for _ in 0..48 {
         if at == 0 {
             return None;

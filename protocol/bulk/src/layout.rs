@@ -1,6 +1,6 @@
-//! How a pool is divided into buffers.
+//! The division of a pool into buffers.
 
-/// Buffers start at multiples of this, in bytes: a cache line, so that no two buffers share one.
+/// The alignment of buffers, in bytes: a cache line, so that no two buffers share one.
 pub const ALIGNMENT_BYTES: u64 = 64;
 
 /// The most buffers of a pool.
@@ -9,34 +9,24 @@ pub const MAX_BUFFERS: u32 = 1 << 20;
 /// The most bytes of a pool.
 pub const MAX_POOL_BYTES: u64 = 1 << 46;
 
-/// Why memory cannot be divided so.
+/// Why a layout is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum LayoutError {
-    /// Not a size of buffers.
-    #[error("a buffer of {buffer_bytes} bytes: choose a multiple of {ALIGNMENT_BYTES}, at least that")]
-    BufferSize {
-        /// What was asked for.
-        buffer_bytes: u64,
-    },
-    /// Not a number of buffers.
-    #[error("a pool of {count} buffers: choose 1 to {MAX_BUFFERS}")]
-    Count {
-        /// What was asked for.
-        count: u32,
-    },
-    /// The product of both.
+    /// The size of buffers is invalid.
     #[error(
-        "{count} buffers of {buffer_bytes} bytes are more than the {MAX_POOL_BYTES} bytes that a pool can have"
+        "invalid buffer size of {buffer_bytes} bytes; use a multiple of {ALIGNMENT_BYTES}, at least {ALIGNMENT_BYTES}"
     )]
-    PoolSize {
-        /// Bytes of each.
-        buffer_bytes: u64,
-        /// How many.
-        count: u32,
-    },
+    BufferSize { buffer_bytes: u64 },
+    /// The number of buffers is invalid.
+    #[error("invalid pool of {count} buffers; use 1 to {MAX_BUFFERS}")]
+    Count { count: u32 },
+    /// The pool is too large.
+    #[error("{count} buffers of {buffer_bytes} bytes exceed the limit of a pool, {MAX_POOL_BYTES} bytes")]
+    PoolSize { buffer_bytes: u64, count: u32 },
 }
 
-/// A pool's shape: how many buffers, and of what size.
+/// A pool's shape: the number and size of its buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     buffer_bytes: u64,
@@ -47,7 +37,7 @@ impl Layout {
     /// `count` buffers of `buffer_bytes` each.
     ///
     /// # Errors
-    /// [`LayoutError`] says which of the two cannot be.
+    /// [`LayoutError`] names the value that is invalid.
     pub const fn new(buffer_bytes: u64, count: u32) -> Result<Self, LayoutError> {
         if buffer_bytes == 0 || !buffer_bytes.is_multiple_of(ALIGNMENT_BYTES) {
             return Err(LayoutError::BufferSize { buffer_bytes });
@@ -61,25 +51,25 @@ impl Layout {
         }
     }
 
-    /// Bytes of each buffer.
+    /// The size of each buffer, in bytes.
     #[must_use]
     pub const fn buffer_bytes(self) -> u64 {
         self.buffer_bytes
     }
 
-    /// How many buffers there are.
+    /// The number of buffers.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.count
     }
 
-    /// Bytes of all of them.
+    /// The size of all buffers together, in bytes.
     #[must_use]
     pub const fn pool_bytes(self) -> u64 {
         self.buffer_bytes * self.count as u64
     }
 
-    /// Where a buffer begins; `None` if there is no such buffer.
+    /// The offset of a buffer in the pool; `None` if it does not exist.
     #[must_use]
     pub const fn offset_bytes(self, buffer: u32) -> Option<u64> {
         if buffer < self.count { Some(self.buffer_bytes * buffer as u64) } else { None }

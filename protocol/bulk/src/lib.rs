@@ -1,12 +1,13 @@
-//! Bulk data between domains: pools of equal buffers whose rights travel over channels, while the bytes stay.
+//! Bulk data between domains: pools of equal buffers, whose access rights travel over channels while the
+//! bytes stay.
 //!
-//! A *pool* is memory divided into buffers ([`layout`]). It belongs to the domain that made it, its *home*, and is
-//! assigned to channels; whoever has it from one channel may assign it to others. So the domains of a pool form a tree,
-//! and for each buffer everybody knows one thing: whether the right to write it is here, or over which channel it
-//! is. That is the [`table`]. What is said about pools and buffers on a channel is [`wire`]; what may be said, and when,
-//! is [`session`].
+//! A *pool* is memory divided into buffers ([`layout`]). It belongs to the domain that created it, its
+//! *home*, and is assigned to channels; a domain that got it over one channel may assign it to others. So
+//! the domains of a pool form a tree, and for each buffer every domain knows one thing: whether the right
+//! to write is here, or over which channel it is. The [`table`] tracks that. [`wire`] defines the messages
+//! about pools and buffers on a channel, [`session`] which message is valid when.
 //!
-//! Nothing here copies, maps or waits, and no byte of a buffer is looked at. `no_std`, no I/O, no clock.
+//! This crate does not copy, map or wait, and never reads a buffer. `no_std`, no I/O, no clock.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,9 @@
-//! What may be said on one channel, and when: terms first, then pools, then buffers of pools that both sides have.
+//! Which message is valid when on one channel: terms first, then pools, then buffers of pools that both
+//! sides have.
 //!
-//! A session looks at one side's words and the other's, not at buffers: whether a buffer can come from where it is
-//! said to is for the pool's [table](crate::table). Anything that cannot be said ends the channel and nothing else.
+//! A session checks one side's messages against the other's, not against buffers: whether a buffer can come
+//! from a channel is up to the pool's [table](crate::table). A message that is invalid ends the channel and
+//! nothing else.
 
 use alloc::vec::Vec;
 
@@ -13,111 +15,81 @@ use crate::wire::{
 
 /// How a peer broke the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Violation {
-    /// No message at all.
+    /// The bytes are not a message.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Not the next one.
-    #[error("message {found} came where {expected} was next")]
-    Number {
-        /// The number that was next.
-        expected: u32,
-        /// The one that came.
-        found: u32,
-    },
-    /// Terms come first, and once.
-    #[error("terms come first, and once")]
+    /// The message number is not the next one.
+    #[error("message number {found} instead of {expected}")]
+    Number { expected: u32, found: u32 },
+    /// Terms did not come first, or came twice.
+    #[error("the terms did not come first, or came twice")]
     OutOfTurn,
-    /// The pool is not in a state in which this can be said of it.
-    #[error("{0} was said of a pool that it cannot be said of")]
+    /// The message does not fit the state of the pool.
+    #[error("{0} does not fit the state of its pool")]
     PoolState(&'static str),
-    /// A piece outside of its buffer, or of a buffer that there is not.
+    /// A piece lies outside its buffer, or the buffer does not exist.
     #[error(
-        "{length_bytes} bytes from {offset_bytes} on of buffer {buffer}, in a pool of {count} buffers of {buffer_bytes} bytes"
+        "invalid piece: {length_bytes} bytes at {offset_bytes} of buffer {buffer}, in a pool of {count} buffers of {buffer_bytes} bytes"
     )]
-    Range {
-        /// Which buffer.
-        buffer: u32,
-        /// Where it is said to begin.
-        offset_bytes: u64,
-        /// How long it is said to be.
-        length_bytes: u64,
-        /// How many buffers there are.
-        count: u32,
-        /// How long each is.
-        buffer_bytes: u64,
-    },
+    Range { buffer: u32, offset_bytes: u64, length_bytes: u64, count: u32, buffer_bytes: u64 },
     /// More than was agreed.
-    #[error("{0} beyond what both sides agreed to")]
+    #[error("{0} beyond the agreed limit")]
     Beyond(&'static str),
 }
 
-/// Why something cannot be said. Nothing has changed.
+/// Why a message cannot be sent. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum BulkSendError {
-    /// The other side has not said its terms yet.
-    #[error("the other side has not said yet what it is ready to do")]
+    /// The other side has not sent its terms yet.
+    #[error("the other side has not sent its terms yet")]
     NoTerms,
-    /// The channel has as many pools as it can.
-    #[error("the channel has {0} pools, the most that both sides take")]
+    /// The channel has as many pools as agreed.
+    #[error("the channel has {0} pools, the most that both sides accept")]
     TooManyPools(u8),
     /// The pool is not on this channel.
     #[error("the pool is not on this channel")]
     NoSuchPool,
-    /// More pieces than was agreed, or none.
-    #[error("a transfer of {found} pieces, where both sides take 1 to {max}")]
-    Segments {
-        /// How many there are.
-        found: usize,
-        /// How many there can be.
-        max: usize,
-    },
-    /// More metadata than was agreed.
-    #[error("{found} bytes of metadata, where both sides take {max}")]
-    Metadata {
-        /// How long it is.
-        found: usize,
-        /// How long it can be.
-        max: usize,
-    },
-    /// A piece that is not within its buffer.
-    #[error("{length_bytes} bytes from {offset_bytes} on are not within a buffer of {buffer_bytes} bytes")]
-    Range {
-        /// Where it begins.
-        offset_bytes: u64,
-        /// How long it is.
-        length_bytes: u64,
-        /// How long the buffer is.
-        buffer_bytes: u64,
-    },
-    /// One buffer twice.
-    #[error("buffer {0} is in one transfer twice")]
+    /// More pieces than agreed, or none.
+    #[error("a transfer of {found} pieces; both sides accept 1 to {max}")]
+    Segments { found: usize, max: usize },
+    /// More metadata than agreed.
+    #[error("{found} bytes of metadata; both sides accept up to {max}")]
+    Metadata { found: usize, max: usize },
+    /// A piece lies outside its buffer.
+    #[error("{length_bytes} bytes at {offset_bytes} do not lie inside a buffer of {buffer_bytes} bytes")]
+    Range { offset_bytes: u64, length_bytes: u64, buffer_bytes: u64 },
+    /// A buffer occurs twice.
+    #[error("buffer {0} occurs twice in the transfer")]
     Twice(u32),
 }
 
-/// What the other side said, after everything that a session can check.
+/// A message from the other side that passed all checks of the session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionEvent<'a> {
-    /// What both sides agreed to; `None` where they trust each other differently, which ends the channel.
+    /// The agreed terms; `None` where the trust of both sides differs, which ends the channel.
     Terms {
-        /// The terms that hold.
+        /// The terms in force.
         agreed: Option<Terms>,
-        /// How far the other side trusts.
+        /// The other side's trust.
         theirs: Trust,
     },
-    /// A pool is offered: to be answered by [`Message::Assigned`] or [`Message::Vetoed`].
+    /// A pool is offered: answer with [`Message::Assigned`] or [`Message::Vetoed`].
     Offered(Offer),
-    /// A pool that was offered was taken.
+    /// The other side accepted a pool that was offered.
     Assigned(PoolIndex),
-    /// It was not.
+    /// The other side refused it.
     Vetoed(PoolIndex, Veto),
-    /// A pool is to go off the channel: to be answered by [`Message::Unassigned`] or [`Message::Kept`].
+    /// The other side wants the pool off the channel: answer with [`Message::Unassigned`] or
+    /// [`Message::Kept`].
     Unassign(PoolIndex),
-    /// It is off.
+    /// The pool is off the channel.
     Unassigned(PoolIndex),
-    /// It stays.
+    /// The pool stays on the channel.
     Kept(PoolIndex),
-    /// Rights to buffers.
+    /// Rights to buffers are transferred.
     Transfer(Transfer<'a>),
 }
 
@@ -129,9 +101,9 @@ enum Slot {
     /// Offered by the other side; not answered yet.
     Proposed(Layout),
     Assigned(Layout),
-    /// This side wants it off.
+    /// This side wants it off the channel.
     Leaving(Layout),
-    /// The other side wants it off; not answered yet.
+    /// The other side wants it off the channel; not answered yet.
     Asked(Layout),
 }
 
@@ -142,21 +114,21 @@ pub struct Session {
     ours: Terms,
     agreed: Option<Terms>,
     told: bool,
-    /// Those that the connecting side assigns, then those of the accepting side.
+    /// The pools that the connecting side assigned, then those of the accepting side.
     slots: [[Slot; MAX_POOLS as usize]; 2],
     sent: u32,
     received: u32,
 }
 
 impl Session {
-    /// A session of the side that accepted the channel, or of the one that connected.
+    /// A session with the terms `ours`, on the accepting or the connecting side.
     #[must_use]
     pub fn new(accepting: bool, ours: Terms) -> Self {
         let slots = [[Slot::Free; MAX_POOLS as usize]; 2];
         Session { accepting, ours, agreed: None, told: false, slots, sent: 0, received: 0 }
     }
 
-    /// What both sides agreed to, once they have.
+    /// The agreed terms, once there are any.
     #[must_use]
     #[inline]
     pub fn terms(&self) -> Option<Terms> {
@@ -186,7 +158,7 @@ impl Session {
         self.slots.as_flattened().iter().filter(|slot| **slot != Slot::Free).count()
     }
 
-    /// A place for one more pool.
+    /// A free index for one more pool.
     ///
     /// # Errors
     /// [`BulkSendError::TooManyPools`], [`BulkSendError::NoTerms`].
@@ -201,7 +173,8 @@ impl Session {
             .ok_or(BulkSendError::TooManyPools(terms.max_pools))
     }
 
-    /// Encodes anything but a transfer in place of what `out` held. Once it was sent, [`sent`](Self::sent) is to be told.
+    /// Encodes any message but a transfer into `out`, replacing its content. Call [`sent`](Self::sent)
+    /// after sending it.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -211,7 +184,7 @@ impl Session {
         Ok(())
     }
 
-    /// What becomes of a place when this side says something.
+    /// The state of a pool after this side sends a message.
     fn after(&self, message: &Message<'_>) -> Result<Option<(PoolIndex, Slot)>, BulkSendError> {
         if !matches!(message, Message::Terms(_)) && self.agreed.is_none() {
             return Err(BulkSendError::NoTerms);
@@ -246,7 +219,7 @@ impl Session {
         Ok(Some(change))
     }
 
-    /// A message that was [prepared](Self::prepare) has been sent.
+    /// Records that a [prepared](Self::prepare) message was sent.
     pub fn sent(&mut self, message: &Message<'_>) {
         if let Ok(Some((place, slot))) = self.after(message) {
             self.set(place, slot);
@@ -255,8 +228,8 @@ impl Session {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// Encodes a transfer in place of what `out` held. Once it was sent, [`transferred`](Self::transferred) is to be
-    /// told.
+    /// Encodes a transfer into `out`, replacing its content. Call [`transferred`](Self::transferred) after
+    /// sending it.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -297,8 +270,8 @@ impl Session {
         Ok(())
     }
 
-    /// What [`prepare_transfer`](Self::prepare_transfer) encodes for one piece and no metadata, as nearly all transfers are, in
-    /// words.
+    /// As [`prepare_transfer`](Self::prepare_transfer) for a single piece without metadata, the common
+    /// case, as words.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -318,15 +291,16 @@ impl Session {
         Ok(wire::piece_words(verb, segment, self.sent))
     }
 
-    /// Takes what the other side said, if it is the transfer of one piece without metadata, in memory that both map, and may
-    /// be said now. Otherwise nothing has changed, and it is to be given to [`receive`](Self::receive), which knows everything else.
+    /// Receives a message that is a transfer of one piece without metadata, in memory that both sides map,
+    /// if it is valid now. Otherwise it returns `None` without effect; pass the message to
+    /// [`receive`](Self::receive), which handles all others.
     #[inline]
     pub fn receive_piece(&mut self, words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment)> {
         let (verb, segment, number) = wire::piece_of(words)?;
         let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else { return None };
         let fits =
             segment.buffer < layout.count() && layout.holds(segment.offset_bytes, segment.length_bytes);
-        // Without trust the memory comes on a way of its own.
+        // Without trust the memory arrives separately.
         let brings_memory = self.ours.trust == Trust::None && verb.brings_content();
         if number != self.received || self.agreed.is_none() || !fits || brings_memory {
             return None;
@@ -335,28 +309,28 @@ impl Session {
         Some((verb, segment))
     }
 
-    /// The number that the next message of this side will have.
+    /// The number of this side's next message.
     #[must_use]
     pub fn next_number(&self) -> u32 {
         self.sent
     }
 
-    /// The number that the last message of the other side had.
+    /// The number of the other side's last message.
     #[must_use]
     pub fn last_received(&self) -> u32 {
         self.received.wrapping_sub(1)
     }
 
-    /// A transfer has been sent.
+    /// Records that a transfer was sent.
     #[inline]
     pub fn transferred(&mut self) {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// Takes what the other side said.
+    /// Receives a message of the other side.
     ///
     /// # Errors
-    /// [`Violation`]: the session is of no use any more.
+    /// [`Violation`]; the session has failed for good.
     pub fn receive<'a>(&mut self, bytes: &'a [u8]) -> Result<SessionEvent<'a>, Violation> {
         let (message, found) = decode(bytes)?;
         let expected = self.received;
@@ -385,7 +359,7 @@ impl Session {
                 Slot::Assigned(layout) => {
                     Ok(self.change(place, Slot::Asked(layout), SessionEvent::Unassign(place)))
                 }
-                // Both asked at once, and who asks has nothing in use: it is off, and neither waits for an answer.
+                // Both sides asked at once, so neither uses it: it is off, and neither waits for an answer.
                 Slot::Leaving(_) => Ok(self.change(place, Slot::Free, SessionEvent::Unassigned(place))),
                 _ => Err(Violation::PoolState("unassign")),
             },
@@ -427,13 +401,13 @@ impl Session {
         }
         let needs_memory = self.ours.trust == Trust::Full;
         if needs_memory == (offer.capability == 0) || (!needs_memory && offer.offset_bytes != 0) {
-            return Err(Violation::PoolState("the memory of another kind of trust"));
+            return Err(Violation::PoolState("a pool's memory without the agreed trust"));
         }
         self.set(offer.place, Slot::Proposed(offer.layout));
         Ok(SessionEvent::Offered(offer))
     }
 
-    /// Whether one more pool is more than was agreed, counting those that are offered and not answered.
+    /// Whether one more pool would exceed the agreed number, counting offers that are not answered.
     #[must_use]
     pub fn is_over_full(&self) -> bool {
         self.agreed.is_some_and(|terms| self.used() > usize::from(terms.max_pools))
@@ -448,7 +422,7 @@ impl Session {
             return Err(Violation::Beyond("metadata"));
         }
         for segment in transfer.segments() {
-            // What was said before the other side heard that this one wants it off.
+            // Sent before the other side learned that this one wants it off the channel.
             let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else {
                 return Err(Violation::PoolState(match transfer.verb {
                     Verb::Move => "move",

@@ -1,18 +1,21 @@
-//! Who may do what with each buffer of a pool, as one domain knows it.
+//! The access rights to each buffer of a pool, as one domain knows them.
 //!
-//! The domains of a pool form a tree: its home, those that have it from the home over a channel, those that have it from
-//! these. For each buffer there is one right to write, and every domain knows where it is: here, or beyond one of its
-//! links. So a transfer over a link is believed only if the right is beyond that link, and nobody has to be asked. A
-//! right to read is lent along the tree, away from the right to write, and counted on both sides of every link.
+//! The domains of a pool form a tree: its home, those that got it from the home over a channel, those that
+//! got it from these. For each buffer there is one right to write, and every domain knows where it is:
+//! here, or beyond one of its channels. So a transfer over a channel is accepted only if the right is
+//! beyond that channel, and no one needs to be asked. Rights to read are lent along the tree, away from the
+//! right to write, and counted on both sides of every channel.
 //!
 //! | verb | who may | sender afterwards | receiver afterwards |
 //! |---|---|---|---|
-//! | move, pass | has the right to write, lent to nobody | beyond that link | here |
-//! | share | has the right to write, or a right to read that it forwards | lent, read-only till all is released | one more right to read |
-//! | release | has a right to read; the last one only when nothing of it is lent on | one right to read less | lent to one less |
+//! | move, pass | has the right to write, not lent | beyond that channel | here |
+//! | share | has the right to write, or a right to read that it forwards | lent, read-only until
+//! all are released | one more right to read |
+//! | release | has a right to read; the last one only when nothing of it is lent on | one right to
+//! read less | one less lent |
 //!
-//! A transfer begins, and is then committed or aborted: in between the buffer is in flight, and what is aborted has
-//! changed nothing. A copy by an engine holds a buffer in flight in the same way.
+//! A transfer begins, and is then committed or aborted: in between the buffer is in flight; an aborted
+//! transfer changes nothing. A copy by an engine keeps a buffer in flight in the same way.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,81 +23,69 @@ use alloc::vec::Vec;
 use crate::layout::Layout;
 use crate::wire::Verb;
 
-/// The most links of a pool in one domain.
+/// The most channels of a pool in one domain.
 pub const MAX_POOL_CHANNELS: usize = 33;
 
-/// How often one buffer can be lent over one link.
+/// How often one buffer can be lent over one channel.
 pub const MAX_SHARES: u16 = u16::MAX;
 
 const SENDING: u16 = u16::MAX;
 
-/// Over which channel a pool is known, as a number of the pool's own.
+/// A channel over which a pool is known, as a number private to the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PoolChannel(u8);
 
-/// Why the table does not allow something. It is unchanged then.
+/// Why the table refuses an operation. It is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum TableError {
-    /// There is no such buffer.
-    #[error("there is no buffer {buffer} in a pool of {count}")]
-    NoSuchBuffer {
-        /// Which.
-        buffer: u32,
-        /// How many there are.
-        count: u32,
-    },
-    /// The right to it is elsewhere.
+    /// The buffer does not exist.
+    #[error("buffer {buffer} does not exist in a pool of {count}")]
+    NoSuchBuffer { buffer: u32, count: u32 },
+    /// The right to the buffer is elsewhere.
     #[error("buffer {0} is not held here")]
     NotHeld(u32),
-    /// It is read-only as long as somebody may read it.
-    #[error("buffer {buffer} is shared {times} times: it can be moved or written when all are released")]
-    Shared {
-        /// Which.
-        buffer: u32,
-        /// How often.
-        times: u32,
-    },
-    /// A transfer or a copy of it is under way.
+    /// The buffer is read-only while another domain may read it.
+    #[error("buffer {buffer} is shared {times} times; it can be moved or written when all are released")]
+    Shared { buffer: u32, times: u32 },
+    /// A transfer or copy of the buffer is in progress.
     #[error("buffer {0} is in flight")]
     InFlight(u32),
-    /// It came from there.
-    #[error("buffer {0} was shared from there: it is known there already")]
+    /// The buffer was shared from that channel.
+    #[error("buffer {0} was shared over that channel by the other side")]
     TowardsOwner(u32),
-    /// It is shared as often as can be counted.
-    #[error("buffer {0} is shared {MAX_SHARES} times over one channel, the most there can be")]
+    /// The buffer is shared as often as can be counted.
+    #[error("buffer {0} is shared {MAX_SHARES} times over one channel, the limit")]
     TooManyShares(u32),
-    /// The pool is on as many channels as it can be.
-    #[error("a pool can be on {MAX_POOL_CHANNELS} channels")]
-    TooManyLinks,
-    /// Something of the pool is still out over the channel, or in use here.
+    /// The pool is on the most channels possible.
+    #[error("the pool is on {MAX_POOL_CHANNELS} channels, the limit")]
+    TooManyChannels,
+    /// Buffers of the pool are still out over the channel, or in use here.
     #[error("{buffers} buffers of the pool are still in use")]
-    InUse {
-        /// How many.
-        buffers: u32,
-    },
-    /// The pool is assigned to further channels, and has to be taken off those first.
-    #[error("the pool is assigned to {0} further channels")]
+    InUse { buffers: u32 },
+    /// The pool is assigned to further channels, and must be taken off those first.
+    #[error("the pool is assigned to {0} further channels; take it off those first")]
     Forwarded(u32),
-    /// The channel is gone, or the pool is not on it.
-    #[error("the pool is not on that channel any more")]
-    NoLink,
-    /// The pool was taken away.
-    #[error("the pool was revoked: whoever made it took it back")]
+    /// The channel has ended, or the pool is not on it.
+    #[error("the pool is no longer on that channel")]
+    NotOnChannel,
+    /// The pool was revoked.
+    #[error("the pool was revoked by the domain that created it")]
     Revoked,
 }
 
-/// What the buffers of a pool are doing, as one domain knows it. They add up to their number.
+/// The number of buffers in each state, as one domain knows it. The sum is the number of buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Here, and ready to be taken.
+    /// Here and free.
     pub free: u32,
-    /// Here, and in the hands of the program.
+    /// Here and held by the program.
     pub held: u32,
-    /// Here, and read-only, for somebody else may read them.
+    /// Here and read-only, because another domain may read them.
     pub lent: u32,
-    /// Elsewhere, and may be read here.
+    /// Elsewhere, with a right to read here.
     pub borrowed: u32,
-    /// Elsewhere.
+    /// Elsewhere, without rights here.
     pub away: u32,
 }
 
@@ -107,34 +98,34 @@ enum Right {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     right: Right,
-    /// In the hands of the program, not among the free ones.
+    /// Held by the program, not free.
     held: bool,
-    /// Copies under way, or [`SENDING`].
+    /// The number of copies in progress, or [`SENDING`].
     in_flight: u16,
-    /// Rights to read that came from where the right to write is.
+    /// Rights to read received from where the right to write is.
     borrowed: u32,
-    /// Rights to read that others have from here.
+    /// Rights to read lent from here.
     lent: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum ChannelState {
     Gone,
     Live,
-    /// This side asked to take the pool off: nothing new goes over it, but something may still come.
+    /// This side asked to take the pool off: nothing new is sent, but something may still arrive.
     Leaving,
     Lost,
 }
 
 #[derive(Clone, Debug)]
-struct LinkEntry {
-    state: State,
+struct ChannelEntry {
+    state: ChannelState,
     may_forward: bool,
     /// Buffers whose right to write is beyond it.
     beyond: u32,
-    /// By buffer, how often it is lent over it.
+    /// For each buffer, how often it is lent over it.
     lent: Vec<u16>,
-    /// Their sum.
+    /// The sum of these.
     lent_total: u64,
 }
 
@@ -145,16 +136,16 @@ pub struct Table {
     is_home: bool,
     revoked: bool,
     entries: Vec<Entry>,
-    links: Vec<LinkEntry>,
-    /// Here and with nobody. The last to come is the first to go: it is the one that is still in a cache.
+    channels: Vec<ChannelEntry>,
+    /// The free buffers here, used last in, first out: the last is most likely still in a cache.
     free: Vec<u32>,
 }
 
-/// The link to where a pool came from.
+/// The channel over which this domain got the pool.
 pub const UPSTREAM: PoolChannel = PoolChannel(0);
 
 impl Table {
-    /// That of the domain that made the pool: all buffers are here and free.
+    /// The table of the home domain: all buffers are here and free.
     #[must_use]
     pub fn home(layout: Layout) -> Self {
         let entry = Entry { right: Right::Here, held: false, in_flight: 0, borrowed: 0, lent: 0 };
@@ -163,25 +154,25 @@ impl Table {
             is_home: true,
             revoked: false,
             entries: vec![entry; layout.count() as usize],
-            // Lower numbers first.
+            // Lower numbers are taken first.
             free: (0..layout.count()).rev().collect(),
-            links: Vec::new(),
+            channels: Vec::new(),
         }
     }
 
-    /// That of a domain to which the pool was assigned, over [`UPSTREAM`]: all buffers are there.
+    /// The table of a domain to which the pool was assigned over [`UPSTREAM`]: all buffers are there.
     #[must_use]
     pub fn assigned(layout: Layout) -> Self {
         let right = Right::Beyond(UPSTREAM);
         let entry = Entry { right, held: false, in_flight: 0, borrowed: 0, lent: 0 };
-        let mut upstream = LinkEntry::new(layout, true);
+        let mut upstream = ChannelEntry::new(layout, true);
         upstream.beyond = layout.count();
         Table {
             layout,
             is_home: false,
             revoked: false,
             entries: vec![entry; layout.count() as usize],
-            links: vec![upstream],
+            channels: vec![upstream],
             free: Vec::with_capacity(layout.count() as usize),
         }
     }
@@ -193,13 +184,13 @@ impl Table {
         self.layout
     }
 
-    /// Whether this is the domain that made it.
+    /// Whether this domain created the pool.
     #[must_use]
     pub fn is_home(&self) -> bool {
         self.is_home
     }
 
-    /// Whether the pool was taken away.
+    /// Whether the pool was revoked.
     #[must_use]
     #[inline]
     pub fn is_revoked(&self) -> bool {
@@ -209,79 +200,84 @@ impl Table {
     /// Assigns the pool to one more channel; the far side may assign it further if `may_forward`.
     ///
     /// # Errors
-    /// [`TableError::TooManyLinks`], [`TableError::Revoked`].
+    /// [`TableError::TooManyChannels`], [`TableError::Revoked`].
     pub fn assign(&mut self, may_forward: bool) -> Result<PoolChannel, TableError> {
         self.unrevoked()?;
-        if self.links.first().is_some_and(|upstream| upstream.state == State::Leaving) {
-            return Err(TableError::NoLink);
+        if self.channels.first().is_some_and(|upstream| upstream.state == ChannelState::Leaving) {
+            return Err(TableError::NotOnChannel);
         }
-        // The first place is that of upstream, also where there is none.
-        if self.links.is_empty() {
-            self.links.push(LinkEntry { state: State::Gone, ..LinkEntry::new(self.layout, false) });
+        // Index 0 is for upstream, even where there is none.
+        if self.channels.is_empty() {
+            self.channels
+                .push(ChannelEntry { state: ChannelState::Gone, ..ChannelEntry::new(self.layout, false) });
         }
-        let gone = self.links[1..].iter().position(|link| link.state == State::Gone);
-        let index = gone.map_or(self.links.len(), |index| index + 1);
+        let gone = self.channels[1..].iter().position(|channel| channel.state == ChannelState::Gone);
+        let index = gone.map_or(self.channels.len(), |index| index + 1);
         if index >= MAX_POOL_CHANNELS {
-            return Err(TableError::TooManyLinks);
+            return Err(TableError::TooManyChannels);
         }
-        let entry = LinkEntry::new(self.layout, may_forward);
-        match self.links.get_mut(index) {
-            Some(link) => *link = entry,
-            None => self.links.push(entry),
+        let entry = ChannelEntry::new(self.layout, may_forward);
+        match self.channels.get_mut(index) {
+            Some(channel) => *channel = entry,
+            None => self.channels.push(entry),
         }
         Ok(PoolChannel(index as u8))
     }
 
-    /// Begins to take the pool off a channel: nothing goes over it any more, until it is [off](Self::unassign) or
+    /// Starts to take the pool off a channel: nothing is sent over it until it is [off](Self::unassign) or
     /// [stays](Self::stay).
     ///
     /// # Errors
-    /// As [`unassign`](Self::unassign); [`TableError::NoLink`] also when it is being taken off already.
-    pub fn leave(&mut self, link: PoolChannel) -> Result<(), TableError> {
-        self.may_unassign(link)?;
-        match &mut self.links[usize::from(link.0)].state {
-            state @ State::Live => {
-                *state = State::Leaving;
+    /// As [`unassign`](Self::unassign); [`TableError::NotOnChannel`] also when it is being taken off
+    /// already.
+    pub fn leave(&mut self, channel: PoolChannel) -> Result<(), TableError> {
+        self.may_unassign(channel)?;
+        match &mut self.channels[usize::from(channel.0)].state {
+            state @ ChannelState::Live => {
+                *state = ChannelState::Leaving;
                 Ok(())
             }
-            _ => Err(TableError::NoLink),
+            _ => Err(TableError::NotOnChannel),
         }
     }
 
-    /// The other side still needs the pool.
-    pub fn stay(&mut self, link: PoolChannel) {
-        if let Some(entry) = self.links.get_mut(usize::from(link.0))
-            && entry.state == State::Leaving
+    /// Ends an attempt to take the pool off: the other side still uses it.
+    pub fn stay(&mut self, channel: PoolChannel) {
+        if let Some(entry) = self.channels.get_mut(usize::from(channel.0))
+            && entry.state == ChannelState::Leaving
         {
-            entry.state = State::Live;
+            entry.state = ChannelState::Live;
         }
     }
 
-    /// Takes the pool off a channel, in order.
+    /// Takes the pool off a channel.
     ///
     /// # Errors
-    /// [`TableError::InUse`] when something is still out over it, or here from it; [`TableError::Forwarded`].
-    pub fn unassign(&mut self, link: PoolChannel) -> Result<(), TableError> {
-        self.may_unassign(link)?;
-        self.links[usize::from(link.0)].state = State::Gone;
-        if link == UPSTREAM {
+    /// [`TableError::InUse`] when a buffer is still out over it, or here from it;
+    /// [`TableError::Forwarded`].
+    pub fn unassign(&mut self, channel: PoolChannel) -> Result<(), TableError> {
+        self.may_unassign(channel)?;
+        self.channels[usize::from(channel.0)].state = ChannelState::Gone;
+        if channel == UPSTREAM {
             self.revoke();
         }
         Ok(())
     }
 
-    /// Whether [`unassign`](Self::unassign) would do it.
+    /// Whether [`unassign`](Self::unassign) would succeed.
     ///
     /// # Errors
-    /// As there.
-    pub fn may_unassign(&self, link: PoolChannel) -> Result<(), TableError> {
-        let entry = self.links.get(usize::from(link.0)).filter(|entry| entry.state != State::Gone);
-        let entry = entry.ok_or(TableError::NoLink)?;
+    /// As [`unassign`](Self::unassign).
+    pub fn may_unassign(&self, channel: PoolChannel) -> Result<(), TableError> {
+        let entry =
+            self.channels.get(usize::from(channel.0)).filter(|entry| entry.state != ChannelState::Gone);
+        let entry = entry.ok_or(TableError::NotOnChannel)?;
         if self.revoked {
             return Ok(());
         }
-        if link == UPSTREAM {
-            let further = self.links[1..].iter().filter(|link| link.state != State::Gone).count();
+        if channel == UPSTREAM {
+            let further =
+                self.channels[1..].iter().filter(|channel| channel.state != ChannelState::Gone).count();
             if further > 0 {
                 return Err(TableError::Forwarded(further as u32));
             }
@@ -298,7 +294,7 @@ impl Table {
         }
     }
 
-    /// Takes a free buffer: the one that became free last.
+    /// Takes a free buffer: the one freed last.
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
         let buffer = self.free.pop()?;
@@ -306,7 +302,7 @@ impl Table {
         Some(buffer)
     }
 
-    /// Puts back a buffer that the program does not want any more. One that is lent becomes free with the last release.
+    /// Frees a buffer that the program no longer needs. A lent buffer becomes free with its last release.
     ///
     /// # Errors
     /// [`TableError::NotHeld`]; [`TableError::InFlight`].
@@ -351,7 +347,7 @@ impl Table {
         }
     }
 
-    /// A copy from or to the buffer begins: its right stays here until [`unpin`](Self::unpin).
+    /// Starts a copy from or to the buffer: its right stays here until [`unpin`](Self::unpin).
     ///
     /// # Errors
     /// As [`may_read`](Self::may_read), or with `to_write` as [`may_write`](Self::may_write).
@@ -368,7 +364,7 @@ impl Table {
         Ok(())
     }
 
-    /// The copy is over, or was given up.
+    /// Ends a copy, completed or not.
     pub fn unpin(&mut self, buffer: u32) {
         if let Some(entry) = self.entries.get_mut(buffer as usize)
             && entry.in_flight != SENDING
@@ -377,13 +373,14 @@ impl Table {
         }
     }
 
-    /// A transfer over a link begins: the buffer is in flight until [`commit`](Self::commit) or [`abort`](Self::abort).
+    /// Starts a transfer over a channel: the buffer is in flight until [`commit`](Self::commit) or
+    /// [`abort`](Self::abort).
     ///
     /// # Errors
-    /// What the buffer's state does not allow.
+    /// The buffer's state does not permit it.
     #[inline]
-    pub fn begin(&mut self, verb: Verb, buffer: u32, link: PoolChannel) -> Result<(), TableError> {
-        self.live(link)?;
+    pub fn begin(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
+        self.live(channel)?;
         let entry = self.entry(buffer)?;
         if entry.in_flight != 0 {
             return Err(TableError::InFlight(buffer));
@@ -396,16 +393,16 @@ impl Table {
             }
             (Verb::Move | Verb::Pass, Right::Here) if !entry.held => return Err(TableError::NotHeld(buffer)),
             (Verb::Move | Verb::Pass, Right::Here) => {}
-            (Verb::Share, Right::Beyond(owner)) if owner == link => {
+            (Verb::Share, Right::Beyond(owner)) if owner == channel => {
                 return Err(TableError::TowardsOwner(buffer));
             }
             (Verb::Share, Right::Here) if !entry.held => return Err(TableError::NotHeld(buffer)),
             (Verb::Share, right) if right == Right::Here || entry.borrowed > 0 => {
-                if self.links[usize::from(link.0)].lent[buffer as usize] == MAX_SHARES {
+                if self.channels[usize::from(channel.0)].lent[buffer as usize] == MAX_SHARES {
                     return Err(TableError::TooManyShares(buffer));
                 }
             }
-            (Verb::Release, Right::Beyond(owner)) if owner == link && entry.borrowed > 0 => {
+            (Verb::Release, Right::Beyond(owner)) if owner == channel && entry.borrowed > 0 => {
                 if entry.borrowed == 1 && entry.lent > 0 {
                     return Err(TableError::Shared { buffer, times: entry.lent });
                 }
@@ -416,15 +413,15 @@ impl Table {
         Ok(())
     }
 
-    /// The transfer was accepted by the channel: the right has gone over.
+    /// Completes a transfer that the channel accepted: the right has moved.
     #[inline]
-    pub fn commit(&mut self, verb: Verb, buffer: u32, link: PoolChannel) {
+    pub fn commit(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) {
         let Some(entry) = self.entries.get_mut(buffer as usize) else { return };
         entry.in_flight = 0;
-        let Some(over) = self.links.get_mut(usize::from(link.0)) else { return };
+        let Some(over) = self.channels.get_mut(usize::from(channel.0)) else { return };
         match verb {
             Verb::Move | Verb::Pass => {
-                entry.right = Right::Beyond(link);
+                entry.right = Right::Beyond(channel);
                 entry.held = false;
                 over.beyond += 1;
             }
@@ -437,7 +434,7 @@ impl Table {
         }
     }
 
-    /// The transfer was not accepted: everything is as it was before it began.
+    /// Ends a transfer that the channel did not accept: everything is as before.
     #[inline]
     pub fn abort(&mut self, buffer: u32) {
         if let Some(entry) = self.entries.get_mut(buffer as usize) {
@@ -445,41 +442,41 @@ impl Table {
         }
     }
 
-    /// Whether what a peer says about a buffer can be. Nothing is believed that this side's own table does not bear out.
+    /// Whether a peer's transfer is possible. Accepts only what this side's own table confirms.
     ///
     /// # Errors
-    /// Why it cannot: the peer broke the protocol.
+    /// Why it is not: the peer broke the protocol.
     #[inline]
-    pub fn may_receive(&self, verb: Verb, buffer: u32, link: PoolChannel) -> Result<(), TableError> {
-        self.known(link)?;
+    pub fn may_receive(&self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
+        self.known(channel)?;
         let entry = self.entry(buffer)?;
         match (verb, entry.right) {
-            (Verb::Move | Verb::Pass, Right::Beyond(owner)) if owner == link => match entry.borrowed {
+            (Verb::Move | Verb::Pass, Right::Beyond(owner)) if owner == channel => match entry.borrowed {
                 0 => Ok(()),
                 times => Err(TableError::Shared { buffer, times }),
             },
-            (Verb::Share, Right::Beyond(owner)) if owner == link => {
+            (Verb::Share, Right::Beyond(owner)) if owner == channel => {
                 if entry.borrowed < u32::from(MAX_SHARES) {
                     Ok(())
                 } else {
                     Err(TableError::TooManyShares(buffer))
                 }
             }
-            (Verb::Release, _) if self.links[usize::from(link.0)].lent[buffer as usize] > 0 => Ok(()),
+            (Verb::Release, _) if self.channels[usize::from(channel.0)].lent[buffer as usize] > 0 => Ok(()),
             _ => Err(TableError::NotHeld(buffer)),
         }
     }
 
-    /// Takes what a peer said, where [`may_receive`](Self::may_receive) allows it. What was moved is in the hands of
-    /// the program then, what was passed is free.
+    /// Applies a peer's transfer if [`may_receive`](Self::may_receive) permits it. The program then holds a
+    /// moved buffer; a passed one is free.
     ///
     /// # Errors
     /// As [`may_receive`](Self::may_receive).
     #[inline]
-    pub fn receive(&mut self, verb: Verb, buffer: u32, link: PoolChannel) -> Result<(), TableError> {
-        self.may_receive(verb, buffer, link)?;
+    pub fn receive(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
+        self.may_receive(verb, buffer, channel)?;
         let entry = &mut self.entries[buffer as usize];
-        let over = &mut self.links[usize::from(link.0)];
+        let over = &mut self.channels[usize::from(channel.0)];
         match verb {
             Verb::Move | Verb::Pass => {
                 entry.right = Right::Here;
@@ -499,7 +496,7 @@ impl Table {
         Ok(())
     }
 
-    /// A right to read came over a link that is gone: nobody waits for it any more.
+    /// Drops a right to read that came over a channel that has ended, without a release.
     ///
     /// # Errors
     /// [`TableError::NotHeld`], or [`TableError::Shared`] when it is the last one and lent on.
@@ -516,45 +513,49 @@ impl Table {
         }
     }
 
-    /// Nothing goes over a link any more: its channel has ended, `dead` if with the domain beyond it. True: what is beyond
-    /// it can be [reclaimed](Self::reclaim) once nobody there can reach the memory any more, and not before. False:
-    /// nothing is left to do.
-    pub fn lose(&mut self, link: PoolChannel, dead: bool) -> bool {
-        let Some(entry) = self.links.get_mut(usize::from(link.0)) else { return false };
-        if matches!(entry.state, State::Gone | State::Lost) {
-            return entry.state == State::Lost && link != UPSTREAM;
+    /// Records that a channel has ended, with `dead` if the domain beyond it died. Returns true when the
+    /// buffers beyond it can be [reclaimed](Self::reclaim), but only once no domain there can reach the
+    /// memory any more; false when nothing is left to do.
+    pub fn lose(&mut self, channel: PoolChannel, dead: bool) -> bool {
+        let Some(entry) = self.channels.get_mut(usize::from(channel.0)) else { return false };
+        if matches!(entry.state, ChannelState::Gone | ChannelState::Lost) {
+            return entry.state == ChannelState::Lost && channel != UPSTREAM;
         }
-        entry.state = State::Lost;
-        if link == UPSTREAM {
+        entry.state = ChannelState::Lost;
+        if channel == UPSTREAM {
             // What is here stays; what is there is out of reach for good.
             return false;
         }
         let is_out = entry.beyond > 0 || entry.lent_total > 0;
-        // A dead domain reaches nothing, but those to whom it assigned the pool do.
+        // A dead domain reaches nothing, but domains to which it assigned the pool do.
         let reachable = (!dead || entry.may_forward) && !tombolo_base::canary!("bulk takes back at once");
         if is_out && reachable {
             return true;
         }
-        self.reclaim(link);
+        self.reclaim(channel);
         false
     }
 
-    /// Takes back everything that is beyond a link that is [lost](Self::lose), and the link off the pool. Says how many
-    /// buffers came back. Their content means nothing.
-    pub fn reclaim(&mut self, link: PoolChannel) -> u32 {
-        let index = usize::from(link.0);
-        if link == UPSTREAM || self.links.get(index).is_none_or(|link| link.state != State::Lost) {
+    /// Takes back all buffers beyond a [lost](Self::lose) channel, and takes the pool off it. Returns the
+    /// number of buffers, whose contents are undefined.
+    pub fn reclaim(&mut self, channel: PoolChannel) -> u32 {
+        let index = usize::from(channel.0);
+        if channel == UPSTREAM
+            || self.channels.get(index).is_none_or(|channel| channel.state != ChannelState::Lost)
+        {
             return 0;
         }
-        let lent = core::mem::take(&mut self.links[index].lent);
-        self.links[index] = LinkEntry { state: State::Gone, ..LinkEntry::new(self.layout, false) };
+        let lent = core::mem::take(&mut self.channels[index].lent);
+        self.channels[index] =
+            ChannelEntry { state: ChannelState::Gone, ..ChannelEntry::new(self.layout, false) };
         let mut returned = 0;
         for (buffer, times) in (0..self.layout.count()).zip(lent) {
             let entry = &mut self.entries[buffer as usize];
             entry.lent -= u32::from(times);
-            let is_beyond = entry.right == Right::Beyond(link);
+            let is_beyond = entry.right == Right::Beyond(channel);
             if is_beyond && !tombolo_base::canary!("bulk leaves buffers with the dead") {
-                // What was borrowed from there may still be in the hands of the program: free when it is forgotten.
+                // The program may still hold what was borrowed from there: it becomes free when that is
+                // forgotten.
                 (entry.right, entry.held) = (Right::Here, false);
             } else if times == 0 {
                 continue;
@@ -565,32 +566,32 @@ impl Table {
         returned
     }
 
-    /// The pool's memory was taken away: nothing of it is here any more.
+    /// Records that the pool's memory was revoked: no buffers are here any more.
     pub fn revoke(&mut self) {
         self.revoked = true;
         self.free.clear();
     }
 
-    /// Whether a link is in use.
+    /// Whether a channel is in use.
     #[must_use]
-    pub fn is_live(&self, link: PoolChannel) -> bool {
-        self.live(link).is_ok()
+    pub fn is_live(&self, channel: PoolChannel) -> bool {
+        self.live(channel).is_ok()
     }
 
-    /// How often a buffer is lent, over all links.
+    /// How often a buffer is lent, over all channels.
     #[must_use]
     pub fn lent(&self, buffer: u32) -> u32 {
         self.entries.get(buffer as usize).map_or(0, |entry| entry.lent)
     }
 
-    /// How often a buffer is lent over one link.
+    /// How often a buffer is lent over one channel.
     #[must_use]
-    pub fn lent_over(&self, buffer: u32, link: PoolChannel) -> u32 {
-        let link = self.links.get(usize::from(link.0));
-        link.and_then(|link| link.lent.get(buffer as usize)).copied().map_or(0, u32::from)
+    pub fn lent_over(&self, buffer: u32, channel: PoolChannel) -> u32 {
+        let channel = self.channels.get(usize::from(channel.0));
+        channel.and_then(|channel| channel.lent.get(buffer as usize)).copied().map_or(0, u32::from)
     }
 
-    /// How many rights to read a buffer are here.
+    /// The number of rights to read a buffer that are here.
     #[must_use]
     pub fn borrowed(&self, buffer: u32) -> u32 {
         self.entries.get(buffer as usize).map_or(0, |entry| entry.borrowed)
@@ -602,13 +603,13 @@ impl Table {
         !self.revoked && self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Here)
     }
 
-    /// Whether the right to write a buffer is beyond a link.
+    /// Whether the right to write a buffer is beyond a channel.
     #[must_use]
-    pub fn is_beyond(&self, buffer: u32, link: PoolChannel) -> bool {
-        self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Beyond(link))
+    pub fn is_beyond(&self, buffer: u32, channel: PoolChannel) -> bool {
+        self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Beyond(channel))
     }
 
-    /// What the buffers are doing. Takes time in proportion to their number.
+    /// Counts the buffers in each state, in time proportional to their number.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = Counts { free: self.free.len() as u32, ..Counts::default() };
@@ -633,20 +634,20 @@ impl Table {
     }
 
     #[inline]
-    fn live(&self, link: PoolChannel) -> Result<(), TableError> {
+    fn live(&self, channel: PoolChannel) -> Result<(), TableError> {
         self.unrevoked()?;
-        match self.links.get(usize::from(link.0)) {
-            Some(entry) if entry.state == State::Live => Ok(()),
-            _ => Err(TableError::NoLink),
+        match self.channels.get(usize::from(channel.0)) {
+            Some(entry) if entry.state == ChannelState::Live => Ok(()),
+            _ => Err(TableError::NotOnChannel),
         }
     }
 
     #[inline]
-    fn known(&self, link: PoolChannel) -> Result<(), TableError> {
+    fn known(&self, channel: PoolChannel) -> Result<(), TableError> {
         self.unrevoked()?;
-        match self.links.get(usize::from(link.0)) {
-            Some(entry) if matches!(entry.state, State::Live | State::Leaving) => Ok(()),
-            _ => Err(TableError::NoLink),
+        match self.channels.get(usize::from(channel.0)) {
+            Some(entry) if matches!(entry.state, ChannelState::Live | ChannelState::Leaving) => Ok(()),
+            _ => Err(TableError::NotOnChannel),
         }
     }
 
@@ -666,9 +667,9 @@ impl Table {
     }
 }
 
-impl LinkEntry {
+impl ChannelEntry {
     fn new(layout: Layout, may_forward: bool) -> Self {
         let lent = vec![0; layout.count() as usize];
-        LinkEntry { state: State::Live, may_forward, beyond: 0, lent, lent_total: 0 }
+        ChannelEntry { state: ChannelState::Live, may_forward, beyond: 0, lent, lent_total: 0 }
     }
 }

@@ -1,13 +1,14 @@
-//! What is said about pools and buffers on a channel, byte by byte. `docs/specs/bulk.md` says the same in words.
+//! The messages about pools and buffers on a channel, byte by byte. Specified in `docs/specs/bulk.md`.
 //!
-//! Every message begins with eight bytes: its kind, a count, a length, and its number among all of its direction.
-//! Numbers are little-endian and what is reserved is zero. The decoder takes exactly what the encoder makes.
+//! Every message begins with eight bytes: its kind, a count, a length, and its number in its direction.
+//! Numbers are little-endian and reserved fields are zero. The decoder accepts exactly what the encoder
+//! produces.
 
 use alloc::vec::Vec;
 
 use crate::layout::{Layout, LayoutError};
 
-/// The version of this protocol, first in what both sides say.
+/// The version of this protocol, in the first message of each side.
 pub const VERSION: u8 = 1;
 
 /// The most pools that one channel can have.
@@ -25,22 +26,22 @@ const SEGMENT_BYTES: usize = 24;
 /// The longest message.
 pub const MAX_MESSAGE_BYTES: usize = transfer_bytes(MAX_SEGMENTS, MAX_METADATA_BYTES);
 
-/// How long a transfer of so many pieces and so much metadata is, in bytes.
+/// The length of a transfer with this many pieces and bytes of metadata, in bytes.
 #[must_use]
 pub const fn transfer_bytes(segments: usize, metadata_bytes: usize) -> usize {
     HEAD_BYTES + segments * SEGMENT_BYTES + metadata_bytes
 }
 
-/// What stands for this protocol when a channel opens.
+/// The interface hash of this protocol when a channel opens.
 pub const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo bulk 1");
 
 /// How far the ends of a channel trust each other with its buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Trust {
-    /// All domains of a pool map all of it; the verbs say who may touch what. Nothing is mapped or unmapped.
+    /// All domains of a pool map all of it; the verbs determine who may access what. Nothing is remapped.
     Full = 1,
-    /// Rights really change: each buffer travels in memory of its own, which nobody else can write.
+    /// Rights are enforced: each buffer travels in memory of its own, which no one else can write.
     None = 2,
 }
 
@@ -59,25 +60,25 @@ impl core::fmt::Display for Trust {
     }
 }
 
-/// What happens to the right to a buffer.
+/// What a transfer does with the right to a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Verb {
-    /// The right to read and write goes over, and the content with it.
+    /// Moves the right to read and write, with the contents.
     Move = 8,
-    /// A right to read is lent; nobody may write until all are released.
+    /// Lends a right to read; no one may write until all are released.
     Share = 9,
-    /// The right to read and write goes over; what the buffer holds means nothing any more.
+    /// Moves the right to read and write; the contents become undefined.
     Pass = 10,
-    /// A right to read that was lent goes back.
+    /// Returns a right to read that was lent.
     Release = 11,
 }
 
 impl Verb {
-    /// All of them.
+    /// Every verb, by code.
     pub const ALL: [Verb; 4] = [Verb::Move, Verb::Share, Verb::Pass, Verb::Release];
 
-    /// Whether it brings bytes to read.
+    /// Whether it transfers bytes to read.
     #[must_use]
     pub const fn brings_content(self) -> bool {
         matches!(self, Verb::Move | Verb::Share)
@@ -95,27 +96,27 @@ impl core::fmt::Display for Verb {
     }
 }
 
-/// What one side of a channel is ready to do. The lower of both sides' numbers hold.
+/// What one side of a channel supports. The lower of both sides' numbers applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// Must be the same on both sides.
     pub trust: Trust,
-    /// Pools, 1 to [`MAX_POOLS`].
+    /// The most pools, 1 to [`MAX_POOLS`].
     pub max_pools: u8,
-    /// Pieces of a transfer, 1 to [`MAX_SEGMENTS`].
+    /// The most pieces of a transfer, 1 to [`MAX_SEGMENTS`].
     pub max_segments: u8,
-    /// Bytes of metadata, up to [`MAX_METADATA_BYTES`].
+    /// The most metadata of a transfer in bytes, up to [`MAX_METADATA_BYTES`].
     pub max_metadata_bytes: u16,
 }
 
-/// A pool's place on a channel: the number that whoever assigned it chose, and which side that was.
+/// Names a pool on a channel: a number chosen by the side that assigned it, and which side that was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PoolIndex(u8);
 
 impl PoolIndex {
     const ACCEPTING: u8 = 0x80;
 
-    /// PoolIndex `index` among those that one side assigns; `None` for one beyond [`MAX_POOLS`].
+    /// Pool `index` of those that one side assigns; `None` from [`MAX_POOLS`] on.
     #[must_use]
     pub const fn new(by_accepting_side: bool, index: u8) -> Option<Self> {
         let side = if by_accepting_side { Self::ACCEPTING } else { 0 };
@@ -132,73 +133,73 @@ impl PoolIndex {
         self.0 & Self::ACCEPTING != 0
     }
 
-    /// Its number among those.
+    /// The number among those of the same side.
     #[must_use]
     pub const fn index(self) -> usize {
         (self.0 & !Self::ACCEPTING) as usize
     }
 }
 
-/// A piece of a buffer.
+/// A part of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Of which pool of the channel.
+    /// The pool on the channel.
     pub place: PoolIndex,
-    /// Which buffer of it.
+    /// The buffer in the pool.
     pub buffer: u32,
-    /// Where in the buffer it begins.
+    /// The offset in the buffer.
     pub offset_bytes: u64,
-    /// How long it is.
+    /// The length in bytes.
     pub length_bytes: u64,
 }
 
-/// Who a pool is, machine-wide: the domain that made it, and a number that this never uses twice.
+/// Identifies a pool machine-wide: the domain that created it, and a number that the domain never reuses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolId {
     /// The domain's id in 64 bits.
     pub domain: u64,
-    /// Its number there.
+    /// The number given by that domain.
     pub number: u64,
 }
 
-/// A pool that is offered to the other side.
+/// A pool offered to the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// Its place on the channel.
+    /// The index for it on the channel.
     pub place: PoolIndex,
-    /// Who it is.
+    /// The pool's identity.
     pub pool: PoolId,
-    /// Its shape.
+    /// The number and size of its buffers.
     pub layout: Layout,
-    /// The capability to its memory, as monitors know it; 0 where buffers travel in memory of their own.
+    /// The capability to its memory; 0 where buffers travel in memory of their own.
     pub capability: u64,
-    /// Where in that memory it begins, in bytes.
+    /// The offset of the pool in that memory, in bytes.
     pub offset_bytes: u64,
     /// Whether the other side may assign it to channels of its own.
     pub may_forward: bool,
 }
 
-/// Why a pool was not taken.
+/// Why a pool was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum Veto {
-    /// The program did not want it.
-    #[error("the program there declined it")]
+    /// The program declined it.
+    #[error("the other side's program declined it")]
     Declined = 1,
-    /// It has as many pools as it takes.
-    #[error("it has as many pools as it takes")]
+    /// The other side has as many pools as it accepts.
+    #[error("the other side has as many pools as it accepts")]
     TooManyPools = 2,
-    /// It is larger than the other side takes.
-    #[error("it is larger than the other side takes")]
+    /// The pool is larger than the other side accepts.
+    #[error("the pool is larger than the other side accepts")]
     TooLarge = 3,
-    /// It has this pool from another channel: its domains must form a tree.
-    #[error("the other side has this pool already, over another channel")]
+    /// The other side has this pool from another channel: a pool's domains must form a tree.
+    #[error("the other side already has this pool over another channel")]
     Known = 4,
-    /// Its memory cannot be reached from there.
-    #[error("its memory cannot be reached from there: copy the data")]
+    /// The other side cannot reach the pool's memory.
+    #[error("the other side cannot reach the pool's memory; copy the data instead")]
     Unreachable = 5,
-    /// The system there had no room for it.
-    #[error("the system there had no room for it")]
+    /// The other side lacks resources, such as memory or descriptors.
+    #[error("the other side lacks the resources to map the pool")]
     OutOfMemory = 6,
 }
 
@@ -213,80 +214,78 @@ impl Veto {
     ];
 }
 
-/// What is said.
+/// A message of the protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// First of all, by both sides: what this side is ready to do.
+    /// The first message of each side: its terms.
     Terms(Terms),
-    /// A pool is offered.
+    /// Offers a pool.
     Assign(Offer),
-    /// It was taken.
+    /// Accepts a pool.
     Assigned(PoolIndex),
-    /// It was not.
+    /// Refuses a pool.
     Vetoed(PoolIndex, Veto),
-    /// This side wants the pool off this channel.
+    /// Asks to take the pool off this channel.
     Unassign(PoolIndex),
-    /// It is off.
+    /// The pool is off this channel.
     Unassigned(PoolIndex),
-    /// It stays, for something of it is still in use.
+    /// The pool stays, because it is still in use.
     Kept(PoolIndex),
-    /// Rights to buffers go over.
+    /// Transfers rights to buffers.
     Transfer(Transfer<'a>),
 }
 
-/// Rights to buffers that go over, as encoded.
+/// A transfer of rights to buffers, as encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer<'a> {
-    /// What happens to them.
+    /// What happens to the rights.
     pub verb: Verb,
     segments: &'a [u8],
-    /// What the program adds.
+    /// Bytes added by the program.
     pub metadata: &'a [u8],
 }
 
 impl<'a> Transfer<'a> {
-    /// How many pieces.
+    /// The number of pieces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.len() / SEGMENT_BYTES
     }
 
-    /// Whether there is no piece, which no decoder lets through.
+    /// Whether there are no pieces, which the decoder refuses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// The pieces.
+    /// The pieces in order.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + Clone + use<'a> {
-        // What cannot be decoded was refused when the message was.
+        // Pieces that cannot be decoded were refused with the message.
         self.segments.as_chunks::<SEGMENT_BYTES>().0.iter().filter_map(|bytes| segment(bytes).ok())
     }
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Malformed {
-    /// Too short or too long for what it says it is.
-    #[error("a message of {length_bytes} bytes is not as long as it says")]
-    Length {
-        /// How long it is.
-        length_bytes: usize,
-    },
-    /// Another version.
-    #[error("version {0} of the protocol, where this is {VERSION}")]
+    /// The length differs from what the message states.
+    #[error("a message of {length_bytes} bytes states another length")]
+    Length { length_bytes: usize },
+    /// The version differs.
+    #[error("protocol version {0} instead of {VERSION}")]
     Version(u8),
-    /// No such kind.
-    #[error("a message of kind {0}, which there is not")]
+    /// The kind is unknown.
+    #[error("a message of the unknown kind {0}")]
     Kind(u8),
-    /// A field has a value that it cannot have.
-    #[error("{0} has a value that it cannot have")]
+    /// A field has an invalid value.
+    #[error("{0} has an invalid value")]
     Field(&'static str),
-    /// A pool that cannot be.
+    /// The layout of a pool is invalid.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// One buffer twice in a transfer.
-    #[error("buffer {0} is in one transfer twice")]
+    /// A buffer occurs twice in a transfer.
+    #[error("buffer {0} occurs twice in the transfer")]
     Twice(u32),
 }
 
@@ -305,7 +304,8 @@ fn head(kind: u8, count: u8, length: u16, number: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Encodes a transfer in place of what `out` held. The caller has bounded the pieces and the metadata.
+/// Encodes a transfer into `out`, replacing its content. The caller has checked the pieces and the
+/// metadata.
 pub(crate) fn encode_transfer(
     verb: Verb,
     segments: impl ExactSizeIterator<Item = Segment>,
@@ -335,12 +335,12 @@ pub(crate) fn piece_words(verb: Verb, segment: Segment, number: u32) -> [u64; PI
     [head, u64::from(place.0) | u64::from(buffer) << 32, content[0], content[1]]
 }
 
-/// The transfer that these words are, and its number: of one piece, with whatever range. Of anything else nothing.
+/// Decodes a transfer of one piece, with any range, and its number; `None` for any other message.
 #[inline]
 pub(crate) fn piece_of(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)> {
     let [head, place, offset_bytes, length_bytes] = words;
     let verb = Verb::ALL.into_iter().find(|verb| *verb as u64 == head & 0xff)?;
-    // One piece, no metadata; and what is reserved after the pool's place.
+    // One piece, no metadata; and zero in the reserved bytes after the pool.
     if (head >> 8) & 0xff_ffff != 1 || (place >> 8) & 0xff_ffff != 0 {
         return None;
     }
@@ -352,7 +352,7 @@ pub(crate) fn piece_of(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)
 }
 
 impl Message<'_> {
-    /// Encodes it in place of what `out` held, as message `number` of its direction.
+    /// Encodes it into `out`, replacing its content, as message `number` of its direction.
     pub fn encode(&self, number: u32, out: &mut Vec<u8>) {
         match *self {
             Message::Terms(terms) => {
@@ -395,7 +395,8 @@ impl Message<'_> {
 /// Decodes a message and its number.
 ///
 /// # Errors
-/// [`Malformed`] says what is wrong with it. Whether it fits what was said before is for the [session](crate::session).
+/// [`Malformed`] names what is wrong. Whether the message is valid now is up to the
+/// [session](crate::session).
 pub fn decode(bytes: &[u8]) -> Result<(Message<'_>, u32), Malformed> {
     let wrong_length = Malformed::Length { length_bytes: bytes.len() };
     let (head, body) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(wrong_length)?;
@@ -506,19 +507,19 @@ fn word_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// What each side of a channel of typed messages says on it first, when a bulk channel is to be opened beside it.
+/// The first message of each side on a typed channel, when a bulk channel is to be opened beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preface {
-    /// Where the accepting side listens for the bulk channel; 0 from the other one.
+    /// Where the accepting side listens for the bulk channel; 0 from the other side.
     pub endpoint: u64,
-    /// Pools that this side assigns to begin with, up to [`MAX_POOLS`].
+    /// Pools that this side assigns at the start, up to [`MAX_POOLS`].
     pub pools: u32,
 }
 
 impl Preface {
     const MAGIC: [u8; 8] = *b"tombulk1";
 
-    /// The message.
+    /// Encodes the preface.
     #[must_use]
     pub fn encode(self) -> [u8; 24] {
         let mut bytes = [0; 24];
@@ -528,7 +529,7 @@ impl Preface {
         bytes
     }
 
-    /// What a message says; `None` for one that is no preface.
+    /// Decodes a message; `None` if it is not a preface.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<8>().filter(|_| bytes.len() == 24)?;

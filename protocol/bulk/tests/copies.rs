@@ -1,4 +1,4 @@
-//! Buffers that are being copied from or to: their rights stay until the copy is over.
+//! Buffers that are being copied: their rights stay until the copy ends.
 
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::{Layout, PoolChannel, Table, TableError, Verb};

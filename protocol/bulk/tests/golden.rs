@@ -50,7 +50,7 @@ fn bytes_are_golden() {
     assert_eq!(hex(&encoded(&Message::Kept(place), 6)), "07 83 00 00 06 00 00 00");
 }
 
-/// Two sessions that have agreed, and pool 0 of the connecting side on both.
+/// Two sessions that have agreed on terms, with pool 0 of the connecting side on both.
 fn agreed(terms: Terms) -> (Session, Session) {
     let (mut left, mut right) = (Session::new(false, terms), Session::new(true, terms));
     let offer = Offer { place: PoolIndex::new(false, 0).unwrap(), ..offer() };
@@ -88,8 +88,8 @@ fn a_transfer_of_two_pieces_is_golden() {
 }
 
 proptest! {
-    /// Whoever is in a hurry says and hears of one piece the same as everybody else: what is right, wrong in one place, or out
-    /// of its turn.
+    /// The fast path for one piece behaves as the general one: for valid messages, for invalid ones, and
+    /// for messages out of turn.
     #[test]
     fn a_piece_is_the_same_by_either_way(
         verb in 0_usize..4,
@@ -119,7 +119,7 @@ proptest! {
         let (mut hurried, mut thorough) = (right.clone(), right);
         let short = hurried.receive_piece(words);
         match thorough.receive(&bytes) {
-            // What brings memory that has to be looked for is nothing for the hurried.
+            // Transfers whose memory arrives separately are not for the fast path.
             Ok(SessionEvent::Transfer(transfer)) if trusts || !transfer.verb.brings_content() => {
                 prop_assert_eq!(short, transfer.segments().next().map(|segment| (transfer.verb, segment)));
                 prop_assert_eq!(hurried.last_received(), thorough.last_received());
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// The number of the last message that [`agreed`] had the accepting side hear.
+/// The number of the last message that the accepting side received in [`agreed`].
 fn right_last() -> u32 {
     agreed(TERMS).1.last_received()
 }
@@ -159,7 +159,7 @@ fn limits_at_their_edges() {
     assert!(left.free_place().is_err());
 }
 
-/// What a peer that lies can say: each ends the session, and says why.
+/// Each false message of a peer ends the session with its reason.
 #[test]
 fn lies_are_refused() {
     let place = PoolIndex::new(false, 0).unwrap();
@@ -173,7 +173,7 @@ fn lies_are_refused() {
         right.receive(&out).map(|_| ())
     };
     assert_eq!(transfer(&|_| {}), Ok(()));
-    // A buffer that there is not, a piece beyond its end, a pool that was not assigned, another's number.
+    // A buffer that does not exist, a piece beyond its end, a pool that was not assigned, a wrong number.
     assert!(matches!(transfer(&|out| out[12] = 16), Err(Violation::Range { buffer: 16, .. })));
     assert!(matches!(transfer(&|out| out[16..24].fill(0xff)), Err(Violation::Range { .. })));
     assert!(matches!(transfer(&|out| out[26] = 2), Err(Violation::Range { .. })));
@@ -185,7 +185,7 @@ fn lies_are_refused() {
     assert!(matches!(transfer(&|out| out[0] = 10), Err(Violation::Malformed(Malformed::Field(_)))));
     assert!(matches!(transfer(&|out| out.truncate(31)), Err(Violation::Malformed(Malformed::Length { .. }))));
     assert!(matches!(transfer(&|out| out.push(0)), Err(Violation::Malformed(Malformed::Length { .. }))));
-    // Terms twice, a place of the other side's, a place twice, an answer to nothing.
+    // Terms twice, an index of the other side's, an index twice, an answer without a question.
     let (mut left, mut right) = agreed(terms);
     assert_eq!(say(&mut left.clone(), &mut right, &left.first()), Err(Violation::OutOfTurn));
     for (message, place) in [
@@ -207,7 +207,7 @@ fn trust_that_differs_is_told() {
     let mut right = Session::new(true, Terms { trust: Trust::None, ..TERMS });
     let bytes = encoded(&Message::Terms(TERMS), 0);
     assert_eq!(right.receive(&bytes), Ok(SessionEvent::Terms { agreed: None, theirs: Trust::Full }));
-    // What is not as the kind of trust has it.
+    // Messages that do not fit the kind of trust.
     let (_, mut right) = agreed(Terms { trust: Trust::None, ..TERMS });
     let wrong = Offer { place: PoolIndex::new(false, 1).unwrap(), ..offer() };
     assert!(matches!(right.receive(&encoded(&Message::Assign(wrong), 2)), Err(Violation::PoolState(_))));

@@ -1,6 +1,6 @@
-//! Random walks of several domains that assign pools, transfer buffers, fail to, and die, over real sessions and real
-//! bytes. After every step, whatever it was: each buffer has one right to write, nobody reads what somebody may write,
-//! and what one side counts as lent the other has or is about to have.
+//! Random walks of several domains that assign pools, transfer buffers, fail to, and die, over real
+//! sessions and real bytes. After every step: each buffer has one right to write, no domain reads what
+//! another may write, and whatever one side counts as lent, the other has or is about to have.
 
 use std::collections::VecDeque;
 
@@ -12,28 +12,28 @@ use tombolo_bulk::{Layout, Message, PoolChannel, Segment, Session, SessionEvent,
 const PARTIES: usize = 5;
 const POOLS: usize = 3;
 const BUFFERS: u32 = 4;
-/// With circles: a pool that comes over one channel is offered over another as well, and has to be refused.
+/// With cycles: a pool that arrives over one channel is offered over another as well, and must be refused.
 const CHANNELS: [(usize, usize); 6] = [(0, 1), (1, 2), (2, 3), (1, 4), (0, 2), (3, 4)];
 
 fn layout() -> Layout {
     Layout::new(4096, BUFFERS).unwrap()
 }
 
-/// What a party knows of a pool.
+/// What a domain knows of a pool.
 #[derive(Default)]
 struct Known {
     table: Option<Table>,
-    /// By channel: over which link, at which place.
+    /// For each channel, how the table and the session name it.
     links: [Option<(PoolChannel, PoolIndex)>; CHANNELS.len()],
-    /// Rights to read in its hands, as links' channels.
+    /// Rights to read that it holds, with the channels they came over.
     handles: Vec<(u32, usize)>,
 }
 
 struct End {
     session: Session,
-    /// What is under way to this end.
+    /// Messages in transit to this end.
     inbox: VecDeque<Vec<u8>>,
-    /// The other end is gone, and this one has been told.
+    /// Whether this end was told that the other is gone.
     noticed: bool,
 }
 
@@ -44,7 +44,7 @@ struct World {
     out: Vec<u8>,
 }
 
-/// One step, out of numbers.
+/// One step, chosen by numbers.
 type Step = (u8, u8, u8, u8, u8);
 
 impl World {
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Tries a transfer of up to three buffers, of whatever pools; all of it or nothing happens.
+    /// Tries a transfer of up to three buffers, of any pools; all or none are transferred.
     fn transfer(&mut self, channel: usize, side: usize, verb: Verb, choice: [u8; 2], fails: bool) {
         let party = Self::party(channel, side);
         let mut segments = Vec::new();
@@ -166,7 +166,7 @@ impl World {
         self.out = out;
     }
 
-    /// What is under way to one end arrives.
+    /// Delivers the next message to one end.
     fn deliver(&mut self, channel: usize, side: usize) {
         let party = Self::party(channel, side);
         let Some(bytes) = self.ends[channel][side].inbox.pop_front() else { return };
@@ -203,7 +203,7 @@ impl World {
                 known.table.as_mut().unwrap().stay(link);
             }
             SessionEvent::Vetoed(place, _) | SessionEvent::Unassigned(place) => {
-                self.drop_link(channel, side, place)
+                self.drop_link(channel, side, place);
             }
             SessionEvent::Unassign(place) => {
                 let pool = self.pool_at(channel, side, place);
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// One end is told that the other is gone, after everything that was under way has arrived.
+    /// Tells one end that the other is gone, after everything in transit has arrived.
     fn notice(&mut self, channel: usize, side: usize) {
         let party = Self::party(channel, side);
         if self.is_open(channel) || !self.alive[party] || self.ends[channel][side].noticed {
@@ -270,7 +270,8 @@ impl World {
                 continue;
             };
             if table.lose(link, true) {
-                // The monitors take the memory from everybody beyond, and only then is it this one's again.
+                // The monitors first revoke the memory from every domain beyond; only then is it this
+                // domain's again.
                 self.revoke_beyond(pool, party, channel);
                 self.known[party][pool].table.as_mut().unwrap().reclaim(link);
             }
@@ -278,7 +279,7 @@ impl World {
             if link != UPSTREAM {
                 known.links[channel] = None;
             }
-            // Nobody waits for a release any more.
+            // No domain waits for a release any more.
             let table = known.table.as_mut().unwrap();
             let handles = std::mem::take(&mut known.handles);
             known.handles = handles
@@ -332,7 +333,7 @@ impl World {
         }
     }
 
-    /// How many transfers of this verb and buffer are under way to one end.
+    /// The number of transfers of these verbs and this buffer in transit to one end.
     fn under_way(&self, channel: usize, to: usize, pool: usize, buffer: u32, verbs: &[Verb]) -> u32 {
         let known = &self.known[Self::party(channel, to)][pool];
         let Some((_, place)) = known.links[channel] else { return 0 };

@@ -1,8 +1,8 @@
-//! Rights that are on their way: granted, and not taken up.
+//! Capabilities in transit: granted, and not yet accepted.
 //!
-//! A message brings the number of a capability, and any message can bring any number. So that nobody is talked into using a
-//! right of its own for somebody else, whoever receives a number says who it came from, and takes up only what that domain
-//! granted to it, once.
+//! A message carries the number of a capability, and any message can carry any number. To prevent a
+//! confused deputy, the receiver of a number says from which domain it came, and accepts only what that
+//! domain granted to it, once.
 
 use alloc::vec::Vec;
 
@@ -12,12 +12,12 @@ use crate::table::Table;
 use crate::{CapabilityFault, CapabilityId, CapabilityInfo};
 
 impl Table {
-    /// Its holder takes a capability up that `granter` granted or gave it. Without a `granter` whoever did, and what has been
-    /// taken up before too. `whole`: it has to be to all of a region.
+    /// The holder accepts a capability that `granter` granted or gave it; without a `granter`, from any
+    /// domain, and also one accepted before. With `whole` it must cover its whole region.
     ///
     /// # Errors
-    /// [`CapabilityFault::TakenUp`], [`CapabilityFault::NotFrom`], [`CapabilityFault::BadExtent`] for a part; it is gone,
-    /// another's or being revoked. Nothing has changed.
+    /// [`CapabilityFault::TakenUp`], [`CapabilityFault::NotFrom`], [`CapabilityFault::BadExtent`] for a
+    /// part; or it is gone, held by another domain or being revoked. Nothing has changed.
     pub fn accept(
         &mut self,
         by: DomainId,
@@ -47,11 +47,11 @@ impl Table {
         Ok(())
     }
 
-    /// Who granted or gave a capability takes it back, and holds it from then on.
+    /// The domain that granted or gave a capability takes it back, and becomes its holder.
     ///
     /// # Errors
-    /// [`CapabilityFault::TakenUp`] when its holder has it; [`CapabilityFault::NotYours`] when somebody else granted it; it is
-    /// gone or being revoked. Nothing has changed.
+    /// [`CapabilityFault::TakenUp`] when its holder has accepted it; [`CapabilityFault::NotYours`] when
+    /// another domain granted it; or it is gone or being revoked. Nothing has changed.
     pub fn take_back(
         &mut self,
         by: DomainId,
@@ -67,8 +67,8 @@ impl Table {
         self.pass_on(capability, by, None)
     }
 
-    /// What was on its way to a domain over a channel that is no more is let go. Only its holder can know that nothing will
-    /// come: what was sent before the end of its sender is received after it.
+    /// Deletes what was in transit to a domain over a channel that has ended. Only the holder can know that
+    /// nothing will arrive: messages sent before the death of the sender are still received after it.
     pub fn forget(&mut self, by: DomainId, channel: ChannelId, granter: DomainId) {
         let of = (by, CapabilityId(0))..=(by, CapabilityId(u64::MAX));
         let lost = |id: &CapabilityId| {
@@ -79,7 +79,7 @@ impl Table {
         };
         let lost: Vec<CapabilityId> = self.held.range(of).map(|(_, id)| *id).filter(lost).collect();
         for capability in lost {
-            // It is held and not revoked: that is all that a deletion takes.
+            // It is held and not revoked, which is all that a deletion requires.
             let _ = self.delete(by, capability);
         }
     }

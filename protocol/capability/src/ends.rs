@@ -1,4 +1,4 @@
-//! What lets go, and what dies.
+//! Unmapping, and deaths of domains and nodes.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use crate::table::{Consequence, Table};
 use crate::{CapabilityId, RegionId};
 
 impl Table {
-    /// The agent of a node says that a mapping there is gone: its domain let go or is dead. False for one that is not, or
-    /// is on another node.
+    /// The agent of a node reports that a mapping there is gone: its domain unmapped it or is dead. False
+    /// for an unknown mapping, or one on another node.
     pub fn released(&mut self, node: NodeId, mapping: ChannelId) -> bool {
         let there = self.mappings.get(&mapping).is_some_and(|record| record.holder.node() == node);
         if there {
@@ -47,8 +47,8 @@ impl Table {
         }
     }
 
-    /// A domain is known no more: what it held vanishes. That nothing of it is mapped any more is not known by that: its
-    /// process may live on, as one does that came by itself. It is told to let go.
+    /// A domain is no longer known: everything it held vanishes. That is no evidence that its mappings are
+    /// gone: its process may be alive, if it was not started by the monitor. It is told to unmap.
     pub fn domain_ended(&mut self, domain: DomainId) {
         let of = (domain, CapabilityId(0))..=(domain, CapabilityId(u64::MAX));
         let held: Vec<CapabilityId> = self.held.range(of).map(|(_, capability)| *capability).collect();
@@ -61,8 +61,8 @@ impl Table {
         self.commit_what_can_be();
     }
 
-    /// A node is dead: nothing is mapped there any more, and the memory that was its own is gone, whoever else had it
-    /// mapped. They are told; their part of it is nobody's and will be nobody else's.
+    /// A node is dead: nothing is mapped there any more, and its own memory is gone. Others that have
+    /// mapped it are told; the memory behind their mappings is not reused.
     pub fn node_lost(&mut self, node: NodeId) {
         let there = |holder: DomainId| holder.node() == node;
         let mappings: Vec<ChannelId> = self
@@ -91,8 +91,8 @@ impl Table {
         self.free_if_unused(id);
     }
 
-    /// The memory that a domain had before it was registered is gone with the domain: regions of it are, too. To be told
-    /// after [`domain_ended`](Self::domain_ended).
+    /// The memory that a domain had before registering it is gone with the domain, and so are regions of
+    /// it. Call after [`domain_ended`](Self::domain_ended).
     pub fn foreign_lost(&mut self, maker: DomainId) {
         let theirs: Vec<RegionId> = self
             .regions

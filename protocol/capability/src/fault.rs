@@ -1,4 +1,4 @@
-//! Why a request about capabilities was refused, as people read it.
+//! The messages of faults about capabilities.
 
 use core::fmt;
 
@@ -30,49 +30,50 @@ impl fmt::Display for CapabilityFault {
         match self {
             CapabilityFault::Gone { capability } => write!(
                 f,
-                "there is no {capability}, or not any more: it was deleted or revoked, or went with its holder"
+                "{capability} does not exist; it may have been deleted or revoked, or its holder has ended"
             ),
             CapabilityFault::NotYours { capability } => {
-                write!(f, "{capability} is held by another domain: have it granted to this one")
+                write!(f, "{capability} is held by another domain; ask its holder to grant it to this one")
             }
             CapabilityFault::Revoked { capability } => write!(f, "{capability} has been revoked"),
             CapabilityFault::Lacks { capability, needed, given } => write!(
                 f,
-                "{capability} gives the rights {given}, and {needed} are needed: ask its granter for more"
+                "{capability} gives the rights {given}, but {needed} are needed; ask its granter for more"
             ),
             CapabilityFault::BadExtent { extent, available_bytes } => write!(
                 f,
-                "bytes {extent} are no part of a region or capability of {available_bytes} bytes, or empty"
+                "bytes {extent} are empty or lie outside a region or capability of {available_bytes} bytes"
             ),
             CapabilityFault::Unaligned { extent, unit_bytes } => write!(
                 f,
-                "bytes {extent} do not begin and end between pages: offset and length have to be multiples of {unit_bytes}"
+                "bytes {extent} are not whole pages; offset and length must be multiples of {unit_bytes}"
             ),
             CapabilityFault::NotReachable { region, from } => write!(
                 f,
                 "the bytes of region {region} are not reachable from domain {from}: copy them, or make the region in the \
                  window between the two nodes"
             ),
-            CapabilityFault::Mapped { region, mappings } => write!(
-                f,
-                "region {region} is mapped {mappings} times in a way that does not allow that: let the mappings go first"
-            ),
+            CapabilityFault::Mapped { region, mappings } => {
+                write!(f, "region {region} has {mappings} mappings that do not permit that; unmap them first")
+            }
             CapabilityFault::Sealed { region, seal: Seal::Frozen } => {
-                write!(f, "region {region} is frozen: nobody can write to it any more")
+                write!(f, "region {region} is frozen; it can no longer be written")
             }
             CapabilityFault::Sealed { region, seal } => {
-                write!(f, "region {region} is sealed ({seal}): nobody else can map it for writing any more")
+                write!(
+                    f,
+                    "region {region} is sealed ({seal}); other domains can no longer map it for writing"
+                )
             }
-            CapabilityFault::CannotSeal { region, backing } => write!(
-                f,
-                "region {region} is of kind {backing}: only what is in memory of one kernel can be sealed"
-            ),
+            CapabilityFault::CannotSeal { region, backing } => {
+                write!(f, "region {region} is of kind {backing}; only memory of one kernel can be sealed")
+            }
             CapabilityFault::TakenUp { capability } => write!(
                 f,
-                "{capability} has been taken up already, or was made by its holder: what a message brings is taken up once"
+                "{capability} was accepted before, or created by its holder; a capability from a message is accepted once"
             ),
             CapabilityFault::NotFrom { capability, domain } => {
-                write!(f, "{capability} was not granted by domain {domain}, from whom its number came")
+                write!(f, "{capability} was not granted by domain {domain}, which sent its number")
             }
             CapabilityFault::StillHeld { capability, holders } => {
                 write!(f, "{capability} is revoked, but the memory is still mapped by")?;

@@ -1,10 +1,10 @@
-//! What regions and capabilities are named by, and what a right is to.
+//! Ids of capabilities, rights, and extents of regions.
 
 use core::fmt;
 use core::ops::{BitAnd, BitOr};
 
-/// A capability of a machine. Never given out twice while the machine is up. It says nothing by itself: only its holder,
-/// as the machine's table has it, can use it, so it may travel in any message.
+/// A capability of a machine. Never reused while the machine is up. The number alone gives no access: only
+/// the holder that the machine's table records can use it, so it may travel in any message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CapabilityId(pub u64);
 
@@ -14,37 +14,37 @@ impl fmt::Display for CapabilityId {
     }
 }
 
-/// What may be done with a region.
+/// A set of rights to a region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// Nothing.
+    /// No rights.
     pub const NONE: Rights = Rights(0);
-    /// To map it for reading, or have it copied from.
+    /// The right to map it for reading, or to copy from it.
     pub const READ: Rights = Rights(1);
-    /// To map it for writing, or have it copied to.
+    /// The right to map it for writing, or to copy to it.
     pub const WRITE: Rights = Rights(2);
-    /// To give others capabilities to it.
+    /// The right to grant capabilities to it to other domains.
     pub const GRANT: Rights = Rights(4);
-    /// To read and write.
+    /// The rights to read and write.
     pub const READ_WRITE: Rights = Rights(3);
-    /// Everything.
+    /// All rights.
     pub const ALL: Rights = Rights(7);
 
-    /// As bits: 1 to read, 2 to write, 4 to grant.
+    /// The rights as bits: 1 to read, 2 to write, 4 to grant.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The reverse of [`bits`](Self::bits); `None` for bits that mean nothing.
+    /// The reverse of [`bits`](Self::bits); `None` for unknown bits.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Option<Rights> {
         if bits <= Rights::ALL.0 { Some(Rights(bits)) } else { None }
     }
 
-    /// Whether all of `other` are among these.
+    /// Whether all of `other` are in the set.
     #[must_use]
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
@@ -67,7 +67,7 @@ impl BitAnd for Rights {
     }
 }
 
-/// As in `rwg`, a dash for each that is not there.
+/// Prints `rwg`, with a dash for each right that is missing.
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (right, letter) in [(Rights::READ, "r"), (Rights::WRITE, "w"), (Rights::GRANT, "g")] {
@@ -86,9 +86,9 @@ impl fmt::Debug for Rights {
 /// A part of a region, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Extent {
-    /// First byte.
+    /// The offset of the first byte.
     pub offset_bytes: u64,
-    /// How many.
+    /// The length.
     pub length_bytes: u64,
 }
 
@@ -99,7 +99,7 @@ impl Extent {
         Extent { offset_bytes, length_bytes }
     }
 
-    /// The first byte after it; `None` where numbers end.
+    /// The first byte after it; `None` on overflow.
     #[must_use]
     pub const fn end_bytes(self) -> Option<u64> {
         self.offset_bytes.checked_add(self.length_bytes)
@@ -114,8 +114,8 @@ impl Extent {
         }
     }
 
-    /// A part that is counted from the start of this one, counted as this one is; `None` when it is empty or does not
-    /// lie inside.
+    /// The part `relative` to the start of this one, as an extent of the same region; `None` when it is
+    /// empty or does not lie inside.
     #[must_use]
     pub fn part(self, relative: Extent) -> Option<Extent> {
         let offset_bytes = self.offset_bytes.checked_add(relative.offset_bytes)?;

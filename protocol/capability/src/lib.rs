@@ -1,15 +1,16 @@
-//! Regions and capabilities: which memory there is, who may do what with it, who has it mapped, and how a right is taken
-//! back.
+//! Regions of memory and capabilities to them: which regions exist, who may do what with them, who has them
+//! mapped, and how a right is revoked.
 //!
-//! [`Table`] is the whole state machine of a machine's regions. Requests, ends of domains and nodes, what agents report
-//! and time go in; answers and [`Consequence`]s come out. It touches no memory, reads no clock and is `no_std`, so the root
-//! monitor, simulators and tests drive the same code. What is said about it is `docs/specs/capability.md`.
+//! [`Table`] is the complete state machine of a machine's regions. Requests, ends of domains and nodes,
+//! reports of agents and the time go in; results and [`Consequence`]s come out. It accesses no memory and
+//! no clock and is `no_std`, so the root monitor, simulators and tests run the same code. Specified in
+//! `docs/specs/capability.md`.
 //!
-//! **Invariant:** a capability gives no more than what it was derived from: a part of its bytes, and a subset of its
-//! rights.
+//! **Invariant:** a capability gives no more than the one it was derived from: a part of its bytes, and a
+//! subset of its rights.
 //!
-//! **Invariant:** a region is freed when nobody holds a capability to it and nobody has it mapped, and that nobody has it
-//! mapped is known by evidence alone: its domain let go or is dead, or its node is.
+//! **Invariant:** a region is freed when no domain holds a capability to it and none has it mapped. That
+//! none has it mapped is known only by evidence: each domain unmapped it or is dead, or its node is.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -38,5 +39,5 @@ pub use revoke::{Operation, Patience, Revoked};
 pub use table::{Consequence, Nanos, Table};
 pub use tombolo_base::RegionId;
 
-/// What parts of regions begin and end at a multiple of, where their pages are not longer, in bytes.
+/// The alignment of parts of regions, in bytes, where pages are not longer.
 pub const PAGE_BYTES: u64 = 4096;

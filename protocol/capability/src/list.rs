@@ -1,4 +1,4 @@
-//! What the table shows of itself.
+//! Queries of the table.
 
 use tombolo_base::{ChannelId, DomainId};
 
@@ -29,10 +29,10 @@ impl RegionRecord {
 }
 
 impl Table {
-    /// A capability that `by` holds, the region, and where its bytes are.
+    /// A capability that `by` holds, its region, and where the bytes are.
     ///
     /// # Errors
-    /// It is gone, another's or being revoked.
+    /// It is gone, held by another domain, or being revoked.
     pub fn show(
         &self,
         by: DomainId,
@@ -43,14 +43,14 @@ impl Table {
         Ok((record.info(capability), region.info(record.region), region.memory))
     }
 
-    /// What a domain holds with a number above `after`, by number.
+    /// The capabilities that a domain holds with numbers above `after`, in order.
     pub fn held_by(&self, domain: DomainId, after: CapabilityId) -> impl Iterator<Item = CapabilityInfo> {
         let of = (domain, CapabilityId(after.0.saturating_add(1)))..=(domain, CapabilityId(u64::MAX));
         let listed = self.held.range(of).map(|(_, id)| *id).filter(move |id| *id > after);
         listed.filter_map(|id| Some(self.capabilities.get(&id)?.info(id)))
     }
 
-    /// The capabilities to a region with numbers above `after`, by number, whoever holds them.
+    /// The capabilities to a region with numbers above `after`, in order, for all holders.
     pub fn capabilities_to(
         &self,
         region: RegionId,
@@ -61,13 +61,14 @@ impl Table {
         listed.filter_map(|id| Some(self.capabilities.get(&id)?.info(id)))
     }
 
-    /// The regions whose bits are above `after`, by id.
+    /// The regions whose id bits are above `after`, in order.
     pub fn regions(&self, after: u64) -> impl Iterator<Item = RegionInfo> {
         let listed = self.regions.iter().filter(move |(id, _)| id.to_bits() > after);
         listed.map(|(id, region)| region.info(*id))
     }
 
-    /// How many regions a domain made that are there, and their bytes; without what it had before it registered it.
+    /// The number and total bytes of existing regions that a domain created, without memory it had before
+    /// registering it.
     #[must_use]
     pub fn regions_of(&self, maker: DomainId) -> (usize, u64) {
         let theirs = self.regions.values().filter(|region| region.maker == maker);
@@ -77,31 +78,31 @@ impl Table {
         })
     }
 
-    /// How many capabilities a domain made that are there, whoever holds them.
+    /// The number of existing capabilities that a domain created, for all holders.
     #[must_use]
     pub fn capabilities_of(&self, maker: DomainId) -> usize {
         self.charges.get(&maker).copied().unwrap_or(0)
     }
 
-    /// In how many places regions are mapped.
+    /// The number of mappings of all regions.
     #[must_use]
     pub fn mappings(&self) -> usize {
         self.mappings.len()
     }
 
-    /// How often a domain has regions mapped.
+    /// The number of mappings of a domain.
     #[must_use]
     pub fn mappings_of(&self, domain: DomainId) -> usize {
         self.mappings.values().filter(|record| record.holder == domain).count()
     }
 
-    /// Whether a mapping is known.
+    /// Whether a mapping is in the table.
     #[must_use]
     pub fn is_mapped(&self, mapping: ChannelId) -> bool {
         self.mappings.contains_key(&mapping)
     }
 
-    /// The size of every table, by what is in it: as much as before when those who came are gone.
+    /// The size of every table, by content, for leak checks: as before once all domains that came are gone.
     #[must_use]
     pub fn held(&self) -> [(&'static str, usize); 5] {
         [

@@ -1,4 +1,4 @@
-//! What the table knows of a region, a capability and a mapping.
+//! The table's records of regions, capabilities and mappings.
 
 use alloc::collections::BTreeSet;
 use core::num::NonZeroU16;
@@ -7,47 +7,47 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 
 use crate::{Backing, CapabilityId, Extent, RegionId, Rights, Seal};
 
-/// A region to be.
+/// A region to be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewRegion {
-    /// The node whose memory it is.
+    /// The node that owns the memory.
     pub node: NodeId,
-    /// In which generation of the node it is made.
+    /// The generation of the node.
     pub generation: NonZeroU16,
-    /// Who makes it.
+    /// The domain that creates it.
     pub maker: DomainId,
     /// Where its bytes are.
     pub memory: Memory,
-    /// How many there are.
+    /// The length in bytes.
     pub length_bytes: u64,
-    /// What parts of it begin and end at a multiple of, in bytes.
+    /// The alignment of its parts, in bytes.
     pub unit_bytes: u64,
 }
 
 /// Where the bytes of a region are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Memory {
-    /// In memory of the kernel of the region's node.
+    /// Memory of the kernel of the region's node.
     Kernel {
-        /// Length of its pages; 0 for those that the kernel has anyway.
+        /// The page size in bytes; 0 for the default.
         huge_page_bytes: u64,
     },
     /// In the window of the region's node.
     Window {
-        /// First byte, in the window.
+        /// The offset in the window.
         offset_bytes: u64,
     },
-    /// In a file, of the kernel of the region's node.
+    /// A file of the kernel of the region's node.
     File,
-    /// In memory of its maker.
+    /// Memory of the domain that created the region.
     Foreign {
-        /// Where, in its maker's address space.
+        /// The address in that domain.
         address: u64,
     },
 }
 
 impl Memory {
-    /// Its kind.
+    /// The kind of memory.
     #[must_use]
     pub const fn backing(self) -> Backing {
         match self {
@@ -66,7 +66,7 @@ pub(crate) struct RegionRecord {
     pub(crate) length_bytes: u64,
     pub(crate) unit_bytes: u64,
     pub(crate) seal: Seal,
-    /// What its kernel is asked to seal it with.
+    /// The seal that its kernel was asked to apply.
     pub(crate) sealing: Option<Seal>,
     pub(crate) capabilities: BTreeSet<CapabilityId>,
     pub(crate) mappings: BTreeSet<ChannelId>,
@@ -78,20 +78,20 @@ pub(crate) struct CapabilityRecord {
     pub(crate) extent: Extent,
     pub(crate) rights: Rights,
     pub(crate) holder: DomainId,
-    /// Whose account it is on: who made it, whoever holds it now.
+    /// The domain whose account it is on: its creator, whoever holds it now.
     pub(crate) charged: DomainId,
     pub(crate) parent: Option<CapabilityId>,
     pub(crate) revoked: bool,
-    /// Who granted it, and over which channel, as long as its holder has not taken it up.
+    /// Who granted it and over which channel, until its holder accepts it.
     pub(crate) on_its_way: Option<OnItsWay>,
 }
 
-/// For whom a capability is.
+/// The recipient of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Who will hold it.
+    /// The domain that will hold it.
     pub holder: DomainId,
-    /// The channel that will bring its number there; 0 for none.
+    /// The channel that will carry its number; 0 for none.
     pub channel: ChannelId,
 }
 
@@ -101,16 +101,16 @@ impl From<DomainId> for Way {
     }
 }
 
-/// How a capability comes to its holder.
+/// How a capability in transit reaches its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnItsWay {
     pub(crate) granter: DomainId,
-    /// What will bring its number; 0 for none.
+    /// The channel that carries its number; 0 for none.
     pub(crate) channel: ChannelId,
 }
 
 impl OnItsWay {
-    /// Also a domain may have a channel to itself.
+    /// `None` for a grant to itself without a channel; a domain may have a channel to itself.
     pub(crate) fn of(granter: DomainId, way: Way) -> Option<OnItsWay> {
         let Way { holder, channel } = way;
         (holder != granter || channel.0 != 0).then_some(OnItsWay { granter, channel })
@@ -122,22 +122,22 @@ pub(crate) struct MappingRecord {
     pub(crate) region: RegionId,
     pub(crate) holder: DomainId,
     pub(crate) writable: bool,
-    /// By which right; the nearest that is left above it, when that itself is gone.
+    /// The capability it was mapped with, or the nearest one left above that.
     pub(crate) by: Option<CapabilityId>,
-    /// The right itself is gone, with its holder.
+    /// Whether that capability is gone because its holder ended.
     pub(crate) orphan: bool,
-    /// Its domain has been told to let go.
+    /// Whether its domain was told to unmap it.
     pub(crate) hung_up: bool,
 }
 
-/// What it takes to map a region.
+/// The parameters for mapping a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mappable {
-    /// Of which region.
+    /// The region to map.
     pub region: RegionId,
-    /// Which part.
+    /// The part to map.
     pub extent: Extent,
-    /// What may be done with it.
+    /// The permitted access.
     pub rights: Rights,
     /// Where the region's bytes are.
     pub memory: Memory,

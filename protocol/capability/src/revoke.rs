@@ -1,11 +1,12 @@
-//! Taking rights back, in two phases.
+//! Revocation, in two phases.
 //!
-//! **Mark.** Everything below the capability is good for nothing from then on: nothing is derived from it, granted or
-//! mapped any more. The agents of all nodes where it is mapped are told, and tell the domains.
+//! **Mark.** From then on nothing below the capability can be used: it cannot be derived from, granted or
+//! mapped. The agents of all nodes where it is mapped are told, and tell the domains.
 //!
-//! **Commit.** When each of those mappings is known to be gone, the entries vanish. A domain that has not let go when the
-//! patience ends is killed; if even then not all are gone (its node does not answer, or it cannot be killed), whoever asked
-//! hears who it is. The entries stay marked, and the memory with them, until there is evidence.
+//! **Commit.** When all of those mappings are known to be gone, the entries are removed. A domain that has
+//! not unmapped in time is killed; if mappings remain even then (its node does not answer, or it cannot be
+//! killed), the requester is told which domain it is. The entries stay marked, and the memory allocated,
+//! until there is evidence.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -15,19 +16,20 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 use crate::table::{Consequence, Nanos, Table};
 use crate::{CapabilityFault, CapabilityId, MAX_NAMED_HOLDERS};
 
-/// A revocation: the node of who asked for it, and a number that is given out once.
+/// Names a revocation: the node of the requester, and a number that is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Operation {
-    /// The node of who asked.
+    /// The node of the requester.
     pub node: NodeId,
-    /// The number.
+    /// The number of the request.
     pub number: u64,
 }
 
-/// How long a revocation waits.
+/// The time limits of a revocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Patience {
-    /// How long a domain has to let go, in nanoseconds. It is killed then, and as long after that the answer is given.
+    /// How long a domain has to unmap, in nanoseconds, before it is killed. The result follows after the
+    /// same time again.
     pub let_go_ns: Nanos,
 }
 
@@ -37,42 +39,42 @@ impl Default for Patience {
     }
 }
 
-/// A revocation that is complete.
+/// The result of a complete revocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Revoked {
-    /// Capabilities that are gone.
+    /// The number of capabilities removed.
     pub removed: u32,
-    /// Domains that were to be killed because they did not let go in time; the first of them.
+    /// The first of the domains that were killed because they did not unmap in time.
     pub killed: Vec<DomainId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// The domains have been told to let go; those that have not by then are killed.
+    /// The domains were told to unmap; those that have not done so by then are killed.
     Told { until: Nanos },
-    /// They were killed; who asked is answered by then.
+    /// They were killed; the requester is answered by then.
     Killed { until: Nanos },
-    /// Who asked was answered: not all are gone.
+    /// The requester was told that mappings remain.
     Quarantined,
 }
 
-/// A revocation that is not complete.
+/// A revocation in progress.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Revocation {
     capability: CapabilityId,
     marked: Vec<CapabilityId>,
-    /// What is still mapped.
+    /// The mappings that remain.
     pub(crate) pending: BTreeSet<ChannelId>,
     killed: BTreeSet<DomainId>,
     phase: Phase,
 }
 
 impl Table {
-    /// Takes back everything that was derived from a capability, and the capability itself if `itself`. The answer is a
-    /// [`Consequence`], perhaps at once.
+    /// Revokes everything derived from a capability, and with `itself` the capability too. The result is a
+    /// [`Consequence`], possibly at once.
     ///
     /// # Errors
-    /// Nothing has changed.
+    /// The capability cannot be revoked by this domain. Nothing has changed.
     pub fn revoke(
         &mut self,
         now: Nanos,
@@ -84,7 +86,7 @@ impl Table {
         let marked = self.subtree(capability, itself);
         let mut pending: BTreeSet<ChannelId> =
             marked.iter().flat_map(|marked| self.mapped_by(*marked)).collect();
-        // What was mapped by something below that went with its holder.
+        // Mapped with a capability below that vanished with its holder.
         let orphan = |mapping: &ChannelId| self.mappings.get(mapping).is_some_and(|record| record.orphan);
         pending.extend(self.mapped_by(capability).filter(orphan));
         for marked in &marked {
@@ -102,7 +104,7 @@ impl Table {
         Ok(operation)
     }
 
-    /// A capability's descendants, each after what it was derived from.
+    /// A capability's descendants, each after the one it was derived from.
     fn subtree(&self, capability: CapabilityId, itself: bool) -> Vec<CapabilityId> {
         let mut found = alloc::vec![capability];
         let mut next = 0;
@@ -116,7 +118,7 @@ impl Table {
         found
     }
 
-    /// Ends the revocations of which nothing is mapped any more.
+    /// Completes the revocations that have no mappings left.
     pub(crate) fn commit_what_can_be(&mut self) {
         let may_commit = |open: &Revocation| {
             open.pending.is_empty() || tombolo_base::canary!("table answers before all have let go")
@@ -132,7 +134,7 @@ impl Table {
         let Some(revocation) = self.revocations.remove(&operation) else { return };
         let Revocation { marked, killed, phase, .. } = revocation;
         let mut removed = 0;
-        // From the leaves up: nothing is left to hang on anything else.
+        // From the leaves up, so that no entry loses its parent first.
         for capability in marked.into_iter().rev() {
             let Some(region) = self.capabilities.get(&capability).map(|record| record.region) else {
                 continue;
@@ -158,7 +160,7 @@ impl Table {
         self.revocations.values().filter_map(|revocation| due(revocation.phase)).min()
     }
 
-    /// Does what is due.
+    /// Performs what is due at `now`.
     pub fn tick(&mut self, now: Nanos) {
         let patience_ns = self.patience.let_go_ns;
         for (operation, revocation) in &mut self.revocations {

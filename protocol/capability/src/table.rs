@@ -1,4 +1,4 @@
-//! The table, and what domains do to it.
+//! The table, and the operations of domains on it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,55 +12,55 @@ use crate::record::{
 use crate::revoke::{Operation, Patience, Revocation, Revoked};
 use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, Rights, Seal};
 
-/// A point in time, in nanoseconds from any origin.
+/// A point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
 
-/// Something to be done.
+/// An action that the caller must perform.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Consequence {
-    /// Tell the agent of a node to have a mapping let go.
+    /// Tell the agent of a node to have a mapping removed.
     HangUp {
-        /// Where it is.
+        /// The node of the mapping.
         node: NodeId,
-        /// Which.
+        /// The mapping to remove.
         mapping: ChannelId,
     },
-    /// Kill a domain that did not let go in time, if it can be killed.
+    /// Kill a domain that did not unmap in time, if it can be killed.
     Condemn {
-        /// Which.
+        /// The domain to kill.
         domain: DomainId,
     },
-    /// Answer whoever asked for a revocation.
+    /// Answer the requester of a revocation.
     Answer {
-        /// Which.
+        /// The revocation.
         operation: Operation,
-        /// What came of it.
+        /// Its result.
         outcome: Result<Revoked, CapabilityFault>,
     },
-    /// Nobody can reach a region any more: its memory is free for others.
+    /// No domain can reach a region any more: its memory may be reused.
     Freed {
-        /// Which.
+        /// The region that was freed.
         region: RegionId,
         /// Where its bytes are.
         memory: Memory,
-        /// How many there are.
+        /// Its length in bytes.
         length_bytes: u64,
     },
 }
 
-/// The regions of a machine, the capabilities to them, and where they are mapped.
+/// The regions of a machine, the capabilities to them, and their mappings.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Table {
     pub(crate) regions: BTreeMap<RegionId, RegionRecord>,
     pub(crate) capabilities: BTreeMap<CapabilityId, CapabilityRecord>,
-    /// Pairs of what was derived from, and what was derived from it.
+    /// Pairs of a capability and one derived from it.
     pub(crate) children: BTreeSet<(CapabilityId, CapabilityId)>,
-    /// Pairs of a holder and what it holds.
+    /// Pairs of a holder and a capability it holds.
     pub(crate) held: BTreeSet<(DomainId, CapabilityId)>,
-    /// How many capabilities each domain made that are still there.
+    /// The number of existing capabilities that each domain created.
     pub(crate) charges: BTreeMap<DomainId, usize>,
     pub(crate) mappings: BTreeMap<ChannelId, MappingRecord>,
-    /// Pairs of a capability and what is mapped by it.
+    /// Pairs of a capability and a mapping made with it.
     pub(crate) mapped: BTreeSet<(CapabilityId, ChannelId)>,
     pub(crate) revocations: BTreeMap<Operation, Revocation>,
     pub(crate) patience: Patience,
@@ -70,7 +70,7 @@ pub struct Table {
     pub(crate) consequences: Vec<Consequence>,
 }
 
-/// Of everything but what is to be done, which a caller takes before it looks again.
+/// Excludes the pending consequences, which a caller takes before comparing states.
 impl Hash for Table {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.regions, &self.capabilities, &self.mappings, &self.revocations).hash(state);
@@ -79,29 +79,29 @@ impl Hash for Table {
 }
 
 impl Table {
-    /// An empty table, whose revocations have so much patience.
+    /// An empty table with these time limits for revocations.
     #[must_use]
     pub fn new(patience: Patience) -> Self {
         Table { patience, ..Table::default() }
     }
 
-    /// What is to be done since the last call, in order.
+    /// The actions pending since the last call, in order.
     pub fn take_consequences(&mut self) -> Vec<Consequence> {
         core::mem::take(&mut self.consequences)
     }
 
-    /// The id of the next region of a node, given out once; `None` when all are.
+    /// The id for the next region of a node, never reused; `None` when ids are exhausted.
     pub fn new_region_id(&mut self, node: NodeId, generation: core::num::NonZeroU16) -> Option<RegionId> {
         self.last_region = self.last_region.checked_add(1)?;
         Some(RegionId::new(node, generation, self.last_region))
     }
 
-    /// A region is there, with this id, and its maker holds a capability to all of it.
+    /// Adds a region with this id, and a capability to all of it for its creator.
     pub fn create(&mut self, id: RegionId, new: NewRegion) -> CapabilityInfo {
         self.create_with(id, new, Rights::ALL)
     }
 
-    /// As [`create`](Self::create), with some of the rights: of what cannot be written to.
+    /// As [`create`](Self::create) with limited rights, for memory that cannot be written.
     pub fn create_with(&mut self, id: RegionId, new: NewRegion, rights: Rights) -> CapabilityInfo {
         let NewRegion { maker, memory, length_bytes, unit_bytes, .. } = new;
         self.regions.insert(
@@ -144,7 +144,7 @@ impl Table {
         record.info(id)
     }
 
-    /// A capability that `by` holds and that is good for something.
+    /// A capability that `by` holds and that is not being revoked.
     pub(crate) fn usable(
         &self,
         by: DomainId,
@@ -173,12 +173,12 @@ impl Table {
         Ok(record)
     }
 
-    /// Derives a capability from one that `by` holds: to a part of its bytes, counted from their start, with some of its
-    /// rights. For another holder that takes the right to grant; it is on its way then, over a channel if that is named, until it is
-    /// [accepted](Self::accept).
+    /// Derives a capability from one that `by` holds: to a part of its bytes, relative to their start, with
+    /// some of its rights. For another holder this requires the right to grant; the new capability is then
+    /// in transit, over a channel if one is named, until it is [accepted](Self::accept).
     ///
     /// # Errors
-    /// Nothing has changed.
+    /// It is refused; nothing has changed.
     pub fn derive(
         &mut self,
         by: DomainId,
@@ -223,11 +223,11 @@ impl Table {
         Ok(part)
     }
 
-    /// Hands a capability over. What was derived from it stays so; where its holder has it mapped it is let go. It is on its
-    /// way until it is [accepted](Self::accept).
+    /// Transfers a capability to another holder. Capabilities derived from it remain; the old holder's
+    /// mappings are removed. It is in transit until it is [accepted](Self::accept).
     ///
     /// # Errors
-    /// Nothing has changed.
+    /// It is refused; nothing has changed.
     pub fn give(
         &mut self,
         by: DomainId,
@@ -256,7 +256,7 @@ impl Table {
         Ok(record.info(capability))
     }
 
-    /// What a holder has mapped by a capability that it is about to lose is to be let go.
+    /// Removes the holder's mappings made with a capability that it is about to lose.
     pub(crate) fn unmap_own(&mut self, capability: CapabilityId) {
         let mappings: Vec<ChannelId> = self.mapped_by(capability).collect();
         for mapping in mappings {
@@ -277,11 +277,11 @@ impl Table {
         self.children.range(of).map(|(_, child)| *child)
     }
 
-    /// Lets a capability go, and what its holder has mapped by it. What was derived from it is from then on derived from
-    /// what it was derived from.
+    /// Deletes a capability and the holder's mappings made with it. Capabilities derived from it become
+    /// children of its parent.
     ///
     /// # Errors
-    /// Nothing has changed.
+    /// It is refused; nothing has changed.
     pub fn delete(&mut self, by: DomainId, capability: CapabilityId) -> Result<(), CapabilityFault> {
         let region = self.usable(by, capability)?.region;
         self.unmap_own(capability);
@@ -290,7 +290,7 @@ impl Table {
         Ok(())
     }
 
-    /// Takes a capability out. What hangs on it hangs on its parent from then on.
+    /// Removes a capability. Its children and mappings pass to its parent.
     pub(crate) fn remove(&mut self, capability: CapabilityId) {
         let Some(record) = self.capabilities.remove(&capability) else { return };
         self.held.remove(&(record.holder, capability));
@@ -337,11 +337,11 @@ impl Table {
         }
     }
 
-    /// What it would take to map a capability, for reading, or for reading and writing. `reaches` says whether its holder
-    /// can reach memory of a region.
+    /// The parameters for mapping a capability, for reading or for reading and writing. `reaches` says
+    /// whether its holder can reach the memory of a region.
     ///
     /// # Errors
-    /// Nothing has changed.
+    /// It is refused; nothing has changed.
     pub fn mappable(
         &self,
         by: DomainId,
@@ -362,7 +362,7 @@ impl Table {
         Ok(Mappable { region: record.region, extent: record.extent, rights, memory: region.memory })
     }
 
-    /// A capability is mapped by its holder, under a number that is given out once.
+    /// Records a mapping by the holder of a capability, under a number that is never reused.
     pub fn map(&mut self, capability: CapabilityId, mappable: &Mappable, mapping: ChannelId) {
         let Some(record) = self.capabilities.get(&capability) else { return };
         self.mappings.insert(
@@ -382,11 +382,12 @@ impl Table {
         }
     }
 
-    /// Whether a region can be sealed by right of a capability: which one, to be followed by [`sealed`](Self::sealed).
-    /// From now on it is mapped for writing no more.
+    /// Starts to seal the region of a capability; [`sealed`](Self::sealed) must follow. From now on it
+    /// cannot be mapped for writing.
     ///
     /// # Errors
-    /// [`CapabilityFault::Mapped`] where somebody else can write to it who should not. Nothing has changed.
+    /// [`CapabilityFault::Mapped`] when a domain has it mapped for writing that the seal forbids. Nothing
+    /// has changed.
     pub fn seal(
         &mut self,
         by: DomainId,
@@ -425,7 +426,7 @@ impl Table {
         Ok(id)
     }
 
-    /// The kernel of a region has sealed it as it was asked to, or could not.
+    /// The kernel of a region applied the seal that was requested, or could not.
     pub fn sealed(&mut self, region: RegionId, done: bool) {
         if let Some(region) = self.regions.get_mut(&region)
             && let Some(seal) = region.sealing.take()

@@ -1,4 +1,4 @@
-//! What the table does when it is asked, and that no walk through it breaks what it promises.
+//! The table's operations, and random walks that check its invariants.
 
 use core::num::NonZeroU16;
 

@@ -91,6 +91,7 @@ impl<'a> Claim<'a> {
         Ok(())
     }
 
+    /// Publishes the message with one release store.
     #[inline]
     pub fn commit(self) {
         let Claim { producer, len_bytes } = self;

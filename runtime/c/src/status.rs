@@ -217,9 +217,9 @@ fn status_of(error: &Error) -> Status {
 fn status_of_bulk(error: &BulkError) -> Status {
     match error {
         BulkError::State(TableError::Revoked) => Status::Revoked,
-        BulkError::State(TableError::NoLink | TableError::TooManyLinks | TableError::Forwarded(_)) => {
-            Status::PoolRefused
-        }
+        BulkError::State(
+            TableError::NotOnChannel | TableError::TooManyChannels | TableError::Forwarded(_),
+        ) => Status::PoolRefused,
         BulkError::State(_) => Status::BufferState,
         BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => Status::PoolRefused,
         BulkError::Send(_) | BulkError::Layout(_) => Status::InvalidArgument,

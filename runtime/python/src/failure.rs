@@ -117,9 +117,9 @@ fn class_of(error: &Error) -> &'static str {
 fn class_of_bulk(error: &BulkError) -> &'static str {
     match error {
         BulkError::State(TableError::Revoked) => "Revoked",
-        BulkError::State(TableError::NoLink | TableError::TooManyLinks | TableError::Forwarded(_)) => {
-            "PoolRefused"
-        }
+        BulkError::State(
+            TableError::NotOnChannel | TableError::TooManyChannels | TableError::Forwarded(_),
+        ) => "PoolRefused",
         BulkError::State(_) => "BufferState",
         BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => "PoolRefused",
         BulkError::Send(_) | BulkError::Layout(_) => "InvalidArgument",

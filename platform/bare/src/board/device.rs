@@ -1,8 +1,8 @@
-//! Registers of a board's devices, and configuration space among them.
+//! Access to device registers and PCI configuration space.
 
 use crate::pci;
 
-/// Configuration space, memory-mapped from this address on.
+/// PCI configuration space, memory-mapped at this address.
 pub(super) struct Ecam(pub(super) u64);
 
 impl Ecam {
@@ -21,7 +21,7 @@ impl pci::Configuration for Ecam {
     }
 }
 
-/// Regions of devices.
+/// Memory of devices.
 pub(super) struct Devices;
 
 impl pci::DeviceMemory for Devices {
@@ -30,15 +30,15 @@ impl pci::DeviceMemory for Devices {
     }
 }
 
-/// Reads a register of a device of this board.
+/// Reads a device register.
 pub(super) fn read_device(address: u64) -> u32 {
-    // SAFETY: every caller names a register of the board's devices by its fixed place, aligned; reading one has no
-    // effect on memory.
+    // SAFETY: every caller passes the fixed, aligned address of a device register; reading it does not
+    // affect memory.
     unsafe { (address as *const u32).read_volatile() }
 }
 
-/// Writes a register of a device of this board.
+/// Writes a device register.
 pub(super) fn write_device(address: u64, value: u32) {
-    // SAFETY: as above. What devices write by themselves is messages, and the window's memory, which is shared.
+    // SAFETY: as above. Devices write only message interrupts and the window's memory, which is shared.
     unsafe { (address as *mut u32).write_volatile(value) }
 }

@@ -1,4 +1,4 @@
-//! The monitor's half: the board as it is reached with all privileges.
+//! The monitor's side: access to the board with all privileges.
 
 use tombolo_base::SharedMemory;
 
@@ -21,127 +21,128 @@ pub use machine::Virt;
 #[cfg(target_os = "none")]
 pub use start::start;
 
-/// The number of an ELF machine that this code is for.
+/// The ELF machine number of this board.
 pub const ELF_MACHINE: u16 = tombolo_base::Isa::current().elf_machine();
 
-/// Why a program stopped running for now.
+/// Why a program stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trap {
-    /// It asks for something, see [`call`](crate::call).
+    /// It made a call, see [`call`](crate::call).
     Call {
-        /// What.
+        /// The number of the call.
         number: u64,
-        /// With these.
+        /// The arguments of the call.
         arguments: [u64; 4],
     },
-    /// An interrupt came.
+    /// An interrupt arrived.
     Interrupt,
-    /// It did what it cannot.
+    /// It caused a fault.
     Fault(Fault),
 }
 
-/// What a program did that it cannot.
+/// A fault of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// What, in words.
+    /// A description, phrased to follow "the program".
     pub what: &'static str,
-    /// The Linux signal that it would be.
+    /// The signal that Linux would send.
     pub signal: u8,
-    /// The instruction.
+    /// The address of the instruction.
     pub instruction: u64,
-    /// The address it was about, where there is one.
+    /// The address accessed, if any.
     pub address: u64,
-    /// The processor's own description.
+    /// The processor's syndrome register.
     pub syndrome: u64,
 }
 
-/// A board without an operating system, one processor of it, as its monitor sees it.
+/// A board without an operating system, with one processor, as its monitor sees it.
 ///
-/// The monitor is not interrupted: it asks what [rang](Self::rung), and [`sleep`](Self::sleep) ends at once if
-/// something did in between. So no wake-up is lost, whatever the order.
+/// The monitor is not interrupted: it asks which doorbells [rang](Self::rung), and [`sleep`](Self::sleep)
+/// ends at once if one rang in between. So no wake-up is lost in any order.
 pub trait Board {
-    /// Nanoseconds since the board was switched on; programs have the same clock.
+    /// Nanoseconds since the board started, on the clock that programs read too.
     fn now_ns(&self) -> u64;
 
-    /// Sleeps until an interrupt is pending, or until a time of [`now_ns`](Self::now_ns). May end early.
+    /// Sleeps until an interrupt is pending or the clock reaches `until_ns`. May return early.
     fn sleep(&mut self, until_ns: Option<u64>);
 
-    /// The doorbells that rang since this was last asked, a bit for each vector. Takes their interrupts.
+    /// The doorbells that rang since the last call, one bit for each vector. Acknowledges their interrupts.
     fn rung(&mut self) -> u64;
 
-    /// Rings a doorbell of a peer in the window.
+    /// Rings a doorbell of a peer on the window.
     fn ring(&self, peer: u16, vector: u16);
 
-    /// The window, all of it.
+    /// The whole window.
     fn window(&self) -> &SharedMemory;
 
-    /// Writes a byte to the console. Waits for the console, which is a line of the emulator's.
+    /// Writes a byte to the console, waiting until it is accepted.
     fn write_console(&mut self, byte: u8);
 
-    /// Memory of programs: its first address, and its bytes.
+    /// The memory of programs: its first address, and its bytes.
     fn program_memory(&mut self) -> (u64, &mut [u8]);
 
-    /// For the start of a program: where it finds the window and the device's registers.
+    /// The addresses that a program needs when it starts.
     fn reach_of_programs(&self) -> Reach;
 
-    /// Makes ready to run a program from `entry`, with `argument` and a stack that grows down from `stack`.
+    /// Prepares to run a program from `entry`, with `argument` and a stack that grows down from `stack`.
     fn prepare(&mut self, entry: u64, stack: u64, argument: u64);
 
     /// Runs the program until it traps.
     fn run(&mut self) -> Trap;
 
-    /// Answers the call that the last trap was.
+    /// Returns `value` from the call of the last trap.
     fn answer(&mut self, value: u64);
 
-    /// Switches the board off.
+    /// Powers the board off.
     fn power_off(&mut self) -> !;
 }
 
-/// What a program reaches outside of its memory.
+/// The addresses of what a program can access outside its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reach {
-    /// Where the window begins.
+    /// The start of the window.
     pub window_address: u64,
-    /// Where the registers of its device are.
+    /// The registers of the window's device.
     pub registers_address: u64,
 }
 
 /// Why a board cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BoardError {
-    /// The window is not there.
+    /// The window is missing.
     #[error(transparent)]
     Pci(#[from] PciError),
-    /// There is no device tree, or no memory in it.
-    #[error("the device tree says nothing of the board's memory")]
+    /// There is no device tree, or it describes no memory.
+    #[error("the device tree does not describe the board's memory")]
     NoMemory,
-    /// Less memory than the monitor itself takes.
-    #[error("the board has {0} bytes of memory, too little")]
+    /// There is less memory than the monitor needs.
+    #[error("the board has only {0} bytes of memory, less than its monitor needs")]
     LittleMemory(u64),
 }
 
-/// How a board's memory is divided: monitor, programs, the monitor's heap.
+/// The division of a board's memory: the monitor, programs, the monitor's heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Division {
-    /// First address of programs.
+    /// The first address of programs.
     pub programs: u64,
-    /// First address above them, where the monitor's heap begins.
+    /// The end of the programs' memory, where the monitor's heap begins.
     pub heap: u64,
-    /// First address above everything.
+    /// The end of memory.
     pub end: u64,
 }
 
 impl Division {
-    /// Bytes at the start of the memory that are the monitor itself.
+    /// Bytes at the start of memory for the monitor itself.
     pub const MONITOR_BYTES: u64 = 4 << 20;
 
-    /// The unit that memory is divided in.
+    /// The granularity of the division.
     const UNIT_BYTES: u64 = 2 << 20;
 
-    /// Divides memory: a quarter is the monitor's heap, for the programs it keeps and messages on their way.
+    /// Divides memory, given as address and length. A quarter is the monitor's heap, for loaded programs
+    /// and messages in transit.
     ///
     /// # Errors
-    /// [`BoardError::LittleMemory`].
+    /// [`BoardError::LittleMemory`] when it is too small.
     pub fn of(memory: (u64, u64)) -> Result<Division, BoardError> {
         let (start, length) = memory;
         let end = start.saturating_add(length) / Self::UNIT_BYTES * Self::UNIT_BYTES;

@@ -1,4 +1,4 @@
-//! The way from the first instruction to the monitor.
+//! From the first instruction to the monitor.
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -6,7 +6,7 @@ use core::panic::PanicInfo;
 use super::machine::{self, Virt};
 use crate::{heap, panic};
 
-/// The console as the board's last resort: written to at once, from anywhere.
+/// The console in an emergency: unbuffered, usable from anywhere.
 pub(super) struct Emergency;
 
 impl Write for Emergency {
@@ -16,7 +16,7 @@ impl Write for Emergency {
     }
 }
 
-/// Says why, and switches the board off.
+/// Prints the reason and powers the board off.
 pub(super) fn die(why: fmt::Arguments<'_>) -> ! {
     let _ = writeln!(Emergency, "\nboard: died: {why}");
     machine::power_off()
@@ -26,15 +26,15 @@ fn last_words(info: &PanicInfo<'_>) -> ! {
     die(format_args!("{info}"))
 }
 
-/// Brings the board up and runs its monitor, which never returns. `own_window_bytes` at the start of the window
-/// are the monitors' own, out of reach of programs.
+/// Initialises the board and runs its monitor, which never returns. The first `own_window_bytes` of the
+/// window belong to the monitors and are inaccessible to programs.
 ///
 /// Called by [`board_monitor`](crate::board_monitor) from the first instructions.
 #[doc(hidden)]
 pub fn start(tree_address: u64, own_window_bytes: u64, monitor: fn(Virt) -> !) -> ! {
     panic::set(last_words);
     let board = Virt::bring_up(tree_address, own_window_bytes, |address, length_bytes| {
-        // SAFETY: memory was divided, this part of it is the heap's, and `start` is called once, by the first code
+        // SAFETY: memory was divided and this part is the heap's; `start` is called once, by the first code
         // that runs.
         unsafe { heap::set_up(address, length_bytes) }
     });
@@ -44,8 +44,8 @@ pub fn start(tree_address: u64, own_window_bytes: u64, monitor: fn(Virt) -> !) -
     }
 }
 
-/// Makes `monitor`, a `fn(Virt) -> !`, what a board runs; `own_window_bytes` at the start of the window are out of
-/// reach of programs.
+/// Makes `monitor`, a `fn(Virt) -> !`, the board's monitor; the first `own_window_bytes` of the window are
+/// inaccessible to programs.
 #[macro_export]
 macro_rules! board_monitor {
     ($monitor:path, $own_window_bytes:expr) => {

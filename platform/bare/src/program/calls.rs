@@ -1,4 +1,4 @@
-//! Calls, as functions.
+//! Functions for the calls.
 
 extern crate alloc;
 
@@ -16,7 +16,7 @@ use crate::call::{self, Start};
 use crate::elf::{NOTE_OWNER, NOTE_TYPE};
 use crate::{heap, panic};
 
-/// Says of a program that it is one for boards, and for which version of the calls.
+/// The note that identifies a program for boards and its version of the calls.
 #[repr(C)]
 struct Note {
     owner_bytes: u32,
@@ -36,35 +36,37 @@ static NOTE: Note = Note {
     version: call::VERSION,
 };
 
-/// Where a program finds what it was given. Written once, before the program's first line.
+/// What the program got when it started. Written once, before its first line of code.
 struct Given(UnsafeCell<Option<Start>>);
 
-// SAFETY: a program has one thread, and this is written before any code of it runs.
+// SAFETY: a program has one thread, and this is written before any of its code runs.
 unsafe impl Sync for Given {}
 
 static GIVEN: Given = Given(UnsafeCell::new(None));
 
 fn given() -> Start {
-    // SAFETY: see `Sync`; a copy is taken.
+    // SAFETY: see `Sync`; the value is copied.
     let given = unsafe { *GIVEN.0.get() };
     given.expect("a program begins at its entry")
 }
 
-/// The status of a program that panicked, as Rust programs have it everywhere.
+/// The exit status of a program that panicked, as for Rust programs everywhere.
 const PANICKED: u8 = 101;
 
 /// Prepares a program and runs it.
 ///
 /// # Safety
-/// `start` is what the monitor put there for this program, and this is the first call of it.
+/// `start` must be what the monitor wrote for this program, and this must be the program's first
+/// call.
 #[doc(hidden)]
 pub unsafe fn enter(start: *const Start, main: fn() -> u8) -> ! {
     panic::set(last_words);
-    // SAFETY: the caller's promise.
+    // SAFETY: valid by this function's contract.
     let start = unsafe { *start };
     // SAFETY: the first and only write, see `Given`.
     unsafe { *GIVEN.0.get() = Some(start) };
-    // SAFETY: this memory is the program's and nothing of it is there, says the monitor; done once.
+    // SAFETY: the monitor reserved this memory for the program's heap, and nothing else is in it; done
+    // once.
     unsafe { heap::set_up(start.heap_address, start.heap_bytes as usize) };
     exit(main())
 }
@@ -75,7 +77,7 @@ macro_rules! board_program {
     ($main:path) => {
         #[unsafe(no_mangle)]
         extern "C" fn tombolo_program_entered(start: *const $crate::call::Start) -> ! {
-            // SAFETY: called by the first instruction of the program, with what the monitor gave it.
+            // SAFETY: called by the first instruction of the program, with what the monitor passed.
             unsafe { $crate::program::enter(start, $main) }
         }
     };
@@ -95,61 +97,63 @@ fn last_words(info: &PanicInfo<'_>) -> ! {
     exit(PANICKED)
 }
 
-/// Ends the program with this status.
+/// Ends the program with an exit status.
 pub fn exit(status: u8) -> ! {
     machine::call(call::EXIT, [status.into(), 0, 0, 0]);
-    // Not reached: what has ended is not run.
+    // Not reached: a program that has ended is not run.
     loop {
         core::hint::spin_loop();
     }
 }
 
-/// Writes to a stream: 0 the console, 1 output, 2 errors. Returns how much was taken; the rest is counted as lost.
+/// Writes to a stream: 0 the console, 1 output, 2 errors. Returns the number of bytes accepted; the rest is
+/// counted as lost.
 pub fn print(stream: u8, bytes: &[u8]) -> usize {
     machine::call(call::PRINT, [stream.into(), bytes.as_ptr() as u64, bytes.len() as u64, 0]) as usize
 }
 
-/// Reports to the root; false when the monitor refused it.
+/// Sends a report to the root; false when the monitor refused it.
 #[must_use]
 pub fn report(bytes: &[u8]) -> bool {
     machine::call(call::REPORT, [bytes.as_ptr() as u64, bytes.len() as u64, 0, 0]) == 0
 }
 
-/// Puts the next order for this program, if there is one, into `buffer`; returns its length, 0 for none. An order that
-/// is longer than the buffer stays where it is.
+/// Receives the next order for this program into `buffer`; returns its length, or 0 if there is none. An
+/// order that exceeds the buffer stays queued.
 pub fn order(buffer: &mut [u8]) -> usize {
     let length = machine::call(call::ORDER, [buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0]);
     if length == call::REFUSED { 0 } else { length as usize }
 }
 
-/// Sleeps until a doorbell rang or an order came since the last sleep, or until a time of [`clock_ns`]. Returns the
-/// doorbells that rang, a bit for each vector; bit 0 says that there are orders.
+/// Sleeps until a doorbell has rung or an order has arrived since the last sleep, or until a time of
+/// [`clock_ns`]. Returns the doorbells that rang, one bit for each vector; bit 0 says that there are
+/// orders.
 pub fn sleep(until_ns: Option<u64>) -> u64 {
     machine::call(call::SLEEP, [until_ns.unwrap_or(call::FOREVER), 0, 0, 0])
 }
 
-/// Nanoseconds since the board was switched on.
+/// Nanoseconds since the board started.
 #[must_use]
 pub fn clock_ns() -> u64 {
     machine::clock_ns()
 }
 
-/// The order by which the program was started.
+/// The order that started the program.
 #[must_use]
 pub fn start_order() -> Vec<u8> {
     let start = given();
-    // SAFETY: the monitor put it there, and nothing of the program's own is there.
+    // SAFETY: the monitor wrote it there, apart from the program's own memory.
     unsafe { core::slice::from_raw_parts(start.order_address as *const u8, start.order_bytes as usize) }
         .to_vec()
 }
 
-/// Number of the program's connection to the monitors.
+/// The number of the program's connection to the monitors.
 #[must_use]
 pub fn connection() -> u32 {
     given().connection as u32
 }
 
-/// A part of the window; `None` when it does not lie in it.
+/// A part of the window; `None` when it does not lie inside.
 #[must_use]
 pub fn window(offset_bytes: u64, length_bytes: u64) -> Option<SharedMemory> {
     let Start { window_address, window_bytes, .. } = given();
@@ -158,16 +162,17 @@ pub fn window(offset_bytes: u64, length_bytes: u64) -> Option<SharedMemory> {
         return None;
     }
     let address = NonNull::new((window_address + offset_bytes) as *mut u8)?;
-    // SAFETY: the window is mapped there, aligned, as long as the program runs, and a program touches it only
-    // through what this function returns. The monitors' part of it traps, which is sound, if final.
+    // SAFETY: the window is mapped there, aligned, for as long as the program runs, and a program accesses
+    // it only through the result of this function. The monitors' part of it traps, which is sound, if
+    // final.
     Some(unsafe { SharedMemory::from_raw(address, length_bytes as usize, alloc::sync::Arc::new(())) })
 }
 
-/// Rings a doorbell of a peer in the window: peer in the upper half, vector in the lower.
+/// Rings a doorbell of a peer on the window: peer in the upper half of `target`, vector in the lower.
 pub fn ring(target: u32) {
     let register = given().registers_address + call::DOORBELL_OFFSET_BYTES;
-    // What was written to the window must be seen by whoever is woken.
+    // Stores to the window must be visible to the peer that is woken.
     fence(Ordering::SeqCst);
-    // SAFETY: the doorbell register of the window's device, which the monitor put in reach, aligned.
+    // SAFETY: the aligned doorbell register of the window's device, which the monitor made accessible.
     unsafe { (register as *mut u32).write_volatile(target) }
 }

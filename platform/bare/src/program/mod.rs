@@ -1,6 +1,6 @@
-//! The program's half: how it begins, and what it asks of the board's monitor.
+//! The program's side: how it starts, and its calls to the board's monitor.
 //!
-//! The window is reached directly: messages and doorbells need no call.
+//! The window is accessed directly: messages and doorbells need no call.
 
 #[cfg(target_os = "none")]
 mod calls;

@@ -2,7 +2,7 @@
 
 use core::arch::{asm, global_asm};
 
-// Nothing is above the first function: an unwinder would stop here.
+// No frame is above the first function: an unwinder would stop here.
 global_asm!(
     ".section .text.start, \"ax\"",
     ".global _program_start",
@@ -15,8 +15,8 @@ global_asm!(
 
 pub(super) fn call(number: u64, arguments: [u64; 4]) -> u64 {
     let answer;
-    // SAFETY: the monitor answers in the first register and leaves the others and the stack as they are; what it
-    // reads or writes of memory is what the arguments name, as each function below says.
+    // SAFETY: the monitor returns in the first register and preserves the others and the stack; it accesses
+    // only the memory that the arguments name, as each function below says.
     unsafe {
         asm!(
             "ecall",
@@ -31,12 +31,12 @@ pub(super) fn call(number: u64, arguments: [u64; 4]) -> u64 {
     answer
 }
 
-/// Nanoseconds since the board was switched on.
+/// Nanoseconds since the board started.
 pub(super) fn clock_ns() -> u64 {
-    /// The board's timer has ten million ticks in a second.
+    /// The board's timer has a frequency of 10 MHz.
     const NS_PER_TICK: u64 = 100;
     let ticks: u64;
-    // SAFETY: reading the time, which the monitor lets programs do, changes nothing.
+    // SAFETY: the monitor lets programs read the time, which has no side effects.
     unsafe { asm!("rdtime {0}", out(reg) ticks, options(nomem, nostack)) };
     ticks * NS_PER_TICK
 }

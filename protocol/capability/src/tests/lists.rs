@@ -1,4 +1,4 @@
-//! What the table shows of itself, and what it takes for whose.
+//! Queries, and how the table attributes capabilities.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -131,7 +131,7 @@ fn what_a_domain_had_before_goes_with_it_and_nothing_else_does() {
     assert_eq!(table.take_consequences(), [freed]);
 }
 
-/// Model checkers tell states apart by it.
+/// Model checkers distinguish states by their hash.
 #[test]
 fn tables_that_differ_hash_differently() {
     let hasher = RandomState::new();
@@ -195,7 +195,7 @@ fn somebody_else_cannot_take_back_what_is_revoked_or_not_theirs() {
     assert!(table.capabilities.contains_key(&lent), "its revocation ends it, when it is let go");
 }
 
-/// Of the right to grant, too: without it no one is given what could grant.
+/// Also for the right to grant: without it, a domain cannot give anyone a capability that can grant.
 #[test]
 fn who_may_not_grant_gives_nobody_a_right_that_could() {
     let (mut table, owner, other, third) = (table(), domain(HOST, 1), domain(ARM0, 2), domain(HOST, 3));

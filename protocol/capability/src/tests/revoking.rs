@@ -1,9 +1,9 @@
-//! Rights that are taken back.
+//! Revocation of rights.
 
 use super::*;
 
-/// A region of the host, a right to it of a domain there, and one below that of a domain of another node, which has it
-/// mapped as 3; the middle one as 2, the owner as 1.
+/// A region of the host, a capability of a domain there, and one below that of a domain on another node,
+/// which has it mapped as 3; the middle one as 2, the owner as 1.
 fn chain(table: &mut Table) -> [(DomainId, CapabilityId); 3] {
     let domains = [domain(HOST, 1), domain(HOST, 2), domain(ARM0, 3)];
     let all = create(table, memory(HOST, domains[0], 2));
@@ -30,7 +30,7 @@ fn everything_below_goes_when_all_have_let_go() {
     let [(owner, all), (middle, theirs), (last, lasts)] = chain(&mut table);
     let operation = table.revoke(0, owner, all, false).unwrap();
     assert_eq!(table.take_consequences(), [hang_up(HOST, 2), hang_up(ARM0, 3)]);
-    // Marked: good for nothing, though still there.
+    // Marked: unusable, though still there.
     let revoked = |capability| CapabilityFault::Revoked { capability };
     assert_eq!(table.derive(middle, theirs, None, Rights::READ, middle), Err(revoked(theirs)));
     assert_eq!(table.mappable(last, lasts, Rights::READ, |_, _| true), Err(revoked(lasts)));
@@ -69,7 +69,7 @@ fn who_does_not_let_go_is_killed_and_who_cannot_be_keeps_the_memory_from_others(
     table.tick(7 + SECOND);
     let condemned = [middle, last].map(|domain| Consequence::Condemn { domain });
     assert_eq!(table.take_consequences(), condemned);
-    // One dies of it, the other's node does not answer.
+    // One domain dies of it; the other's node does not answer.
     table.domain_ended(middle);
     table.released(HOST, ChannelId(2));
     assert_eq!(table.take_consequences(), []);
@@ -88,7 +88,7 @@ fn who_does_not_let_go_is_killed_and_who_cannot_be_keeps_the_memory_from_others(
 fn what_was_mapped_by_a_right_that_went_is_waited_for() {
     let mut table = table();
     let [(owner, all), (middle, _), (_, lasts)] = chain(&mut table);
-    // Its holder is not known any more, but its process may have the memory mapped.
+    // Its holder is no longer known, but its process may have the memory mapped.
     table.domain_ended(middle);
     assert_eq!(table.take_consequences(), [hang_up(HOST, 2)]);
     let operation = table.revoke(0, owner, all, false).unwrap();

@@ -1,5 +1,6 @@
-//! Random walks of several domains on two nodes, with deaths at any point, against what the table promises. What is mapped
-//! where is kept beside it, as the processes have it; so is every ancestor that a right ever had.
+//! Random walks of several domains on two nodes, with deaths at any point, checked against the invariants.
+//! The mappings as the processes have them are tracked separately; so is every ancestor that a capability
+//! ever had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use super::*;
 struct Real {
     holder: DomainId,
     region: RegionId,
-    /// What it was mapped by, and everything that was derived from.
+    /// The capability it was mapped with, and all its ancestors.
     lineage: BTreeSet<CapabilityId>,
     number: u64,
 }
@@ -20,7 +21,7 @@ struct Asked {
     operation: Operation,
     capability: CapabilityId,
     itself: bool,
-    /// The newest mapping then.
+    /// The newest mapping at that time.
     newest: u64,
 }
 
@@ -151,7 +152,7 @@ impl Walk {
         self.real.push(Real { holder, region: mappable.region, lineage, number });
     }
 
-    /// A domain is known no more, and another comes. Its process may have things mapped yet.
+    /// A domain is no longer known, and another takes its place. Its process may still have mappings.
     fn replace(&mut self, index: usize) {
         let node = self.domains[index].node();
         self.table.domain_ended(self.domains[index]);
@@ -166,7 +167,7 @@ impl Walk {
             }
         }
         self.real.retain(|real| real.holder.node() != node);
-        // What others have of its memory is nobody's from now on.
+        // The memory behind the mappings of others is not reused.
         self.real.retain(|real| real.region.node() != node);
         self.table.node_lost(node);
     }
@@ -200,7 +201,7 @@ impl Walk {
         self.consistent();
     }
 
-    /// A revocation is complete: what was mapped before by what it was about is mapped no more.
+    /// A revocation is complete: what had been mapped with the revoked capabilities is no longer mapped.
     fn reached_by_nobody(&self, asked: &Asked) {
         for real in self.real.iter().filter(|real| real.number <= asked.newest) {
             let below = real.lineage.contains(&asked.capability)
@@ -238,7 +239,7 @@ impl Walk {
         assert_eq!((table.children.len(), table.mapped.len()), (parents, attributed));
     }
 
-    /// Everybody dies.
+    /// Ends all domains.
     fn end(mut self) {
         (0..self.domains.len()).for_each(|index| self.replace(index));
         self.look();

@@ -1,4 +1,4 @@
-//! Rights that are on their way.
+//! Capabilities in transit.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn what_was_granted_is_taken_up_once_and_from_who_granted_it() {
         Ok(()),
         "who asks for nobody's is not talked into it"
     );
-    // What somebody made is not what anybody sent.
+    // A capability that a domain created was not sent by anyone.
     let own = Err(CapabilityFault::TakenUp { capability: all.id });
     assert_eq!(table.accept(owner, all.id, Some(other), false), own);
     assert_eq!(table.show(other, capability).unwrap().0.granter, None);
@@ -71,7 +71,7 @@ fn what_was_not_taken_up_is_taken_back() {
         Err(CapabilityFault::TakenUp { capability }),
         "it is its own"
     );
-    // What the other does with it before it takes it up ends with that.
+    // Capabilities that the other derives from it before accepting it end with it.
     let lent = table.derive(owner, capability, None, Rights::READ, over(other, 5)).unwrap();
     map(&mut table, other, lent.id, 2, Rights::READ);
     assert_eq!(table.take_back(owner, lent.id).unwrap().holder, owner);
@@ -99,7 +99,7 @@ fn what_nobody_will_take_up_goes_with_its_channel_its_holder_or_the_right_above_
     assert!([here, taken, there].into_iter().all(|capability| !gone(&table, capability)));
     table.forget(other, ChannelId(5), owner);
     assert_eq!([here, taken, there].map(|capability| gone(&table, capability)), [true, false, false]);
-    // The end of who granted it loses nothing: the message is there, and its right with it.
+    // The end of the granter loses nothing: the message is there, and its capability with it.
     let moved = create(&mut table, memory(HOST, owner, 1));
     table.give(owner, moved.id, over(other, 6)).unwrap();
     table.domain_ended(owner);

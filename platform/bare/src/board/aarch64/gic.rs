@@ -1,4 +1,4 @@
-//! Interrupts: the controller (version 2), its frame for messages, and the timer.
+//! The interrupt controller (version 2) with its frame for messages, and the timer.
 
 use core::arch::asm;
 
@@ -19,21 +19,21 @@ const END: u64 = PROCESSOR + 0x10;
 /// The interrupt of the virtual timer.
 const TIMER: u32 = 27;
 
-/// Numbers from here on are no interrupts.
+/// Interrupt numbers from here on are special values.
 const SPURIOUS: u32 = 1020;
 
-/// What of the frame's type says which interrupts are messages.
+/// The range of interrupts that are messages, from the frame's type register.
 fn messages() -> (u32, u32) {
     let kind = read_device(MESSAGES + 0x8);
     (kind >> 16 & 0x3ff, kind & 0x3ff)
 }
 
-/// Switches the controller on, with an interrupt for each vector; returns how they are raised.
+/// Enables the controller, with an interrupt for each vector; returns how to raise them.
 pub(super) fn set_up(vectors: u16) -> Messages {
     let (first, count) = messages();
     for number in first..first + u32::from(vectors).min(count) {
         let (word, within) = (u64::from(number / 32 * 4), number % 32);
-        // Messages are edges: they are pulses, not levels.
+        // Messages are pulses, so edge-triggered.
         let configuration = CONFIGURATION + u64::from(number / 16 * 4);
         write_device(configuration, read_device(configuration) | 0b10 << (number % 16 * 2));
         set_byte(PRIORITY, number, 0x80);
@@ -54,7 +54,7 @@ fn set_byte(registers: u64, number: u32, value: u32) {
     write_device(address, read_device(address) & !(0xff << shift) | value << shift);
 }
 
-/// Takes all pending interrupts; returns the messages among them, a bit for each vector.
+/// Acknowledges all pending interrupts; returns the messages among them, one bit for each vector.
 pub(super) fn take() -> u64 {
     let (first, _) = messages();
     let mut rung = 0;
@@ -73,15 +73,15 @@ pub(super) fn take() -> u64 {
     }
 }
 
-/// Ticks of the timer since the board was started.
+/// Ticks of the timer since the board started.
 pub(super) fn ticks() -> u64 {
     let ticks;
-    // SAFETY: reading a counter changes nothing.
+    // SAFETY: reading a counter has no side effects.
     unsafe { asm!("isb", "mrs {ticks}, cntvct_el0", ticks = out(reg) ticks, options(nomem, nostack)) };
     ticks
 }
 
-/// Ticks of the timer in a second.
+/// The timer's frequency, in Hz.
 pub(super) fn frequency_hz() -> u64 {
     let frequency: u64;
     // SAFETY: as above.
@@ -89,10 +89,10 @@ pub(super) fn frequency_hz() -> u64 {
     frequency.max(1)
 }
 
-/// Interrupts at that tick; or not any more.
+/// Sets the tick of the next timer interrupt, or none.
 pub(super) fn set_alarm(at_tick: Option<u64>) {
     let control = u64::from(at_tick.is_some());
-    // SAFETY: the timer's registers concern nothing but its interrupt.
+    // SAFETY: the timer's registers affect only its interrupt.
     unsafe {
         asm!(
             "msr cntv_cval_el0, {at}",
@@ -107,13 +107,13 @@ pub(super) fn set_alarm(at_tick: Option<u64>) {
 
 /// Lets programs read the counter, and nothing else of the timer.
 pub(super) fn show_clock_to_programs() {
-    // SAFETY: rights of programs only.
+    // SAFETY: affects only the rights of programs.
     unsafe { asm!("msr cntkctl_el1, {bits}", bits = in(reg) 0b10_u64, options(nomem, nostack)) };
 }
 
-/// Waits until an interrupt is pending, which it may be already.
+/// Waits until an interrupt is pending; returns at once if one is.
 pub(super) fn wait() {
-    // SAFETY: interrupts stay masked: none is taken, and one that is pending ends the wait. The barrier completes
-    // what was written before, announcements of this sleep among it.
+    // SAFETY: interrupts stay masked: none is taken, and a pending one ends the wait. The barrier completes
+    // earlier stores, including the announcement of this sleep.
     unsafe { asm!("dsb sy", "wfi", options(nostack)) };
 }

@@ -1,7 +1,7 @@
-//! Address translation: what is memory and what is a device, and what a program reaches.
+//! Address translation: what is memory, what is a device, and what a program can access.
 //!
-//! Everything but the window is where it is; the window, which lies beyond what 39 bits address, is mapped at
-//! [`WINDOW_ADDRESS`].
+//! Everything except the window is mapped at its physical address; the window, which lies beyond the 39
+//! address bits, is mapped at [`WINDOW_ADDRESS`].
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 use super::{DEVICES, ECAM, REGISTERS_PLACE, WINDOW_PLACE};
 use crate::board::Division;
 
-/// Where the window is mapped.
+/// The virtual address of the window.
 pub(super) const WINDOW_ADDRESS: u64 = 0x10_0000_0000;
 
 const KIB: u64 = 1 << 10;
@@ -21,12 +21,12 @@ const BLOCK_BYTES: u64 = 2 * MIB;
 const TABLE: u64 = 0b11;
 const BLOCK: u64 = 0b01;
 const PAGE: u64 = 0b11;
-/// Of the attributes below, the memory of devices: in order, not gathered, not cached.
+/// Page attribute of device memory: in order, not gathered, not cached.
 const DEVICE: u64 = 0 << 2;
-/// Memory as a processor has it: cached, written back, shared with all who look.
+/// Page attribute of normal memory: cached, write-back, shareable.
 const NORMAL: u64 = 1 << 2 | 0b11 << 8;
 const ACCESSED: u64 = 1 << 10;
-/// Programs may read and write it.
+/// Accessible to programs for reading and writing.
 const PROGRAMS: u64 = 0b01 << 6;
 const NEVER_RUN_BY_MONITOR: u64 = 1 << 53;
 const NEVER_RUN_BY_PROGRAMS: u64 = 1 << 54;
@@ -40,8 +40,8 @@ const TCR: u64 = 25 | 0b01 << 8 | 0b01 << 10 | 0b11 << 12 | 1 << 23 | 0b010 << 3
 #[repr(C, align(4096))]
 struct Table(UnsafeCell<[u64; 512]>);
 
-// SAFETY: written by one processor, before translation is switched on; from then on only the processor's own
-// walks read it.
+// SAFETY: written by one processor, before translation is enabled; from then on only the processor's own
+// table walks read it.
 unsafe impl Sync for Table {}
 
 impl Table {
@@ -50,7 +50,7 @@ impl Table {
     }
 
     fn set(&self, index: u64, entry: u64) {
-        // SAFETY: see `Sync`: nothing else is at the table now.
+        // SAFETY: see `Sync`: nothing else uses the table now.
         unsafe { (*self.0.get())[index as usize] = entry }
     }
 
@@ -65,15 +65,15 @@ static MEMORY: Table = Table::new();
 static WINDOW: Table = Table::new();
 static WINDOW_START: Table = Table::new();
 
-/// Makes the tables and switches translation and caches on.
+/// Builds the tables and enables translation and caches.
 ///
-/// `own_bytes` of the window, at its start, are the monitors'.
+/// The first `own_bytes` of the window belong to the monitors.
 pub(super) fn switch_on(division: Division, window_bytes: u64, own_bytes: u64) {
     map_devices();
     map_memory(division);
     map_window(window_bytes, own_bytes);
-    // SAFETY: the tables map the running code, its stack and its data where they are, with the rights they need,
-    // so that the next instruction is where it was; that the caches held nothing is the state after reset.
+    // SAFETY: the tables map the running code, its stack and its data at their addresses with the rights
+    // they need, so that execution continues; the caches are empty after reset.
     unsafe {
         asm!(
             "dsb ish",
@@ -105,7 +105,7 @@ fn map_devices() {
     let device = BLOCK | DEVICE | ACCESSED | NEVER_RUN;
     for index in 0..GIB / BLOCK_BYTES {
         let address = DEVICES + index * BLOCK_BYTES;
-        // The doorbell register has a block of its own: programs ring without asking.
+        // The doorbell register has a block of its own, so that programs ring without a call.
         let rights = if address == REGISTERS_PLACE { PROGRAMS } else { 0 };
         FIRST_GIB.set(index, address | device | rights);
     }

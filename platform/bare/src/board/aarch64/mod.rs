@@ -24,15 +24,15 @@ const MEMORY: u64 = 0x4000_0000;
 const DEVICES: u64 = 0;
 const UART: u64 = 0x0900_0000;
 const ECAM: u64 = 0x40_1000_0000;
-/// The registers have a block of translation for themselves, see `mmu`.
+/// The registers have a translation block of their own, see `mmu`.
 const REGISTERS_PLACE: u64 = 0x1020_0000;
 const INTERRUPTS_PLACE: u64 = 0x1000_0000;
 const WINDOW_PLACE: u64 = 0x80_0000_0000;
 
-/// Vectors for messages that the board has.
+/// The board's limit on message vectors.
 const MAX_VECTORS: u16 = 64;
 
-/// Everything that a program has in registers.
+/// The registers of a program.
 #[repr(C)]
 #[derive(Debug)]
 struct Registers {
@@ -62,7 +62,7 @@ const _: () = {
     assert!(core::mem::offset_of!(Registers, float) == 288);
 };
 
-// SAFETY: `boot.s` has it, with these registers in and this answer.
+// SAFETY: defined in `boot.s` with these parameters and this result.
 unsafe extern "C" {
     fn tombolo_board_run(registers: *mut Registers) -> u64;
 }
@@ -77,9 +77,10 @@ pub struct Virt {
 }
 
 impl Virt {
-    /// Brings the board up: memory, window, interrupts, address translation. `heap` takes its part of memory.
+    /// Initialises the board: memory, window, interrupts, address translation. `heap` receives its part of
+    /// memory.
     ///
-    /// The emulator puts the device tree where memory begins, and says so nowhere.
+    /// The emulator puts the device tree at the start of memory, without passing its address.
     pub(super) fn bring_up(
         _tree_address: u64,
         own_window_bytes: u64,
@@ -102,19 +103,19 @@ impl Virt {
     }
 }
 
-/// What the device tree, which lies where memory begins, says of memory.
+/// The memory according to the device tree, which lies at the start of memory.
 fn memory_of_board() -> Option<(u64, u64)> {
     let address = MEMORY as *const u8;
-    // SAFETY: memory begins here, and nothing but the tree, which the emulator has put there, is before the
-    // monitor's image: two MiB. Nobody writes there while it is read.
+    // SAFETY: memory begins here, and only the tree, which the emulator put there, precedes the monitor's
+    // image: two MiB. Nothing writes there while it is read.
     let tree = unsafe { core::slice::from_raw_parts(address, 2 << 20) };
     fdt::memory(tree)
 }
 
 fn window(length_bytes: u64) -> SharedMemory {
     let address = NonNull::new(mmu::WINDOW_ADDRESS as *mut u8).unwrap_or(NonNull::dangling());
-    // SAFETY: the window is mapped there, all of it, aligned, for as long as the board runs; the monitor touches it
-    // through this only, and programs, when they run, are peers.
+    // SAFETY: the whole window is mapped there, aligned, for as long as the board runs; the monitor
+    // accesses it only through this value, and programs, when they run, are peers.
     unsafe { SharedMemory::from_raw(address, length_bytes as usize, alloc::sync::Arc::new(())) }
 }
 
@@ -139,7 +140,7 @@ impl Board for Virt {
     }
 
     fn ring(&self, peer: u16, vector: u16) {
-        // What was written to the window must be seen by whoever is woken.
+        // Stores to the window must be visible to the peer that is woken.
         fence(Ordering::SeqCst);
         write_device(REGISTERS_PLACE + DOORBELL_OFFSET_BYTES, u32::from(peer) << 16 | u32::from(vector));
     }
@@ -154,8 +155,8 @@ impl Board for Virt {
 
     fn program_memory(&mut self) -> (u64, &mut [u8]) {
         let Division { programs, heap, .. } = self.division;
-        // SAFETY: this part of memory is the programs', and no program runs while the monitor does; the borrow of
-        // the board keeps it from running one.
+        // SAFETY: this part of memory belongs to programs, and none runs while the monitor does; the borrow
+        // of the board prevents it from running one.
         let bytes =
             unsafe { core::slice::from_raw_parts_mut(programs as *mut u8, (heap - programs) as usize) };
         (programs, bytes)
@@ -168,13 +169,14 @@ impl Board for Virt {
     fn prepare(&mut self, entry: u64, stack: u64, argument: u64) {
         self.registers = Registers { stack, instruction: entry, ..NO_REGISTERS };
         self.registers.general[0] = argument;
-        // SAFETY: what was written as data is to be run: the caches of both have to agree.
+        // SAFETY: data that was written is about to be executed: makes the instruction cache agree with the
+        // data cache.
         unsafe { core::arch::asm!("dsb ish", "ic iallu", "dsb ish", "isb", options(nostack)) };
     }
 
     fn run(&mut self) -> Trap {
-        // SAFETY: runs what the registers say without privileges, so that it reaches its own memory and the window
-        // and nothing of the monitor's; comes back with the monitor's registers as they were.
+        // SAFETY: runs the program without privileges, so that it can access its own memory and the window
+        // but nothing of the monitor's; returns with the monitor's registers restored.
         let kind = unsafe { tombolo_board_run(&raw mut self.registers) };
         match kind {
             0 => self.synchronous(),
@@ -199,17 +201,17 @@ impl Virt {
             0x15 => {
                 Trap::Call { number: general[8], arguments: [general[0], general[1], general[2], general[3]] }
             }
-            0x20 => Trap::Fault(self.fault("ran what is not its own", 11)),
-            0x24 => Trap::Fault(self.fault("touched what is not its own", 11)),
-            0x22 | 0x26 => Trap::Fault(self.fault("used an address that is not aligned", 7)),
+            0x20 => Trap::Fault(self.fault("executed memory that is not its own", 11)),
+            0x24 => Trap::Fault(self.fault("accessed memory that is not its own", 11)),
+            0x22 | 0x26 => Trap::Fault(self.fault("used an unaligned address", 7)),
             0x3c => Trap::Fault(self.fault("ran a breakpoint", 5)),
-            _ => Trap::Fault(self.fault("ran an instruction that it cannot", 4)),
+            _ => Trap::Fault(self.fault("executed an illegal instruction", 4)),
         }
     }
 
     fn fault(&self, what: &'static str, signal: u8) -> Fault {
         let address: u64;
-        // SAFETY: reading what the last exception was about changes nothing.
+        // SAFETY: reading the fault address has no side effects.
         unsafe { core::arch::asm!("mrs {it}, far_el1", it = out(reg) address, options(nomem, nostack)) };
         Fault { what, signal, instruction: self.registers.instruction, address, syndrome: syndrome() }
     }
@@ -222,7 +224,7 @@ fn syndrome() -> u64 {
     syndrome
 }
 
-/// Writes to the serial line.
+/// Writes a byte to the serial line.
 pub(super) fn write_console(byte: u8) {
     const DATA: u64 = UART;
     const FLAGS: u64 = UART + 0x18;
@@ -231,17 +233,17 @@ pub(super) fn write_console(byte: u8) {
     write_device(DATA, byte.into());
 }
 
-/// Switches the board off.
+/// Powers the board off.
 pub(super) fn power_off() -> ! {
     const SYSTEM_OFF: u64 = 0x8400_0008;
-    // SAFETY: nothing is left to be done here; the emulator ends the board.
+    // SAFETY: the call ends the emulation; nothing runs afterwards.
     unsafe { core::arch::asm!("hvc #0", in("x0") SYSTEM_OFF, options(nomem, nostack)) };
     loop {
         gic::wait();
     }
 }
 
-/// The monitor took an exception of its own.
+/// Handles an exception of the monitor itself.
 #[unsafe(no_mangle)]
 extern "C" fn tombolo_board_own_fault(kind: u64, syndrome: u64, instruction: u64, address: u64) -> ! {
     die(format_args!(

@@ -1,7 +1,7 @@
 //! QEMU's `virt` board of the RISC-V architecture, with its advanced interrupt architecture.
 //!
-//! The monitor runs in machine mode and programs in user mode. What a program reaches is said by physical memory
-//! protection; what is memory and what a device is fixed by the board, as on every RISC-V.
+//! The monitor runs in machine mode and programs in user mode. Physical memory protection limits what a
+//! program can access; which addresses are memory and which are devices is fixed by the board.
 
 mod interrupts;
 mod protection;
@@ -31,7 +31,7 @@ const WINDOW_PLACE: u64 = 0x4_0000_0000;
 /// The device that ends the emulation.
 const FINISHER: u64 = 0x0010_0000;
 
-/// Everything that a program has in registers.
+/// The registers of a program.
 #[repr(C)]
 #[derive(Debug)]
 struct Registers {
@@ -50,7 +50,7 @@ const _: () = {
     assert!(core::mem::offset_of!(Registers, float_control) == 520);
 };
 
-// SAFETY: `boot.s` has it, with these registers in and this answer.
+// SAFETY: defined in `boot.s` with these parameters and this result.
 unsafe extern "C" {
     fn tombolo_board_run(registers: *mut Registers) -> u64;
 }
@@ -64,7 +64,7 @@ pub struct Virt {
 }
 
 impl Virt {
-    /// Brings the board up: memory, window, interrupts, protection. `heap` takes its part of memory.
+    /// Initialises the board: memory, window, interrupts, protection. `heap` receives its part of memory.
     pub(super) fn bring_up(
         tree_address: u64,
         own_window_bytes: u64,
@@ -83,25 +83,26 @@ impl Virt {
     }
 }
 
-/// What the device tree says of memory.
+/// The memory according to the device tree.
 fn memory_of_board(tree_address: u64) -> Option<(u64, u64)> {
     let address = tree_address as *const u8;
     if address.is_null() || !address.is_aligned() {
         return None;
     }
-    // SAFETY: the emulator has put the tree into the board's memory and its address into the register that this
-    // came from; a header is there, or something else of memory.
+    // SAFETY: the emulator put the tree into memory and its address into the register that this came from;
+    // a header, or other memory, is there.
     let header = unsafe { core::slice::from_raw_parts(address, fdt::HEADER_BYTES) };
     let length_bytes = fdt::length_bytes(header)?;
-    // SAFETY: as above, and as long as it says. Nothing else was written to memory above the monitor's image yet.
+    // SAFETY: as above, for the length that the header states. Nothing was written above the monitor's
+    // image yet.
     fdt::memory(unsafe { core::slice::from_raw_parts(address, length_bytes) })
 }
 
 fn window(length_bytes: u64) -> SharedMemory {
     let address = NonNull::new(WINDOW_PLACE as *mut u8).unwrap_or(NonNull::dangling());
     let owner = alloc::sync::Arc::new(());
-    // SAFETY: the device has its memory there, all of it, aligned, for as long as the board runs; the monitor touches
-    // it through this only, and programs, when they run, are peers.
+    // SAFETY: the device has its whole memory there, aligned, for as long as the board runs; the monitor
+    // accesses it only through this value, and programs, when they run, are peers.
     unsafe { SharedMemory::from_raw(address, length_bytes as usize, owner) }
 }
 
@@ -123,7 +124,7 @@ impl Board for Virt {
     }
 
     fn ring(&self, peer: u16, vector: u16) {
-        // What was written to the window must be seen by whoever is woken.
+        // Stores to the window must be visible to the peer that is woken.
         fence(Ordering::SeqCst);
         write_device(REGISTERS_PLACE + DOORBELL_OFFSET_BYTES, u32::from(peer) << 16 | u32::from(vector));
     }
@@ -138,8 +139,8 @@ impl Board for Virt {
 
     fn program_memory(&mut self) -> (u64, &mut [u8]) {
         let Division { programs, heap, .. } = self.division;
-        // SAFETY: this part of memory is the programs', and no program runs while the monitor does; the borrow of
-        // the board keeps it from running one.
+        // SAFETY: this part of memory belongs to programs, and none runs while the monitor does; the borrow
+        // of the board prevents it from running one.
         let bytes =
             unsafe { core::slice::from_raw_parts_mut(programs as *mut u8, (heap - programs) as usize) };
         (programs, bytes)
@@ -154,13 +155,13 @@ impl Board for Virt {
         self.registers.general[2] = stack;
         self.registers.general[10] = argument;
         self.registers.instruction = entry;
-        // SAFETY: what was written as data is to be run: the processor must fetch it anew.
+        // SAFETY: data that was written is about to be executed: the processor must fetch it anew.
         unsafe { core::arch::asm!("fence.i", options(nostack)) };
     }
 
     fn run(&mut self) -> Trap {
-        // SAFETY: runs what the registers say in user mode, so that it reaches its own memory and the window and
-        // nothing of the monitor's; comes back with the monitor's registers as they were.
+        // SAFETY: runs the program in user mode, so that it can access its own memory and the window but
+        // nothing of the monitor's; returns with the monitor's registers restored.
         let cause = unsafe { tombolo_board_run(&raw mut self.registers) };
         let general = &self.registers.general;
         match cause {
@@ -168,11 +169,11 @@ impl Board for Virt {
                 number: general[17],
                 arguments: [general[10], general[11], general[12], general[13]],
             },
-            0 | 4 | 6 => self.fault(cause, "used an address that is not aligned", 7),
-            1 => self.fault(cause, "ran what is not its own", 11),
-            2 => self.fault(cause, "ran an instruction that it cannot", 4),
+            0 | 4 | 6 => self.fault(cause, "used an unaligned address", 7),
+            1 => self.fault(cause, "executed memory that is not its own", 11),
+            2 => self.fault(cause, "executed an illegal instruction", 4),
             3 => self.fault(cause, "ran a breakpoint", 5),
-            5 | 7 | 12 | 13 | 15 => self.fault(cause, "touched what is not its own", 11),
+            5 | 7 | 12 | 13 | 15 => self.fault(cause, "accessed memory that is not its own", 11),
             _ if cause >> 63 == 1 => Trap::Interrupt,
             _ => self.fault(cause, "a system error", 7),
         }
@@ -180,7 +181,7 @@ impl Board for Virt {
 
     fn answer(&mut self, value: u64) {
         self.registers.general[10] = value;
-        // A call is four bytes long, and is not made again.
+        // The call instruction is four bytes long, and must not be executed again.
         self.registers.instruction += 4;
     }
 
@@ -192,24 +193,24 @@ impl Board for Virt {
 impl Virt {
     fn fault(&self, syndrome: u64, what: &'static str, signal: u8) -> Trap {
         let address: u64;
-        // SAFETY: reading what the last trap was about changes nothing.
+        // SAFETY: reading the trap value has no side effects.
         unsafe { core::arch::asm!("csrr {it}, mtval", it = out(reg) address, options(nomem, nostack)) };
         Trap::Fault(Fault { what, signal, instruction: self.registers.instruction, address, syndrome })
     }
 }
 
-/// Writes to the serial line.
+/// Writes a byte to the serial line.
 pub(super) fn write_console(byte: u8) {
     const STATUS: u64 = UART + 5;
     const EMPTY: u8 = 1 << 5;
-    // SAFETY: the line's registers, which have a byte each.
+    // SAFETY: the line's registers, which are one byte wide.
     unsafe {
         while (STATUS as *const u8).read_volatile() & EMPTY == 0 {}
         (UART as *mut u8).write_volatile(byte);
     }
 }
 
-/// Switches the board off.
+/// Powers the board off.
 pub(super) fn power_off() -> ! {
     const PASS: u32 = 0x5555;
     write_device(FINISHER, PASS);
@@ -218,7 +219,7 @@ pub(super) fn power_off() -> ! {
     }
 }
 
-/// The monitor took an exception of its own.
+/// Handles an exception of the monitor itself.
 #[unsafe(no_mangle)]
 extern "C" fn tombolo_board_own_fault(cause: u64, instruction: u64, address: u64) -> ! {
     die(format_args!("exception {cause:#x} of the board's monitor at {instruction:#x}, about {address:#x}"))

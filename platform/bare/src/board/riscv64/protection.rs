@@ -1,4 +1,5 @@
-//! What a program reaches: physical memory protection, of which the first entry that matches an address decides.
+//! Physical memory protection, which limits what a program can access. The first entry that matches an
+//! address decides.
 
 use core::arch::asm;
 
@@ -8,13 +9,13 @@ use crate::board::Division;
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const RUN: u64 = 4;
-/// From the address of the entry before to this one's.
+/// From the previous entry's address to this one's.
 const RANGE: u64 = 1 << 3;
-/// A page, see [`page`].
+/// A naturally aligned range, see [`page`].
 const ALIGNED: u64 = 3 << 3;
 
-/// Lets programs have their memory, the window from `own_bytes` on, and the page of the device's registers. The
-/// monitor, in machine mode, has everything.
+/// Gives programs access to their memory, the window from `own_bytes` on, and the page of the device's
+/// registers. The monitor, in machine mode, has access to everything.
 pub(super) fn set_up(division: Division, window_bytes: u64, own_bytes: u64) {
     let addresses = [
         division.programs >> 2,
@@ -26,7 +27,7 @@ pub(super) fn set_up(division: Division, window_bytes: u64, own_bytes: u64) {
     let rights = [0, RANGE | READ | WRITE | RUN, 0, RANGE | READ | WRITE, ALIGNED | READ | WRITE];
     let configuration =
         rights.iter().enumerate().fold(0_u64, |all, (index, right)| all | right << (8 * index));
-    // SAFETY: rights of programs only, none of which runs yet.
+    // SAFETY: affects only the rights of programs, none of which runs yet.
     unsafe {
         asm!(
             "csrw pmpaddr0, {0}",
@@ -47,7 +48,7 @@ pub(super) fn set_up(division: Division, window_bytes: u64, own_bytes: u64) {
     }
 }
 
-/// The address of an entry for a page of 4 KiB.
+/// The address field of an entry for a page of 4 KiB.
 const fn page(address: u64) -> u64 {
     address >> 2 | ((4096 >> 3) - 1)
 }
