@@ -16,11 +16,11 @@ impl fmt::Display for Fault {
                 write!(f, "nobody exports '{name}' (`tombolo names` lists what there is)")
             }
             Fault::NameTaken { name, owner } => {
-                write!(f, "the name '{name}' is taken by domain {owner}: choose another or stop that domain")
+                write!(f, "the name '{name}' is taken by domain {owner}; choose another or stop that domain")
             }
             Fault::BadName { name } => write!(
                 f,
-                "'{name}' is no name: 1 to {} letters, digits, '.', '_', '-', '/' or ':'",
+                "invalid name '{name}'; use 1 to {} letters, digits, '.', '_', '-', '/' or ':'",
                 crate::MAX_NAME_BYTES
             ),
             Fault::NoSuchDomain { domain } => {

@@ -445,7 +445,7 @@ fn what_is_said_of_names_comes_back_as_it_went_and_every_cut_is_refused() {
         assert_eq!(MonitorMessage::from_bytes(&message.to_bytes().unwrap()), Ok(message));
     }
     let fault = NameFault::BarrierBroken { name: "b".into(), by: Some(domain(2)), died: true };
-    assert_eq!(fault.to_string(), "domain 1.1.2 died, and the barrier 'b' would wait for it for ever");
+    assert_eq!(fault.to_string(), "domain 1.1.2 died, so the barrier 'b' can never complete");
     let message = MonitorMessage { request: names, body: Reply::Failed { fault: Fault::Name { fault } } };
     assert_eq!(MonitorMessage::from_bytes(&message.to_bytes().unwrap()), Ok(message));
 }

@@ -1,4 +1,4 @@
-//! What stands for declared types in Rust.
+//! The Rust types of declared types.
 
 use core::time::Duration;
 

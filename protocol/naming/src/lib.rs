@@ -1,14 +1,14 @@
-//! Names: what a node or a machine knows under which name, who waits for it, and who holds what.
+//! Names: the records of a node or a machine, and its locks, semaphores and barriers.
 //!
-//! [`Naming`] is the whole state machine of one scope, a node or the machine: records with attributes, queries,
-//! watches, and the locks, semaphores and barriers that live beside them. Requests, the ends of sessions and time go
-//! in; answers and notices come out. It blocks on nothing, reads no clock and is `no_std`, so monitors, simulators and
-//! tests drive the same code.
+//! [`Naming`] is the complete state machine of one scope, a node or the machine: records with attributes,
+//! queries, watches, and the locks, semaphores and barriers beside them. Requests, the ends of sessions and
+//! the time go in; answers and notices come out. It never blocks, reads no clock and is `no_std`, so
+//! monitors, simulators and tests run the same code.
 //!
-//! **Invariant:** whatever a session holds goes when the session is closed, and a session is closed on evidence of
-//! its end alone.
+//! **Invariant:** whatever a session holds is released when the session is closed, and a session is closed
+//! only on evidence of its end.
 //!
-//! **Invariant:** no request costs more than a bounded number of steps ([`Limits`]), whatever pattern it brings.
+//! **Invariant:** no request takes more than a bounded number of steps ([`Limits`]), whatever its pattern.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

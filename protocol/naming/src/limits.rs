@@ -1,45 +1,46 @@
-//! What a scope takes in.
+//! The limits of a scope.
 
-/// The limits of a scope. Whoever meets one gets [`NameFault::Limit`](crate::NameFault::Limit) with its value.
+/// The limits of a scope. A request beyond one fails with [`NameFault::Limit`](crate::NameFault::Limit) and
+/// its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Records in the scope.
+    /// The most records in the scope.
     pub records: usize,
-    /// Records that go with one session, exports included.
+    /// The most records that end with one session, exports included.
     pub records_per_session: usize,
-    /// Room that all records take, in bytes.
+    /// The size of all records together, in bytes.
     pub store_bytes: usize,
-    /// Attributes of one record or event.
+    /// The most attributes of one record or event.
     pub attributes: usize,
-    /// Room that one record or event takes, in bytes.
+    /// The size of one record or event, in bytes.
     pub record_bytes: usize,
-    /// Constraints of one query.
+    /// The most constraints of one query.
     pub constraints: usize,
-    /// Watches and subscriptions in the scope.
+    /// The most watches and subscriptions in the scope.
     pub watches: usize,
-    /// Watches and subscriptions of one session.
+    /// The most watches and subscriptions of one session.
     pub watches_per_session: usize,
-    /// Notices of one watch that may be on their way, the most a client can ask for.
+    /// The most notices of one watch in transit, which bounds what a client can request.
     pub watch_capacity: u32,
-    /// Room that the notices on their way to one session take, in bytes.
+    /// The size of the notices in transit to one session, in bytes.
     pub notice_bytes_per_session: usize,
-    /// Requests of one session that wait for something.
+    /// The most pending requests of one session.
     pub waits_per_session: usize,
-    /// Locks, semaphores and barriers in the scope.
+    /// The most locks, semaphores and barriers in the scope.
     pub objects: usize,
-    /// Locks, permits and barrier places that one session holds.
+    /// The most locks, permits and barrier places that one session holds.
     pub holdings_per_session: usize,
-    /// Permits of one semaphore.
+    /// The most permits of one semaphore.
     pub permits: u32,
-    /// Parties of one barrier.
+    /// The most parties of one barrier.
     pub parties: u32,
-    /// Records in one answer.
+    /// The most records in one answer.
     pub page_records: usize,
-    /// Room that the records of one answer take as they are sent, in bytes.
+    /// The encoded size of the records in one answer, in bytes.
     pub page_bytes: usize,
-    /// Steps that matching one record may take.
+    /// The most steps for matching one record.
     pub steps_per_record: u64,
-    /// Steps that one request may take.
+    /// The most steps for one request.
     pub steps_per_request: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a name is, how names sort, and where one is looked up.
+//! The syntax, order and scope of names.
 
 use alloc::string::String;
 use core::cmp::Ordering;
@@ -11,22 +11,22 @@ pub const MAX_NAME_BYTES: usize = 128;
 /// The longest name of an attribute, in bytes.
 pub const MAX_ATTRIBUTE_BYTES: usize = 64;
 
-/// Whether something can be called `name`: 1 to [`MAX_NAME_BYTES`] letters, digits, `.`, `_`, `-`, `/` or `:`.
+/// Whether `name` is valid: 1 to [`MAX_NAME_BYTES`] letters, digits, `.`, `_`, `-`, `/` or `:`.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(fits)
 }
 
-/// Whether an attribute can be called `name`: 1 to [`MAX_ATTRIBUTE_BYTES`] letters, digits, `.`, `_` or `-`.
+/// Whether `name` is valid for an attribute: 1 to [`MAX_ATTRIBUTE_BYTES`] letters, digits, `.`, `_` or `-`.
 #[must_use]
 pub fn is_attribute(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=MAX_ATTRIBUTE_BYTES).contains(&name.len()) && name.bytes().all(fits)
 }
 
-/// Splits what people write into scope and name: `NAME` is the machine's, `@/NAME` the own node's, `@NODE/NAME` that
-/// node's.
+/// Splits a name from user input into scope and name: `NAME` is the machine's, `@/NAME` the own node's,
+/// `@NODE/NAME` the one of node `NODE`.
 ///
 /// ```
 /// use tombolo_naming::{Scope, split_scope};
@@ -38,7 +38,7 @@ pub fn is_attribute(name: &str) -> bool {
 pub fn split_scope(text: &str) -> (Scope, &str) {
     match text.strip_prefix('@') {
         None => (Scope::Machine, text),
-        // A node without a slash has no name in it, which the empty rest shows.
+        // A node without a slash has an empty name, which is invalid.
         Some(scoped) => match scoped.split_once('/').unwrap_or((scoped, "")) {
             ("", name) => (Scope::Own, name),
             (node, name) => (Scope::Node(node.into()), name),
@@ -46,7 +46,7 @@ pub fn split_scope(text: &str) -> (Scope, &str) {
     }
 }
 
-/// A name that sorts as people count: `job9` before `job10`.
+/// A name with natural sort order: `job9` before `job10`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NaturalName(pub String);
 
@@ -79,7 +79,7 @@ impl NaturalName {
 
 impl Ord for NaturalName {
     fn cmp(&self, other: &Self) -> Ordering {
-        // `a01` and `a1` count the same and are still two names.
+        // `a01` and `a1` have the same value and are different names.
         Self::compare(self.0.as_bytes(), other.0.as_bytes()).then_with(|| self.0.cmp(&other.0))
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     fn names_sort_as_people_count() {
         let sorted = ["a", "a1", "a01", "a2", "a2b", "a10", "a10b1", "a10b20", "b"];
         for pair in sorted.windows(2) {
-            // Equal counts fall back to bytes, where '0' sorts before '1'.
+            // Equal values fall back to bytes, where '0' sorts before '1'.
             let (left, right) = (NaturalName(pair[0].into()), NaturalName(pair[1].into()));
             assert_eq!(left < right, pair != ["a1", "a01"], "{pair:?}");
         }

@@ -1,4 +1,4 @@
-//! What is asked of a scope, and what it says: what the declarations of `interfaces/control/names.tbl` do by themselves.
+//! Additions to the generated types of `interfaces/control/names.tbl`.
 
 use crate::names::{EventMask, Lifetime};
 
@@ -10,16 +10,16 @@ impl Default for Lifetime {
 }
 
 impl EventMask {
-    /// Whatever happens to records.
+    /// All events of records: set and deleted.
     pub const RECORDS: EventMask = EventMask(3);
 
-    /// Both.
+    /// The union of both masks.
     #[must_use]
     pub fn and(self, other: EventMask) -> EventMask {
         EventMask(self.0 | other.0)
     }
 
-    /// Whether any of `other` is among them.
+    /// Whether the masks have a common event.
     #[must_use]
     pub fn has(self, other: EventMask) -> bool {
         self.0 & other.0 != 0

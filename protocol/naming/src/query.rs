@@ -1,4 +1,4 @@
-//! What is looked for, and whether a record is it.
+//! Queries, and matching them against records.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::records::{Comparison, Constraint, NamePattern, Query, Test, Value};
 use crate::value::Attributes;
 
 impl Comparison {
-    /// All, in the order of their codes.
+    /// Every comparison, by code.
     pub const ALL: [Comparison; 6] = [
         Comparison::Equal,
         Comparison::NotEqual,
@@ -34,7 +34,7 @@ impl Comparison {
         }
     }
 
-    /// As it is written.
+    /// The operator in the text form.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -49,38 +49,38 @@ impl Comparison {
 }
 
 impl Query {
-    /// The record of that name.
+    /// Matches the record with this name.
     #[must_use]
     pub fn exact(name: &str) -> Query {
         Query { name: NamePattern::Exact(name.into()), constraints: Vec::new() }
     }
 
-    /// Every record.
+    /// Matches every record.
     #[must_use]
     pub fn any() -> Query {
         Query { name: NamePattern::Any, constraints: Vec::new() }
     }
 
-    /// Records whose names a glob matches.
+    /// Matches records whose names match a glob.
     #[must_use]
     pub fn glob(glob: &str) -> Query {
         Query { name: NamePattern::Glob(glob.into()), constraints: Vec::new() }
     }
 
-    /// Records in whose names a regular expression matches.
+    /// Matches records whose names match a regular expression.
     #[must_use]
     pub fn regex(regex: &str) -> Query {
         Query { name: NamePattern::Regex(regex.into()), constraints: Vec::new() }
     }
 
-    /// Only those with such an attribute.
+    /// Requires the attribute to exist.
     #[must_use]
     pub fn has(mut self, attribute: &str) -> Query {
         self.constraints.push(Constraint { attribute: attribute.into(), test: Test::Present });
         self
     }
 
-    /// Only those whose attribute compares so.
+    /// Requires the comparison of the attribute with `value` to hold.
     #[must_use]
     pub fn compare(mut self, attribute: &str, comparison: Comparison, value: impl Into<Value>) -> Query {
         let test = Test::Compare { comparison, value: value.into() };
@@ -88,7 +88,7 @@ impl Query {
         self
     }
 
-    /// Only those whose attribute is text in which a regular expression matches.
+    /// Requires the attribute to be text that matches a regular expression.
     #[must_use]
     pub fn matching(mut self, attribute: &str, regex: &str) -> Query {
         let test = Test::Regex(regex.into());
@@ -96,10 +96,10 @@ impl Query {
         self
     }
 
-    /// Makes it ready to be asked of many records.
+    /// Compiles the query for matching many records.
     ///
     /// # Errors
-    /// [`NameFault`]: a name or pattern that is none, or too many constraints.
+    /// [`NameFault`]: an invalid name or pattern, or too many constraints.
     pub fn compile(&self, limits: &Limits) -> Result<Matcher, NameFault> {
         let name = match &self.name {
             NamePattern::Exact(name) if is_name(name) => NameMatcher::Exact(name.clone()),
@@ -125,12 +125,12 @@ fn bad(text: &str, result: Result<Pattern, PatternError>) -> Result<Pattern, Nam
     })
 }
 
-/// What a client called something, as much of it as an answer has room for.
+/// Text from a client, truncated to fit in an answer.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-/// As it is written; see [`crate::parse_query`].
+/// Prints the text form; see [`crate::parse_query`].
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
@@ -203,7 +203,7 @@ impl CompiledConstraint {
     }
 }
 
-/// A query that is ready to be asked of many records.
+/// A compiled query.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     name: NameMatcher,
@@ -211,7 +211,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// The one name that can match, if there is but one.
+    /// The only name that can match, if there is exactly one.
     #[must_use]
     pub fn exact(&self) -> Option<&str> {
         match &self.name {
@@ -220,10 +220,10 @@ impl Matcher {
         }
     }
 
-    /// Whether a record or event is it. Each step is taken off `steps`.
+    /// Whether a record or event matches. Decrements `steps` for each step.
     ///
     /// # Errors
-    /// [`Exhausted`] when there are no steps left.
+    /// [`Exhausted`] when no steps are left.
     pub fn matches(&self, name: &str, attributes: &Attributes, steps: &mut u64) -> Result<bool, Exhausted> {
         *steps = steps.checked_sub(1).ok_or(Exhausted)?;
         let named = match &self.name {
@@ -234,7 +234,7 @@ impl Matcher {
         if !named {
             return Ok(false);
         }
-        // The cheap ones come first when whoever asks puts them first.
+        // In the client's order, so that it can put cheap constraints first.
         for constraint in &self.constraints {
             if !constraint.holds(attributes, steps)? {
                 return Ok(false);

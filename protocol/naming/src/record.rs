@@ -1,4 +1,4 @@
-//! A record: a name with attributes.
+//! Records: names with attributes.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -8,36 +8,23 @@ use tombolo_interface::{Holds, List, View};
 use crate::records::{AttributeView, MAX_GIVEN_ATTRIBUTES, Record, RecordView, Value};
 use crate::value::Attributes;
 
-/// An attribute that is not as asked for.
+/// An attribute is missing or has another type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum AttributeError {
-    /// There is none of that name.
+    /// The record has no such attribute.
     #[error("record '{record}' has no attribute '{attribute}'")]
-    Missing {
-        /// The record.
-        record: String,
-        /// What was asked for.
-        attribute: String,
-    },
-    /// It is of another kind.
+    Missing { record: String, attribute: String },
+    /// The attribute has another type.
     #[error("attribute '{attribute}' of record '{record}' is {found}, not {asked}")]
-    Kind {
-        /// The record.
-        record: String,
-        /// What was asked for.
-        attribute: String,
-        /// What it is.
-        found: &'static str,
-        /// What it was taken for.
-        asked: &'static str,
-    },
+    Kind { record: String, attribute: String, found: &'static str, asked: &'static str },
 }
 
 impl Record {
     /// The value of an attribute.
     ///
     /// # Errors
-    /// [`AttributeError::Missing`].
+    /// [`AttributeError::Missing`] when it does not exist.
     pub fn get(&self, attribute: &str) -> Result<&Value, AttributeError> {
         self.attributes.get(attribute).ok_or_else(|| AttributeError::Missing {
             record: self.name.clone(),
@@ -60,10 +47,10 @@ impl Record {
         })
     }
 
-    /// An attribute that is an integer.
+    /// The value of an integer attribute.
     ///
     /// # Errors
-    /// [`AttributeError`].
+    /// [`AttributeError`] when it is missing or of another type.
     pub fn integer(&self, attribute: &str) -> Result<i64, AttributeError> {
         self.typed(attribute, "an integer", |value| match value {
             Value::Integer(number) => Some(*number),
@@ -71,10 +58,10 @@ impl Record {
         })
     }
 
-    /// An attribute that is a float.
+    /// The value of a float attribute.
     ///
     /// # Errors
-    /// [`AttributeError`].
+    /// [`AttributeError`] when it is missing or of another type.
     pub fn float(&self, attribute: &str) -> Result<f64, AttributeError> {
         self.typed(attribute, "a float", |value| match value {
             Value::Float(number) => Some(number.0),
@@ -82,10 +69,10 @@ impl Record {
         })
     }
 
-    /// An attribute that is text.
+    /// The value of a text attribute.
     ///
     /// # Errors
-    /// [`AttributeError`].
+    /// [`AttributeError`] when it is missing or of another type.
     pub fn text(&self, attribute: &str) -> Result<&str, AttributeError> {
         self.typed(attribute, "text", |value| match value {
             Value::Text(text) => Some(text.as_str()),
@@ -93,10 +80,10 @@ impl Record {
         })
     }
 
-    /// An attribute that is a bool.
+    /// The value of a bool attribute.
     ///
     /// # Errors
-    /// [`AttributeError`].
+    /// [`AttributeError`] when it is missing or of another type.
     pub fn bool(&self, attribute: &str) -> Result<bool, AttributeError> {
         self.typed(attribute, "a bool", |value| match value {
             Value::Bool(value) => Some(*value),
@@ -104,10 +91,10 @@ impl Record {
         })
     }
 
-    /// An attribute that is bytes.
+    /// The value of a bytes attribute.
     ///
     /// # Errors
-    /// [`AttributeError`].
+    /// [`AttributeError`] when it is missing or of another type.
     pub fn bytes(&self, attribute: &str) -> Result<&[u8], AttributeError> {
         self.typed(attribute, "bytes", |value| match value {
             Value::Bytes(bytes) => Some(bytes.as_slice()),
@@ -116,7 +103,7 @@ impl Record {
     }
 }
 
-/// As it is written: `name { attribute: value, … }`.
+/// Prints the text form: `name { attribute: value, … }`.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
@@ -130,15 +117,15 @@ impl fmt::Display for Record {
     }
 }
 
-/// Room that attributes take, in bytes, their names included.
+/// The size of attributes with their names, in bytes.
 pub(crate) fn size_bytes(attributes: &Attributes) -> usize {
     attributes.iter().map(|(name, value)| name.len() + value.size_bytes()).sum()
 }
 
-/// Room that a record takes in a message, in bytes.
+/// The encoded size of a record, in bytes.
 pub(crate) fn encoded_bytes(name: &str, attributes: &Attributes) -> usize {
     type Listed<'m> = List<'m, AttributeView<'m>, { MAX_GIVEN_ATTRIBUTES as u32 }>;
-    // What is longer than may be said fills a page alone, and whoever asked for it hears why it is not sent.
+    // An oversized record fills a page alone, and the client is told why it is not sent.
     let outside =
         <Listed<'_> as Holds<Attributes>>::outside(attributes, "attributes").unwrap_or(usize::MAX / 2);
     RecordView::BYTES as usize + name.len().next_multiple_of(8) + outside

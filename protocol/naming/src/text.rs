@@ -1,10 +1,10 @@
-//! Records and queries as people write them.
+//! The text form of records and queries.
 //!
-//! A record is `name { attribute: value, … }`; the braces may be left out when there is nothing in them. Values are
-//! integers, floats, `'text'`, bare words (text, too), `true`, `false` and bytes as `x'00ff'`.
+//! A record is `name { attribute: value, … }`; empty braces may be omitted. Values are integers, floats,
+//! `'text'`, bare words (also text), `true`, `false`, and bytes such as `x'00ff'`.
 //!
-//! In a query the name may be `_` for any, a glob (`svc/*`) or a regular expression (`r'^svc'`), and attributes may be
-//! compared (`age > 9`), matched (`attr: r'^a'`) or merely be there (`attr: _`).
+//! In a query the name may be `_` for any, a glob (`svc/*`) or a regular expression (`r'^svc'`), and
+//! attributes may be compared (`age > 9`), matched (`attr: r'^a'`) or only required (`attr: _`).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,22 +13,22 @@ use crate::name::{is_attribute, is_name};
 use crate::records::{Comparison, Constraint, NamePattern, Query, Test, Value};
 use crate::value::Attributes;
 
-/// What is wrong with a record or query, and where.
+/// A syntax error in a record or query, and its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("'{text}' is wrong at byte {offset}: {why}")]
+#[error("invalid record or query '{text}' at byte {offset}: {why}")]
 pub struct TextError {
-    /// All of it.
+    /// The whole text.
     pub text: String,
-    /// In bytes from its start.
+    /// The offset in bytes.
     pub offset: usize,
-    /// What is wrong there.
+    /// The reason.
     pub why: String,
 }
 
-/// Reads a record's name and attributes.
+/// Parses a record's name and attributes.
 ///
 /// # Errors
-/// Where it is wrong, and how.
+/// The position and kind of the syntax error.
 ///
 /// ```
 /// use tombolo_naming::{Value, parse_record};
@@ -40,7 +40,7 @@ pub fn parse_record(text: &str) -> Result<(String, Attributes), TextError> {
     let mut reader = Reader { text, offset: 0 };
     let name = match reader.name()? {
         NamePattern::Exact(name) => name,
-        _ => return Err(reader.wrong_at(0, "a record has one name, not a pattern")),
+        _ => return Err(reader.wrong_at(0, "a record needs a name, not a pattern")),
     };
     let mut attributes = Attributes::new();
     reader.braced(|reader| {
@@ -49,20 +49,20 @@ pub fn parse_record(text: &str) -> Result<(String, Attributes), TextError> {
         reader.expect(":")?;
         let value = match reader.operand()? {
             Operand::Value(value) => value,
-            _ => return Err(reader.wrong_at(start, "an attribute of a record has a value, not a pattern")),
+            _ => return Err(reader.wrong_at(start, "an attribute of a record needs a value, not a pattern")),
         };
         if attributes.insert(attribute, value).is_some() {
-            return Err(reader.wrong_at(start, "an attribute that was there before"));
+            return Err(reader.wrong_at(start, "the attribute occurs twice"));
         }
         Ok(())
     })?;
     Ok((name, attributes))
 }
 
-/// Reads a query.
+/// Parses a query.
 ///
 /// # Errors
-/// Where it is wrong, and how. Whether its patterns are sound is seen when it is asked.
+/// The position and kind of the syntax error. Patterns are checked when the query is used.
 ///
 /// ```
 /// use tombolo_naming::{Comparison, Query, parse_query};
@@ -82,7 +82,7 @@ pub fn parse_query(text: &str) -> Result<Query, TextError> {
             (Operand::Value(value), comparison) => Test::Compare { comparison, value },
             (Operand::Anything, Comparison::Equal) => Test::Present,
             (Operand::Regex(regex), Comparison::Equal) => Test::Regex(regex),
-            _ => return Err(reader.wrong_at(start, "a pattern goes with ':' only")),
+            _ => return Err(reader.wrong_at(start, "a pattern needs ':'")),
         };
         constraints.push(Constraint { attribute, test });
         Ok(())
@@ -90,7 +90,7 @@ pub fn parse_query(text: &str) -> Result<Query, TextError> {
     Ok(Query { name, constraints })
 }
 
-/// What stands behind an attribute.
+/// What follows an attribute.
 enum Operand {
     Value(Value),
     Regex(String),
@@ -129,10 +129,10 @@ impl<'a> Reader<'a> {
     }
 
     fn expect(&mut self, wanted: &str) -> Result<(), TextError> {
-        if self.take(wanted) { Ok(()) } else { Err(self.wrong(&alloc::format!("here should be '{wanted}'"))) }
+        if self.take(wanted) { Ok(()) } else { Err(self.wrong(&alloc::format!("expected '{wanted}'"))) }
     }
 
-    /// As much as consists of such characters.
+    /// Reads as many characters as `fits` accepts.
     fn word(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.find(|character| !fits(character)).unwrap_or(rest.len());
@@ -159,12 +159,11 @@ impl<'a> Reader<'a> {
         if is_name(word) {
             return Ok(NamePattern::Exact(word.into()));
         }
-        let why =
-            "a name has 1 to 128 letters, digits, '.', '_', '-', '/' or ':'; a pattern is a glob or r'…'";
+        let why = "expected a name of 1 to 128 letters, digits, '.', '_', '-', '/' or ':', a glob or r'…'";
         Err(self.wrong_at(start, why))
     }
 
-    /// Whatever stands in braces, with commas between, up to the end of the text. Without braces there is nothing.
+    /// Parses items in braces, separated by commas, up to the end of the text; nothing without braces.
     fn braced(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), TextError>) -> Result<(), TextError> {
         if self.take("{") && !self.take("}") {
             loop {
@@ -175,21 +174,17 @@ impl<'a> Reader<'a> {
             }
             self.expect("}")?;
         }
-        if self.rest().is_empty() { Ok(()) } else { Err(self.wrong("here should be the end")) }
+        if self.rest().is_empty() { Ok(()) } else { Err(self.wrong("expected the end of the text")) }
     }
 
     fn attribute(&mut self) -> Result<String, TextError> {
         let start = self.offset;
         let word = self.word(|character| character.is_alphanumeric() || "._-".contains(character));
-        if is_attribute(word) {
-            Ok(word.into())
-        } else {
-            Err(self.wrong_at(start, "here should be an attribute"))
-        }
+        if is_attribute(word) { Ok(word.into()) } else { Err(self.wrong_at(start, "expected an attribute")) }
     }
 
     fn comparison(&mut self) -> Result<Comparison, TextError> {
-        // The longer ones first.
+        // Longer operators first.
         let symbols = [
             (":", Comparison::Equal),
             ("==", Comparison::Equal),
@@ -200,9 +195,7 @@ impl<'a> Reader<'a> {
             (">", Comparison::Greater),
         ];
         let found = symbols.into_iter().find(|(symbol, _)| self.take(symbol));
-        found
-            .map(|(_, comparison)| comparison)
-            .ok_or_else(|| self.wrong("here should be ':' or a comparison"))
+        found.map(|(_, comparison)| comparison).ok_or_else(|| self.wrong("expected ':' or a comparison"))
     }
 
     fn operand(&mut self) -> Result<Operand, TextError> {
@@ -221,20 +214,20 @@ impl<'a> Reader<'a> {
         let start = self.offset;
         let word = self.word(|character| character.is_alphanumeric() || "._-+".contains(character));
         let value = match word {
-            "" => return Err(self.wrong_at(start, "here should be a value")),
+            "" => return Err(self.wrong_at(start, "expected a value")),
             "_" => return Ok(Operand::Anything),
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
             _ if word.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) => {
-                number(word).ok_or_else(|| self.wrong_at(start, "a number that is none, or too large"))?
+                number(word).ok_or_else(|| self.wrong_at(start, "invalid or too large number"))?
             }
             _ => Value::Text(word.into()),
         };
         Ok(Operand::Value(value))
     }
 
-    /// Text in quotes. A backslash keeps a quote or a backslash from meaning anything, and makes `n` a line feed;
-    /// before anything else it is itself, so that regular expressions need no second layer of them.
+    /// Parses quoted text. A backslash escapes a quote or a backslash, and `\n` is a line feed; before any
+    /// other character it stands for itself, so that regular expressions need no second layer of escapes.
     fn quoted(&mut self) -> Result<String, TextError> {
         let start = self.offset;
         let mut text = String::new();
@@ -260,13 +253,13 @@ impl<'a> Reader<'a> {
                 _ => text.push(character),
             }
         }
-        Err(self.wrong_at(start, "a quote that is not closed"))
+        Err(self.wrong_at(start, "unterminated quote"))
     }
 
     fn bytes(&mut self) -> Result<Vec<u8>, TextError> {
         let start = self.offset;
         let digits = self.quoted()?;
-        let wrong = || self.wrong_at(start, "bytes are pairs of hexadecimal digits");
+        let wrong = || self.wrong_at(start, "bytes must be pairs of hexadecimal digits");
         if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(wrong());
         }
@@ -281,7 +274,7 @@ fn number(word: &str) -> Option<Value> {
         return Some(Value::Integer(integer));
     }
     let float = word.parse::<f64>().ok().filter(|float| float.is_finite())?;
-    // An integer that does not fit is not quietly made a float.
+    // An integer that does not fit is not silently converted to a float.
     word.contains(['.', 'e', 'E']).then(|| Value::from(float))
 }
 

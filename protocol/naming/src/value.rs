@@ -24,7 +24,7 @@ impl PartialEq for Float {
 impl Eq for Float {}
 
 impl Value {
-    /// What kind of value it is, as errors say it.
+    /// The type of the value, as named in errors.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Value {
         }
     }
 
-    /// Room it takes, in bytes.
+    /// The size in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         match self {
@@ -47,7 +47,8 @@ impl Value {
         }
     }
 
-    /// Compares values of one kind, and numbers of either kind by their exact values. Others do not compare.
+    /// Compares values of the same type, and numbers of both types by their exact values. Others are not
+    /// comparable.
     #[must_use]
     pub fn compare(&self, other: &Value) -> Option<Ordering> {
         match (self, other) {

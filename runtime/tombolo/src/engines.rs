@@ -32,9 +32,9 @@ use tombolo_platform::{memory, thread};
 pub use tombolo_base::SharedMemory;
 pub use tombolo_engine::far::{Access, FarRefusal, MemoryId, Offers, Server, serve};
 pub use tombolo_engine::{
-    Abilities, Candidate, Choice, Completion, Curve, Direction, Effort, Engine, Estimate, Failure, Kind,
-    Location, Manager, NotMeasured, Operation, Reach, Refusal, Rejected, Request, RequestId, Route, Ticket,
-    Unable, WhyRejected, declared, finish,
+    Abilities, Candidate, Choice, Completion, Curve, Direction, Effort, Engine, Estimate, Failure, Location,
+    Manager, NotMeasured, Operation, OperationKind, Reach, Refusal, Rejected, Request, RequestId, Route,
+    Ticket, Unable, WhyRejected, declared, finish,
 };
 pub use tombolo_platform::Deadline;
 pub use tombolo_platform::copy::attach::{ForeignProcess, allow as allow_copies_by};

@@ -1,13 +1,13 @@
 //! Regular expressions and globs in bounded time.
 //!
-//! A pattern becomes a program for a machine with no backtracking: every character of the text is looked at once by
-//! every instruction that is alive, so matching takes at most (length of the program) × (length of the text) steps.
-//! The steps are counted, and whoever asks says how many there may be.
+//! A pattern compiles to a program for a machine without backtracking: every live instruction examines each
+//! character of the text once, so matching takes at most (length of the program) × (length of the text)
+//! steps. The steps are counted, and the caller limits them.
 //!
-//! Understood are characters, `.`, `[a-z]`, `[^a-z]`, `\d \w \s` and their opposites, `\` before anything else,
-//! `^`, `$`, `|`, `(…)`, `(?:…)`, `*`, `+`, `?` and `{m}`, `{m,}`, `{m,n}`. Repetition is never lazy or possessive,
-//! because a pattern only says whether it matches. Not understood are references to groups and looking around: they
-//! cannot be had in bounded time.
+//! Supported are characters, `.`, `[a-z]`, `[^a-z]`, `\d \w \s` and their complements, `\` before any other
+//! character, `^`, `$`, `|`, `(…)`, `(?:…)`, `*`, `+`, `?` and `{m}`, `{m,}`, `{m,n}`. Lazy and possessive
+//! repetition makes no difference, because a pattern only tells whether it matches. References to groups
+//! and lookaround are not supported: they cannot be matched in bounded time.
 
 mod parse;
 mod run;
@@ -23,20 +23,20 @@ pub const MAX_PATTERN_BYTES: usize = 1024;
 /// The longest program, in instructions.
 pub const MAX_PROGRAM: usize = 4096;
 
-/// What is wrong with a pattern, and where.
+/// An error in a pattern, and its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("at byte {offset}: {why}")]
 pub struct PatternError {
-    /// In bytes from its start.
+    /// The offset in bytes.
     pub offset: usize,
-    /// What is wrong.
+    /// The reason.
     pub why: String,
 }
 
-/// Characters that an instruction takes.
+/// The characters that an instruction accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Class {
-    /// From, to, both included; in order and apart from each other.
+    /// Inclusive ranges, in order and disjoint.
     ranges: Vec<(char, char)>,
     negated: bool,
 }
@@ -61,47 +61,49 @@ impl Class {
     }
 }
 
-/// One instruction.
+/// An instruction of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Instruction {
-    /// Take this character.
+    /// Accept this character.
     Char(char),
-    /// Take any but a newline.
+    /// Accept any character but a newline.
     Any,
-    /// Take one of these.
+    /// Accept a character of this class.
     Class(Class),
-    /// Go on only at the start of the text.
+    /// Continue only at the start of the text.
     Start,
-    /// Go on only at its end.
+    /// Continue only at the end of the text.
     End,
-    /// Go on at both.
+    /// Continue at both instructions.
     Split(usize, usize),
-    /// Go on there.
+    /// Continue at this instruction.
     Jump(usize),
-    /// It matches.
+    /// Report a match.
     Match,
 }
 
-/// A pattern, ready to be run.
+/// A compiled pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     program: Vec<Instruction>,
 }
 
 impl Pattern {
-    /// Understands a regular expression. It matches anywhere in a text; `^` and `$` tie it.
+    /// Compiles a regular expression, which matches anywhere in a text unless anchored by `^` and `$`.
     ///
     /// # Errors
-    /// Where it is wrong, and how; also when it is longer than [`MAX_PATTERN_BYTES`] or [`MAX_PROGRAM`].
+    /// The position and kind of error; also when it is longer than [`MAX_PATTERN_BYTES`] or its program
+    /// than [`MAX_PROGRAM`].
     pub fn regex(text: &str) -> Result<Pattern, PatternError> {
         bounded(text)?;
         Ok(Pattern { program: parse::compile(text)? })
     }
 
-    /// Understands a glob: `*` is any text, `?` any character, and all else itself. It matches whole texts.
+    /// Compiles a glob, which matches whole texts: `*` stands for any text, `?` for any character, others
+    /// for themselves.
     ///
     /// # Errors
-    /// When it is longer than [`MAX_PATTERN_BYTES`].
+    /// It is longer than [`MAX_PATTERN_BYTES`].
     pub fn glob(text: &str) -> Result<Pattern, PatternError> {
         bounded(text)?;
         let mut program = Vec::from([Instruction::Start]);
@@ -121,10 +123,10 @@ impl Pattern {
         Ok(Pattern { program })
     }
 
-    /// Whether it matches `text`. Each step is taken off `steps`.
+    /// Whether it matches `text`. Decrements `steps` for each step.
     ///
     /// # Errors
-    /// [`Exhausted`] when there are no steps left.
+    /// [`Exhausted`] when no steps are left.
     pub fn matches(&self, text: &str, steps: &mut u64) -> Result<bool, Exhausted> {
         run::run(&self.program, text, steps)
     }

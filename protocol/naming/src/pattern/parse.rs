@@ -1,4 +1,4 @@
-//! From a regular expression to a program.
+//! Compiles regular expressions.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -10,7 +10,7 @@ use super::{Class, Instruction, MAX_PROGRAM, PatternError};
 /// Groups within groups.
 const MAX_DEPTH: usize = 64;
 
-/// A regular expression, understood.
+/// The syntax tree of a regular expression.
 #[derive(Clone)]
 enum Node {
     Empty,
@@ -29,7 +29,7 @@ pub(super) fn compile(text: &str) -> Result<Vec<Instruction>, PatternError> {
     let mut program = Vec::new();
     let too_long = || PatternError {
         offset: text.len(),
-        why: alloc::format!("its repetitions make it longer than {MAX_PROGRAM} instructions"),
+        why: alloc::format!("its repetitions expand to more than {MAX_PROGRAM} instructions"),
     };
     emit(&node, &mut program).map_err(|TooLong| too_long())?;
     push(&mut program, Instruction::Match).map_err(|TooLong| too_long())?;
@@ -82,7 +82,7 @@ fn emit_repeat(
     most: Option<u32>,
     program: &mut Vec<Instruction>,
 ) -> Result<(), TooLong> {
-    // Nothing repeated is nothing, and need not be written down a million times.
+    // Repeating nothing gives nothing, and need not be emitted a million times.
     if matches!(node, Node::Empty) {
         return Ok(());
     }
@@ -173,11 +173,11 @@ impl Parser<'_> {
                 _ => return Ok(node),
             };
             self.offset += 1;
-            // Lazy or not: whether it matches is the same.
+            // Laziness does not change whether it matches.
             self.take('?');
             layers += 1;
             if layers > MAX_DEPTH {
-                return Err(self.wrong("repetitions of repetitions, too deep"));
+                return Err(self.wrong("repetitions are nested too deeply"));
             }
             node = Node::Repeat { node: Box::new(node), least, most };
         }
@@ -196,12 +196,12 @@ impl Parser<'_> {
             _ => Some(least),
         };
         if self.peek() != Some('}') {
-            return Err(self.wrong("a repetition is {m}, {m,} or {m,n}"));
+            return Err(self.wrong("malformed repetition; use {m}, {m,} or {m,n}"));
         }
         if most.is_some_and(|most| most < least) {
             return Err(PatternError {
                 offset: start,
-                why: "a repetition that ends before it starts".into(),
+                why: "the maximum of a repetition is less than its minimum".into(),
             });
         }
         Ok((least, most))
@@ -210,7 +210,7 @@ impl Parser<'_> {
     fn number(&mut self) -> Result<u32, PatternError> {
         let digits: String = self.text[self.offset..].chars().take_while(char::is_ascii_digit).collect();
         let number = digits.parse().ok().filter(|number| *number <= MAX_PROGRAM as u32);
-        let number = number.ok_or_else(|| self.wrong("a repetition needs a number from 0 to 4096"))?;
+        let number = number.ok_or_else(|| self.wrong("invalid repetition count; use 0 to 4096"))?;
         self.offset += digits.len();
         Ok(number)
     }
@@ -235,11 +235,11 @@ impl Parser<'_> {
 
     fn group(&mut self, start: usize) -> Result<Node, PatternError> {
         if self.take('?') && !self.take(':') {
-            return Err(self.wrong("of the groups with '?' only (?:…) is understood"));
+            return Err(self.wrong("unsupported group; only (?:…) is supported after '(?'"));
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.wrong("groups within groups, too deep"));
+            return Err(self.wrong("groups are nested too deeply"));
         }
         let node = self.either()?;
         self.depth -= 1;
@@ -257,15 +257,15 @@ impl Parser<'_> {
         Ok(Instruction::Char(self.escaped(character)?))
     }
 
-    /// The character that stands behind a backslash.
+    /// The meaning of a character after a backslash.
     fn escaped(&self, character: char) -> Result<char, PatternError> {
         match character {
             'n' => Ok('\n'),
             't' => Ok('\t'),
             'r' => Ok('\r'),
-            // What means nothing today may mean something some day, or meant something where it comes from.
+            // Reserved for later, and often meaningful in other dialects.
             _ if character.is_ascii_alphanumeric() => {
-                Err(self.wrong(&alloc::format!("'\\{character}' means nothing here")))
+                Err(self.wrong(&alloc::format!("unsupported escape '\\{character}'")))
             }
             _ => Ok(character),
         }
@@ -284,7 +284,7 @@ impl Parser<'_> {
                     let escaped = self.next().ok_or_else(|| self.wrong("'\\' at the end"))?;
                     match named_class(escaped) {
                         Some(class) if class.negated => {
-                            return Err(self.wrong("an opposite class cannot stand in brackets"));
+                            return Err(self.wrong("a complement class cannot be inside brackets"));
                         }
                         Some(class) => {
                             ranges.extend(class.ranges);
@@ -301,7 +301,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The other end of a range that starts with `from`; `from` where there is no range.
+    /// The end of a range that starts with `from`; `from` if it is not a range.
     fn range_end(&mut self, from: char) -> Result<char, PatternError> {
         let mut ahead = self.text[self.offset..].chars();
         if ahead.next() != Some('-') || matches!(ahead.next(), None | Some(']')) {
@@ -312,14 +312,14 @@ impl Parser<'_> {
             Some('\\') => {
                 let escaped = self.next().ok_or_else(|| self.wrong("'\\' at the end"))?;
                 if named_class(escaped).is_some() {
-                    return Err(self.wrong("a range ends with a character, not with a class"));
+                    return Err(self.wrong("a range cannot end with a class"));
                 }
                 self.escaped(escaped)?
             }
             other => other.unwrap_or(from),
         };
         if to < from {
-            return Err(self.wrong("a range that ends before it starts"));
+            return Err(self.wrong("the end of a range is before its start"));
         }
         Ok(to)
     }

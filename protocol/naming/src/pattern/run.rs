@@ -1,19 +1,19 @@
-//! Running a program over a text: all its threads at once, one character at a time.
+//! Runs a program over a text: all its threads at once, one character at a time.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Instruction;
 
-/// Matching took more steps than it may.
+/// Matching exceeded its limit of steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("matching takes too many steps")]
 pub struct Exhausted;
 
-/// The threads that are alive: each instruction at most once.
+/// The live threads: each instruction at most once.
 struct Threads {
     order: Vec<usize>,
-    /// In which round an instruction was last added.
+    /// The round in which each instruction was last added.
     added: Vec<u32>,
     round: u32,
 }
@@ -29,24 +29,24 @@ impl Threads {
     }
 }
 
-/// Where in a text one is.
+/// A position in a text.
 #[derive(Clone, Copy)]
-struct Place {
+struct TextPosition {
     at_start: bool,
     at_end: bool,
 }
 
 pub(super) fn run(program: &[Instruction], text: &str, steps: &mut u64) -> Result<bool, Exhausted> {
-    // Room for the threads has to be cleared, which is work too.
+    // Clearing the thread list is work too.
     *steps = steps.checked_sub(program.len() as u64 / 16).ok_or(Exhausted)?;
     let (mut now, mut next) = (Threads::new(program.len()), Threads::new(program.len()));
     let mut stack = Vec::new();
     let mut rest = text.chars();
-    let mut place = Place { at_start: true, at_end: text.is_empty() };
+    let mut place = TextPosition { at_start: true, at_end: text.is_empty() };
     let tied = program.first() == Some(&Instruction::Start);
     now.clear();
     loop {
-        // A match may begin at any character, unless the program is tied to the start.
+        // A match may begin at any character, unless the program is anchored at the start.
         if (place.at_start || !tied) && follow(program, 0, place, &mut now, &mut stack, steps)? {
             return Ok(true);
         }
@@ -54,7 +54,7 @@ pub(super) fn run(program: &[Instruction], text: &str, steps: &mut u64) -> Resul
         if now.order.is_empty() && tied {
             return Ok(false);
         }
-        place = Place { at_start: false, at_end: rest.as_str().is_empty() };
+        place = TextPosition { at_start: false, at_end: rest.as_str().is_empty() };
         next.clear();
         for &thread in &now.order {
             spend(steps)?;
@@ -72,11 +72,11 @@ pub(super) fn run(program: &[Instruction], text: &str, steps: &mut u64) -> Resul
     }
 }
 
-/// Adds a thread, and whatever it goes to without taking a character; whether that is a match.
+/// Adds a thread, and all that follow without accepting a character; returns whether one is a match.
 fn follow(
     program: &[Instruction],
     start: usize,
-    place: Place,
+    place: TextPosition,
     threads: &mut Threads,
     stack: &mut Vec<usize>,
     steps: &mut u64,

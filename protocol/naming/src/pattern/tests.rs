@@ -58,7 +58,7 @@ fn length_program_and_depth_are_bounded() {
         assert_eq!(Pattern::regex(&"a".repeat(length)).is_ok(), fits, "{length}");
         assert_eq!(Pattern::glob(&"a".repeat(length)).is_ok(), fits, "{length}");
     }
-    // One instruction ends the program.
+    // The program ends with one more instruction.
     for (length, fits) in [(MAX_PROGRAM - 2, true), (MAX_PROGRAM - 1, true), (MAX_PROGRAM, false)] {
         assert_eq!(Pattern::regex(&format!("a{{{length}}}")).is_ok(), fits, "{length}");
     }
@@ -88,7 +88,7 @@ fn a_glob_matches_whole_names() {
     assert!(!glob("svc/*", "xsvc/a") && !glob("a?c", "ac") && !glob("a.c", "abc") && !glob("", "a"));
 }
 
-/// Patterns that both we and the `regex` crate understand.
+/// Patterns that both this crate and the `regex` crate support.
 fn pattern() -> impl Strategy<Value = String> {
     let atom = prop_oneof![
         "[abc]",
@@ -121,7 +121,7 @@ fn pattern() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn we_agree_with_the_regex_crate(pattern in pattern(), text in "[abc1 ]{0,8}") {
-        // Its classes know all of Unicode; the texts are ASCII, so that makes no difference.
+        // Its classes cover all of Unicode; the texts are ASCII, so that makes no difference.
         let theirs = regex::Regex::new(&pattern).unwrap().is_match(&text);
         prop_assert_eq!(matches(&pattern, &text), theirs, "{} {:?}", pattern, text);
     }

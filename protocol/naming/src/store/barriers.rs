@@ -1,4 +1,5 @@
-//! Barriers: so many parties that meet again and again. One that dies or leaves breaks it, so nobody waits for it.
+//! Barriers at which a number of parties meet repeatedly. A party that dies or leaves breaks the barrier
+//! for the others.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -14,23 +15,23 @@ use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
-/// A barrier. It is there for as long as somebody has a place at it.
+/// A barrier, which exists while a party has a place at it.
 #[derive(Debug)]
 pub(super) struct Barrier {
     name: String,
     parties: u32,
-    /// Who has a place, and the request with which it waits.
+    /// The places, each with the request that waits at it.
     members: BTreeMap<u64, Option<WaitKey>>,
-    /// All parties have been there.
+    /// Whether all parties have joined.
     complete: bool,
     meetings: u64,
-    /// Who broke it, and whether by dying.
+    /// The domain that broke it, and whether by dying.
     broken: Option<(DomainId, bool)>,
 }
 
-/// A place at a barrier.
+/// A session's place at a barrier.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct BarrierPlace {
     session: Session,
     barrier: u64,
 }
@@ -80,7 +81,7 @@ impl Naming {
         }
         barrier.members.insert(place, None);
         barrier.complete = barrier.members.len() as u32 == parties;
-        self.places.insert(place, Place { session, barrier: id });
+        self.places.insert(place, BarrierPlace { session, barrier: id });
         if let Some(state) = self.sessions.get_mut(&session) {
             state.places.insert(place);
         }
@@ -137,14 +138,15 @@ impl Naming {
         Ok(Answer::Done)
     }
 
-    /// A party is gone. While others may still come nobody waits for one that left; all else breaks the barrier.
+    /// A party has left or died. While others may still join, one that left is simply removed; otherwise
+    /// the barrier breaks.
     pub(super) fn party_gone(&mut self, place: u64, domain: DomainId, died: bool) {
-        let Some(Place { session, barrier: id }) = self.places.remove(&place) else { return };
+        let Some(BarrierPlace { session, barrier: id }) = self.places.remove(&place) else { return };
         if let Some(state) = self.sessions.get_mut(&session) {
             state.places.remove(&place);
         }
         let Some(barrier) = self.barriers.get_mut(&id) else { return };
-        // Its own request ends with it.
+        // The party's own request ends with it.
         let mut told: Vec<WaitKey> = barrier.members.remove(&place).flatten().into_iter().collect();
         if barrier.complete || died {
             barrier.broken.get_or_insert((domain, died));
@@ -165,7 +167,7 @@ impl Naming {
         }
     }
 
-    /// A place keeps being one, but does not wait any more.
+    /// The place remains, but no longer waits.
     pub(super) fn stop_meeting(&mut self, place: u64) {
         let id = self.places.get(&place).map(|held| held.barrier);
         if let Some(barrier) = id.and_then(|id| self.barriers.get_mut(&id))
@@ -175,7 +177,7 @@ impl Naming {
         }
     }
 
-    /// Why a party waited in vain.
+    /// Why the wait of a party failed.
     pub(super) fn not_met(&self, place: u64) -> NameFault {
         let id = self.places.get(&place).map(|held| held.barrier);
         match id.and_then(|id| self.barriers.get(&id)) {
@@ -191,7 +193,8 @@ impl Naming {
     pub(super) fn show_barrier(&self, name: &str) -> ObjectInfo {
         let barrier = self.barrier_names.get(name).and_then(|id| self.barriers.get(id));
         let places = barrier.into_iter().flat_map(|barrier| barrier.members.keys());
-        let session = |place| self.places.get(place).and_then(|held: &Place| self.domain_of(held.session));
+        let session =
+            |place| self.places.get(place).and_then(|held: &BarrierPlace| self.domain_of(held.session));
         ObjectInfo {
             kind: "barrier".into(),
             name: name.to_string(),

@@ -1,4 +1,4 @@
-//! Locks: first come, first served; each holder with a token larger than all before.
+//! Locks, granted in order of request; each holder gets a fencing token larger than all before.
 
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
-/// A lock that somebody holds. One that nobody holds is not kept.
+/// A lock that is held. Free locks are not stored.
 #[derive(Debug)]
 pub(super) struct Lock {
     holder: WaitKey,
@@ -61,7 +61,7 @@ impl Naming {
         }
     }
 
-    /// Whether somebody holds a lock with that token.
+    /// Whether the lock is held with that token.
     pub(super) fn is_held(&self, name: &str, token: u64) -> bool {
         self.locks.get(name).is_some_and(|lock| lock.token == token)
     }
@@ -74,7 +74,7 @@ impl Naming {
         Ok(Answer::Done)
     }
 
-    /// Takes a lock from its holder and gives it to the next who waits.
+    /// Takes a lock from its holder and grants it to the next waiter.
     pub(super) fn pass_on(&mut self, name: &str) {
         let Some(lock) = self.locks.get_mut(name) else { return };
         let (before, _) = lock.holder;
@@ -101,7 +101,7 @@ impl Naming {
         }
     }
 
-    /// Why somebody does not get a lock.
+    /// The fault of a request that did not get a lock.
     pub(super) fn locked(&self, name: String) -> NameFault {
         let holder = self.locks.get(&name).and_then(|lock| self.domain_of(lock.holder.0));
         match holder {

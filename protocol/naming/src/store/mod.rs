@@ -20,24 +20,24 @@ use crate::name::NaturalName;
 
 use crate::name_faults::NameFault;
 use crate::names::{Answer, Notice, ObjectInfo, Operation};
-use barriers::{Barrier, Place};
+use barriers::{Barrier, BarrierPlace};
 use locks::Lock;
 use records::Stored;
 use semaphores::{Permit, Semaphore};
 use waits::{Index, Wait, WaitFor};
 use watches::Watch;
 
-/// A point in time, in nanoseconds from any origin.
+/// A point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
 
-/// Somebody who asks, and whose end is known by evidence: a client's connection.
+/// A client's connection, whose end is known by evidence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Session(pub u64);
 
-/// A request of a session that waits.
+/// A pending request of a session.
 type WaitKey = (Session, u32);
 
-/// What a session has here.
+/// What a session holds in this scope.
 #[derive(Debug)]
 struct SessionState {
     domain: DomainId,
@@ -47,7 +47,7 @@ struct SessionState {
     locks: BTreeSet<String>,
     permits: BTreeSet<u64>,
     places: BTreeSet<u64>,
-    /// Room that the notices on their way to it take.
+    /// The size of the notices in transit to it.
     notice_bytes: usize,
 }
 
@@ -57,49 +57,49 @@ impl SessionState {
     }
 }
 
-/// Something to be told to a session.
+/// A message to be sent to a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// The answer to a request.
     Answer {
-        /// Whose.
+        /// The session that asked.
         session: Session,
-        /// Its number.
+        /// The number of the request.
         request: u32,
-        /// What.
+        /// The answer, or the fault.
         result: Result<Answer, NameFault>,
     },
-    /// What a watch reports.
+    /// A report of a watch.
     Notice {
-        /// To whom.
+        /// The session that watches.
         session: Session,
-        /// What.
+        /// The report.
         notice: Notice,
     },
-    /// A name is exported no more.
+    /// A name is no longer exported.
     Withdrawn {
-        /// Which.
+        /// The name.
         name: String,
     },
 }
 
-/// Who exports a name.
+/// The exporter of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// By which session.
+    /// The session that exports it.
     pub session: Session,
-    /// Which domain that is.
+    /// The domain of that session.
     pub domain: DomainId,
-    /// The session's number for it.
+    /// The session's number for the export.
     pub listener: u32,
 }
 
-/// The names of a node or a machine, and everything that hangs on them.
+/// The names of a node or a machine, and everything attached to them.
 #[derive(Debug)]
 pub struct Naming {
     limits: Limits,
-    /// Grows with every change. Versions, fencing tokens and the numbers of watches, permits and places are its
-    /// values, so that none of them ever comes again.
+    /// Increases with every change. Versions, fencing tokens and the numbers of watches, permits and places
+    /// are its values, so none of them is ever reused.
     revision: u64,
     sessions: BTreeMap<Session, SessionState>,
     records: BTreeMap<NaturalName, Stored>,
@@ -113,14 +113,14 @@ pub struct Naming {
     semaphores: BTreeMap<String, Semaphore>,
     permits: BTreeMap<u64, Permit>,
     barriers: BTreeMap<u64, Barrier>,
-    /// The barrier that a name means to newcomers.
+    /// The barrier that a name denotes for new parties.
     barrier_names: BTreeMap<String, u64>,
-    places: BTreeMap<u64, Place>,
+    places: BTreeMap<u64, BarrierPlace>,
     outputs: Vec<Output>,
 }
 
 impl Naming {
-    /// The size of every table, by what is in it: the bytes of records last.
+    /// The size of every table, by content, for leak checks; the bytes of records last.
     #[must_use]
     pub fn held(&self) -> [(&'static str, usize); 12] {
         [
@@ -139,8 +139,8 @@ impl Naming {
         ]
     }
 
-    /// An empty scope, in the given generation of its node. Numbers of a later generation are larger than any of an
-    /// earlier one, so fencing tokens grow across restarts.
+    /// An empty scope in this generation of its node. Numbers of a later generation exceed those of all
+    /// earlier ones, so fencing tokens grow across restarts.
     #[must_use]
     pub fn new(limits: Limits, generation: u16) -> Self {
         Naming {
@@ -164,7 +164,7 @@ impl Naming {
         }
     }
 
-    /// Takes in a session. One that is there already stays as it is.
+    /// Adds a session. Does nothing if it exists.
     pub fn open(&mut self, session: Session, domain: DomainId) {
         self.sessions.entry(session).or_insert_with(|| SessionState {
             domain,
@@ -178,16 +178,16 @@ impl Naming {
         });
     }
 
-    /// A session has ended: everything that it had goes, and whoever waited for that is served.
+    /// Closes a session: everything it held is released, and waiters for that are served.
     pub fn close(&mut self, session: Session) {
         let Some(state) = self.sessions.remove(&session) else { return };
-        // First what would have told it something, so that nothing is told to nobody.
+        // Watches first, so that nothing is sent to the closed session.
         for watch in &state.watches {
             self.drop_watch(*watch);
         }
         let dropped: Vec<WaitFor> =
             state.waits.iter().filter_map(|request| self.drop_wait((session, *request))).collect();
-        // Only when none of its requests waits any more: what it left free must not go to itself.
+        // After all of its requests are gone, so that what it releases is not granted to itself.
         for what in dropped {
             self.serve_after(&what);
         }
@@ -205,7 +205,7 @@ impl Naming {
         }
     }
 
-    /// Takes in a request. Number 0 wants no answer, and so cannot wait.
+    /// Handles a request. Number 0 gets no answer, and so must not wait.
     pub fn request(&mut self, now: Nanos, session: Session, request: u32, operation: Operation) {
         let result = if self.sessions.contains_key(&session) {
             self.perform(now, (session, request), operation)
@@ -219,7 +219,7 @@ impl Naming {
         }
     }
 
-    /// Does it; `None` when it waits, or is not answered.
+    /// Performs a request; `None` when it waits or gets no answer.
     fn perform(
         &mut self,
         now: Nanos,
@@ -273,7 +273,7 @@ impl Naming {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Gives up what has waited long enough.
+    /// Times out the waits that are due.
     pub fn tick(&mut self, now: Nanos) {
         while let Some((at, key)) = self.deadlines.first().copied()
             && at <= now
@@ -282,12 +282,12 @@ impl Naming {
         }
     }
 
-    /// What is to be told since the last call, in order.
+    /// The messages to send since the last call, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         core::mem::take(&mut self.outputs)
     }
 
-    /// How many records go with a session.
+    /// The number of records that end with a session.
     #[must_use]
     pub fn records_of(&self, session: Session) -> usize {
         self.sessions.get(&session).map_or(0, |state| state.records.len())
@@ -312,7 +312,7 @@ impl Naming {
         NameFault::Limit { what: what.into(), limit: limit as u64 }
     }
 
-    /// Whether another lock, semaphore or barrier may be made.
+    /// Checks the limit on locks, semaphores and barriers.
     fn room_for_object(&self) -> Result<(), NameFault> {
         if self.locks.len() + self.semaphores.len() + self.barriers.len() < self.limits.objects {
             return Ok(());
@@ -320,7 +320,7 @@ impl Naming {
         Err(Self::limited("locks, semaphores and barriers", self.limits.objects))
     }
 
-    /// Whether a session may hold another lock, permit or place.
+    /// Checks a session's limit on locks, permits and places.
     fn room_for_holding(&self, session: Session) -> Result<(), NameFault> {
         let held = self.sessions.get(&session).map_or(0, SessionState::holdings);
         if held < self.limits.holdings_per_session {

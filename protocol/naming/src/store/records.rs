@@ -1,4 +1,4 @@
-//! Records: found, set, deleted, exported.
+//! Finding, setting, deleting and exporting records.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use crate::record::{encoded_bytes, size_bytes};
 use crate::records::{Query, Record, Value};
 use crate::value::Attributes;
 
-/// A record as it is kept.
+/// A record in the store.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     attributes: Attributes,
@@ -38,7 +38,7 @@ impl Stored {
         }
     }
 
-    /// Room it takes in an answer.
+    /// The encoded size in an answer.
     fn encoded_bytes(&self, name: &str) -> usize {
         encoded_bytes(name, &self.attributes)
     }
@@ -48,7 +48,7 @@ impl Stored {
     }
 }
 
-/// How a record is to change.
+/// A change of a record.
 pub(super) struct Change {
     pub(super) attributes: Attributes,
     pub(super) remove: Vec<String>,
@@ -61,13 +61,13 @@ impl Naming {
         self.records.get(&NaturalName(name.to_string()))
     }
 
-    /// What is known under a name.
+    /// The record with a name.
     #[must_use]
     pub fn record(&self, name: &str) -> Option<Record> {
         self.stored(name).map(|stored| stored.show(name))
     }
 
-    /// Records whose names begin so, by name, and what is known under them.
+    /// The records whose names have a prefix, in order.
     pub fn records_under<'a>(
         &'a self,
         prefix: &'a str,
@@ -77,7 +77,7 @@ impl Naming {
         under.map(|(name, stored)| (name.0.as_str(), &stored.attributes))
     }
 
-    /// Who exports a name.
+    /// The exporter of a name.
     #[must_use]
     pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
         let stored = self.stored(name)?;
@@ -85,10 +85,10 @@ impl Naming {
         Some(Endpoint { session, domain, listener: stored.listener? })
     }
 
-    /// Exports a name: a record that domains can connect to, and that goes with its session.
+    /// Exports a name: a record that domains can connect to and that ends with its session.
     ///
     /// # Errors
-    /// [`NameFault`]: it is taken, or is none, or there are too many.
+    /// [`NameFault`]: the name is taken or invalid, or a limit is reached.
     pub fn export(
         &mut self,
         session: Session,
@@ -107,7 +107,7 @@ impl Naming {
         Ok(())
     }
 
-    /// Takes back what a session exports under a number of its own.
+    /// Withdraws a session's export, given the session's number for it.
     pub fn withdraw(&mut self, session: Session, listener: u32) {
         let Some(state) = self.sessions.get(&session) else { return };
         let is_it =
@@ -117,8 +117,8 @@ impl Naming {
         }
     }
 
-    /// Records from a name on, and where to go on. That steps ran out makes a page shorter; only a record that cannot
-    /// be matched at all is an error.
+    /// Matching records from a name on, and where to continue. Running out of steps shortens the page; it
+    /// is an error only when a single record takes too many.
     pub(super) fn page(
         &self,
         matcher: &Matcher,
@@ -169,7 +169,7 @@ impl Naming {
         Ok(Answer::Found { records, next })
     }
 
-    /// Whether a record may be called and look so.
+    /// Checks the name and attributes of a record to be set.
     pub(super) fn check_change(&self, name: &str, attributes: &Attributes) -> Result<(), NameFault> {
         if !is_name(name) {
             return Err(NameFault::BadName { name: shown(name) });
@@ -221,7 +221,7 @@ impl Naming {
         }
     }
 
-    /// An export is changed by its owner alone.
+    /// Checks that an export is changed only by its owner.
     fn check_owner(&self, session: Session, name: &str) -> Result<(), NameFault> {
         match self.stored(name) {
             Some(Stored { listener: Some(_), owner: Some((owner, domain)), .. }) if *owner != session => {
@@ -239,7 +239,7 @@ impl Naming {
         condition: &Condition,
         want_previous: bool,
     ) -> Result<Answer, NameFault> {
-        // Numbers that were never used are given out, so under a sequential name there is nothing yet.
+        // Numbers are never reused, so no record has the next sequential name yet.
         let name = match change.mode {
             SetMode::Sequential => name + &(self.revision + 1).to_string(),
             SetMode::Replace | SetMode::Merge => name,
@@ -274,7 +274,7 @@ impl Naming {
         Ok(Answer::Changed { name, version, previous })
     }
 
-    /// Puts a record in its place, in the books of its owner, and tells whoever waits for it; its version.
+    /// Stores a record, updates its owner's accounts, and serves its waiters; returns its version.
     fn put(&mut self, name: &str, mut stored: Stored) -> Result<u64, NameFault> {
         let key = NaturalName(name.to_string());
         let before = self.records.get(&key);
@@ -329,7 +329,7 @@ impl Naming {
         Ok(Answer::Changed { name: name.to_string(), version: self.revision, previous })
     }
 
-    /// The session that a record went with has ended, and is in no books any more.
+    /// Deletes a record whose session has ended; it is in no accounts any more.
     pub(super) fn owner_gone(&mut self, name: &str) {
         self.take_away(name, DeleteCause::OwnerGone);
     }

@@ -1,4 +1,4 @@
-//! Semaphores: permits are given in the order in which they were asked for, and come back when their holder dies.
+//! Semaphores: permits are granted in order of request, and return when their holder dies.
 
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -11,16 +11,16 @@ use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
-/// A semaphore. It stays until it is removed.
+/// A semaphore. It exists until it is removed.
 #[derive(Debug)]
 pub(super) struct Semaphore {
-    /// Tells it from one of the same name before.
+    /// Distinguishes it from an earlier one with the same name.
     id: u64,
     pub(super) free: u32,
     pub(super) queue: VecDeque<(WaitKey, u32)>,
 }
 
-/// Permits that somebody holds.
+/// Permits that a session holds.
 #[derive(Debug)]
 pub(super) struct Permit {
     session: Session,
@@ -61,7 +61,7 @@ impl Naming {
         }
         let semaphore = self.semaphores.get_mut(&name);
         let semaphore = semaphore.ok_or_else(|| NameFault::NoSuchSemaphore { name: shown(&name) })?;
-        // Whoever comes later does not overtake, even where there would be enough for it.
+        // Later requests do not overtake, even if there are enough permits for them.
         if semaphore.queue.is_empty() && semaphore.free >= count {
             semaphore.free -= count;
             let permit = self.give_permit(key, &name, count);
@@ -109,7 +109,7 @@ impl Naming {
         if let Some(state) = self.sessions.get_mut(&held.session) {
             state.permits.remove(&permit);
         }
-        // It may have been removed meanwhile, and another made under its name.
+        // It may have been removed meanwhile, and another created with its name.
         if let Some(semaphore) = self.semaphores.get_mut(&held.semaphore).filter(|there| there.id == held.id)
         {
             semaphore.free = semaphore.free.saturating_add(held.count).min(self.limits.permits);
@@ -127,7 +127,7 @@ impl Naming {
         Ok(Answer::Done)
     }
 
-    /// Gives permits to those who have waited longest, for as long as there are enough.
+    /// Grants permits to the longest waiters while there are enough.
     pub(super) fn serve_semaphore(&mut self, name: &str) {
         while let Some(semaphore) = self.semaphores.get_mut(name)
             && let Some((key, count)) = semaphore.queue.front().copied()

@@ -1,4 +1,4 @@
-//! Requests that wait, and who is to be looked at when a record changes.
+//! Pending requests, and which of them to check when a record changes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -24,14 +24,14 @@ pub(super) enum WaitFor {
     Meeting { place: u64 },
 }
 
-/// A request that waits.
+/// A pending request.
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) until: Nanos,
     pub(super) what: WaitFor,
 }
 
-/// Who is interested in which name: those that name it, and those whose patterns have to be tried.
+/// An index of who is interested in which name: exact names, and patterns to be tried.
 #[derive(Debug)]
 pub(super) struct Index<T> {
     exact: BTreeMap<String, BTreeSet<T>>,
@@ -65,7 +65,7 @@ impl<T: Ord + Copy> Index<T> {
         }
     }
 
-    /// In the order in which they came, as far as keys tell.
+    /// Those interested in a name, in the order of their keys.
     pub(super) fn interested(&self, name: &str) -> Vec<T> {
         let mut keys: Vec<T> =
             self.exact.get(name).into_iter().flatten().chain(&self.patterns).copied().collect();
@@ -75,7 +75,7 @@ impl<T: Ord + Copy> Index<T> {
 }
 
 impl Naming {
-    /// Whether a request may wait. One that may not is refused before anything has changed.
+    /// Checks whether a request may wait, before anything has changed.
     pub(super) fn may_wait(&self, (session, request): WaitKey) -> Result<(), NameFault> {
         let waits = self.sessions.get(&session).map(|state| &state.waits);
         if request == 0 || waits.is_some_and(|waits| waits.contains(&request)) {
@@ -88,7 +88,7 @@ impl Naming {
         Ok(())
     }
 
-    /// Lets a request wait; [`may_wait`](Self::may_wait) has said that it may.
+    /// Makes a request wait, after [`may_wait`](Self::may_wait) permitted it.
     pub(super) fn wait(&mut self, now: Nanos, key: WaitKey, timeout: Duration, what: WaitFor) {
         let until = now.saturating_add(Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX));
         if let Some(state) = self.sessions.get_mut(&key.0) {
@@ -101,7 +101,7 @@ impl Naming {
         self.waits.insert(key, Wait { until, what });
     }
 
-    /// A request does not wait any more.
+    /// Removes a request from the waiting ones.
     pub(super) fn wait_over(&mut self, key: WaitKey) -> Option<WaitFor> {
         let wait = self.waits.remove(&key)?;
         self.deadlines.remove(&(wait.until, key));
@@ -114,14 +114,15 @@ impl Naming {
         Some(wait.what)
     }
 
-    /// Serves those whom a request kept waiting that has stopped: it may have wanted more than they do.
+    /// Serves requests that waited behind one that has stopped waiting and may have wanted more than they
+    /// do.
     pub(super) fn serve_after(&mut self, what: &WaitFor) {
         if let WaitFor::Permits { name } = what {
             self.serve_semaphore(name);
         }
     }
 
-    /// A request stops waiting without what it waited for; nothing is said, and nobody else is served yet.
+    /// Removes a waiting request without an answer and without serving others yet.
     pub(super) fn drop_wait(&mut self, key: WaitKey) -> Option<WaitFor> {
         let what = self.wait_over(key)?;
         match &what {
@@ -133,7 +134,7 @@ impl Naming {
         Some(what)
     }
 
-    /// A request has waited long enough, or is taken back.
+    /// A request has timed out or is cancelled.
     pub(super) fn wait_ends(&mut self, key: WaitKey, cancelled: bool) {
         let Some(what) = self.drop_wait(key) else { return };
         self.serve_after(&what);
@@ -147,7 +148,8 @@ impl Naming {
         self.answer(key, Err(fault));
     }
 
-    /// Takes a request back. What it was given meanwhile comes back, too: whoever asked is not listening any more.
+    /// Cancels a request. Anything it was granted meanwhile is returned too, because the client no longer
+    /// listens.
     pub(super) fn cancel(&mut self, key: WaitKey) {
         if self.waits.contains_key(&key) {
             return self.wait_ends(key, true);
@@ -179,7 +181,7 @@ impl Naming {
         if let Some(record) = records.pop() {
             return Ok(Some(Answer::There { record }));
         }
-        // What was not looked at might match, and a change would not tell.
+        // A record that was not searched may match, and no later change would report it.
         if next.is_some() {
             return Err(too_costly(&text));
         }
@@ -190,7 +192,7 @@ impl Naming {
         Ok(None)
     }
 
-    /// A record was set: those who wait for one like it have it.
+    /// Answers the requests that wait for a record like the one that was set.
     pub(super) fn serve_awaiting(&mut self, name: &str) {
         for key in self.awaiting.interested(name) {
             let Some(Wait { what: WaitFor::Record { query, matcher }, .. }) = self.waits.get(&key) else {
@@ -214,7 +216,7 @@ pub(super) fn too_costly(query: &str) -> NameFault {
 }
 
 impl Session {
-    /// The session of a client: its node, and its connection's number there.
+    /// The session of a client, from its node and the number of its connection there.
     #[must_use]
     pub fn of_client(node: tombolo_base::NodeId, connection: u32) -> Session {
         Session(u64::from(node.0) << 32 | u64::from(connection))

@@ -1,4 +1,4 @@
-//! Watches: what changes is told, in order, with what was lost counted.
+//! Watches report changes in order, with a count of those lost.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -13,10 +13,10 @@ use crate::records::{Query, Record};
 use crate::store::waits::too_costly;
 use crate::value::Attributes;
 
-/// A notice takes so much room beside what its record or event does.
+/// The size of a notice beside its record or event, in bytes.
 const NOTICE_BYTES: usize = 64;
 
-/// Somebody who is told of changes.
+/// A client's watch on records or events.
 #[derive(Debug)]
 pub(super) struct Watch {
     session: Session,
@@ -24,7 +24,7 @@ pub(super) struct Watch {
     events: EventMask,
     once: bool,
     capacity: usize,
-    /// The sizes of the notices that are on their way.
+    /// The sizes of the notices in transit.
     on_their_way: VecDeque<usize>,
     lost: u64,
 }
@@ -84,7 +84,7 @@ impl Naming {
         Ok(Answer::Done)
     }
 
-    /// Takes a watch out of all books; nothing is said.
+    /// Removes a watch from all tables without a notice.
     pub(super) fn drop_watch(&mut self, watch: u64) -> Option<Watch> {
         let state = self.watches.remove(&watch)?;
         self.watching.remove(&state.matcher, watch);
@@ -102,7 +102,7 @@ impl Naming {
         }
     }
 
-    /// Notices were taken: others may follow, and what was lost meanwhile is said at once.
+    /// The client acknowledged notices: others may follow, and losses are reported at once.
     pub(super) fn taken(&mut self, session: Session, watch: u64, count: u32) {
         let Some(state) = self.watches.get_mut(&watch).filter(|state| state.session == session) else {
             return;
@@ -120,14 +120,14 @@ impl Naming {
         }
     }
 
-    /// Tells a watch something, or counts it as lost; whether it is told.
+    /// Sends a notice of a watch, or counts it as lost; returns whether it was sent.
     fn tell(&mut self, watch: u64, event: Event, size: usize) -> bool {
         let Some(state) = self.watches.get_mut(&watch) else { return false };
         let Some(session) = self.sessions.get_mut(&state.session) else { return false };
         let lost_is_all = matches!(event, Event::Lost);
         let room = self.limits.notice_bytes_per_session.saturating_sub(session.notice_bytes);
         if state.on_their_way.len() >= state.capacity || size > room {
-            // That something was lost is no loss itself.
+            // A notice that only reports losses is not a loss itself.
             state.lost += u64::from(!lost_is_all);
             return false;
         }
@@ -142,7 +142,7 @@ impl Naming {
         true
     }
 
-    /// Whether something matches for a watch that has any of `events`; one that takes too long to say ends.
+    /// Whether something matches for a watch with any of `events`; a watch whose query is too costly ends.
     fn concerns(&mut self, watch: u64, events: EventMask, name: &str, attributes: &Attributes) -> bool {
         let Some(state) = self.watches.get(&watch).filter(|state| state.events.has(events)) else {
             return false;

@@ -118,8 +118,8 @@ fn names_have_one_owner_and_a_form() {
     assert!(names.contains("service/one") && names.contains("arm0"), "{names}");
     machine.actor("host", &["export", "service/one"]).fails_with(1, &["'service/one' is taken by domain 1."]);
     for bad in ["", "two words", "ümlaut", &"x".repeat(129)] {
-        machine.actor("host", &["export", bad]).fails_with(1, &["is no name"]);
-        machine.actor("host", &["connect", bad, "64", "256", "0"]).fails_with(1, &["is no name"]);
+        machine.actor("host", &["export", bad]).fails_with(1, &["invalid name"]);
+        machine.actor("host", &["connect", bad, "64", "256", "0"]).fails_with(1, &["invalid name"]);
     }
     let longest = "x".repeat(128);
     let long = machine.start_actor("host", &["export", &longest]);

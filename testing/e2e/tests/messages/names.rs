@@ -419,7 +419,7 @@ fn a_permit_comes_back_and_a_barrier_breaks_when_a_program_is_killed() {
     absent.wait_for("joined");
     kill_last(&machine, "host");
     let said = waiting.finish().ok();
-    assert!(said.contains("died, and the barrier 'b' would wait for it for ever"), "{said}");
+    assert!(said.contains("died, so the barrier 'b' can never complete"), "{said}");
     machine.down();
 }
 

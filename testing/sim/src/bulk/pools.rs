@@ -294,7 +294,7 @@ impl Pools {
             Ok(SessionEvent::Terms { .. } | SessionEvent::Assigned(_)) => {}
             Ok(SessionEvent::Offered(offer)) => self.offered(shared, pid, channel, end, &offer),
             Ok(SessionEvent::Vetoed(place, _) | SessionEvent::Unassigned(place)) => {
-                self.off(shared, channel, place)
+                self.off(shared, channel, place);
             }
             Ok(SessionEvent::Kept(place)) => {
                 if let Some((at, link)) = self.at(channel, place) {

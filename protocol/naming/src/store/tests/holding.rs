@@ -75,7 +75,7 @@ fn a_request_that_is_taken_back_keeps_nothing_whenever_that_is() {
     let (first, second) = (bench.lock(2, SECOND), bench.lock(3, SECOND));
     bench.send(2, Operation::Cancel { request: first });
     assert_eq!(bench.answer_to(first), Some(Err(NameFault::Cancelled)));
-    // The holder never heard that it is one.
+    // The holder was never told that it has the lock.
     bench.send(1, Operation::Cancel { request: holder });
     assert!(bench.token(second).is_some());
     bench.ask(1, Operation::Semaphore { name: "s".into(), permits: 1 }).unwrap();
@@ -114,7 +114,7 @@ fn permits_are_given_in_order_and_come_back_from_the_dead() {
     let waits = acquire(&mut bench, 3, 1);
     bench.ask(4, Operation::RemoveSemaphore { name: "s".into() }).unwrap();
     assert_eq!(bench.answer_to(waits), Some(Err(none)));
-    // Permits of a semaphore that is gone are not those of another that comes to have its name.
+    // Permits of a removed semaphore do not count for a later one with its name.
     bench.ask(1, Operation::Leave { place: 0 }).unwrap_err();
     bench.ask(3, Operation::Semaphore { name: "s".into(), permits: 0 }).unwrap();
     bench.close(4);
@@ -156,7 +156,7 @@ fn a_party_that_dies_or_leaves_breaks_what_would_wait_for_it() {
         waiting.map(|request| bench.answer_to(request)),
         [const { None::<()> }; 2].map(|_| Some(Err(broken(3, true))))
     );
-    // Later it is still broken for those, and new for others.
+    // It stays broken for those parties, and is new for others.
     let late = meet(&mut bench, 1, places[0]);
     assert_eq!(bench.answer_to(late), Some(Err(broken(3, true))));
     let fresh = join(&mut bench, 4, 2).unwrap();

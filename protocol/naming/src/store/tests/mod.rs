@@ -62,7 +62,7 @@ impl Bench {
         }
     }
 
-    /// Sends a request; its number.
+    /// Sends a request; returns its number.
     fn send(&mut self, session: u64, operation: Operation) -> u32 {
         self.last_request += 1;
         self.naming.request(self.now, Session(session), self.last_request, operation);
@@ -117,7 +117,7 @@ impl Bench {
         self.ask(session, Operation::Delete { name: name.into(), condition, want_previous: true })
     }
 
-    /// All records that match, as they are written.
+    /// All records that match, in text form.
     fn find(&mut self, query: &str) -> Vec<String> {
         let query = parse_query(query).unwrap();
         let mut all = Vec::new();

@@ -43,10 +43,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the clients know of what they hold.
+/// What the clients believe they hold.
 #[derive(Default)]
 struct Held {
-    /// Requests that wait or were answered with something held: session and number.
+    /// Requests that wait or were granted something: session and number.
     requests: Vec<(u64, u32)>,
     locks: Vec<(u64, String, u64)>,
     lock_names: BTreeMap<u32, String>,
@@ -59,7 +59,7 @@ struct Held {
 const PERMITS: u32 = 3;
 
 impl Held {
-    /// Takes in answers and checks what must always hold.
+    /// Processes answers and checks the invariants.
     fn learn(&mut self, bench: &mut Bench) -> Result<(), TestCaseError> {
         for (session, request, result) in core::mem::take(&mut bench.answers) {
             match result {
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn histories(steps in proptest::collection::vec(step(), 1..120)) {
         let mut bench = Bench::new();
-        // A session that nothing happens to sees everything.
+        // A session to which nothing happens sees everything.
         bench.naming.open(Session(99), domain(99));
         bench.watch_with(99, Query::any(), EventMask::RECORDS, false, 4096).unwrap();
         bench.ask(99, Operation::Semaphore { name: "s".into(), permits: PERMITS }).unwrap();
@@ -117,7 +117,7 @@ proptest! {
                     bench.ask(session, Bench::change(&text, mode, lifetime, Condition::Always)).unwrap();
                     let owner = own.then_some(session);
                     match records.get_mut(&key).filter(|_| merge) {
-                        // A merge leaves the owner, and the other attribute.
+                        // A merge keeps the owner, and the other attribute.
                         Some(record) => record.2 = true,
                         None => {
                             records.insert(key, (value, owner, false));
@@ -149,7 +149,7 @@ proptest! {
                 Step::Cancel { which } => {
                     if let Some(index) = pick(&held.requests, which) {
                         let (session, request) = held.requests.swap_remove(index);
-                        // Whatever it was given goes back.
+                        // Whatever it was granted is returned.
                         let given = bench.naming.locks.iter().find(|(_, l)| l.was_given_to((Session(session), request)));
                         let lock = given.map(|(name, _)| name.clone());
                         held.locks.retain(|(_, name, _)| Some(name) != lock.as_ref());
@@ -198,7 +198,7 @@ proptest! {
                     other => prop_assert!(false, "{:?}", other),
                 }
             }
-            // The scope, the model and whoever watches agree.
+            // The scope, the model and the watchers agree.
             let there: Vec<Record> =
                 bench.naming.records.keys().filter_map(|name| bench.naming.record(&name.0)).collect();
             prop_assert_eq!(&there, &mirror.values().cloned().collect::<Vec<_>>());
@@ -208,7 +208,7 @@ proptest! {
                 prop_assert_eq!(record.owner, owner.map(domain));
                 prop_assert!(*merged || record.attributes.values().eq([&crate::Value::from(*value)]));
             }
-            // Nobody waits for what is free, and everybody's time comes.
+            // Nothing free has a waiter, and every wait has a deadline.
             let semaphore = &bench.naming.semaphores["s"];
             let next = semaphore.queue.front().map(|(_, count)| *count);
             prop_assert!(next.is_none_or(|count| count > semaphore.free));
@@ -216,7 +216,7 @@ proptest! {
             prop_assert_eq!(taken + semaphore.free, PERMITS);
             prop_assert_eq!(bench.naming.waits.len(), bench.naming.deadlines.len());
         }
-        // When all are gone, nothing is left of them.
+        // When all sessions are gone, nothing is left of them.
         (1..=4).for_each(|session| bench.close(session));
         let naming = &bench.naming;
         prop_assert!(naming.locks.is_empty() && naming.permits.is_empty() && naming.waits.is_empty());

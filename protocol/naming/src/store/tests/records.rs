@@ -70,7 +70,7 @@ fn a_change_can_depend_on_a_lock() {
     bench.close(1);
     let second = bench.token(request).unwrap();
     assert!(second > token);
-    // The first holder may believe for a while that it still is one.
+    // The first holder may still believe that it holds the lock.
     assert_eq!(bench.ask(3, fenced(token)), Err(NameFault::NotHeld { name: "lock".into() }));
     assert!(bench.ask(2, fenced(second)).is_ok());
 }
@@ -126,7 +126,7 @@ fn an_export_is_a_record_that_its_owner_alone_may_change() {
     assert!(bench.naming.endpoint("pong").is_some());
     bench.naming.withdraw(Session(1), 7);
     assert_eq!(bench.naming.record("pong"), None);
-    // However one goes, it is said.
+    // Every way to end an export is reported.
     bench.naming.export(Session(1), "ping", 8, Default::default()).unwrap();
     bench.naming.export(Session(1), "pang", 9, Default::default()).unwrap();
     bench.delete(1, "ping").unwrap();
@@ -182,7 +182,7 @@ fn records_are_limited() {
         let text = alloc::format!("c {{ a: '{}' }}", "x".repeat(length));
         assert_eq!(limit_of(bench.set(1, &text)), limit, "{length}");
     }
-    // What is there now: 1 + 14 + 40 bytes.
+    // The size of the store now: 1 + 14 + 40 bytes.
     for (length, limit) in [(7, None), (8, None), (9, None), (10, Some(64))] {
         let text = alloc::format!("a {{ a: '{}' }}", "x".repeat(length - 1));
         assert_eq!(limit_of(bench.set_own(1, &text)), limit, "{length}");
@@ -205,7 +205,7 @@ fn a_costly_query_is_answered_in_pages_or_refused() {
     }
     assert_eq!(bench.find("_ { t: r'aab$' }").len(), 0);
     assert_eq!(bench.find("_ { t: r'aa$' }").len(), 20);
-    // What cannot be looked through at once cannot be waited for either.
+    // A query that is too costly to search cannot be waited for either.
     let query = parse_query("_ { t: r'aab$' }").unwrap();
     assert!(matches!(
         bench.ask(1, Operation::Await { query, timeout: SECOND }),

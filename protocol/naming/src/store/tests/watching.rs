@@ -2,7 +2,7 @@ use super::*;
 
 use crate::names::{DeleteCause, EndCause};
 
-/// Notices of one watch since the last call, shortened.
+/// The notices of one watch since the last call, abbreviated.
 fn told(bench: &mut Bench, watch: u64) -> Vec<String> {
     let (theirs, others) =
         core::mem::take(&mut bench.notices).into_iter().partition(|(_, n)| n.watch == watch);
@@ -96,7 +96,7 @@ fn what_a_slow_watch_misses_is_counted_and_told() {
     assert_eq!(told(&mut bench, watch), ["lost -1"]);
     publish(&mut bench, "f");
     assert_eq!(told(&mut bench, watch), ["event f"]);
-    // Nobody else can take them.
+    // No other session can acknowledge them.
     bench.send(3, Operation::Taken { watch, count: 99 });
     publish(&mut bench, "g");
     assert_eq!(told(&mut bench, watch), Vec::<String>::new());
