@@ -1,4 +1,4 @@
-//! What a monitor answers when it cannot do what was asked, as people read it.
+//! The messages of faults that a monitor returns.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ impl fmt::Display for Fault {
             Fault::NodeDown { node, cause } if cause.is_empty() => write!(f, "node {node} is down"),
             Fault::NodeDown { node, cause } => write!(f, "node {node} is down: {cause}"),
             Fault::NoSuchName { name } => {
-                write!(f, "nobody exports '{name}' (`tombolo names` lists what there is)")
+                write!(f, "no domain exports '{name}' (`tombolo names` lists what exists)")
             }
             Fault::NameTaken { name, owner } => {
                 write!(f, "the name '{name}' is taken by domain {owner}; choose another or stop that domain")
@@ -35,7 +35,7 @@ impl fmt::Display for Fault {
             Fault::BadImage { why } => write!(f, "not a usable image: {why}"),
             Fault::StartFailed { node, why } => write!(f, "cannot start on node {node}: {why}"),
             Fault::NoLink { from, to } if from == to => {
-                write!(f, "programs on node {from} share no link: a board runs one program at a time")
+                write!(f, "programs on node {from} share no link, because a board runs one program at a time")
             }
             Fault::NoLink { from, to } => write!(
                 f,
@@ -53,7 +53,7 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// Prints a list as people write one.
+/// Prints a list with commas and "and".
 struct Listed<'a, T>(&'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Listed<'_, T> {

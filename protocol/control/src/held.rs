@@ -1,4 +1,4 @@
-//! What stands for declared types in Rust, and what they mean.
+//! The Rust types of declared types, and their defaults.
 
 use alloc::vec::Vec;
 
@@ -88,7 +88,7 @@ impl Seat {
     /// The most processors that can be named.
     pub const MAX_CPUS: usize = machine::MAX_CPUS as usize;
 
-    /// As any other program.
+    /// Any processors, with default scheduling.
     #[must_use]
     pub const fn any() -> Self {
         Seat { cpus: Vec::new(), real_time_priority: 0 }

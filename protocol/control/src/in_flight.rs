@@ -1,27 +1,28 @@
-//! How many messages are between the two ends of a channel.
+//! The number of messages in transit on a channel.
 
 use crate::observation::EndSample;
 
 /// Messages that one end has sent and the other has not received yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlight {
-    /// How many.
+    /// The number of messages.
     pub messages: u64,
-    /// Counted, not estimated.
+    /// Whether it is exact instead of an estimate.
     pub exact: bool,
 }
 
 impl InFlight {
-    /// By what the sending and the receiving end told last, of a channel through which something `moves` or not; `None` where
-    /// that cannot be told.
+    /// The number according to the last samples of the sending and the receiving end of a channel, and
+    /// whether anything `moves` on it; `None` where it cannot be determined.
     ///
-    /// The ends are not sampled at the same moment. While nothing moves their counts can be subtracted; otherwise the difference
-    /// is mostly what passed between the two samples, and the sender's own figures are taken: the slots of its ring that it knew
-    /// to be in use.
+    /// The ends are not sampled at the same moment. While nothing moves, their counts can be subtracted;
+    /// otherwise the difference is mostly what passed between the two samples, so the sender's own figures
+    /// are used: the slots of its ring that it knew to be in use. is mostly what passed between the two
+    /// samples, and the sender's own figures are taken: the slots of its ring that it knew to be in use.
     #[must_use]
     pub fn between(from: Option<&EndSample>, to: Option<&EndSample>, moves: bool) -> Option<InFlight> {
         let ring = from.filter(|from| from.slots != 0);
-        // No more than the ring has room for, whatever the ends say.
+        // At most what the ring can hold, whatever the ends report.
         let most = ring.map_or(u64::MAX, |from| from.slots.into());
         match (from, to) {
             (Some(from), Some(to)) if !moves => {
@@ -81,7 +82,7 @@ mod tests {
         let (near, far) = (end(10, 0, 64, 60), end(0, 7, 64, 64));
         assert_eq!(between(Some(&near), Some(&far), false), Some((3, true)));
         assert_eq!(between(Some(&far), Some(&near), false), Some((0, true)));
-        // Ends may say what they like.
+        // An end may report anything.
         assert_eq!(between(Some(&end(u64::MAX, 0, 64, 99)), Some(&far), false), Some((64, true)));
         assert_eq!(between(Some(&end(1, 0, 64, 99)), Some(&far), true), Some((0, false)));
     }

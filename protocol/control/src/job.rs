@@ -4,14 +4,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// The variable with a domain's number in its job.
+/// The environment variable with a domain's number in its job.
 const RANK: &str = "TOMBOLO_RANK";
-/// The variable with the number of domains.
+/// The environment variable with the number of domains.
 const SIZE: &str = "TOMBOLO_SIZE";
-/// The variable with the job's id.
+/// The environment variable with the job's id.
 const JOB: &str = "TOMBOLO_JOB";
 
-/// A domain's place in its job.
+/// A domain's membership in its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     rank: u32,
@@ -19,24 +19,24 @@ pub struct Membership {
     id: String,
 }
 
-/// Why a program has no place in a job.
+/// Why a program's membership cannot be determined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum JobError {
-    /// The program was started by hand, or by a domain that gave it no place.
+    /// The program was started by hand, or by a domain that put it in no job.
     NotInJob,
-    /// A variable does not hold what `tombolo run` writes.
+    /// A variable has a value that `tombolo run` does not write.
     Malformed {
-        /// The variable.
+        /// The variable's name.
         variable: &'static str,
-        /// What it holds.
+        /// The variable's value.
         value: String,
     },
-    /// There is no such rank, or it is the caller's own.
+    /// The rank does not exist, or is the caller's own.
     NotAPeer {
-        /// The rank that was asked for.
+        /// The rank requested.
         rank: u32,
-        /// The caller's.
+        /// The caller's rank.
         own: u32,
         /// The number of domains in the job.
         size: u32,
@@ -47,10 +47,13 @@ impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JobError::NotInJob => {
-                f.write_str("this program is not part of a job: start it with `tombolo run`")
+                f.write_str("this program is not part of a job; start it with `tombolo run`")
             }
             JobError::Malformed { variable, value } => {
-                write!(f, "{variable} is {value:?}, which `tombolo run` does not write: do not set it")
+                write!(
+                    f,
+                    "{variable} has the invalid value {value:?}; do not set it yourself, `tombolo run` does"
+                )
             }
             JobError::NotAPeer { rank, own, size } => {
                 write!(f, "rank {rank} is not a peer of rank {own} in a job of {size}")
@@ -62,16 +65,16 @@ impl fmt::Display for JobError {
 impl core::error::Error for JobError {}
 
 impl Membership {
-    /// `rank` of `size` in the job `id`, which is a prefix for names that no other job has.
+    /// `rank` of `size` in the job `id`, a name prefix that no other job has.
     #[must_use]
     pub fn new(rank: u32, size: u32, id: &str) -> Membership {
         Membership { rank, size, id: id.to_string() }
     }
 
-    /// Reads it from variables of the environment.
+    /// Reads the membership from environment variables.
     ///
     /// # Errors
-    /// [`JobError::NotInJob`] when one of them is not set, [`JobError::Malformed`].
+    /// [`JobError::NotInJob`] when one of them is not set, [`JobError::Malformed`] when one is invalid.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Membership, JobError> {
         let text = |name| variable(name).ok_or(JobError::NotInJob);
         let (rank, size, id) = (text(RANK)?, text(SIZE)?, text(JOB)?);
@@ -84,19 +87,19 @@ impl Membership {
         Ok(Membership { rank, size, id })
     }
 
-    /// The variables that [`from_variables`](Self::from_variables) reads.
+    /// The variables that [`from_variables`](Self::from_variables) reads, with their values.
     #[must_use]
     pub fn variables(&self) -> [(&'static str, String); 3] {
         [(RANK, self.rank.to_string()), (SIZE, self.size.to_string()), (JOB, self.id.clone())]
     }
 
-    /// This domain's number, from 0, in the order in which nodes were given to `tombolo run`.
+    /// This domain's rank, from 0, in the order in which nodes were given to `tombolo run`.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many domains were started.
+    /// The number of domains in the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
@@ -108,7 +111,7 @@ impl Membership {
         &self.id
     }
 
-    /// A name of this job alone: `name` after the job's id.
+    /// A name that is unique to this job: the job's id followed by `name`.
     #[must_use]
     pub fn name(&self, name: &str) -> String {
         format!("{}/{name}", self.id)
@@ -117,7 +120,7 @@ impl Membership {
     /// The name under which the lower of two ranks waits for the higher, to open a channel of this kind.
     ///
     /// # Errors
-    /// [`JobError::NotAPeer`].
+    /// [`JobError::NotAPeer`] when `peer` does not exist or is the caller.
     pub fn name_between(&self, kind: &str, peer: u32) -> Result<String, JobError> {
         if peer == self.rank || peer >= self.size {
             return Err(JobError::NotAPeer { rank: peer, own: self.rank, size: self.size });

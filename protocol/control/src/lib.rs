@@ -1,4 +1,4 @@
-//! What monitors say: to the domains of their node, and to each other.
+//! The messages of monitors to the domains of their node, and to each other.
 //!
 //! The messages are declared in `interfaces/control/*.tbl`, and `cargo xtask codegen` writes the types. `no_std`, no I/O, no
 //! `unsafe`. Descriptors travel beside a message, never inside it.
@@ -45,7 +45,7 @@ pub use wire::{
     observation_bytes, told,
 };
 
-/// Numbers of a domain's streams, as [`Request::Input`] and [`Reply::Output`] have them.
+/// The numbers of a domain's streams in [`Request::Input`] and [`Reply::Output`].
 pub mod streams {
     /// Standard input.
     pub const INPUT: u8 = 0;
@@ -57,15 +57,15 @@ pub mod streams {
     pub const SIDE: u8 = 3;
 }
 
-/// Listeners from this number on are of exports in the scope of a node, and numbered by its agent; those below by the
-/// root.
+/// Listeners from this number on belong to exports in the scope of a node and are numbered by its agent;
+/// lower ones by the root.
 pub const NODE_LISTENERS: u32 = 1 << 31;
 
-/// Stands for all of the messages and their encodings, and for the protocol of channels. Both sides say theirs in their
-/// first message ([`Request::Attach`], [`Report::Ready`]), and a monitor refuses whoever has another.
+/// Identifies all messages with their encodings, and the channel protocol. Both sides send theirs in their
+/// first message ([`Request::Attach`], [`Report::Ready`]), and a monitor refuses a client with another.
 ///
-/// **Invariant:** the encodings of these two, of [`Order::Welcome`] and of [`Fault::Refused`] as an answer never change, so
-/// that every build can tell every other that they differ.
+/// **Invariant:** the encodings of these two messages, of [`Order::Welcome`] and of [`Fault::Refused`] as
+/// an answer never change, so that any two builds can tell each other that they differ.
 pub const FINGERPRINT: u32 = {
     let folded = fold(fold(monitor::MONITOR_FINGERPRINT, agent::AGENT_FINGERPRINT), PROTOCOL_VERSION as u64);
     (folded ^ (folded >> 32)) as u32
@@ -76,12 +76,12 @@ const fn fold(one: u64, next: u64) -> u64 {
     fnv1a(&[a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])
 }
 
-/// The most that one request reads of a trace page, in bytes: with what is around it, a message.
+/// The most bytes of a trace page that one request reads; with its header, one message.
 pub const MAX_TRACE_READ_BYTES: u32 = 48 * 1024;
 
 /// The abstract socket name of a monitor: of the machine's root, or of the agent of one of its nodes.
 ///
-/// All names tell their user: [`parse_socket_name`] is how machines that are up are found.
+/// All names contain the user id; [`parse_socket_name`] is how running machines are found.
 #[must_use]
 pub fn socket_name(user_id: u32, machine: &str, node: Option<&str>) -> alloc::string::String {
     match node {
@@ -90,18 +90,18 @@ pub fn socket_name(user_id: u32, machine: &str, node: Option<&str>) -> alloc::st
     }
 }
 
-/// The user and the machine of a root's socket name. `None` for the name of an agent's, or of something else.
+/// The user and the machine in a root's socket name. `None` for an agent's name, or any other.
 #[must_use]
 pub fn parse_socket_name(name: &str) -> Option<(u32, &str)> {
     let (user_id, machine) = name.strip_prefix("tombolo/")?.split_once('/')?;
     (!machine.is_empty() && !machine.contains('/')).then_some((user_id.parse().ok()?, machine))
 }
 
-/// The cause of a node that is not up yet, and not down either.
+/// The cause given for a node that is not up yet, but not down either.
 pub const STARTING: &str = "starting";
 
 impl NodeInfo {
-    /// Whether it has been started and is not ready yet.
+    /// Whether it has been started but is not ready yet.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         !self.up && self.cause == STARTING

@@ -28,7 +28,7 @@ fn grant() -> Grant {
     }
 }
 
-/// Words of eight bytes as people write them: the bytes in their order.
+/// Eight-byte words in hexadecimal, bytes in order.
 fn words(message: &impl Wire) -> Vec<String> {
     let bytes = message.to_bytes().unwrap();
     bytes.chunks(8).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
@@ -63,7 +63,7 @@ fn a_request_is_golden() {
         "706f6e6700000000",
     ];
     assert_eq!(words(&connect()), expected);
-    // Whoever serves it knows which call it answers.
+    // The server knows which call it answers.
     let read = ClientMessage::from_bytes(&connect().to_bytes().unwrap()).unwrap();
     assert_eq!(read, ClientMessage { request: request(Request::CONNECT, 0x0102), ..connect() });
     assert_eq!(read.number(), 0x0102);
@@ -112,7 +112,7 @@ fn an_answer_belongs_to_a_call_that_is_answered_so() {
     refused(Request::CONNECT, Reply::Done);
     refused(99, Reply::Done);
     assert_eq!(request(Request::KILL, 0), 0, "who numbers a call 0 wants no answer");
-    // A one-way message has no number, whatever its sender thinks.
+    // A one-way message has no number, whatever its sender sets.
     let taken = ClientMessage { request: 5, body: Request::Accepted { count: 1 } };
     assert_eq!(ClientMessage::from_bytes(&taken.to_bytes().unwrap()).unwrap().request, 0);
 }
@@ -140,7 +140,7 @@ fn what_is_longer_than_it_may_be_is_refused_by_name_before_it_is_sent_and_when_i
     }
     let error = restart(max + 1).to_bytes().unwrap_err();
     assert_eq!(error.to_string(), "`Restart.node` has 1025 elements or bytes; the interface allows 1024");
-    // One that says it is longer than may be, and has the bytes.
+    // A list that states a length above the limit, and has the bytes.
     let mut bytes = restart(max).to_bytes().unwrap();
     bytes[12..16].copy_from_slice(&(max as u32 + 1).to_le_bytes());
     bytes.extend([0; 8]);
@@ -164,7 +164,7 @@ fn all_of_a_message_has_a_limit_too() {
     let length_bytes = MAX_MESSAGE_BYTES + 8;
     let error = Unsendable::TooLong { length_bytes, max_bytes: MAX_MESSAGE_BYTES };
     assert_eq!(input(max + 1).to_bytes(), Err(error));
-    // What holds the longest message of a client can still be sent.
+    // A container of the longest client message can still be sent.
     let message = input(max).to_bytes().unwrap();
     assert!(Report::Asked { connection: 1, message: message.clone() }.to_bytes().is_ok());
     let attachments = vec![Attachment::Interrupt { vector: 1 }; 16];
@@ -187,7 +187,7 @@ fn who_cannot_be_told_something_is_told_that() {
     assert!(matches!(heard.body, Reply::TurnedAway { fault: Fault::Limit { .. } }));
 }
 
-/// A list that says it is long makes nobody allocate: its elements have to be there.
+/// A list with a false length causes no allocation: its elements must be present.
 #[test]
 fn a_lying_length_is_refused() {
     let bytes = Request::Spawn {
@@ -259,7 +259,7 @@ fn record() -> Record {
     }
 }
 
-/// Every operation, once.
+/// One operation of each kind.
 fn operations() -> Vec<Operation> {
     let (name, timeout) = (String::from("n"), Duration::from_nanos(5));
     let query = Query::glob("a*").has("a").compare("b", Comparison::GreaterOrEqual, 3).matching("c", "^d$");
@@ -456,7 +456,7 @@ fn attributes_have_one_encoding() {
     let operation = Operation::Publish { name: String::new(), attributes: attributes.into() };
     let message = ClientMessage { request: 1, body: Request::Names { scope: Scope::Machine, operation } };
     let mut bytes = message.to_bytes().unwrap();
-    // The names are texts of one byte each, in words of their own.
+    // The names are one byte long, in words of their own.
     let places: Vec<usize> = (0..bytes.len())
         .step_by(8)
         .filter(|at| matches!(bytes[*at..][..8], [b'a' | b'b', 0, 0, 0, 0, 0, 0, 0]))
@@ -469,7 +469,7 @@ fn attributes_have_one_encoding() {
     assert_eq!(ClientMessage::from_bytes(&bytes), Err(order), "each once");
 }
 
-/// What can be read can be written, and is then read as the same.
+/// Whatever can be decoded can be encoded, and then decodes to the same.
 fn settles<M: Wire + PartialEq + core::fmt::Debug>(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(message) = M::from_bytes(bytes) {
         let again = message.to_bytes().map(|bytes| M::from_bytes(&bytes));
@@ -507,7 +507,7 @@ proptest! {
     }
 }
 
-/// What never changes: these have to be understood by builds that differ in all else.
+/// Fixed for ever: builds that differ in all else must understand these.
 #[test]
 fn first_words_are_golden() {
     let body = Request::Attach { version: 0x0403_0201, program: "p".into() };

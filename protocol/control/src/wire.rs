@@ -1,4 +1,4 @@
-//! Messages to bytes and back. What the bytes are is said by the interfaces and `docs/specs/interface.md`.
+//! Encoding and decoding of messages. The interfaces and `docs/specs/interface.md` define the bytes.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -12,30 +12,30 @@ use crate::machine::Fault;
 use crate::monitor::{MonitorReply, MonitorRequest};
 use crate::observation::{Observation, ObservationView};
 
-/// The longest encoded control message. What may be long (output, arguments) is cut or refused before.
+/// The longest encoded control message. Fields that can be long (output, arguments) are limited before.
 pub const MAX_MESSAGE_BYTES: usize = 60 * 1024;
 
-/// The longest encoded order or report, which may hold a control message.
+/// The longest encoded order or report, which may contain a control message.
 pub const MAX_ORDER_BYTES: usize = MAX_MESSAGE_BYTES + 2048;
 
-/// What a domain sends. The number of the request is not 0 if it is to be answered, and has 24 bits.
+/// A message from a domain. The request number has 24 bits; 0 asks for no answer.
 pub type ClientMessage = Envelope<MonitorRequest>;
 
-/// What a monitor sends. The request is that of the [`ClientMessage`], as it was received; 0 for an event.
+/// A message from a monitor. The request number is that of the [`ClientMessage`]; 0 for an event.
 pub type MonitorMessage = Envelope<MonitorReply>;
 
 /// A message with an encoding.
 pub trait Wire: Sized {
-    /// The encoding, of up to [`MAX_MESSAGE_BYTES`] or [`MAX_ORDER_BYTES`].
+    /// Encodes the message, in up to [`MAX_MESSAGE_BYTES`] or [`MAX_ORDER_BYTES`].
     ///
     /// # Errors
-    /// [`Unsendable`]: it is too long, and which field if it is one.
+    /// [`Unsendable`] when it is too long, naming the field if it is one.
     fn to_bytes(&self) -> Result<Vec<u8>, Unsendable>;
 
     /// Decodes a whole message.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] when the bytes are not exactly one valid message.
     fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed>;
 }
 
@@ -64,31 +64,31 @@ macro_rules! without_calls {
 }
 without_calls!(AgentRequest, AgentReply);
 
-/// The bytes of what a monitor says to a client. In place of an answer that is too long to be sent the client hears why it
-/// gets none; in place of an event, that the monitor does not serve it any more.
+/// Encodes a monitor's message to a client. An answer that is too long is replaced by a fault with the
+/// reason; an event by a notice that the monitor no longer serves the client.
 #[must_use]
 pub fn told(message: &MonitorMessage) -> Vec<u8> {
     message.to_bytes().unwrap_or_else(|error| {
-        let fault = Fault::Limit { what: format!("what the monitor has to say cannot be sent: {error}") };
+        let fault = Fault::Limit { what: format!("the monitor's answer cannot be sent: {error}") };
         let body = match message.request {
             0 => MonitorReply::TurnedAway { fault },
             _ => MonitorReply::Failed { fault },
         };
-        // Short, so only the number of a call that the interface does not have is left as a reason.
+        // Short, so the only remaining cause is a call number that the interface does not have.
         Envelope { request: message.request, body }.to_bytes().unwrap_or_default()
     })
 }
 
-/// What an observation takes of a message that tells of several, in bytes.
+/// The size of an observation inside a message with several, in bytes.
 ///
 /// # Errors
-/// Something in it is longer than the interface allows.
+/// A field is longer than the interface allows.
 pub fn observation_bytes(observation: &Observation) -> Result<usize, OverLimit> {
     let outside = <ObservationView<'_> as Holds<Observation>>::outside(observation, "observations")?;
     Ok(ObservationView::BYTES as usize + outside)
 }
 
-/// Whether the bytes of a [`ClientMessage`] may be something for the names of the node, as far as their header says.
+/// Whether the header of an encoded [`ClientMessage`] says that it may concern the names of the node.
 #[must_use]
 pub fn is_about_names(bytes: &[u8]) -> bool {
     let about = [MonitorRequest::EXPORT, MonitorRequest::WITHDRAW, MonitorRequest::NAMES];

@@ -1,32 +1,32 @@
-//! From the ticks of a domain's clock to nanoseconds of its kernel's monotonic clock.
+//! Converts the ticks of a domain's clock to nanoseconds of its kernel's monotonic clock.
 //!
-//! A domain notes now and then what both said. Between two notes time runs evenly; before the first and after the
-//! last it runs as it did on average, or as the clock's known rate says.
+//! A domain records readings of both clocks (anchors). Between two anchors time is interpolated; before the
+//! first and after the last it is extrapolated at the average rate, or at the clock's known rate.
 
 use alloc::vec::Vec;
 
-/// The same moment on both clocks.
+/// A simultaneous reading of both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Anchor {
-    /// On the domain's clock.
+    /// The domain's clock.
     pub ticks: u64,
-    /// On the monotonic clock.
+    /// The monotonic clock, in nanoseconds.
     pub ns: u64,
 }
 
-/// A conversion.
+/// A conversion from ticks to nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Clock {
     anchors: Vec<Anchor>,
-    /// Nanoseconds of this many ticks, outside of the anchors.
+    /// Nanoseconds per `ticks`, for extrapolation.
     ns: u64,
-    /// Not zero.
+    /// Never zero.
     ticks: u64,
 }
 
 impl Clock {
-    /// From what the domain noted, in any order. Notes that contradict an earlier one are left out. `ticks_per_s` is
-    /// 0 where it is not known.
+    /// Builds the conversion from anchors in any order. Anchors that contradict an earlier one are ignored.
+    /// `ticks_per_s` is 0 if unknown.
     #[must_use]
     pub fn new(mut anchors: Vec<Anchor>, ticks_per_s: u64) -> Clock {
         anchors.sort_unstable();
@@ -48,7 +48,7 @@ impl Clock {
         Clock { anchors, ns, ticks }
     }
 
-    /// Nanoseconds on the monotonic clock.
+    /// The time on the monotonic clock, in nanoseconds.
     #[must_use]
     pub fn to_ns(&self, ticks: u64) -> u64 {
         let next = self.anchors.partition_point(|anchor| anchor.ticks <= ticks);
@@ -82,7 +82,7 @@ mod tests {
     fn between_anchors_time_runs_evenly() {
         let anchors = [(100, 1_000), (200, 2_000), (300, 4_000)].map(|(ticks, ns)| Anchor { ticks, ns });
         let clock = Clock::new(anchors.to_vec(), 0);
-        // 15 ns a tick on average.
+        // 15 ns per tick on average.
         let expected =
             [(0, 0), (90, 850), (100, 1_000), (150, 1_500), (250, 3_000), (300, 4_000), (400, 5_500)];
         for (ticks, ns) in expected {

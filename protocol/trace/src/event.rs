@@ -1,58 +1,59 @@
-//! Events: 32 bytes each.
+//! Events, 32 bytes each.
 
 use crate::layout::EVENT_BYTES;
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum EventKind {
-    /// What the monotonic clock said: `subject` is nanoseconds.
+    /// A reading of the monotonic clock: `subject` is nanoseconds.
     Clock = 1,
-    /// A message was accepted for sending: `subject` is the channel, `value` the message's number from 1, `size` its
-    /// bytes.
+    /// A message was accepted for sending: `subject` is the channel, `value` the message's number from 1,
+    /// `size` its length in bytes.
     Send = 2,
-    /// A message was received; as [`Send`](Self::Send).
+    /// A message was received; fields as for [`Send`](Self::Send).
     Receive = 3,
     /// A sleeping peer was woken: `subject` is the channel.
     Ring = 4,
-    /// This end goes to sleep: `subject` is the channel, `value` what it waits for ([`AWAITS_MESSAGE`] and
+    /// This end goes to sleep: `subject` is the channel, `value` what it waits for ([`AWAITS_MESSAGE`],
     /// [`AWAITS_ROOM`]).
     Sleep = 5,
-    /// It is awake again: `subject` is the channel, `value` 1 if it was rung.
+    /// This end woke up: `subject` is the channel, `value` 1 if it was rung.
     Wake = 6,
     /// A channel was opened: `subject` is the channel, `value` the peer, `size` the transport.
     Open = 7,
-    /// This end was closed.
+    /// This end was closed: `subject` is the channel.
     Close = 8,
-    /// The peer is gone: `subject` is the channel, `value` how ([`GONE_CLOSED`], [`GONE_DIED`], [`GONE_BROKEN`]).
+    /// The peer is gone: `subject` is the channel, `value` how ([`GONE_CLOSED`], [`GONE_DIED`],
+    /// [`GONE_BROKEN`]).
     Gone = 9,
     /// A domain was started: `subject` is its id.
     Spawn = 10,
-    /// A child's end was noted: `subject` is its id.
+    /// The end of a child was reported: `subject` is its id.
     ChildEnded = 11,
     /// A span begins: `subject` is the text of its name.
     SpanBegin = 12,
-    /// It ends.
+    /// A span ends: `subject` is the text of its name.
     SpanEnd = 13,
-    /// Something happened: `subject` is the text of its name, `value` what the program adds.
+    /// A marker of the program: `subject` is the text of its name, `value` its argument.
     Marker = 14,
-    /// Something has a value now: `subject` is the text of its name.
+    /// A variable of the program changed: `subject` is the text of its name.
     Value = 15,
 }
 
-/// A [`EventKind::Sleep`] for a message.
+/// [`EventKind::Sleep`] for a message.
 pub const AWAITS_MESSAGE: u64 = 1;
-/// A [`EventKind::Sleep`] for room.
+/// [`EventKind::Sleep`] for room.
 pub const AWAITS_ROOM: u64 = 2;
-/// A [`EventKind::Gone`] in order.
+/// [`EventKind::Gone`] by closing.
 pub const GONE_CLOSED: u64 = 1;
-/// A [`EventKind::Gone`] by death.
+/// [`EventKind::Gone`] by death.
 pub const GONE_DIED: u64 = 2;
-/// A [`EventKind::Gone`] by breaking the protocol.
+/// [`EventKind::Gone`] by breaking the protocol.
 pub const GONE_BROKEN: u64 = 3;
 
 impl EventKind {
-    /// All of them.
+    /// Every kind, by code.
     pub const ALL: [EventKind; 15] = [
         EventKind::Clock,
         EventKind::Send,
@@ -71,13 +72,13 @@ impl EventKind {
         EventKind::Value,
     ];
 
-    /// The kind with that number.
+    /// The kind with this code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<EventKind> {
         EventKind::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// What it is called in listings.
+    /// The name in listings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -115,34 +116,33 @@ impl EventKind {
 /// One event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// When, on the domain's clock.
+    /// The time on the domain's clock.
     pub ticks: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// The accepting end of the channel, rather than the connecting.
+    /// Whether it is the accepting end of the channel, not the connecting one.
     pub accepting: bool,
-    /// The number of the thread within the domain.
+    /// The number of the thread in the domain.
     pub thread: u16,
-    /// Bytes of a message, or a small number.
+    /// The length of a message in bytes, or a small number; see [`EventKind`].
     pub size: u32,
-    /// What it is about.
+    /// The object concerned; see [`EventKind`].
     pub subject: u64,
-    /// More about it.
+    /// A further value; see [`EventKind`].
     pub value: u64,
 }
 
-/// Four words that are no event: what its kind is.
+/// Four words that are not a valid event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("an event of kind {kind} with flags {flags:#x}")]
+#[error("invalid event of kind {kind} with flags {flags:#x}")]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub struct NotAnEvent {
-    /// The kind it has.
     pub kind: u8,
-    /// The flags it has.
     pub flags: u8,
 }
 
 impl Event {
-    /// As words.
+    /// Encodes it as words.
     #[must_use]
     #[inline]
     pub const fn to_words(&self) -> [u64; 4] {
@@ -153,10 +153,10 @@ impl Event {
         [self.ticks, head, self.subject, self.value]
     }
 
-    /// From words.
+    /// Decodes it from words.
     ///
     /// # Errors
-    /// An unknown kind, or flags that nobody defined.
+    /// An unknown kind, or undefined flags.
     pub fn from_words([ticks, head, subject, value]: [u64; 4]) -> Result<Event, NotAnEvent> {
         let (kind, flags) = (head as u8, (head >> 8) as u8);
         let unknown = NotAnEvent { kind, flags };
@@ -168,7 +168,7 @@ impl Event {
         Ok(Event { ticks, kind, accepting: flags == 1, thread, size, subject, value })
     }
 
-    /// As bytes.
+    /// Encodes it as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; EVENT_BYTES] {
         let mut bytes = [0; EVENT_BYTES];
@@ -178,7 +178,7 @@ impl Event {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes it from bytes.
     ///
     /// # Errors
     /// As [`from_words`](Self::from_words).

@@ -1,11 +1,11 @@
-//! Trace files. `docs/specs/trace.md` says what is in them.
+//! Trace files, specified in `docs/specs/trace.md`.
 //!
-//! A file is a header and chunks, each with its length and a checksum, the last of which says that it is the last:
-//! whatever is cut off or changed is noticed, and the message says where.
+//! A file is a header and chunks, each with its length and a checksum; the last chunk is marked as such.
+//! Truncation and corruption are detected, and the error gives the position.
 
 mod chunk;
 mod read;
-// Interpreting these takes long and can find nothing: they compute over bytes of their own.
+// Too slow under miri, without benefit: these only compute on bytes of their own.
 #[cfg(all(test, not(miri)))]
 mod tests;
 
@@ -16,71 +16,64 @@ pub use read::{DomainRecording, Lane, Recording, read, salvage};
 
 use tombolo_base::hash::fnv1a;
 
-/// First bytes of every trace file.
+/// The first bytes of every trace file.
 pub const MAGIC: [u8; 8] = *b"TBTRACE\n";
 
-/// Version of the format.
+/// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// Bytes of the header.
+/// The length of the header.
 pub const HEADER_BYTES: usize = 32;
 
-/// Bytes in front of a chunk's content.
+/// The length of a chunk's header.
 pub const CHUNK_HEADER_BYTES: usize = 24;
 
 /// The longest content of a chunk.
 pub const MAX_CHUNK_BYTES: usize = 16 << 20;
 
-/// What is wrong with a file, and where.
+/// An error in a file, and its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("at byte {offset}: {problem}")]
 pub struct FileError {
-    /// First byte of what is wrong.
+    /// The position of the error.
     pub offset: u64,
-    /// What that is.
+    /// The error.
     pub problem: Problem,
 }
 
-/// What is wrong with a file.
+/// The kinds of error in a file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Problem {
-    /// It does not start as one.
-    #[error("this is no trace file: it does not start with TBTRACE")]
+    /// It does not begin with the magic of a trace file.
+    #[error("not a trace file: it does not start with TBTRACE")]
     NotATrace,
-    /// Another version.
+    /// It has another version.
     #[error(
-        "the file has format version {0}, and version {VERSION} is understood: use the release that wrote it"
+        "the file has format version {0}; this program reads version {VERSION}, so use the release that wrote it"
     )]
     Version(u32),
-    /// It ends too early.
-    #[error("the file is cut short: {needed_bytes} bytes should follow, and {available_bytes} do")]
-    CutShort {
-        /// Bytes that should be there.
-        needed_bytes: u64,
-        /// Bytes that are there.
-        available_bytes: u64,
-    },
-    /// What is there is not what was written.
+    /// It is truncated.
+    #[error("the file is cut short: {needed_bytes} more bytes are needed, {available_bytes} follow")]
+    CutShort { needed_bytes: u64, available_bytes: u64 },
+    /// A checksum does not match.
     #[error("the file is corrupt: the checksum of these {length_bytes} bytes is wrong")]
-    Checksum {
-        /// How many bytes the checksum is of.
-        length_bytes: u64,
-    },
-    /// A length that no chunk has.
-    #[error("the file is corrupt: a chunk of {0} bytes")]
+    Checksum { length_bytes: u64 },
+    /// The length of a chunk is invalid.
+    #[error("the file is corrupt: invalid chunk length of {0} bytes")]
     Length(u64),
-    /// A chunk that says what cannot be.
+    /// The content of a chunk is invalid.
     #[error("the file is corrupt: {0}")]
     Content(String),
-    /// No last chunk.
-    #[error("the file is cut short: whoever recorded did not finish it")]
+    /// The last chunk is missing.
+    #[error("the file is cut short: the recording was not finished")]
     NoEnd,
-    /// Something behind the last chunk.
-    #[error("the file is corrupt: something follows its end")]
+    /// Bytes follow the last chunk.
+    #[error("the file is corrupt: bytes follow its last chunk")]
     AfterEnd,
 }
 
-/// The header of a file; `created_ns` is since 1970.
+/// Encodes the header of a file; `created_ns` is in nanoseconds since 1970.
 #[must_use]
 pub fn header(created_ns: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];

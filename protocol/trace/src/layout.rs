@@ -1,133 +1,121 @@
-//! Where everything of a trace page lies. `docs/specs/trace.md` says the same in words.
+//! The layout of a trace page, specified in `docs/specs/trace.md`.
 //!
-//! A page is words of 64 bits, little-endian. Its monitor writes the header, the control line and the bases, before
-//! or while the domain uses it; the domain writes the rest. A domain can write all of it, so whoever reads it from
-//! outside believes none of it: see [`crate::snapshot`].
+//! A page is 64-bit words, little-endian. Its monitor writes the header, the control line and the bases,
+//! before or while the domain uses it; the domain writes the rest. A domain can write all of it, so readers
+//! outside trust none of it: see [`crate::snapshot`].
 
-/// First word of every page: `TBLTRACE`.
+/// The first word of every page: `TBLTRACE`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TBLTRACE");
 
-/// Version of this layout.
+/// The version of this layout.
 pub const VERSION: u64 = 1;
 
-/// Bytes of the first part: everything of a fixed size. It is what a monitor maps.
+/// Bytes of the first part, which has a fixed size and is what a monitor maps.
 pub const HEAD_BYTES: usize = 4096;
 
-/// Bytes of an event.
+/// The length of an event.
 pub const EVENT_BYTES: usize = 32;
 
-/// Bytes of a row of counters.
+/// The length of a row of counters.
 pub const ROW_BYTES: usize = 128;
 
-/// Lanes that a page can have.
+/// The most lanes of a page.
 pub const MAX_LANES: usize = 24;
 
-/// Events that a lane can hold.
+/// The most events of a lane.
 pub const MAX_LANE_EVENTS: usize = 1 << 20;
 
-/// Rows that a page can have.
+/// The most rows of a page.
 pub const MAX_ROWS: usize = 1 << 16;
 
-/// Bytes of text that a page can hold.
+/// The most bytes of text in a page.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// The control word, on a line of its own. Zero: do not trace. Written by the monitor.
+/// The index of the control word, which has a line of its own. Zero: tracing is off. Written by the
+/// monitor.
 pub const CONTROL_WORD: usize = 16;
 
-/// Where each lane stood when the recording began, in events. Written by the monitor.
+/// The index of each lane's event count at the start of the recording. Written by the monitor.
 pub(crate) const BASE_WORD: usize = 32;
 
-/// Who writes: domain, process, instruction set and clock. Written by the domain as it attaches.
+/// The index of the writer's identity: domain, process, instruction set and clock. Written by the domain.
 pub(crate) const IDENTITY_WORD: usize = 64;
 
-/// What found no room: events of threads without a lane, ends of channels without a row, text.
+/// The index of the loss counters: events without a lane, channel ends without a row, texts.
 pub(crate) const LOSS_WORD: usize = 80;
 
-/// How many rows and bytes of text are in use.
+/// The index of the numbers of rows and bytes of text in use.
 pub(crate) const USED_WORD: usize = 96;
 
-/// First word of the lanes' own lines.
+/// The index of the lanes' own lines.
 pub(crate) const LANE_WORD: usize = 128;
 
 /// Words of a lane's line: events written, events lost, number of the thread.
 pub(crate) const LANE_LINE_WORDS: usize = 16;
 
-/// Bit of the control word: trace.
+/// A bit of the control word: tracing is on.
 pub const CONTROL_ON: u64 = 1;
 
-/// Bit of the control word: a lane that is full keeps what it has, rather than the latest.
+/// A bit of the control word: a full lane keeps its first events, not the latest.
 pub const CONTROL_KEEP_FIRST: u64 = 2;
 
-/// The control word of a recording. Each has another `epoch`.
+/// The control word of a recording. Each has a different `epoch`.
 #[must_use]
 pub const fn control_on(epoch: u32, keep_first: bool) -> u64 {
     CONTROL_ON | if keep_first { CONTROL_KEEP_FIRST } else { 0 } | (epoch as u64) << 32
 }
 
-/// How large the parts of a page are.
+/// The sizes of the parts of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Rings of events.
+    /// The number of lanes.
     pub lanes: usize,
-    /// Events of each, a power of two.
+    /// The events of each lane, a power of two.
     pub lane_events: usize,
-    /// Rows of counters.
+    /// The rows of counters.
     pub rows: usize,
-    /// Bytes of text.
+    /// The bytes of text.
     pub text_bytes: usize,
 }
 
 impl Default for Shape {
-    /// 16 lanes of 32,768 events, 16,384 rows: 18 MiB, of which only what is used takes memory.
+    /// 16 lanes of 32,768 events, 16,384 rows: 18 MiB, of which only used parts take memory.
     fn default() -> Self {
         Shape { lanes: 16, lane_events: 1 << 15, rows: 1 << 14, text_bytes: 1 << 16 }
     }
 }
 
-/// What is in memory is no page that this version understands.
+/// The memory is not a page of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum NotAPage {
-    /// It does not start as one.
-    #[error("it does not start with TBLTRACE")]
+    /// It does not begin with the magic of a page.
+    #[error("the trace page does not start with TBLTRACE")]
     Magic,
-    /// Another version.
-    #[error("it has version {0}, and version {VERSION} is understood")]
+    /// It has another version.
+    #[error("the trace page has version {0}; this program reads version {VERSION}")]
     Version(u64),
-    /// Sizes that no page has.
+    /// Its sizes are invalid.
     #[error(
-        "it says to have {lanes} lanes of {lane_events} events, {rows} rows and {text_bytes} bytes of text"
+        "the trace page has invalid sizes: {lanes} lanes of {lane_events} events, {rows} rows and {text_bytes} bytes of text"
     )]
-    Shape {
-        /// Lanes.
-        lanes: u64,
-        /// Events of each.
-        lane_events: u64,
-        /// Rows.
-        rows: u64,
-        /// Bytes of text.
-        text_bytes: u64,
-    },
-    /// Less than it says.
-    #[error("it has {available_bytes} bytes where {needed_bytes} are needed")]
-    Short {
-        /// Bytes there are.
-        available_bytes: usize,
-        /// Bytes it takes.
-        needed_bytes: usize,
-    },
+    Shape { lanes: u64, lane_events: u64, rows: u64, text_bytes: u64 },
+    /// The memory is shorter than the header says.
+    #[error("the trace page has {available_bytes} bytes; {needed_bytes} are needed")]
+    Short { available_bytes: usize, needed_bytes: usize },
 }
 
 impl Shape {
-    /// The first six words of the header.
+    /// Encodes the first six words of the header.
     #[must_use]
     pub fn header(&self) -> [u64; 6] {
         [MAGIC, VERSION, self.lanes as u64, self.lane_events as u64, self.rows as u64, self.text_bytes as u64]
     }
 
-    /// Reads the header.
+    /// Decodes the header.
     ///
     /// # Errors
-    /// [`NotAPage`].
+    /// [`NotAPage`] says what is wrong.
     pub fn from_header(words: [u64; 6]) -> Result<Shape, NotAPage> {
         let [magic, version, lanes, lane_events, rows, text_bytes] = words;
         if magic != MAGIC {
@@ -153,25 +141,25 @@ impl Shape {
         })
     }
 
-    /// First byte of the rows.
+    /// The offset of the rows.
     #[must_use]
     pub const fn rows_offset(&self) -> usize {
         HEAD_BYTES
     }
 
-    /// First byte of the text.
+    /// The offset of the text.
     #[must_use]
     pub const fn text_offset(&self) -> usize {
         self.rows_offset() + self.rows * ROW_BYTES
     }
 
-    /// First byte of a lane's events.
+    /// The offset of a lane's events.
     #[must_use]
     pub const fn lane_offset(&self, lane: usize) -> usize {
         self.text_offset() + self.text_bytes + lane * self.lane_events * EVENT_BYTES
     }
 
-    /// Bytes of all of it.
+    /// The length of the whole page.
     #[must_use]
     pub const fn length_bytes(&self) -> usize {
         self.lane_offset(self.lanes)

@@ -1,14 +1,15 @@
-//! One timeline out of what domains without a common clock recorded.
+//! Merges the events of domains without a common clock into one timeline.
 //!
-//! A channel keeps the order of its messages and loses none, so the n-th message received is the n-th that was sent:
-//! which send caused which receive is known without a byte on the wire. With the order within each thread, the order
-//! within each end of a channel and the starts of domains that is Lamport's "happened before"; [`merge`] gives every
-//! event a logical clock that agrees with it, estimates how far the kernels' clocks are apart, and moves what still
-//! contradicts the order, so that nothing is shown before its cause.
+//! A channel keeps the order of its messages and loses none, so the n-th message received is the n-th that
+//! was sent: the cause of each receive is known without a byte on the wire. Together with the order within
+//! each thread, the order within each channel end and the starts of domains, this is Lamport's "happened
+//! before". [`merge`] gives every event a logical clock that agrees with it, estimates the offsets between
+//! the kernels' clocks, and moves events that still contradict the order, so that none is shown before its
+//! cause.
 
 mod offset;
 mod order;
-// Interpreting these takes long and can find nothing: they compute over bytes of their own.
+// Too slow under miri, without benefit: these only compute on bytes of their own.
 #[cfg(all(test, not(miri)))]
 pub(crate) mod tests;
 
@@ -23,49 +24,49 @@ use crate::file::Recording;
 
 pub use offset::ClockOffset;
 
-/// Later than any time that is shown: half a century. Keeps sums from overflowing whatever a file says.
+/// Later than any time that is shown: about 73 years. Keeps sums from overflowing whatever a file contains.
 const MAX_NS: u64 = 1 << 61;
 
 /// An event on the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// The domain's place in the recording.
+    /// The domain's index in the recording.
     pub domain: u32,
-    /// Its lane.
+    /// The lane's number.
     pub lane: u32,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
-    /// When, in nanoseconds since the first event.
+    /// The time, in nanoseconds since the first event.
     pub time_ns: u64,
-    /// Its logical clock: larger than that of everything that it depends on.
+    /// The logical clock: larger than that of every event it depends on.
     pub logical: u64,
-    /// Where on the timeline the message that was received had been sent, if that was recorded.
+    /// For a receive, the index on the timeline of the matching send, if that was recorded.
     pub cause: Option<u32>,
 }
 
-/// A recording as one timeline.
+/// A recording as a single timeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Timeline {
-    /// In the order of time, and of causes.
+    /// The events, ordered by time and causality.
     pub events: Vec<Placed>,
-    /// How the clocks of the kernels lie to each other.
+    /// The offsets of the kernels' clocks.
     pub clocks: Vec<ClockOffset>,
-    /// Receives whose send was not recorded.
+    /// The number of receives whose send was not recorded.
     pub receives_without_send: u64,
-    /// Events that were moved because they would have been shown before their cause.
+    /// The number of events moved because they would have been shown before their cause.
     pub moved: u64,
-    /// How far at most, in nanoseconds.
+    /// The greatest distance that an event was moved, in nanoseconds.
     pub moved_max_ns: u64,
 }
 
-/// A message: its channel, whether the accepting end sent it, and its number in that direction from 1.
+/// Identifies a message: its channel, its direction, and its number in that direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct MessageId {
-    /// The channel.
+    /// The channel's id.
     pub channel: u64,
-    /// Sent by the accepting end.
+    /// Whether the accepting end sent it.
     pub from_accepting: bool,
-    /// From 1.
+    /// The number, from 1.
     pub number: u64,
 }
 
@@ -77,7 +78,7 @@ impl core::fmt::Display for MessageId {
 }
 
 impl MessageId {
-    /// The message that an event sends or receives.
+    /// The message that an event sends or receives, if it does.
     #[must_use]
     pub fn of(event: &Event) -> Option<MessageId> {
         let from_accepting = match event.kind {
@@ -89,53 +90,29 @@ impl MessageId {
     }
 }
 
-/// A recording of what cannot have happened.
+/// A recording that contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Impossible {
     /// Two events are the same send, or the same receive.
     #[error("the trace is impossible: {message} was {what} twice, by domain {first} and by domain {second}")]
-    Twice {
-        /// Which message.
-        message: MessageId,
-        /// "sent" or "received".
-        what: &'static str,
-        /// Who did it.
-        first: DomainName,
-        /// And who else.
-        second: DomainName,
-    },
-    /// Another message arrived than was sent.
+    Twice { message: MessageId, what: &'static str, first: DomainName, second: DomainName },
+    /// The lengths of a message when sent and received differ.
     #[error(
         "the trace is impossible: {message} was sent with {sent_bytes} bytes and received with {received_bytes}"
     )]
-    Length {
-        /// Which message.
-        message: MessageId,
-        /// Its bytes as sent.
-        sent_bytes: u32,
-        /// Its bytes as received.
-        received_bytes: u32,
-    },
-    /// Something comes before itself.
+    Length { message: MessageId, sent_bytes: u32, received_bytes: u32 },
+    /// An event depends on itself.
     #[error(
         "the trace is impossible: event {position} of lane {lane} of domain {domain} ({event}) comes before its own cause"
     )]
-    Cycle {
-        /// Whose event.
-        domain: DomainName,
-        /// Of which lane.
-        lane: u32,
-        /// Which of that lane, from 0.
-        position: usize,
-        /// What it is.
-        event: &'static str,
-    },
-    /// More events than can be numbered.
-    #[error("the trace has {0} events; up to 4,294,967,295 can be merged")]
+    Cycle { domain: DomainName, lane: u32, position: usize, event: &'static str },
+    /// There are too many events to number.
+    #[error("the trace has {0} events; at most 4,294,967,295 can be merged")]
     TooMany(usize),
 }
 
-/// A domain, as a file names it.
+/// A domain's id as bits, as in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DomainName(pub u64);
 
@@ -148,22 +125,22 @@ impl core::fmt::Display for DomainName {
     }
 }
 
-/// An event with what is needed to place it.
+/// An event while it is being placed.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     domain: u32,
     lane: u32,
-    /// Its place in the lane.
+    /// The index in its lane.
     position: u32,
     event: Event,
-    /// On its kernel's clock, then on the machine's.
+    /// The time on its kernel's clock, later on the machine's.
     time_ns: u64,
 }
 
-/// Puts a recording in causal order.
+/// Merges a recording into causal order.
 ///
 /// # Errors
-/// [`Impossible`].
+/// [`Impossible`] when the recording contradicts itself.
 pub fn merge(recording: &Recording) -> Result<Timeline, Impossible> {
     let total = recording.events();
     if u32::try_from(total).is_err() {
@@ -177,7 +154,7 @@ pub fn merge(recording: &Recording) -> Result<Timeline, Impossible> {
     order::place(recording, &nodes, &edges, clocks)
 }
 
-/// All events but those that only set clocks, lane by lane, with the time of their kernel.
+/// All events except clock readings, lane by lane, with the time of their kernel.
 fn flatten(recording: &Recording) -> Vec<Node> {
     let mut nodes = Vec::with_capacity(recording.events());
     for (domain, record) in (0..).zip(&recording.domains) {
@@ -195,7 +172,7 @@ fn flatten(recording: &Recording) -> Vec<Node> {
             let mut latest_ns = 0;
             for (position, event) in (0..).zip(&record.events) {
                 if event.kind != EventKind::Clock {
-                    // A thread that moves between processors may see its clock a little earlier than before.
+                    // A thread that moves between processors may read a slightly earlier time than before.
                     latest_ns = clock.to_ns(event.ticks).min(MAX_NS).max(latest_ns);
                     let (event, time_ns) = (*event, latest_ns);
                     nodes.push(Node { domain, lane: *lane, position, event, time_ns });
@@ -211,7 +188,7 @@ fn clocks(recording: &Recording) -> Vec<usize> {
     let mut numbers = BTreeMap::new();
     let mut clock_of = Vec::with_capacity(recording.domains.len());
     for (index, domain) in recording.domains.iter().enumerate() {
-        // A domain that does not say whose clock it reads has its own.
+        // A domain that does not name its clock has one of its own.
         let key = match domain.head.identity.clock {
             0 => (index + 1, 0),
             clock => (0, clock),

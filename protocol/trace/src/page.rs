@@ -1,4 +1,4 @@
-//! A page as its two writers have it: the monitor, which makes and controls it, and the domain.
+//! A page for its two writers: the monitor, which creates and controls it, and the domain.
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::{Ordering, store_both};
@@ -9,20 +9,21 @@ use crate::layout::{
     LANE_WORD, LOSS_WORD, NotAPage, ROW_BYTES, Shape, USED_WORD,
 };
 
-/// Makes `head`, the first [`HEAD_BYTES`] of zeroed memory, the head of a page.
+/// Formats `head`, the first [`HEAD_BYTES`] of zeroed memory, as the head of a page.
 pub fn format(head: &SharedMemory, shape: &Shape) {
     for (index, word) in shape.header().into_iter().enumerate().rev() {
-        // The magic last, and everything before it seen with it.
+        // The magic last; readers that see it see everything before it.
         head.store_le(index, word, Ordering::Release);
     }
 }
 
-/// Starts or stops tracing. Whoever traces sees it at its next event.
+/// Turns tracing on or off. Writers see it at their next event.
 ///
-/// `head` is the first [`HEAD_BYTES`] of a page. What it holds is the domain's to write, so nothing of it is believed.
+/// `head` is the first [`HEAD_BYTES`] of a page. The domain can write it, so its content is not
+/// trusted.
 pub fn control(head: &SharedMemory, word: u64) {
     if word != 0 {
-        // Whoever still writes for the recording before must not take the new bases for its own.
+        // A writer that is still in the previous recording must not take the new bases for its own.
         head.store_le(CONTROL_WORD, 0, Ordering::SeqCst);
         for lane in 0..crate::layout::MAX_LANES {
             let written = head.load_le(LANE_WORD + lane * LANE_LINE_WORDS, Ordering::Acquire);
@@ -32,7 +33,7 @@ pub fn control(head: &SharedMemory, word: u64) {
     head.store_le(CONTROL_WORD, word, Ordering::Release);
 }
 
-/// How many rows of a page are or were in use, as its domain says; never more than `shape` has.
+/// How many rows of a page have been in use, according to its domain; at most as many as `shape` has.
 ///
 /// `head` is the first [`HEAD_BYTES`] of the page.
 #[must_use]
@@ -41,22 +42,22 @@ pub fn rows_in_use(head: &SharedMemory, shape: &Shape) -> usize {
     usize::try_from(used).unwrap_or(usize::MAX).min(shape.rows)
 }
 
-/// Who writes a page, and how its clock relates to others.
+/// The writer of a page, and its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
-    /// The domain, as bits.
+    /// The domain's id, as bits.
     pub domain: u64,
-    /// Its process, in its own kernel.
+    /// The process id in its own kernel.
     pub pid: u32,
-    /// Its instruction set.
+    /// The instruction set's code.
     pub isa: u8,
-    /// Ticks of its clock in a second, if it knows.
+    /// Ticks of its clock per second; 0 if unknown.
     pub ticks_per_s: u64,
-    /// Stands for the kernel whose monotonic clock it reads: domains with the same have a common clock.
+    /// Identifies the kernel whose monotonic clock it reads: domains with the same value share a clock.
     pub clock: u64,
-    /// A point in time on its clock, and
+    /// A time on its clock.
     pub ticks: u64,
-    /// the same on the monotonic clock, in nanoseconds.
+    /// The same time on the monotonic clock, in nanoseconds.
     pub monotonic_ns: u64,
 }
 
@@ -72,7 +73,7 @@ impl Identity {
     }
 }
 
-/// A page as the domain that it belongs to has it.
+/// A page in its domain.
 #[derive(Clone, Debug)]
 pub struct Page {
     memory: SharedMemory,
@@ -81,10 +82,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// Takes up a page.
+    /// Opens a page.
     ///
     /// # Errors
-    /// [`NotAPage`].
+    /// [`NotAPage`] says what is wrong.
     pub fn open(memory: SharedMemory) -> Result<Page, NotAPage> {
         let short = |needed_bytes| NotAPage::Short { available_bytes: memory.len_bytes(), needed_bytes };
         if memory.len_bytes() < HEAD_BYTES {
@@ -99,7 +100,7 @@ impl Page {
         Ok(Page { memory, control, shape })
     }
 
-    /// A page of this process alone, for whoever has none from a monitor: it counts, and nobody traces.
+    /// A page private to this process, for a program without a monitor: it counts, and tracing is off.
     #[must_use]
     pub fn private() -> Page {
         let shape = Shape { lanes: 1, lane_events: 16, rows: 0, text_bytes: 0 };
@@ -110,26 +111,27 @@ impl Page {
         Page { control: page.part(CONTROL_WORD * 8, 8), ..page }
     }
 
-    /// Its shape.
+    /// The sizes of the page's parts.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The control word, alone: a handle that is cheap to look at.
+    /// A handle for cheap checks of the control word.
     #[must_use]
     pub fn switch(&self) -> Switch {
         Switch { word: self.control.clone() }
     }
 
-    /// Says who writes here.
+    /// Writes the writer's identity.
     pub fn identify(&self, identity: Identity) {
         for (index, word) in identity.to_words().into_iter().enumerate() {
             self.memory.store_le(IDENTITY_WORD + index, word, Ordering::Relaxed);
         }
     }
 
-    /// The writer of a lane. There must be one at a time: who hands lanes out sees to it.
+    /// The writer of a lane; `None` beyond the last lane. The caller must ensure that only one exists at a
+    /// time.
     #[must_use]
     pub fn lane(&self, lane: usize) -> Option<LaneWriter> {
         if lane >= self.shape.lanes {
@@ -142,29 +144,29 @@ impl Page {
         Some(LaneWriter { switch: self.switch(), events, line, base, written, lost })
     }
 
-    /// Counts an event of a thread that found no lane.
+    /// Counts an event of a thread without a lane.
     pub fn count_without_lane(&self) {
         self.add(LOSS_WORD, 1);
     }
 
-    /// A row of counters, to be written by the one end of a channel that it is for.
+    /// A row of counters, for a single channel end to write; `None` beyond the last row.
     #[must_use]
     pub fn row(&self, row: usize) -> Option<Row> {
         (row < self.shape.rows).then(|| Row { line: self.part(HEAD_BYTES + row * ROW_BYTES, ROW_BYTES) })
     }
 
-    /// Counts an end of a channel that found no row.
+    /// Counts a channel end without a row.
     pub fn count_without_row(&self) {
         self.add(LOSS_WORD + 1, 1);
     }
 
-    /// How many rows have been in use, as this page says.
+    /// The number of rows that have been in use, according to the page.
     #[must_use]
     pub fn rows_used(&self) -> usize {
         self.used(0).min(self.shape.rows)
     }
 
-    /// How many bytes of text there are, as this page says.
+    /// The bytes of text in use, according to the page.
     #[must_use]
     pub fn text_used_bytes(&self) -> usize {
         self.used(1).min(self.shape.text_bytes)
@@ -174,13 +176,13 @@ impl Page {
         usize::try_from(self.memory.load_le(USED_WORD + which, Ordering::Acquire)).unwrap_or(usize::MAX)
     }
 
-    /// Says how many rows have been in use.
+    /// Sets the number of rows that have been in use.
     pub fn set_rows_used(&self, rows: usize) {
         self.memory.store_le(USED_WORD, rows as u64, Ordering::Release);
     }
 
-    /// Writes a text behind those that are there, and returns what stands for it; `None` when there is no room for
-    /// it. `used_bytes` is where it goes: the one writer of texts keeps it.
+    /// Appends a text and returns its number in events; `None` when there is no room. `used_bytes` is the
+    /// offset to write at, kept by the only writer of texts.
     pub fn write_text(&self, used_bytes: &mut usize, text: &str) -> Option<u64> {
         let room = self.shape.text_bytes - *used_bytes;
         let needed = 8 + text.len().next_multiple_of(8);
@@ -190,7 +192,7 @@ impl Page {
         }
         let entry = self.part(self.shape.text_offset() + *used_bytes, needed);
         entry.store_le(0, text.len() as u64, Ordering::Relaxed);
-        // The entry was cut to the text's length.
+        // Cannot fail: the entry has the text's length.
         let _ = entry.copy_in(8, text.as_bytes());
         let number = *used_bytes as u64 / 8 + 1;
         *used_bytes += needed;
@@ -200,26 +202,26 @@ impl Page {
 
     fn add(&self, word: usize, count: u64) {
         let cell = &self.memory.words()[word];
-        // Of this process alone, but of all its threads. It only counts, so nothing is ordered by it.
+        // Written by all threads of this process only. It only counts, so it orders nothing.
         let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
             Some(u64::from_le(bits).wrapping_add(count).to_le())
         });
     }
 
-    /// A part of the page, which by its shape it has.
+    /// A part of the page, which its shape guarantees to exist.
     fn part(&self, offset_bytes: usize, length_bytes: usize) -> SharedMemory {
         self.memory.slice(offset_bytes, length_bytes).unwrap_or_else(|_| SharedMemory::zeroed(length_bytes))
     }
 }
 
-/// Whether to trace, in one load.
+/// Tells whether tracing is on, with one load.
 #[derive(Clone, Debug)]
 pub struct Switch {
     word: SharedMemory,
 }
 
 impl Switch {
-    /// Whether to trace.
+    /// Whether tracing is on.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
@@ -246,13 +248,13 @@ pub struct LaneWriter {
 }
 
 impl LaneWriter {
-    /// How many events have been written in all.
+    /// The number of events written in total.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Says which thread writes from now on.
+    /// Sets the number of the thread that writes from now on.
     pub fn set_thread(&self, thread: u16) {
         self.line.store_le(2, u64::from(thread), Ordering::Relaxed);
     }
@@ -263,8 +265,8 @@ impl LaneWriter {
         self.switch.control()
     }
 
-    /// Writes an event over the oldest one; or counts it as lost, when the recording keeps the first and has as many
-    /// as fit.
+    /// Writes an event over the oldest one; or counts it as lost when the recording keeps the first events
+    /// and the lane is full.
     pub fn write(&mut self, event: &Event) {
         let words = self.events.words();
         let capacity = (words.len() * 8 / EVENT_BYTES) as u64;
@@ -280,37 +282,37 @@ impl LaneWriter {
             cell.store(word.to_le(), Ordering::Relaxed);
         }
         self.written = self.written.wrapping_add(1);
-        // Whoever sees the number sees the event.
+        // Readers that see the number see the event.
         self.line.store_le(0, self.written, Ordering::Release);
     }
 }
 
-/// What a row says of an end of a channel, besides the counters.
+/// The description of a channel end in its row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Described {
-    /// The channel.
+    /// The channel's id.
     pub channel: u64,
-    /// The peer, as bits.
+    /// The peer domain's id, as bits.
     pub peer: u64,
-    /// The accepting end.
+    /// Whether it is the accepting end.
     pub accepting: bool,
-    /// What carries it: its place in the list of transports.
+    /// The transport: its index in the list of transports.
     pub transport: u8,
-    /// The longest message.
+    /// The message limit, in bytes.
     pub max_message_bytes: u64,
-    /// When it was opened, on the monotonic clock.
+    /// When it was opened, in nanoseconds on the monotonic clock.
     pub opened_ns: u64,
-    /// Slots of the ring that it sends by; 0 where it does not send by slots.
+    /// The slots of the ring that it sends on; 0 without a ring.
     pub slots: u32,
 }
 
-/// How an end of a channel is.
+/// The state of a channel end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RowState {
-    /// Nothing was here.
+    /// The row was never used.
     Free = 0,
-    /// Open.
+    /// The channel is open.
     Open = 1,
     /// Closed by this end.
     Closed = 2,
@@ -329,43 +331,43 @@ impl RowState {
     }
 }
 
-/// Word of a row: channel.
+/// The word with the channel.
 pub(crate) const ROW_CHANNEL: usize = 0;
-/// Word of a row: state, end, transport.
+/// The word with state, end and transport.
 pub(crate) const ROW_STATE: usize = 1;
-/// Word of a row: peer.
+/// The word with the peer.
 pub(crate) const ROW_PEER: usize = 2;
-/// Word of a row: when it was opened.
+/// The word with the opening time.
 pub(crate) const ROW_OPENED: usize = 3;
-/// First of six words of a row: messages and bytes sent, messages and bytes received, rings, sleeps.
+/// The first of six words: messages and bytes sent, messages and bytes received, rings, sleeps.
 pub(crate) const ROW_COUNTERS: usize = 4;
-/// Word of a row: the longest message.
+/// The word with the message limit.
 pub(crate) const ROW_MAX: usize = 10;
-/// Word of a row: how often there was no room to send.
+/// The word that counts sends without room.
 pub(crate) const ROW_STALLS: usize = 11;
-/// Word of a row: slots of the ring that it sends by, and how many of them it knew to be free at last.
+/// The word with the slots of the sending ring, and how many of them were last known to be free.
 pub(crate) const ROW_SLOTS: usize = 12;
 
-/// The counters of one end of a channel, in memory that others read.
+/// The counters of one channel end, in memory that others read.
 #[derive(Clone, Debug)]
 pub struct Row {
     line: SharedMemory,
 }
 
 impl Row {
-    /// A row that nobody reads.
+    /// A row without readers.
     #[must_use]
     pub fn private() -> Row {
         Row::on(SharedMemory::zeroed(ROW_BYTES))
     }
 
-    /// A row in this memory, of [`ROW_BYTES`].
+    /// A row in `line`, which has [`ROW_BYTES`].
     #[must_use]
     pub fn on(line: SharedMemory) -> Row {
         Row { line }
     }
 
-    /// Starts to count for an end of a channel.
+    /// Starts counting for a channel end.
     pub fn describe(&self, described: &Described) {
         self.line.store_le(ROW_STATE, 0, Ordering::Relaxed);
         for word in ROW_COUNTERS..ROW_MAX {
@@ -381,7 +383,7 @@ impl Row {
         self.line.store_le(ROW_STATE, rest | RowState::Open as u64, Ordering::Release);
     }
 
-    /// Says how the end is now. The first end that is said stays.
+    /// Sets the state. The first final state stays.
     pub fn set_state(&self, state: RowState) {
         let word = self.line.load_le(ROW_STATE, Ordering::Relaxed);
         if word as u8 <= RowState::Open as u8 {
@@ -389,29 +391,29 @@ impl Row {
         }
     }
 
-    /// Says how many messages and bytes were sent.
+    /// Sets the numbers of messages and bytes sent.
     #[inline]
     pub fn set_sent(&self, messages: u64, bytes: u64) {
         self.set_pair(ROW_COUNTERS, messages, bytes);
     }
 
-    /// Says how many messages and bytes were received.
+    /// Sets the numbers of messages and bytes received.
     #[inline]
     pub fn set_received(&self, messages: u64, bytes: u64) {
         self.set_pair(ROW_COUNTERS + 2, messages, bytes);
     }
 
-    /// Says how often the peer was rung and how often this end slept.
+    /// Sets how often the peer was rung and how often this end slept.
     pub fn set_rings_and_sleeps(&self, rings: u64, sleeps: u64) {
         self.set_pair(ROW_COUNTERS + 4, rings, sleeps);
     }
 
-    /// Says how often there was no room to send.
+    /// Sets how often a send found no room.
     pub fn set_stalls(&self, stalls: u64) {
         self.line.store_le(ROW_STALLS, stalls, Ordering::Relaxed);
     }
 
-    /// Says how many slots there are to send by, and how many of them are known to be free.
+    /// Sets the slots of the sending ring, and how many of them are known to be free.
     pub fn set_room(&self, slots: u32, free_slots: u32) {
         let word = u64::from(slots) | u64::from(free_slots) << 32;
         self.line.store_le(ROW_SLOTS, word, Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! Traces for Perfetto (`ui.perfetto.dev`), in its own format.
+//! Exports traces in the format of Perfetto (`ui.perfetto.dev`).
 //!
-//! Each domain is a process and each of its lanes a thread. A sleep and a span are slices, everything else is an
-//! instant; an arrow (a "flow") leads from each send to its receive. Beside each direction of a channel a counter
-//! shows how many messages are in it.
+//! Each domain is a process and each of its lanes a thread. Sleeps and spans are slices, other events are
+//! instants; an arrow (a "flow") leads from each send to its receive. For each direction of a channel a
+//! counter shows the number of messages in transit.
 //!
-//! The format is protocol buffers; the messages and field numbers are those of Perfetto's `trace_packet.proto`,
-//! `track_event.proto` and `track_descriptor.proto`. Only what is written here is known here.
+//! The format is protocol buffers, with messages and field numbers from Perfetto's `trace_packet.proto`,
+//! `track_event.proto` and `track_descriptor.proto`. Only those used here are defined here.
 
 mod wire;
 
@@ -22,7 +22,7 @@ use crate::file::Recording;
 use crate::merge::{MessageId, Placed, Timeline};
 pub use wire::Message;
 
-/// Perfetto's numbers for fields and choices, as far as they are used here.
+/// The numbers of Perfetto's fields and choices used here.
 pub mod field {
     /// `Trace.packet`.
     pub const PACKET: u32 = 1;
@@ -87,32 +87,32 @@ enum Shape {
     Counter = 4,
 }
 
-/// All packets are of one writer.
+/// The sequence id of all packets, which have one writer.
 const SEQUENCE_ID: u64 = 1;
 
-/// Process ids of Perfetto are a number a domain, with room for the lanes behind it.
+/// The distance between Perfetto process ids of domains, which leaves room for their lanes.
 const PIDS_APART: u64 = 100;
 
-/// Writes a timeline, piece by piece, so that a large one need not be in memory twice.
+/// Writes a timeline in pieces, so that a large one is not in memory twice.
 pub struct Export<'a> {
     recording: &'a Recording,
     timeline: &'a Timeline,
-    /// Messages in each direction of a channel.
+    /// The messages in transit in each direction of a channel.
     in_flight: BTreeMap<(u64, bool), u64>,
     next: usize,
 }
 
-/// Packets of one piece.
+/// Events per piece.
 const PIECE_EVENTS: usize = 4096;
 
 impl<'a> Export<'a> {
-    /// Of a recording, in the order that [`crate::merge::merge`] found.
+    /// Exports a recording in the order found by [`crate::merge::merge`].
     #[must_use]
     pub fn new(recording: &'a Recording, timeline: &'a Timeline) -> Self {
         Export { recording, timeline, in_flight: BTreeMap::new(), next: 0 }
     }
 
-    /// The tracks: what comes first.
+    /// The track descriptors, which come first.
     #[must_use]
     pub fn tracks(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -165,7 +165,7 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// The next piece, until there are no more.
+    /// The next piece; `None` at the end.
     pub fn next_piece(&mut self) -> Option<Vec<u8>> {
         let timeline = self.timeline;
         let events = timeline.events.get(self.next..).filter(|rest| !rest.is_empty())?;
@@ -212,7 +212,7 @@ impl<'a> Export<'a> {
         self.depth(out, placed);
     }
 
-    /// How many messages are on their way, after one was sent or received whose send is known.
+    /// Writes the number of messages in transit, after one was sent or received whose send is known.
     fn depth(&mut self, out: &mut Vec<u8>, placed: &Placed) {
         let Some(message) = MessageId::of(&placed.event) else { return };
         let direction = (message.channel, message.from_accepting);
@@ -280,7 +280,7 @@ fn lane_track(index: usize, lane: u32) -> u64 {
     domain_track(index) | (u64::from(lane) + 1)
 }
 
-/// Of the upper half of all numbers, where no domain's are.
+/// An id in the upper half of the range, which no domain uses.
 fn depth_track((channel, from_accepting): (u64, bool)) -> u64 {
     1 << 63 | fnv1a(&(channel << 1 | u64::from(from_accepting)).to_le_bytes())
 }
@@ -290,7 +290,7 @@ fn value_track(placed: &Placed) -> u64 {
     1 << 63 | fnv1a(key.map(u64::to_le_bytes).as_flattened())
 }
 
-/// The same for a send and its receive.
+/// The flow id, equal for a send and its receive.
 fn flow_id(message: &MessageId) -> u64 {
     let key = [message.channel, u64::from(message.from_accepting), message.number];
     fnv1a(key.map(u64::to_le_bytes).as_flattened())
@@ -314,6 +314,6 @@ fn packet(out: &mut Vec<u8>, time_ns: u64, shape: Shape, track: u64, content: &M
     out.extend_from_slice(Message::new().message(field::PACKET, &packet).bytes());
 }
 
-// Interpreting these takes long and can find nothing: they compute over bytes of their own.
+// Too slow under miri, without benefit: these only compute on bytes of their own.
 #[cfg(all(test, not(miri)))]
 mod tests;

@@ -1,7 +1,7 @@
-//! Reading a page from outside while its domain writes, or after it died.
+//! Reads a page from outside while its domain writes, or after it died.
 //!
-//! Every number in a page is an allegation of its domain: sizes are bounded before they are used, and what makes no
-//! sense reads as nothing.
+//! Every number in a page is an allegation of its domain: sizes are bounded before use, and invalid content
+//! is skipped.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::page::{
     RowState,
 };
 
-/// The longest text that is read; a name that is longer is cut.
+/// The longest text that is read; longer names are truncated.
 pub const MAX_TEXT_CHARS: usize = 256;
 
 fn word(bytes: &[u8], index: usize) -> u64 {
@@ -28,63 +28,63 @@ fn words<const N: usize>(bytes: &[u8], first: usize) -> [u64; N] {
     core::array::from_fn(|index| word(bytes, first + index))
 }
 
-/// What found no room in a page.
+/// What was lost for lack of room in a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
-    /// Events of threads beyond the number of lanes.
+    /// Events of threads without a lane.
     pub events_without_lane: u64,
-    /// Ends of channels beyond the number of rows.
+    /// Channel ends without a row.
     pub channels_without_row: u64,
-    /// Names.
+    /// Names without room.
     pub texts: u64,
 }
 
-/// How far a lane is.
+/// The progress of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneHead {
-    /// Events written in all.
+    /// Events written in total.
     pub written: u64,
-    /// Events that were not kept since the page was made, as the lane was full.
+    /// Events that were not kept because the lane was full, since the page was created.
     pub lost: u64,
-    /// How many there were when the recording began.
+    /// Events written before the recording began.
     pub base: u64,
 }
 
 /// Events of a lane that can be read now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unread {
-    /// Number of the first.
+    /// The number of the first event.
     pub first: u64,
-    /// How many there are.
+    /// The number of events.
     pub count: u64,
-    /// How many came before them and have been overwritten.
+    /// The number of earlier events that were overwritten unread.
     pub missed: u64,
 }
 
 /// The head of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// How large its parts are.
+    /// The sizes of the parts.
     pub shape: Shape,
     /// The control word.
     pub control: u64,
-    /// Who writes it.
+    /// The writer.
     pub identity: Identity,
-    /// Its lanes.
+    /// The progress of each lane.
     pub lanes: Vec<LaneHead>,
-    /// What found no room.
+    /// What was lost for lack of room.
     pub losses: Losses,
-    /// Rows that have been in use.
+    /// The number of rows that have been in use.
     pub rows_used: usize,
-    /// Bytes of text.
+    /// The bytes of text in use.
     pub text_used_bytes: usize,
 }
 
 impl Head {
-    /// Reads the first [`HEAD_BYTES`] of a page.
+    /// Decodes the first [`HEAD_BYTES`] of a page.
     ///
     /// # Errors
-    /// [`NotAPage`].
+    /// [`NotAPage`] says what is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Head, NotAPage> {
         if bytes.len() < HEAD_BYTES {
             return Err(NotAPage::Short { available_bytes: bytes.len(), needed_bytes: HEAD_BYTES });
@@ -107,7 +107,7 @@ impl Head {
         })
     }
 
-    /// What of a lane can be read, when everything before event `cursor` has been.
+    /// The events of a lane that can be read, when all before number `cursor` have been.
     #[must_use]
     pub fn unread(&self, lane: usize, cursor: u64) -> Unread {
         let Some(head) = self.lanes.get(lane) else { return Unread { first: 0, count: 0, missed: 0 } };
@@ -116,21 +116,22 @@ impl Head {
         Unread { first, count: head.written - first, missed: first - start }
     }
 
-    /// The oldest event that nobody is writing over. The next to be written goes where the oldest is, unless the
-    /// recording keeps the first.
+    /// The oldest event that is not being overwritten. The next event is written over the oldest, unless
+    /// the recording keeps the first ones.
     fn oldest_whole(&self, head: &LaneHead) -> u64 {
         let kept = self.shape.lane_events as u64 - u64::from(self.control & CONTROL_KEEP_FIRST == 0);
         head.written.saturating_sub(kept)
     }
 
-    /// The first event of a lane that was whole when this head was read, and so was in what had been read before it.
+    /// The first event of a lane that was complete when this head was read, and thus also in what was read
+    /// before it.
     #[must_use]
     pub fn first_whole(&self, lane: usize) -> u64 {
         self.lanes.get(lane).map_or(u64::MAX, |head| self.oldest_whole(head))
     }
 
-    /// Where in the page event `first` of a lane lies, and how many of `count` lie there in one piece of at most
-    /// `max_bytes`.
+    /// The offset in the page of event `first` of a lane, and how many of `count` events are contiguous
+    /// there, in at most `max_bytes`.
     #[must_use]
     pub fn piece(&self, lane: usize, first: u64, count: u64, max_bytes: usize) -> (usize, usize) {
         let slot = (first % self.shape.lane_events as u64) as usize;
@@ -140,7 +141,7 @@ impl Head {
     }
 }
 
-/// The events in a piece of a lane, and how many made no sense.
+/// The valid events in a piece of a lane, and the number of invalid ones.
 #[must_use]
 pub fn events(bytes: &[u8]) -> (Vec<Event>, u64) {
     let (pieces, _) = bytes.as_chunks::<EVENT_BYTES>();
@@ -149,48 +150,49 @@ pub fn events(bytes: &[u8]) -> (Vec<Event>, u64) {
     (events, senseless)
 }
 
-/// The counters of one end of a channel.
+/// The counters of one channel end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RowInfo {
-    /// The channel.
+    /// The channel's id.
     pub channel: u64,
-    /// How the end is.
+    /// The state of the end.
     pub state: RowState,
-    /// The accepting end.
+    /// Whether it is the accepting end.
     pub accepting: bool,
-    /// What carries it: its place in the list of transports.
+    /// The transport: its index in the list of transports.
     pub transport: u8,
-    /// The peer, as bits.
+    /// The peer domain's id, as bits.
     pub peer: u64,
-    /// When it was opened, on the monotonic clock.
+    /// When it was opened, in nanoseconds on the monotonic clock.
     pub opened_ns: u64,
-    /// Messages sent.
+    /// The number of messages sent.
     pub messages_sent: u64,
-    /// Their bytes.
+    /// The bytes of the messages sent.
     pub bytes_sent: u64,
-    /// Messages received.
+    /// The number of messages received.
     pub messages_received: u64,
-    /// Their bytes.
+    /// The bytes of the messages received.
     pub bytes_received: u64,
     /// How often the peer was rung.
     pub rings: u64,
     /// How often this end slept.
     pub sleeps: u64,
-    /// The longest message.
+    /// The message limit, in bytes.
     pub max_message_bytes: u64,
-    /// How often there was no room to send. This and what follows is not in trace files: 0 there.
+    /// How often a send found no room. This and the following fields are 0 in trace files.
     pub stalls: u64,
-    /// Slots of the ring that it sends by; 0 where it does not send by slots.
+    /// The slots of the ring that it sends on; 0 without a ring.
     pub slots: u32,
-    /// Of these, how many it knew to be free when it last rang its peer, slept or found no room. There may have been more.
+    /// The slots known to be free when it last rang its peer, slept or found no room. There may have been
+    /// more.
     pub free_slots: u32,
 }
 
-/// Words of a row that trace files have.
+/// The words of a row in trace files.
 pub(crate) const ROW_WORDS: usize = 11;
 
 impl RowInfo {
-    /// Reads a row; `None` when nothing was ever in it.
+    /// Decodes a row; `None` when it was never used.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<RowInfo> {
         let state_word = word(bytes, ROW_STATE);
@@ -216,7 +218,7 @@ impl RowInfo {
         })
     }
 
-    /// As the first words of a row, which trace files have.
+    /// Encodes the words of a row in trace files.
     #[must_use]
     pub fn to_words(&self) -> [u64; ROW_WORDS] {
         let state = self.state as u64 | u64::from(self.accepting) << 8 | u64::from(self.transport) << 16;
@@ -236,13 +238,13 @@ impl RowInfo {
     }
 }
 
-/// The rows that were ever in use.
+/// All rows that have been in use.
 #[must_use]
 pub fn rows(bytes: &[u8]) -> Vec<RowInfo> {
     bytes.chunks_exact(ROW_BYTES).filter_map(RowInfo::from_bytes).collect()
 }
 
-/// The texts of a page, by what stands for them.
+/// The texts of a page, with their numbers in events.
 #[must_use]
 pub fn texts(bytes: &[u8]) -> Vec<(u64, String)> {
     let mut found = Vec::new();
@@ -318,7 +320,7 @@ mod tests {
         assert_eq!(read(&memory, 1, 0), ((1..=10).collect(), 0));
         assert_eq!(read(&memory, 1, 7), ((8..=10).collect(), 0));
         (11..=40).for_each(|number| lane.write(&send(number)));
-        // One less than fits: the oldest may be being written over.
+        // One less than fits, because the oldest may be being overwritten.
         assert_eq!(read(&memory, 1, 10), ((26..=40).collect(), 15));
         assert_eq!(read(&memory, 0, 0), (Vec::new(), 0));
         assert!(page.lane(2).is_none());
@@ -334,7 +336,7 @@ mod tests {
         assert_eq!(read(&memory, 0, 0), ((6..=21).collect(), 0));
         let head = Head::from_bytes(&bytes(&memory)).unwrap();
         assert_eq!(head.lanes[0].lost, 9);
-        // The next recording begins behind what is there.
+        // The next recording begins after the existing events.
         control(&memory, control_on(2, false));
         assert_eq!(read(&memory, 0, 0).0, Vec::<u64>::new());
         lane.write(&send(31));

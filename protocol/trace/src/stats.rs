@@ -1,4 +1,4 @@
-//! Figures of a timeline: how many messages each direction of a channel carried, and how long they took.
+//! Statistics of a timeline: the messages and latencies in each direction of a channel.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,30 +9,31 @@ use crate::merge::Timeline;
 /// One direction of a channel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Direction {
-    /// The sender's place in the recording, if it was recorded.
+    /// The sender's index in the recording, if it was recorded.
     pub sender: Option<u32>,
-    /// The receiver's.
+    /// The receiver's index in the recording, if it was recorded.
     pub receiver: Option<u32>,
-    /// Messages sent while it was recorded.
+    /// Messages sent during the recording.
     pub sent: u64,
-    /// Their bytes.
+    /// The bytes of the messages sent.
     pub sent_bytes: u64,
-    /// Messages received.
+    /// Messages received during the recording.
     pub received: u64,
     /// How often the sender woke a sleeping receiver.
     pub rings: u64,
     /// How often the receiver slept.
     pub sleeps: u64,
-    /// How long it slept in all, in nanoseconds.
+    /// The total time that it slept, in nanoseconds.
     pub asleep_ns: u64,
-    /// The most messages that were sent and not yet received, as the timeline has it.
+    /// The most messages in transit, according to the timeline.
     pub most_in_flight: u64,
-    /// How long each message took from send to receive, in nanoseconds, sorted.
+    /// The time of each message from send to receive, in nanoseconds, sorted.
     pub latencies_ns: Vec<u64>,
 }
 
 impl Direction {
-    /// The latency that `thousandths` of the messages do not exceed; `None` without messages.
+    /// The latency that `thousandths` of the messages do not exceed, in nanoseconds; `None` without
+    /// messages.
     #[must_use]
     pub fn latency_ns(&self, thousandths: usize) -> Option<u64> {
         let rank = (self.latencies_ns.len() * thousandths.min(1000)).div_ceil(1000).max(1);
@@ -40,7 +41,7 @@ impl Direction {
     }
 }
 
-/// Counts, by channel and by whether the accepting end sends.
+/// The statistics by channel, and by whether the accepting end sends.
 #[must_use]
 pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
     let mut directions: BTreeMap<(u64, bool), Direction> = BTreeMap::new();

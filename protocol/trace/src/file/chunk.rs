@@ -1,4 +1,4 @@
-//! What stands in a file: chunks, and their bytes.
+//! The chunks of a file, and their encoding.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,83 +15,83 @@ use crate::snapshot::{Losses, ROW_WORDS, RowInfo};
 /// A node of the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeHead {
-    /// Its number.
+    /// The node's number.
     pub id: u16,
-    /// Its name.
+    /// The node's name.
     pub name: String,
-    /// Its kind, as machine files say it.
+    /// The node's kind, as in machine files.
     pub kind: String,
-    /// Its instruction set.
+    /// The node's instruction set.
     pub isa: String,
 }
 
-/// A domain that was recorded.
+/// A recorded domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DomainHead {
-    /// What it says of itself and its clock.
+    /// The domain's identity and clock.
     pub identity: Identity,
-    /// Its node's name.
+    /// The name of its node.
     pub node: String,
-    /// Its program.
+    /// The name of its program.
     pub program: String,
 }
 
-/// How a domain was when the recording ended.
+/// The state of a domain when the recording ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fate {
-    /// Whether it lived.
+    /// Whether it was alive.
     pub alive: bool,
-    /// What found no room in its page.
+    /// What was lost for lack of room in its page.
     pub losses: Losses,
 }
 
 /// A chunk. Domains are numbered from 0 in the order of their [`Chunk::Domain`]s.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chunk {
-    /// The machine: first.
+    /// The machine; the first chunk.
     Machine {
-        /// Its name.
+        /// The machine's name.
         name: String,
-        /// Its nodes.
+        /// The machine's nodes.
         nodes: Vec<NodeHead>,
     },
     /// The next domain.
     Domain(DomainHead),
     /// Texts of a domain.
     Texts {
-        /// Which.
+        /// The domain's number.
         domain: u32,
-        /// What stands for them, and they.
+        /// Pairs of a number in events and its text.
         texts: Vec<(u64, String)>,
     },
     /// Events of one lane of a domain, in order.
     Events {
-        /// Which domain.
+        /// The domain's number.
         domain: u32,
-        /// Which lane.
+        /// The lane's number.
         lane: u32,
-        /// How many came between these and those before them, and were lost.
+        /// How many events before these were lost.
         missed: u64,
-        /// They.
+        /// The events.
         events: Vec<Event>,
     },
-    /// The counters of a domain's channels, at the end.
+    /// The counters of a domain's channels at the end.
     Rows {
-        /// Which domain.
+        /// The domain's number.
         domain: u32,
-        /// They.
+        /// One row per channel end.
         rows: Vec<RowInfo>,
     },
-    /// How a domain was at the end.
+    /// The state of a domain at the end.
     Fate {
-        /// Which.
+        /// The domain's number.
         domain: u32,
-        /// How.
+        /// Its state.
         fate: Fate,
     },
-    /// The end.
+    /// The last chunk.
     End {
-        /// How many chunks come before.
+        /// The number of chunks before it.
         chunks: u64,
     },
 }
@@ -109,7 +109,7 @@ impl Chunk {
         }
     }
 
-    /// As bytes of a file.
+    /// Encodes it for a file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = alloc::vec![0; CHUNK_HEADER_BYTES];
@@ -165,7 +165,7 @@ impl Chunk {
         }
     }
 
-    /// Reads the content of a chunk of a kind; says what is wrong with it.
+    /// Decodes the content of a chunk; an error is a description.
     pub(super) fn decode(kind: u32, content: &[u8]) -> Result<Chunk, String> {
         let mut input = Input(content);
         let chunk = match kind {
@@ -210,13 +210,13 @@ impl Chunk {
                 let alive = match word >> 32 {
                     0 => false,
                     1 => true,
-                    other => return Err(format!("a domain that is alive {other} times")),
+                    other => return Err(format!("the alive flag of a domain is {other}")),
                 };
                 let losses = Losses { events_without_lane, channels_without_row, texts };
                 Chunk::Fate { domain: word as u32, fate: Fate { alive, losses } }
             }
             7 => Chunk::End { chunks: input.word()? },
-            _ => return Err(format!("a chunk of kind {kind}")),
+            _ => return Err(format!("a chunk of the unknown kind {kind}")),
         };
         match input.0.len() {
             0 => Ok(chunk),
@@ -225,16 +225,16 @@ impl Chunk {
     }
 }
 
-/// Of a chunk: its kind and length, and its content as it is padded.
+/// The checksum over a chunk's kind and length, and its padded content.
 pub(super) fn checksum(head: &[u8], content: &[u8]) -> u64 {
     let (words, _) = content.as_chunks::<8>();
-    // As many steps as there are words, not bytes: files can be large.
+    // One step per word, not byte: files can be large.
     words.iter().fold(fnv1a(head), |hash, word| {
         (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
     })
 }
 
-/// Whether a content of that length can be.
+/// Whether a content of that length is valid.
 pub(super) fn is_length(length: u64) -> bool {
     length <= MAX_CHUNK_BYTES as u64
 }
@@ -248,7 +248,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What is left of a content.
+/// The undecoded rest of a content.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -298,6 +298,6 @@ impl Input<'_> {
 
     fn row(&mut self) -> Result<RowInfo, String> {
         let bytes = self.take(ROW_WORDS * 8)?;
-        RowInfo::from_bytes(bytes).ok_or_else(|| "counters in no state".into())
+        RowInfo::from_bytes(bytes).ok_or_else(|| "a row of counters has an invalid state".into())
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a file whole, or as far as it goes.
+//! Reads a file completely, or as far as it is valid.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -16,42 +16,42 @@ use crate::snapshot::RowInfo;
 /// The events of one lane.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lane {
-    /// In order.
+    /// The events in order.
     pub events: Vec<Event>,
-    /// How many are missing between them.
+    /// The number of events lost among them.
     pub missed: u64,
 }
 
-/// What was recorded of a domain.
+/// The recording of one domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DomainRecording {
-    /// Who it is.
+    /// The domain's identity.
     pub head: DomainHead,
-    /// Its lanes, by number.
+    /// The lanes by number.
     pub lanes: BTreeMap<u32, Lane>,
-    /// Its texts, by what stands for them.
+    /// The texts, by their number in events.
     pub texts: BTreeMap<u64, String>,
     /// The counters of its channels at the end.
     pub rows: Vec<RowInfo>,
-    /// How it was at the end.
+    /// Its state at the end.
     pub fate: Fate,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recording {
-    /// When it was made, in nanoseconds since 1970.
+    /// The creation time, in nanoseconds since 1970.
     pub created_ns: u64,
     /// The machine's name.
     pub machine: String,
-    /// Its nodes.
+    /// The machine's nodes.
     pub nodes: Vec<NodeHead>,
-    /// The domains, in the order in which they were found.
+    /// The domains, in the order of the file.
     pub domains: Vec<DomainRecording>,
 }
 
 impl DomainRecording {
-    /// A domain of which nothing is recorded yet.
+    /// A domain with nothing recorded yet.
     #[must_use]
     pub fn new(head: DomainHead) -> Self {
         DomainRecording {
@@ -65,9 +65,9 @@ impl DomainRecording {
 }
 
 impl Recording {
-    /// Takes in a chunk; says what is wrong with it.
+    /// Adds a chunk; an error is a description.
     fn take(&mut self, chunk: Chunk) -> Result<(), String> {
-        let missing = |number: u32| format!("something of domain number {number}, which is not there");
+        let missing = |number: u32| format!("a chunk of domain number {number}, which does not exist");
         match chunk {
             Chunk::Machine { name, nodes } => (self.machine, self.nodes) = (name, nodes),
             Chunk::Domain(head) => self.domains.push(DomainRecording::new(head)),
@@ -76,7 +76,7 @@ impl Recording {
             }
             Chunk::Events { domain, lane, missed, events } => {
                 if lane as usize >= MAX_LANES {
-                    return Err(format!("events of lane {lane}"));
+                    return Err(format!("events of the invalid lane {lane}"));
                 }
                 let domain = self.domain(domain).ok_or_else(|| missing(domain))?;
                 let lane = domain.lanes.entry(lane).or_default();
@@ -98,13 +98,13 @@ impl Recording {
         self.domains.get_mut(number as usize)
     }
 
-    /// How many events it holds, those that only set clocks included.
+    /// The number of events, including clock readings.
     #[must_use]
     pub fn events(&self) -> usize {
         self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.events.len()).sum()
     }
 
-    /// How many events are known to be missing.
+    /// The number of events known to be lost.
     #[must_use]
     pub fn missed(&self) -> u64 {
         let lanes = self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.missed);
@@ -116,7 +116,7 @@ impl Recording {
 /// Reads a file.
 ///
 /// # Errors
-/// [`FileError`]: what is wrong, and at which byte.
+/// [`FileError`]: the first error and its position.
 pub fn read(bytes: &[u8]) -> Result<Recording, FileError> {
     match salvage(bytes) {
         (recording, None) => Ok(recording),
@@ -124,7 +124,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, FileError> {
     }
 }
 
-/// Reads a file as far as it is good, and says what is wrong then.
+/// Reads a file as far as it is valid, and returns the error there.
 #[must_use]
 pub fn salvage(bytes: &[u8]) -> (Recording, Option<FileError>) {
     let mut recording = Recording::default();
@@ -142,11 +142,11 @@ fn read_into(recording: &mut Recording, bytes: &[u8]) -> Result<(), FileError> {
         let (kind, content, next) = read_chunk(bytes, offset)?;
         let chunk = Chunk::decode(kind, content).map_err(content_error)?;
         if matches!(chunk, Chunk::Machine { .. }) != (chunks == 0) {
-            return Err(content_error("the machine is described first, and once".into()));
+            return Err(content_error("the machine must be described first, and once".into()));
         }
         if let Chunk::End { chunks: said } = chunk {
             if said != chunks {
-                return Err(content_error(format!("{chunks} chunks where {said} were written")));
+                return Err(content_error(format!("{chunks} chunks instead of {said}")));
             }
             return match next == bytes.len() {
                 true => Ok(()),
@@ -160,7 +160,7 @@ fn read_into(recording: &mut Recording, bytes: &[u8]) -> Result<(), FileError> {
     Err(FileError { offset: offset as u64, problem: Problem::NoEnd })
 }
 
-/// The time in the header.
+/// Reads the time in the header.
 fn read_header(bytes: &[u8]) -> Result<u64, FileError> {
     let at = |offset, problem| FileError { offset, problem };
     if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
@@ -179,7 +179,7 @@ fn read_header(bytes: &[u8]) -> Result<u64, FileError> {
     Ok(number(16))
 }
 
-/// The kind and content of the chunk at `offset`, and where the next one is.
+/// The kind and content of the chunk at `offset`, and the offset of the next one.
 fn read_chunk(bytes: &[u8], offset: usize) -> Result<(u32, &[u8], usize), FileError> {
     let at = |problem| FileError { offset: offset as u64, problem };
     let rest = &bytes[offset..];
@@ -193,7 +193,7 @@ fn read_chunk(bytes: &[u8], offset: usize) -> Result<(u32, &[u8], usize), FileEr
     if !is_length(length) {
         return Err(at(Problem::Length(length)));
     }
-    // It fits: no longer than a chunk may be.
+    // No overflow: the length is within the limit of a chunk.
     let padded = (length as usize).next_multiple_of(8);
     let Some(content) = rest[CHUNK_HEADER_BYTES..].get(..padded) else {
         return Err(cut((CHUNK_HEADER_BYTES + padded) as u64));
@@ -201,6 +201,7 @@ fn read_chunk(bytes: &[u8], offset: usize) -> Result<(u32, &[u8], usize), FileEr
     if checksum(&head[..16], content) != sum {
         return Err(at(Problem::Checksum { length_bytes: (CHUNK_HEADER_BYTES + padded) as u64 }));
     }
-    let kind = u32::try_from(kind).map_err(|_| at(Problem::Content(format!("a chunk of kind {kind}"))))?;
+    let kind = u32::try_from(kind)
+        .map_err(|_| at(Problem::Content(format!("a chunk of the unknown kind {kind}"))))?;
     Ok((kind, &content[..length as usize], offset + CHUNK_HEADER_BYTES + padded))
 }

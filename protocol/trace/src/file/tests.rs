@@ -129,7 +129,7 @@ fn a_file_cut_short_anywhere_says_where() {
             ),
         };
         assert!(expected, "{length}: {error}");
-        // What came before is still there.
+        // Earlier chunks are still read.
         let (recording, _) = salvage(&whole[..length]);
         assert_eq!(recording.domains.len(), usize::from(length >= starts[3]));
     }
@@ -151,14 +151,14 @@ fn a_changed_byte_anywhere_is_noticed() {
 #[test]
 fn errors_name_the_offset() {
     let error = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
-    assert_eq!(error(b"#!/bin/sh\n"), "at byte 0: this is no trace file: it does not start with TBTRACE");
+    assert_eq!(error(b"#!/bin/sh\n"), "at byte 0: not a trace file: it does not start with TBTRACE");
     let whole = file(&chunks());
-    assert_eq!(error(&whole[..40]), "at byte 32: the file is cut short: 24 bytes should follow, and 8 do");
+    assert_eq!(error(&whole[..40]), "at byte 32: the file is cut short: 24 more bytes are needed, 8 follow");
     let mut followed = whole.clone();
     followed.extend([0; 8]);
     assert_eq!(
         error(&followed),
-        format!("at byte {}: the file is corrupt: something follows its end", whole.len())
+        format!("at byte {}: the file is corrupt: bytes follow its last chunk", whole.len())
     );
     let mut newer = header(0);
     newer[8] = 2;
@@ -178,16 +178,16 @@ fn chunks_that_cannot_be_are_refused_though_their_checksum_is_right() {
     refuse(&[domain], "first");
     refuse(&[machine, machine], "first");
     refuse(&[machine, texts], "domain number 0");
-    refuse(&[machine, domain, events, end], "3 chunks where 7 were written");
+    refuse(&[machine, domain, events, end], "3 chunks instead of 7");
     let far = Chunk::Events { domain: 0, lane: 24, missed: 0, events: Vec::new() };
     refuse(&[machine, domain, &far], "lane 24");
     let error = Chunk::decode(99, &[]).unwrap_err();
-    assert_eq!(error, "a chunk of kind 99");
-    // An event of a kind that nobody defined.
+    assert_eq!(error, "a chunk of the unknown kind 99");
+    // An event of an undefined kind.
     let mut content = vec![0; 16];
     content.extend([0xee; 32]);
-    assert_eq!(Chunk::decode(4, &content).unwrap_err(), "an event of kind 238 with flags 0xee");
-    // A list that claims to be longer than memory.
+    assert_eq!(Chunk::decode(4, &content).unwrap_err(), "invalid event of kind 238 with flags 0xee");
+    // A list that states a length beyond memory.
     let mut content = vec![0; 8];
     content.extend(u64::MAX.to_le_bytes());
     assert_eq!(Chunk::decode(3, &content).unwrap_err(), "a list that is longer than its chunk");

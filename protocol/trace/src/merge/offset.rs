@@ -1,8 +1,8 @@
-//! How far the clocks of kernels are apart, from messages between them.
+//! Estimates the offsets between the clocks of kernels from the messages between them.
 //!
-//! A message that one kernel stamps when it is sent and another when it is received takes some time that is not
-//! negative. So each message to the right bounds from above how far the right clock is ahead, and each to the left
-//! bounds it from below; the fastest of each direction bound it best, and the middle is what is assumed.
+//! A message that one kernel stamps when sent and another when received takes a time that is not negative.
+//! So each message in one direction bounds the offset from above, and each in the other direction from
+//! below; the fastest message of each direction gives the tightest bound, and the midpoint is the estimate.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,21 +10,21 @@ use alloc::vec::Vec;
 use super::{DomainName, MAX_NS, Node};
 use crate::file::Recording;
 
-/// A kernel's clock.
+/// The offset of a kernel's clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClockOffset {
-    /// The first domain that reads it.
+    /// The first domain that reads this clock.
     pub domain: DomainName,
     /// How far it is ahead of the first clock, in nanoseconds.
     pub ahead_ns: i64,
-    /// How far that may be wrong, as far as messages tell: half of the fastest round trip. 0 for the first clock.
-    /// `None` where messages went one way only, or none did.
+    /// The uncertainty of the offset, in nanoseconds: half of the fastest round trip. 0 for the first
+    /// clock. `None` where messages went only one way, or none did.
     pub uncertain_ns: Option<u64>,
-    /// No message joins it to the others: where its events lie among theirs is not known.
+    /// Whether no message connects it to the others: its events cannot be ordered among theirs.
     pub unknown: bool,
 }
 
-/// What messages between two clocks say: the least difference of stamps, each way.
+/// The least difference of stamps between two clocks, in each direction.
 #[derive(Clone, Copy, Default)]
 struct Bounds {
     there_ns: Option<i64>,
@@ -32,12 +32,13 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// How far the second clock is ahead, and the half-width of what is possible.
+    /// How far the second clock is ahead, and the uncertainty.
     fn estimate(self) -> (i64, Option<u64>) {
         match (self.there_ns, self.back_ns) {
             (Some(there), Some(back)) => {
                 let width = there.saturating_add(back);
-                // Negative when the clocks drift: then nothing fits all messages, and the middle fits best.
+                // Negative when the clocks drift: then no offset fits all messages, and the midpoint fits
+                // best.
                 (there.saturating_sub(width / 2), Some(width.max(0) as u64 / 2))
             }
             (Some(there), None) => (there, None),
@@ -46,7 +47,7 @@ impl Bounds {
         }
     }
 
-    /// The better known the smaller.
+    /// Smaller for better-known offsets.
     fn rank(self) -> (bool, u64) {
         let (_, uncertain_ns) = self.estimate();
         (uncertain_ns.is_none(), uncertain_ns.unwrap_or(0))
@@ -72,7 +73,7 @@ pub(super) fn estimate(
     for (send, receive) in messages {
         let (send, receive) = (&nodes[*send as usize], &nodes[*receive as usize]);
         let (from, to) = (clock_of[send.domain as usize], clock_of[receive.domain as usize]);
-        // Both are below MAX_NS.
+        // No overflow: both are below MAX_NS.
         let difference = receive.time_ns as i64 - send.time_ns as i64;
         if from < to {
             least(&mut pairs.entry((from, to)).or_default().there_ns, difference);
@@ -97,7 +98,7 @@ pub(super) fn estimate(
     if let Some(first) = clocks.first_mut() {
         first.uncertain_ns = Some(0);
     }
-    // From what is known to what is not, each time over the pair that is known best.
+    // From known clocks to unknown ones, each time over the best-known pair.
     while let Some((known, new, bounds)) = best_step(&pairs, &clocks) {
         let (ahead_ns, uncertain_ns) = bounds.estimate();
         let from = clocks[known].clone();
@@ -125,7 +126,7 @@ fn best_step(
     steps.min_by_key(|(.., bounds)| bounds.rank())
 }
 
-/// A clock that nothing joins to the others starts when they do.
+/// A clock without connection to the others starts when they do.
 fn place_unknown(nodes: &[Node], clock_of: &[usize], clocks: &mut [ClockOffset]) {
     let mut starts: Vec<Option<i64>> = alloc::vec![None; clocks.len()];
     for node in nodes {
@@ -140,7 +141,7 @@ fn place_unknown(nodes: &[Node], clock_of: &[usize], clocks: &mut [ClockOffset])
     }
 }
 
-/// Brings all events to the first clock, moved so that none is before its beginning.
+/// Converts all events to the first clock, shifted so that none is before its start.
 pub(super) fn apply(nodes: &mut [Node], clocks: &[ClockOffset], clock_of: &[usize]) {
     let moved =
         |node: &Node| (node.time_ns as i64).saturating_sub(clocks[clock_of[node.domain as usize]].ahead_ns);

@@ -1,4 +1,4 @@
-//! What depends on what, and an order that respects it.
+//! The dependencies between events, and an order that respects them.
 
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
@@ -8,25 +8,25 @@ use super::{ClockOffset, DomainName, Impossible, MessageId, Node, Placed, Timeli
 use crate::event::EventKind;
 use crate::file::Recording;
 
-/// Nobody.
+/// Stands for no event.
 const NONE: u32 = u32::MAX;
 
-/// What comes before what, besides the order within a lane. By numbers of nodes.
+/// Dependencies between events, besides the order within a lane. By index of nodes.
 pub(super) struct Edges {
     /// From sends to receives.
     pub(super) messages: Vec<(u32, u32)>,
-    /// Others.
+    /// All others.
     others: Vec<(u32, u32)>,
     receives_without_send: u64,
 }
 
-/// Whether `later` is next to `earlier` by the order within a lane alone.
+/// Whether `later` directly follows `earlier` in the same lane.
 fn follows_in_lane(nodes: &[Node], earlier: u32, later: u32) -> bool {
     let (one, other) = (&nodes[earlier as usize], &nodes[later as usize]);
     earlier < later && (one.domain, one.lane) == (other.domain, other.lane)
 }
 
-/// Finds what depends on what.
+/// Finds the dependencies.
 pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impossible> {
     let mut found: Vec<(MessageId, bool, u32)> = Vec::new();
     for (index, node) in (0..).zip(nodes) {
@@ -39,7 +39,7 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
     let name = |index: u32| {
         DomainName(recording.domains[nodes[index as usize].domain as usize].head.identity.domain)
     };
-    // The last send and the last receive of the direction that is being looked at.
+    // The last send and the last receive in the current direction.
     let mut last: [Option<(MessageId, u32)>; 2] = [None; 2];
     for (message, received, index) in found {
         let of_direction = |(other, _): &(MessageId, u32)| {
@@ -74,7 +74,7 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
     Ok(edges)
 }
 
-/// A domain begins after it was started, and has ended before that is noted.
+/// A domain's events follow its start and precede the report of its end.
 fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32, u32)>) {
     let numbers: BTreeMap<u64, u32> = recording
         .domains
@@ -82,7 +82,7 @@ fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32
         .zip(0..)
         .map(|(domain, number)| (domain.head.identity.domain, number))
         .collect();
-    // Of each domain the first and the last event of each lane.
+    // The first and the last event of each lane, by domain.
     let mut ends: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     for (index, node) in (0..).zip(nodes) {
         let lanes = ends.entry(node.domain).or_default();
@@ -104,7 +104,7 @@ fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32
     }
 }
 
-/// Edges by where they start.
+/// Edges grouped by their start.
 struct Successors {
     starts: Vec<u32>,
     targets: Vec<u32>,
@@ -132,7 +132,7 @@ impl Successors {
     }
 }
 
-/// Places every event: after its causes, and else by time.
+/// Places every event after its causes, otherwise by time.
 pub(super) fn place(
     recording: &Recording,
     nodes: &[Node],
@@ -175,7 +175,7 @@ fn ready_node((index, node): (u32, &Node)) -> Reverse<(u64, u32)> {
     Reverse((node.time_ns, index))
 }
 
-/// Names an event that is on a cycle: whoever only waits for one is not to blame.
+/// Names an event on a cycle, not one that only waits for a cycle.
 fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited: &[u32]) -> Impossible {
     let mut waits_for = alloc::vec![NONE; nodes.len()];
     for (index, waiting) in (0..).zip(awaited) {
@@ -183,7 +183,7 @@ fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited
             successors.of(index).iter().for_each(|next| waits_for[*next as usize] = index);
         }
     }
-    // Backwards from any event that waits: after as many steps as there are events it is on a cycle.
+    // Backwards from any waiting event: after as many steps as there are events, it is on a cycle.
     let mut at = awaited.iter().position(|waiting| *waiting > 0).unwrap_or(0) as u32;
     for _ in 0..nodes.len() {
         at = waits_for[at as usize];
@@ -206,7 +206,7 @@ fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited
 
 fn timeline(nodes: &[Node], edges: &Edges, placed: &[(u64, u64)], clocks: Vec<ClockOffset>) -> Timeline {
     let mut order: Vec<u32> = (0..nodes.len() as u32).collect();
-    // What depends on something is not earlier, and its logical clock is larger: so this respects causes.
+    // A dependent event is not earlier and its logical clock is larger, so this order respects causes.
     order.sort_unstable_by_key(|index| (placed[*index as usize], *index));
     let mut place_of = alloc::vec![0_u32; nodes.len()];
     for (place, index) in (0..).zip(&order) {

@@ -1,4 +1,4 @@
-//! Merging: golden cases, and any order that could have been.
+//! Merging: golden cases, and arbitrary consistent runs.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::file::{DomainHead, DomainRecording, Lane};
 use crate::page::Identity;
 
-/// Steps of a made-up run.
+/// Steps of a simulated run.
 const STEPS: usize = 200;
 
 /// Ticks, kind, accepting end, subject, value.
@@ -23,7 +23,7 @@ fn domain(index: usize, clock: u64, lanes: Vec<Vec<Event>>) -> DomainRecording {
     record
 }
 
-/// One domain a list, each with a clock of its own that ticks nanoseconds.
+/// One list per domain, each with its own clock in nanoseconds.
 pub(crate) fn recording_of(domains: &[&[Brief]]) -> Recording {
     let event = |&(ticks, kind, accepting, subject, value): &Brief| Event {
         ticks,
@@ -43,7 +43,7 @@ pub(crate) fn recording_of(domains: &[&[Brief]]) -> Recording {
     }
 }
 
-/// Requests and replies, every one after a sleep, between two domains whose clocks are 1 s apart.
+/// Requests and replies, each after a sleep, between two domains whose clocks are 1 s apart.
 pub(crate) fn ping_pong(rounds: u64) -> Recording {
     let (mut here, mut there): (Vec<Brief>, Vec<Brief>) = (Vec::new(), Vec::new());
     let apart = 1_000_000_000;
@@ -82,7 +82,7 @@ fn clocks_that_are_apart_are_brought_together() {
     let timeline = merge(&ping_pong(10)).unwrap();
     check_causality(&timeline);
     assert_eq!(timeline.clocks[0].ahead_ns, 0);
-    // Exactly in the middle of what is possible: 100 ns there, 101 back.
+    // Exactly the midpoint: 100 ns there, 101 back.
     assert_eq!(timeline.clocks[1].ahead_ns, 1_000_000_000);
     assert_eq!(timeline.clocks[1].uncertain_ns, Some(100));
     assert_eq!((timeline.moved, timeline.receives_without_send), (0, 0));
@@ -102,7 +102,7 @@ fn one_way_traffic_bounds_a_clock_from_one_side() {
     let timeline = merge(&recording).unwrap();
     check_causality(&timeline);
     assert_eq!((timeline.clocks[1].ahead_ns, timeline.clocks[1].uncertain_ns), (5_010, None));
-    // And the other way round.
+    // And in the other direction.
     let recording = recording_of(&[
         &[(5_130, EventKind::Receive, true, 1, 1), (5_210, EventKind::Receive, true, 1, 2)],
         &[(100, EventKind::Send, false, 1, 1), (200, EventKind::Send, false, 1, 2)],
@@ -114,7 +114,7 @@ fn one_way_traffic_bounds_a_clock_from_one_side() {
 
 #[test]
 fn a_clock_that_drifts_is_corrected_where_it_must() {
-    // There it is ahead by 0 first, by 300 at the end: no one offset fits both.
+    // Ahead by 0 at first, by 300 at the end: no single offset fits both.
     let recording = recording_of(&[
         &[(1_000, EventKind::Send, false, 1, 1), (9_050, EventKind::Receive, false, 1, 1)],
         &[(1_010, EventKind::Receive, true, 1, 1), (9_340, EventKind::Send, true, 1, 1)],
@@ -157,7 +157,7 @@ fn what_cannot_have_been_is_refused() {
     ]);
     let cycle = merge(&both).unwrap_err();
     assert!(matches!(cycle, Impossible::Cycle { position: 0, lane: 0, event: "receive", .. }), "{cycle}");
-    // Whoever only waits for a cycle is not named.
+    // An event that only waits for a cycle is not named.
     let innocent = recording_of(&[
         &[(1, EventKind::Receive, true, 9, 1)],
         &[
@@ -197,12 +197,12 @@ fn nothing_is_a_timeline_too() {
     assert_eq!(merge(&Recording::default()).unwrap(), Timeline::default());
 }
 
-/// A run of a machine that really happened: steps of domains on a common time, which no domain knows.
+/// A consistent run of a machine: steps of domains on a common time that no domain knows.
 fn run() -> impl Strategy<Value = (Recording, Vec<i64>)> {
     let step = (0..4_usize, 0..3_u64, 0..2_usize, 1..500_u64, any::<bool>());
     let offsets = prop::collection::vec(-1_000_000_i64..1_000_000, 4);
     (prop::collection::vec(step, 0..STEPS), offsets).prop_map(|(steps, offsets)| {
-        // Channel c joins domain c and c + 1.
+        // Channel c joins domains c and c + 1.
         let mut lanes: Vec<Vec<Vec<Event>>> = vec![vec![Vec::new(); 2]; 4];
         let mut sent: BTreeMap<(u64, bool), u64> = BTreeMap::new();
         let mut received: BTreeMap<(u64, bool), u64> = BTreeMap::new();
@@ -249,7 +249,7 @@ proptest! {
         check_causality(&timeline);
         prop_assert_eq!(timeline.events.len(), recording.events());
         prop_assert_eq!(timeline.receives_without_send, 0);
-        // Steady clocks with traffic both ways are found as well as messages can tell.
+        // For steady clocks with traffic both ways the estimate is as good as the messages permit.
         for (clock, offset) in timeline.clocks.iter().zip(&offsets) {
             if let Some(uncertain_ns) = clock.uncertain_ns {
                 let wrong_ns = (clock.ahead_ns - (offset - offsets[0])).unsigned_abs();

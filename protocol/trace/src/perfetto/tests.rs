@@ -1,4 +1,4 @@
-//! What is written is read back by a reader of protocol buffers that shares nothing with the writer.
+//! The output is read back by an independent reader of protocol buffers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::merge::merge;
 use crate::merge::tests::{ping_pong, recording_of};
 
-/// A field as it stands on the wire.
+/// A field on the wire.
 #[derive(Clone, PartialEq, Debug)]
 enum Value {
     Number(u64),

@@ -1,4 +1,4 @@
-//! Protocol buffers, as much of them as it takes to write.
+//! A minimal writer of protocol buffers.
 
 use alloc::vec::Vec;
 
@@ -9,13 +9,13 @@ pub struct Message {
 }
 
 impl Message {
-    /// An empty one.
+    /// An empty message.
     #[must_use]
     pub fn new() -> Message {
         Message::default()
     }
 
-    /// Its encoding.
+    /// The encoding.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -33,7 +33,7 @@ impl Message {
         self.varint(u64::from(field) << 3 | wire_type);
     }
 
-    /// Adds a number.
+    /// Adds a varint field.
     #[must_use]
     pub fn number(mut self, field: u32, value: u64) -> Message {
         self.tag(field, 0);
@@ -41,7 +41,7 @@ impl Message {
         self
     }
 
-    /// Adds a number of eight bytes.
+    /// Adds a fixed 64-bit field.
     #[must_use]
     pub fn fixed(mut self, field: u32, value: u64) -> Message {
         self.tag(field, 1);
@@ -56,19 +56,19 @@ impl Message {
         self
     }
 
-    /// Adds a text.
+    /// Adds a string field.
     #[must_use]
     pub fn text(self, field: u32, text: &str) -> Message {
         self.block(field, text.as_bytes())
     }
 
-    /// Adds a message within this one.
+    /// Adds a nested message.
     #[must_use]
     pub fn message(self, field: u32, message: &Message) -> Message {
         self.block(field, &message.bytes)
     }
 
-    /// Adds the fields of another.
+    /// Adds the fields of another message.
     #[must_use]
     pub fn and(mut self, other: &Message) -> Message {
         self.bytes.extend_from_slice(&other.bytes);

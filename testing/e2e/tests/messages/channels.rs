@@ -134,7 +134,7 @@ fn names_have_one_owner_and_a_form() {
     drop(next);
     machine
         .actor("host", &["connect", "service/none", "64", "256", "0"])
-        .fails_with(1, &["nobody exports 'service/none'"]);
+        .fails_with(1, &["no domain exports 'service/none'"]);
     machine.down();
 }
 

@@ -296,7 +296,7 @@ fn damaged_files_are_refused_by_name_and_offset() {
     let mut changed = whole.clone();
     changed[40] ^= 1;
     read(&changed, &["stats"]).fails_with(1, &["damaged.tbt: at byte 32", "corrupt"]);
-    read(b"no trace", &["export", "--perfetto", "x.pftrace"]).fails_with(1, &["this is no trace file"]);
+    read(b"no trace", &["export", "--perfetto", "x.pftrace"]).fails_with(1, &["not a trace file"]);
     machine.tombolo(["trace", "show", "nowhere.tbt"]).fails_with(1, &["cannot read nowhere.tbt"]);
     machine.tombolo(["capture", "show", "damaged.tbt"]).fails_with(1, &["damaged.tbt: not a capture"]);
     machine.tombolo(["replay", "nowhere.tbc", "--name", "x"]).fails_with(1, &["cannot read nowhere.tbc"]);
