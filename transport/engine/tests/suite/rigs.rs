@@ -20,7 +20,7 @@ use tombolo_platform::copy::cuda::DeviceMemory;
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::memory::{create_sealed, map};
 use tombolo_platform::process::{Process, inherited};
-use tombolo_platform::socket::{self, OperationKind};
+use tombolo_platform::socket::{self, SocketKind};
 use tombolo_transport::{ChannelError, StreamChannel, Transport, shm};
 
 /// Bytes of each of the two memories.
@@ -214,13 +214,13 @@ fn both<T: Send + 'static>(
 }
 
 fn stream_channels() -> (StreamChannel, StreamChannel) {
-    let (a, b) = socket::pair(OperationKind::Stream).unwrap();
+    let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     let until = Deadline::after(PATIENCE);
     both(move || StreamChannel::open(a, hello(), until), || StreamChannel::open(b, hello(), until))
 }
 
 fn memory_channels() -> (tombolo_transport::MemoryChannel, tombolo_transport::MemoryChannel) {
-    let (a, b) = socket::pair(OperationKind::Stream).unwrap();
+    let (a, b) = socket::pair(SocketKind::Stream).unwrap();
     let until = Deadline::after(PATIENCE);
     both(move || shm::connect(a, hello(), until), || shm::accept(b, hello(), until))
 }
