@@ -1,5 +1,5 @@
-//! What every layer of Tombolo agrees on: shared memory as words, ids with generations, instruction sets
-//! and the atomics façade.
+//! The base of every layer of Tombolo: shared memory as words, ids with generations, instruction sets and the
+//! atomics façade.
 //!
 //! `no_std`. This crate and those of `platform` are the only ones that may hold `unsafe`; here it is what turns
 //! a raw address into a [`memory::SharedMemory`], after which every access is bounds-checked and atomic.
@@ -22,7 +22,7 @@ pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
 pub use timeout::{DEFAULT_TIMEOUT, OperationTimeout};
 
-/// Bytes between two fields that different writers own.
+/// The distance between fields with different writers, in bytes.
 ///
 /// Two 64-byte lines rather than one: adjacent-line prefetchers on x86-64 and 128-byte lines on some Arm
 /// processors would otherwise make two writers share.

@@ -1,7 +1,7 @@
 //! Memory shared with a peer, as an array of 64-bit atomic words.
 //!
 //! A peer may write any byte at any time, so no `&[u8]` or `&T` over such memory can be sound. A slice of
-//! [`AtomicU64`] can: concurrent atomic accesses are defined whoever makes them, and a peer that writes
+//! [`AtomicU64`] can: concurrent atomic accesses are defined for any number of writers, and a peer that writes
 //! nonsense changes values, never soundness. Eight bytes is also the widest access that stays whole between
 //! unlike processors: 16-byte vector accesses were seen to tear between an emulated Arm core and its host.
 //!
@@ -19,17 +19,17 @@ use crate::sync::{AtomicU64, Ordering};
     "bytes {offset_bytes}..+{length_bytes} do not lie, 8-byte aligned, in a memory of {available_bytes} bytes"
 )]
 pub struct OutOfRange {
-    /// First byte asked for.
+    /// The offset requested.
     pub offset_bytes: usize,
-    /// How many bytes were asked for.
+    /// The length requested.
     pub length_bytes: usize,
-    /// How many there are.
+    /// The length of the memory.
     pub available_bytes: usize,
 }
 
 /// A range of memory that a peer may read and write at the same time, accessed in 64-bit atomic words.
 ///
-/// Cloning is cheap and names the same bytes; the last clone of all lets the owner (the mapping) go.
+/// Cloning is cheap and names the same bytes; the owner (the mapping) is dropped with the last clone.
 #[derive(Clone)]
 pub struct SharedMemory {
     #[cfg(not(loom))]
@@ -137,14 +137,14 @@ impl SharedMemory {
 }
 
 impl SharedMemory {
-    /// How many bytes it has.
+    /// The length in bytes.
     #[inline]
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.words().len() * 8
     }
 
-    /// The part of it from `offset_bytes`, `length_bytes` long; both multiples of eight.
+    /// The part of `length_bytes` at `offset_bytes`; both are multiples of eight.
     ///
     /// # Errors
     /// [`OutOfRange`] when the part does not lie inside or is not aligned to words.
@@ -160,7 +160,7 @@ impl SharedMemory {
     /// Loads word `index` as a little-endian number.
     ///
     /// # Panics
-    /// When `index` is out of range, which is a mistake of the caller: indexes never come from a peer.
+    /// When `index` is out of range, a mistake of the caller: indexes never come from a peer.
     #[inline]
     #[must_use]
     pub fn load_le(&self, index: usize, order: Ordering) -> u64 {
@@ -178,7 +178,7 @@ impl SharedMemory {
 
     /// Copies `source` in, starting at `offset_bytes`, a multiple of eight, in relaxed word stores.
     ///
-    /// When the length is no multiple of eight the rest of the last word becomes zero.
+    /// When the length is not a multiple of eight, the rest of the last word becomes zero.
     ///
     /// # Errors
     /// [`OutOfRange`] when it does not fit; nothing was written.

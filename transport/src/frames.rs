@@ -1,4 +1,4 @@
-//! Frames of a byte stream: a 32-bit little-endian length, then so many bytes.
+//! Frames of a byte stream: a 32-bit little-endian length, then that many bytes.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -8,33 +8,33 @@ use tombolo_platform::{Errno, OsError};
 
 use crate::error::ChannelError;
 
-/// The length that is none: the peer closed in order.
+/// The value in place of a length by which the peer closes the stream.
 pub(crate) const CLOSE: u32 = u32::MAX;
 
-/// Bytes of a length.
+/// The size of a length field, in bytes.
 pub(crate) const HEAD_BYTES: usize = 4;
 
-/// Room that there is at least for a read.
+/// The least room for a read, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What is next in what was received.
+/// The next frame among the received bytes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Frame {
-    /// Not all of a frame is there.
+    /// The frame is incomplete.
     Partial,
-    /// A message: where it lies.
+    /// A message, with its range in the buffer.
     Message(Range<usize>),
-    /// The peer closed in order.
+    /// The peer closed the stream.
     Close,
-    /// A length that no peer may send.
+    /// A length above the message limit.
     TooLong(usize),
 }
 
-/// Received and not yet given out.
+/// Bytes received and not yet delivered.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     buffer: Vec<u8>,
-    /// Where what is held lies in the buffer.
+    /// The range of these bytes in the buffer.
     held: Range<usize>,
     max_message_bytes: usize,
 }
@@ -44,24 +44,24 @@ impl Incoming {
         Incoming { buffer: vec![0; 4 * READ_BYTES], held: 0..0, max_message_bytes }
     }
 
-    /// Reads ahead no more than this, whatever the peer sends: the longest frame, and a read to spare.
+    /// The most bytes read ahead, whatever the peer sends: the longest frame, and one more read.
     fn limit_bytes(&self) -> usize {
         HEAD_BYTES + self.max_message_bytes + READ_BYTES
     }
 
-    /// Whether more may be read before something is taken. Always, when what is next is partial.
+    /// Whether more may be read before a message is taken. Always true while the next frame is incomplete.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() < self.limit_bytes()
     }
 
-    /// Takes exactly `N` bytes.
+    /// Takes exactly `N` bytes, if they are there.
     pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let bytes = *self.buffer[self.held.clone()].first_chunk::<N>()?;
         self.held.start += N;
         Some(bytes)
     }
 
-    /// What is next; it stays there.
+    /// The next frame, without taking it.
     pub(crate) fn peek(&self) -> Frame {
         self.frame_at(self.held.start)
     }
@@ -81,7 +81,7 @@ impl Incoming {
         }
     }
 
-    /// Whether the peer's close is among what was received, behind however many messages.
+    /// Whether the peer's close is among the received bytes, behind any number of messages.
     pub(crate) fn holds_close(&self) -> bool {
         let mut start = self.held.start;
         loop {
@@ -93,21 +93,21 @@ impl Incoming {
         }
     }
 
-    /// The bytes of a message that [`peek`](Self::peek) found, which are taken.
+    /// Takes a message that [`peek`](Self::peek) found.
     pub(crate) fn take_message(&mut self, range: Range<usize>) -> &[u8] {
         self.held.start = range.end;
         &self.buffer[range]
     }
 
-    /// Forgets what is held.
+    /// Discards all received bytes.
     pub(crate) fn discard(&mut self) {
         self.held = 0..0;
     }
 
-    /// Takes what the kernel has, once; true when there was something.
+    /// Reads from the kernel once; true when there was something.
     ///
     /// # Errors
-    /// The end of the stream, as [`ChannelError::PeerDied`], or what the kernel answered.
+    /// [`ChannelError::PeerDied`] at the end of the stream, or an error of the kernel.
     pub(crate) fn fill(&mut self, socket: impl AsFd) -> Result<bool, ChannelError> {
         if !self.has_room() {
             return Ok(false);
@@ -128,7 +128,8 @@ impl Incoming {
         }
     }
 
-    /// Makes room for a read behind what is held: moves it to the front, or makes the buffer longer.
+    /// Makes room for a read behind the received bytes: moves them to the front, or grows the
+    /// buffer.
     fn make_room(&mut self) {
         if self.held.is_empty() {
             self.held = 0..0;
@@ -144,7 +145,7 @@ impl Incoming {
     }
 }
 
-/// Whether the kernel says that the peer or its node is gone.
+/// Whether the error means that the peer or its node is gone.
 pub(crate) fn is_loss(errno: Errno) -> bool {
     matches!(
         errno,

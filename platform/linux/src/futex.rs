@@ -80,8 +80,8 @@ mod tests {
         assert_eq!(wake(&memory, 3, 1), Ok(0));
     }
 
-    /// Sleeps that ended because the kernel saw the word change, before [`wake`] found one; more than this
-    /// many mean that [`wake`] does not work.
+    /// Sleepers that a direct futex call found right after [`wake`] had missed them; this many mean
+    /// that [`wake`] does not work.
     const MISSED: usize = 1000;
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) struct CapabilityRecord {
     pub(crate) extent: Extent,
     pub(crate) rights: Rights,
     pub(crate) holder: DomainId,
-    /// The domain whose account it is on: its creator, whoever holds it now.
+    /// The domain whose account it is on: its creator, not its current holder.
     pub(crate) charged: DomainId,
     pub(crate) parent: Option<CapabilityId>,
     pub(crate) revoked: bool,

@@ -50,7 +50,7 @@ pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<Ow
     Ok(file)
 }
 
-/// Reserves huge pages and sets the NUMA node: both stay with the file, whoever maps it.
+/// Reserves huge pages and sets the NUMA node: both stay with the file for all its mappings.
 fn settle(file: &OwnedFd, length_bytes: u64, numa_node: Option<u16>) -> Result<(), Errno> {
     let length = usize::try_from(length_bytes).map_err(|_| Errno::NOMEM)?;
     // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.

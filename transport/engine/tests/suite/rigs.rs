@@ -58,9 +58,9 @@ pub(crate) struct Rig {
     pub(crate) fills: bool,
     pub(crate) background: bool,
     pub(crate) killable: bool,
-    /// A memory can be named on both sides of a copy.
+    /// Whether source and target can be the same memory.
     pub(crate) overlaps: bool,
-    /// Why it cannot be had here.
+    /// Why the rig is not available here.
     pub(crate) missing: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Rig {
     }
 }
 
-/// Every engine with every route that it says it does.
+/// Every engine with every route that it claims.
 pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
     let mut rigs = Vec::new();
     for how in Loop::here() {
@@ -118,7 +118,7 @@ pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
     rigs
 }
 
-/// The test's own way to a memory that this process maps.
+/// The test's direct access to a memory that this process maps.
 fn by_hand(memory: &SharedMemory) -> (Write, Look) {
     let (to, from) = (memory.clone(), memory.clone());
     let write = move |offset: usize, bytes: &[u8]| copy::write(Loop::Best, &to, offset, bytes).unwrap();
@@ -143,19 +143,21 @@ fn on_mapped(engine: Box<dyn Engine>) -> Bench {
 
 const PEER_FILE: &str = "TOMBOLO_ENGINE_TEST_FILE";
 
-/// In the process whose memory is copied: maps the file that it inherited, says where, and lives until its standard input ends.
+/// Runs in the process whose memory is copied: maps the inherited file, reports its address, and exits when its
+/// standard input ends.
 pub(crate) fn be_the_other_process() -> bool {
     let Ok(number) = std::env::var(PEER_FILE) else { return false };
     let file = inherited(number.parse().unwrap()).unwrap();
     let memory = map(&file, 0, ROOM).unwrap();
-    // Where the kernel allows it to ancestors only, the test is one, and this is refused or changes nothing.
+    // Where the kernel permits only ancestors, the test is one; elsewhere this fails or has no
+    // effect.
     let _ = allow(std::os::unix::process::parent_id() as i32);
     println!("{}", address_of(&memory, 0).unwrap());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     true
 }
 
-/// Whether this kernel copies between processes at all, tried on this one.
+/// Why this kernel does not copy between processes, tried on this process; `None` if it does.
 fn no_attach() -> Option<String> {
     let (from, to) = (SharedMemory::zeroed(8), SharedMemory::zeroed(8));
     let here = ForeignProcess::watch(std::process::id() as i32).ok()?;
@@ -181,7 +183,7 @@ fn attached(limit: usize, reads: bool) -> Bench {
     let named = Arc::clone(&foreign);
     let place = move |offset: usize| Location::Process {
         process: Arc::clone(&named),
-        // Ranges outside of the file are to lie where nothing is.
+        // Addresses for ranges outside the file must be unmapped.
         address: if offset <= ROOM { first + offset as u64 } else { offset as u64 % 4096 },
     };
     let theirs = Spot { place: Box::new(place), write, read };
@@ -191,7 +193,7 @@ fn attached(limit: usize, reads: bool) -> Bench {
     Bench { engine, source, target, kill: Some(Box::new(move || drop(process))), _keep: Vec::new() }
 }
 
-/// Ends it with this.
+/// Kills the process when dropped.
 struct Ended(Process);
 
 impl Drop for Ended {
@@ -238,7 +240,7 @@ fn far<T: Transport + Send + 'static>(
     let server = std::thread::spawn(move || {
         let mut server = Server::new(theirs, offers);
         let until = Deadline::after(PATIENCE * 10);
-        // In short turns, so that it can be told to go.
+        // In short turns, so that it can be stopped.
         while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
             if serve(&mut server, until.min(Deadline::after(Duration::from_millis(20)))).is_err() {
                 break;

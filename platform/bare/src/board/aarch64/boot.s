@@ -1,9 +1,9 @@
-// The first instructions of the board, the way into a program and back, and the vectors of exceptions.
+// The first instructions of the board, entering and leaving a program, and the exception vectors.
 
 .section .text.boot, "ax"
 .global _board_start
 _board_start:
-    // Floating point and vector registers do not trap: compilers use them for copying.
+    // Enable floating-point and vector registers, which compilers use for copying.
     mov     x1, #(3 << 20)
     msr     cpacr_el1, x1
     isb
@@ -28,8 +28,8 @@ _board_start:
 
 .section .text.trap, "ax"
 
-// u64 tombolo_board_run(Registers*): runs the program whose registers these are until it traps; returns
-// 0 for a synchronous exception, 1 for an interrupt, 2 for what the system reports late.
+// u64 tombolo_board_run(Registers*): runs the program with these registers until it traps; returns
+// 0 for a synchronous exception, 1 for an interrupt, 2 for a system error (SError).
 .global tombolo_board_run
 tombolo_board_run:
     stp     x29, x30, [sp, #-176]!
@@ -145,7 +145,7 @@ tombolo_board_trapped:
     ldp     x29, x30, [sp], #176
     ret
 
-// The monitor itself did what it cannot, which it does not survive.
+// An exception of the monitor itself, which is fatal.
 .macro own_fault kind
     .balign 128
     mov     x0, #\kind

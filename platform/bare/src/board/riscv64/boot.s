@@ -1,4 +1,4 @@
-// The first instructions of the board, the way into a program and back, and the vector of traps.
+// The first instructions of the board, entering and leaving a program, and the trap vector.
 .option arch, +f, +d, +zicsr
 
 .section .text.boot, "ax"
@@ -57,7 +57,7 @@ _board_start:
     \operation f31, 256+248(\base)
 .endm
 
-// All but x0, x2 (the stack) and x10 (where the registers are).
+// All but x0, x2 (the stack) and x10 (the address of the registers).
 .macro most_integers operation
     \operation x1, 8(x10)
     \operation x3, 24(x10)
@@ -90,7 +90,7 @@ _board_start:
     \operation x31, 248(x10)
 .endm
 
-// What a function must leave as it was, beside the stack.
+// The callee-saved registers besides the stack pointer.
 .macro own_registers integer, float
     \integer ra, 16(sp)
     \integer s0, 24(sp)
@@ -165,7 +165,7 @@ tombolo_board_vector:
     own_registers ld, fld
     addi    sp, sp, 240
     ret
-    // The monitor itself did what it cannot, which it does not survive.
+    // An exception of the monitor itself, which is fatal.
 1:  la      sp, __stack_end
     csrr    a0, mcause
     csrr    a1, mepc
