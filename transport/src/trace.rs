@@ -8,11 +8,12 @@ mod lane;
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tombolo_base::SharedMemory;
 use tombolo_base::hash::fnv1a;
 use tombolo_platform::clock::StampClock;
+use tombolo_platform::unpoisoned;
 use tombolo_trace::event::Event;
 use tombolo_trace::layout::NotAPage;
 use tombolo_trace::page::{Described, Identity, Page, Row, Switch};
@@ -73,11 +74,6 @@ impl NewEvent {
     pub fn of(kind: EventKind, subject: u64, value: u64) -> NewEvent {
         NewEvent { kind, accepting: false, size: 0, subject, value }
     }
-}
-
-fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No lock holder leaves the data half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Identifies the kernel whose monotonic clock this process reads; 0 where that is unknown.

@@ -1,12 +1,13 @@
 //! One copy of what is seen of a machine, for everybody who looks.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tombolo::find::machines_up;
 use tombolo::observe::{Observer, Seen};
 use tombolo::{Domain, Error, Stream};
+use tombolo_platform::unpoisoned;
 
 /// Time from one look at the monitor to the next, at least.
 const PACE: Duration = Duration::from_millis(250);
@@ -104,11 +105,6 @@ struct Shared {
     audience: Mutex<Audience>,
     came: Condvar,
     picture: watch::Sender<Arc<Picture>>,
-}
-
-fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is half done when a holder panics: the fields do not depend on each other.
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps up with a machine while somebody looks, also when its monitor ends and another of the same name comes. A handle: clones are of

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 use tombolo::{DomainId, Stream};
+pub use tombolo_platform::unpoisoned;
 
 /// A line that is longer is shown in parts.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -19,11 +19,6 @@ const HUES: [AnsiColor; 6] = [
     AnsiColor::Blue,
     AnsiColor::BrightRed,
 ];
-
-/// Locks; a panic of another thread while it printed leaves at worst half a line.
-pub fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How output is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,6 +14,7 @@ pub mod error;
 pub mod event;
 pub mod futex;
 pub mod guest;
+mod lock;
 pub mod memory;
 pub mod meters;
 pub mod process;
@@ -29,6 +30,7 @@ fn unsupported(what: &str) {
 }
 
 pub use error::{Context, OsError};
+pub use lock::unpoisoned;
 pub use rustix::io::Errno;
 pub use rustix::process::Signal;
 pub use time::Deadline;

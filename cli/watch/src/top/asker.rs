@@ -1,10 +1,11 @@
 //! What is asked of the machine while the screen goes on: what a domain wrote, and what is to be done to it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tombolo::{Domain, DomainId, Error};
+use tombolo_cli_common::output::unpoisoned;
 use tombolo_web::{Decoder, Keeper};
 
 use super::app::Action;
@@ -62,7 +63,7 @@ impl Asker {
     }
 
     pub(super) fn written(&self) -> Written {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        unpoisoned(&self.written).clone()
     }
 }
 
@@ -97,10 +98,6 @@ fn ask(keeper: &Keeper, wanted: &Receiver<Wish>, say: &Sender<String>, written: 
         }
         look(domain, &mut place, written);
     }
-}
-
-fn unpoisoned(written: &Mutex<Written>) -> std::sync::MutexGuard<'_, Written> {
-    written.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn steer(domain: &Domain, action: Action, id: DomainId) -> String {

@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use std::any::Any;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -19,6 +19,7 @@ use tombolo_base::sync::{AtomicBool, Ordering, fence};
 use crate::copy;
 use crate::error::{Context, OsError};
 use crate::event::{Interest, poll};
+use crate::lock::unpoisoned;
 use crate::time::Deadline;
 
 /// How to map memory.
@@ -54,11 +55,6 @@ impl std::fmt::Debug for Revocable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Revocable({} bytes at {:p})", self.length_bytes, self.address)
     }
-}
-
-fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Code under these locks cannot panic.
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Revocable {

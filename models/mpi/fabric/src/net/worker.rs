@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tombolo::{
     Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listener, Mapping, Ready, Rights, WaitSet,
     Waker,
 };
+use tombolo_platform::unpoisoned;
 
 use super::LinkId;
 use super::staging::{self, Place, Regions};
@@ -66,11 +67,6 @@ struct Shared {
 struct Queue {
     jobs: VecDeque<Job>,
     threads: usize,
-}
-
-fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks.
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The threads of an endpoint. They end with it.

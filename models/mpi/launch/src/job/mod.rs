@@ -10,7 +10,7 @@ mod start;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tombolo::{Child, Domain, DomainId, Error, Exit, NodeInfo, WaitSet, Waker};
@@ -193,11 +193,6 @@ impl Job {
 const SIGKILL: u8 = 9;
 const SIGPIPE: u8 = 13;
 const SIGTERM: u8 = 15;
-
-fn unpoisoned<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // What is kept so is whole after each step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How a domain ended, as a part of a sentence, and the exit status for it.
 fn how(exit: &Exit) -> (String, u8) {

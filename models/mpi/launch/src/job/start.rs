@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tombolo::{Child, Domain, Error, NodeInfo, SpawnOptions};
 use tombolo_placement::{MAX_RANKS, PlacementError};
+use tombolo_platform::unpoisoned;
 
-use super::{JobError, JobOptions, Part, RankName, Stdin, Watcher, unpoisoned};
+use super::{JobError, JobOptions, Part, RankName, Stdin, Watcher};
 use crate::environment::SharedMemory;
 use crate::pmi::process_mapping;
 
