@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId};
 use tombolo_control::{ClientMessage, Fault, Grant, MonitorMessage, Reply, Request, Wire, streams};
 use tombolo_naming::{Answer, Notice, Operation, Scope};
 use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::{Deadline, Errno, OsError, socket};
+use tombolo_platform::{Deadline, Errno, OsError, socket, unpoisoned};
 use tombolo_transport::trace::Recorder;
 
 use crate::channel::withdraw;
@@ -128,11 +128,6 @@ impl std::fmt::Debug for MonitorLink {
     }
 }
 
-fn unpoisoned<'a, T>(result: Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a, T>>>) -> MutexGuard<'a, T> {
-    // A panic in a caller's output sink leaves nothing half done here.
-    result.unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What names answered, and whose they are.
 pub(crate) fn named(reply: Reply) -> Result<(Option<NodeId>, Answer), Error> {
     match reply {
@@ -158,7 +153,7 @@ impl MonitorLink {
     }
 
     pub(crate) fn set_output(&self, sink: OutputSink) {
-        *unpoisoned(self.output.lock()) = sink;
+        *unpoisoned(&self.output) = sink;
     }
 
     fn lost(&self) -> Error {
@@ -191,24 +186,24 @@ impl MonitorLink {
     /// Sends a request. Its number says which answer is its own.
     pub(crate) fn start(&self, body: Request, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let request = {
-            let mut arrived = unpoisoned(self.arrived.lock());
+            let mut arrived = unpoisoned(&self.arrived);
             arrived.next_request()
         };
         if let Request::Spawn { spawn } = &body
             && spawn.side.is_some()
         {
             // What the child says may come before the answer is looked at.
-            unpoisoned(self.arrived.lock()).starting_sides.insert(request);
+            unpoisoned(&self.arrived).starting_sides.insert(request);
         }
         if matches!(body, Request::Spawn { .. })
             && let Some(recorder) = self.recorder.get().filter(|recorder| recorder.is_on())
         {
             // The child may have done things before the answer is here.
-            unpoisoned(self.arrived.lock()).spawning.insert(request, recorder.ticks());
+            unpoisoned(&self.arrived).spawning.insert(request, recorder.ticks());
         }
         let sent = self.send(request, body, fds);
         if sent.is_err() {
-            let mut arrived = unpoisoned(self.arrived.lock());
+            let mut arrived = unpoisoned(&self.arrived);
             arrived.unanswered.remove(&request);
             arrived.starting_sides.remove(&request);
         }
@@ -217,7 +212,7 @@ impl MonitorLink {
 
     /// Nobody takes the answer to a request any more.
     pub(crate) fn abandon(&self, request: u32) {
-        let mut arrived = unpoisoned(self.arrived.lock());
+        let mut arrived = unpoisoned(&self.arrived);
         match arrived.take_reply(request) {
             None => arrived.abandoned.push(request),
             Some((Reply::Export { listener }, _)) => {
@@ -250,7 +245,7 @@ impl MonitorLink {
     /// Nobody takes the answer to a request about names any more: what it was given, or is given yet, goes back.
     pub(crate) fn abandon_names(&self, request: u32, scope: &Scope) {
         let reply = {
-            let mut arrived = unpoisoned(self.arrived.lock());
+            let mut arrived = unpoisoned(&self.arrived);
             let reply = arrived.take_reply(request);
             if reply.is_none() {
                 arrived.abandoned_names.insert(request, scope.clone());
@@ -271,7 +266,7 @@ impl MonitorLink {
 
     /// A watch is gone, and with it what it was told and nobody took.
     pub(crate) fn forget_watch(&self, watch: WatchKey) {
-        unpoisoned(self.arrived.lock()).notices.remove(&watch);
+        unpoisoned(&self.arrived).notices.remove(&watch);
     }
 
     /// Sends a request that has no answer.
@@ -285,13 +280,13 @@ impl MonitorLink {
         let bytes = ClientMessage { request, body }.to_bytes()?;
         let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<Vec<_>, _>>();
         let fds = fds.map_err(|error| OsError::from_io("copy a descriptor", &error))?;
-        unpoisoned(self.outbox.lock()).push_back((bytes, fds));
+        unpoisoned(&self.outbox).push_back((bytes, fds));
         self.flush()
     }
 
     /// Sends what the monitor takes of what waits.
     fn flush(&self) -> Result<(), Error> {
-        let mut outbox = unpoisoned(self.outbox.lock());
+        let mut outbox = unpoisoned(&self.outbox);
         while let Some((bytes, fds)) = outbox.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
             match socket::send(&self.socket, bytes, &fds) {
@@ -312,7 +307,7 @@ impl MonitorLink {
     /// A listener is gone, and with it who connected to it and was not accepted.
     pub(crate) fn forget_listener(&self, listener: u32) {
         let dropped = {
-            let mut arrived = unpoisoned(self.arrived.lock());
+            let mut arrived = unpoisoned(&self.arrived);
             arrived.listeners.remove(&listener);
             arrived.incoming.remove(&listener).unwrap_or_default()
         };
@@ -334,7 +329,7 @@ impl MonitorLink {
         let deadline = Deadline::after(timeout);
         // What has come is taken also by those who do not wait.
         let mut looked = false;
-        let mut arrived = unpoisoned(self.arrived.lock());
+        let mut arrived = unpoisoned(&self.arrived);
         loop {
             if let Some(found) = take(&mut arrived) {
                 return Ok(found);
@@ -346,13 +341,13 @@ impl MonitorLink {
                 return Err(Error::TimedOut { what: what.to_owned(), timeout });
             }
             looked = true;
-            if arrived.reading && !unpoisoned(self.outbox.lock()).is_empty() {
+            if arrived.reading && !unpoisoned(&self.outbox).is_empty() {
                 // Whoever reads may not know that there is something to send, and sleep.
                 drop(arrived);
                 let soon = Deadline::after(deadline.remaining().min(RETRY));
                 poll(&[(self.socket.as_fd(), Interest::Write)], Some(soon))?;
                 self.flush()?;
-                arrived = unpoisoned(self.arrived.lock());
+                arrived = unpoisoned(&self.arrived);
             } else if arrived.reading {
                 let (guard, _) = self
                     .changed
@@ -363,13 +358,13 @@ impl MonitorLink {
                 arrived.reading = true;
                 drop(arrived);
                 let result = self.read(deadline);
-                arrived = unpoisoned(self.arrived.lock());
+                arrived = unpoisoned(&self.arrived);
                 arrived.reading = false;
                 self.changed.notify_all();
                 if std::mem::take(&mut arrived.read_again) || result != Ok(false) {
                     drop(arrived);
                     self.tell_observers();
-                    arrived = unpoisoned(self.arrived.lock());
+                    arrived = unpoisoned(&self.arrived);
                 }
                 result?;
             }
@@ -389,21 +384,21 @@ impl MonitorLink {
 
     /// Wakes `waker`, once, when something has arrived. To be called before a look that may find nothing.
     pub(crate) fn observe(&self, waker: &std::task::Waker) {
-        let mut observers = unpoisoned(self.observers.lock());
+        let mut observers = unpoisoned(&self.observers);
         if !observers.iter().any(|known| known.will_wake(waker)) {
             observers.push(waker.clone());
         }
     }
 
     pub(crate) fn tell_observers(&self) {
-        let observers = std::mem::take(&mut *unpoisoned(self.observers.lock()));
+        let observers = std::mem::take(&mut *unpoisoned(&self.observers));
         observers.into_iter().for_each(std::task::Waker::wake);
     }
 
     /// Reads what is there without waiting; true when it was something, which observers have been told by then. If
     /// another thread is reading, that one tells them.
     pub(crate) fn read_now(&self) -> Result<bool, Error> {
-        let mut arrived = unpoisoned(self.arrived.lock());
+        let mut arrived = unpoisoned(&self.arrived);
         if arrived.reading {
             arrived.read_again = true;
             drop(arrived);
@@ -420,7 +415,7 @@ impl MonitorLink {
             drop(arrived);
             result = result.and_then(|_| self.read(Deadline::at_ns(0)));
             something |= result != Ok(false);
-            arrived = unpoisoned(self.arrived.lock());
+            arrived = unpoisoned(&self.arrived);
             if !std::mem::take(&mut arrived.read_again) || result.is_err() {
                 break;
             }
@@ -436,12 +431,12 @@ impl MonitorLink {
 
     /// Where the end of a child that was just started will be.
     pub(crate) fn exit_of(&self, domain: DomainId) -> Ended {
-        unpoisoned(self.arrived.lock()).exits.of(domain)
+        unpoisoned(&self.arrived).exits.of(domain)
     }
 
     /// Looks for something among what arrived, or why it never will.
     pub(crate) fn peek<T>(&self, look: impl FnOnce(&mut Arrived) -> Option<T>) -> Result<Option<T>, Error> {
-        let mut arrived = unpoisoned(self.arrived.lock());
+        let mut arrived = unpoisoned(&self.arrived);
         match look(&mut arrived) {
             Some(found) => Ok(Some(found)),
             None => self.end(&arrived).map_or(Ok(None), Err),
@@ -450,7 +445,7 @@ impl MonitorLink {
 
     /// What has futures woken; `start` makes it if it is not there.
     pub(crate) fn watch(&self, start: impl FnOnce() -> Result<Watch, Error>) -> Result<Arc<Watch>, Error> {
-        let mut watch = unpoisoned(self.watch.lock());
+        let mut watch = unpoisoned(&self.watch);
         if let Some(watch) = watch.upgrade() {
             return Ok(watch);
         }
@@ -466,7 +461,7 @@ impl MonitorLink {
 
     /// Reads what is there, or the first that comes, as the one reader. True when there was something.
     fn read(&self, deadline: Deadline) -> Result<bool, Error> {
-        let all_sent = unpoisoned(self.outbox.lock()).is_empty();
+        let all_sent = unpoisoned(&self.outbox).is_empty();
         let interest = if all_sent { Interest::Read } else { Interest::ReadWrite };
         poll(&[(self.socket.as_fd(), interest)], Some(deadline))?;
         self.flush()?;
@@ -477,7 +472,7 @@ impl MonitorLink {
                 Err(Errno::AGAIN) => return Ok(something),
                 Ok(received) if received.length > 0 => {
                     if let Err(what) = self.file(&buffer[..received.length], received.fds) {
-                        unpoisoned(self.arrived.lock()).broken = Some(what);
+                        unpoisoned(&self.arrived).broken = Some(what);
                         return Ok(true);
                     }
                     something = true;
@@ -485,7 +480,7 @@ impl MonitorLink {
                 // Said once, when it ended without reading everything; what it said before is still there.
                 Err(Errno::CONNRESET) => {}
                 Ok(_) => {
-                    unpoisoned(self.arrived.lock()).lost = true;
+                    unpoisoned(&self.arrived).lost = true;
                     return Ok(true);
                 }
                 Err(errno) => return Err(OsError::new("hear the monitor", errno).into()),
@@ -510,7 +505,7 @@ impl MonitorLink {
 
     /// Keeps what came by a side stream until it is taken; an empty piece is its end.
     fn file_side(&self, domain: DomainId, bytes: Vec<u8>) {
-        let mut arrived = unpoisoned(self.arrived.lock());
+        let mut arrived = unpoisoned(&self.arrived);
         if let Some(side) = arrived.sides.get_mut(&domain) {
             return side.pieces.push_back(bytes);
         }
@@ -533,14 +528,14 @@ impl MonitorLink {
         if let Reply::Output { domain, stream, bytes } = message.body {
             let taken = bytes.len() as u32;
             let which = if stream == 2 { Stream::Error } else { Stream::Output };
-            unpoisoned(self.output.lock())(domain, which, &bytes);
+            unpoisoned(&self.output)(domain, which, &bytes);
             if taken > 0 {
                 // If the monitor is gone by now, the next read says so.
                 let _ = self.tell(Request::OutputTaken { domain, stream, bytes: taken });
             }
             return Ok(());
         }
-        let mut arrived = unpoisoned(self.arrived.lock());
+        let mut arrived = unpoisoned(&self.arrived);
         match message.body {
             Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
                 drop(arrived);
