@@ -94,7 +94,7 @@ impl Connection {
     }
 
     /// The reason why a peer that is gone did not open the channel.
-    pub(crate) fn farewell(&mut self) -> ChannelError {
+    pub(crate) fn open_failure(&mut self) -> ChannelError {
         self.listen();
         if self.withdrawn { ChannelError::Closed } else { ChannelError::PeerDied }
     }
@@ -110,7 +110,7 @@ impl Connection {
     pub(crate) fn open(&mut self, opening: &mut Opening, deadline: Deadline) -> Result<Agreed, ChannelError> {
         opening.wait(self, deadline.as_ns()).map_err(|error| match error {
             OpenError::Handshake(error) => error.into(),
-            OpenError::PeerGone => self.farewell(),
+            OpenError::PeerGone => self.open_failure(),
             OpenError::TimedOut => ChannelError::TimedOut(Awaited::Handshake),
             OpenError::Park(error) => error.into(),
         })

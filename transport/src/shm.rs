@@ -50,7 +50,7 @@ pub fn connect_with(
     match sent {
         Ok(HELLO_BYTES) => {}
         Ok(_) => return Err(OsError::new("send a hello whole", Errno::MSGSIZE).into()),
-        Err(Errno::PIPE | Errno::CONNRESET) => return Err(connection.farewell()),
+        Err(Errno::PIPE | Errno::CONNRESET) => return Err(connection.open_failure()),
         Err(errno) => return Err(OsError::new("send a hello", errno).into()),
     }
     MemoryChannel::open(TransportKind::Shm, memory, Side::A, hello, connection, deadline)

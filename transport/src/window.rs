@@ -38,7 +38,7 @@ pub struct Lent {
 
 impl Lent {
     /// Maps the first `needed` bytes of the channel, and connects this end to its peer.
-    fn take_up(self, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
+    fn connect(self, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
         if self.length_bytes < needed {
             return Err(ChannelError::Violation(format!(
                 "the monitor lent {} bytes of the window where the channel takes {needed}",
@@ -75,7 +75,7 @@ fn length_bytes(hello: &Hello) -> u64 {
 /// # Errors
 /// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
 pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
-    let (memory, connection) = lent.take_up(length_bytes(&hello))?;
+    let (memory, connection) = lent.connect(length_bytes(&hello))?;
     // Barriers do not reach processors under another kernel.
     let hello = Hello { expedited_barrier: false, ..hello };
     MemoryChannel::open(TransportKind::Window, memory, side, hello, connection, deadline)
@@ -86,7 +86,7 @@ pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<
 /// # Errors
 /// An error of the kernel.
 pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), ChannelError> {
-    let (memory, connection) = lent.take_up(length_bytes(&hello))?;
+    let (memory, connection) = lent.connect(length_bytes(&hello))?;
     MemoryChannel::decline(&memory, side, hello, reason, connection)
 }
 
@@ -95,7 +95,7 @@ pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), 
 /// # Errors
 /// An error of the kernel.
 pub fn withdraw(lent: Lent, side: Side) -> Result<(), ChannelError> {
-    let (memory, mut connection) = lent.take_up(HEADER_BYTES as u64)?;
+    let (memory, mut connection) = lent.connect(HEADER_BYTES as u64)?;
     tombolo_link::open::refrain(&memory, side, &mut connection)
         .map_err(|error| ChannelError::Violation(error.to_string()))
 }

@@ -9,7 +9,7 @@ pub struct Outgoing<const N: usize> {
     written: usize,
     taken: usize,
     /// Bytes lost since the last note.
-    unsaid_bytes: u64,
+    unreported_bytes: u64,
     /// Bytes lost in total.
     dropped_bytes: u64,
 }
@@ -30,35 +30,35 @@ impl<const N: usize> Outgoing<N> {
     #[must_use]
     pub const fn new() -> Self {
         let () = Self::ENOUGH;
-        Outgoing { bytes: [0; N], written: 0, taken: 0, unsaid_bytes: 0, dropped_bytes: 0 }
+        Outgoing { bytes: [0; N], written: 0, taken: 0, unreported_bytes: 0, dropped_bytes: 0 }
     }
 
     /// Accepts as many bytes as fit; returns their number.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let mut room = N - NOTE_BYTES - self.len().min(N - NOTE_BYTES);
-        if self.unsaid_bytes > 0 {
+        if self.unreported_bytes > 0 {
             // Only with a fair amount of room: otherwise each line of a flood would bring a note of its
             // own.
             if room < N / 4 {
-                self.lose(bytes.len());
+                self.count_loss(bytes.len());
                 return 0;
             }
-            self.say_loss();
+            self.insert_loss_note();
             room = N - NOTE_BYTES - self.len();
         }
         let fit = bytes.len().min(room);
         self.push(&bytes[..fit]);
-        self.lose(bytes.len() - fit);
+        self.count_loss(bytes.len() - fit);
         fit
     }
 
     /// Takes the next byte to output.
     pub fn take(&mut self) -> Option<u8> {
         if self.is_empty() {
-            if self.unsaid_bytes == 0 {
+            if self.unreported_bytes == 0 {
                 return None;
             }
-            self.say_loss();
+            self.insert_loss_note();
         }
         let byte = self.bytes[self.taken % N];
         self.taken = self.taken.wrapping_add(1);
@@ -80,7 +80,7 @@ impl<const N: usize> Outgoing<N> {
     /// Whether neither bytes nor a note wait.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.is_empty() && self.unsaid_bytes == 0
+        self.is_empty() && self.unreported_bytes == 0
     }
 
     /// Bytes lost in total.
@@ -89,16 +89,16 @@ impl<const N: usize> Outgoing<N> {
         self.dropped_bytes
     }
 
-    fn lose(&mut self, bytes: usize) {
-        self.unsaid_bytes += bytes as u64;
+    fn count_loss(&mut self, bytes: usize) {
+        self.unreported_bytes += bytes as u64;
         self.dropped_bytes += bytes as u64;
     }
 
     /// Inserts the note of a loss; requires [`NOTE_BYTES`] of room.
-    fn say_loss(&mut self) {
+    fn insert_loss_note(&mut self) {
         let mut digits = [0; 20];
         let mut at = digits.len();
-        let mut rest = core::mem::take(&mut self.unsaid_bytes);
+        let mut rest = core::mem::take(&mut self.unreported_bytes);
         while rest > 0 || at == digits.len() {
             at -= 1;
             digits[at] = b'0' + (rest % 10) as u8;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_counted_and_said_where_it_happened() {
+    fn a_loss_is_counted_and_reported_where_it_happened() {
         let mut outgoing = Outgoing::<256>::new();
         assert_eq!(outgoing.write(&[b'a'; 300]), 208);
         assert_eq!(outgoing.write(b"lost too"), 0);

@@ -50,10 +50,16 @@ impl Drop for Pages {
 }
 
 impl Pages {
-    fn map(file: &OwnedFd, length_bytes: usize, how: ProtFlags, flags: MapFlags) -> Result<Pages, OsError> {
+    fn map(
+        file: &OwnedFd,
+        length_bytes: usize,
+        protection: ProtFlags,
+        flags: MapFlags,
+    ) -> Result<Pages, OsError> {
         // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
-        let address = unsafe { rustix::mm::mmap(core::ptr::null_mut(), length_bytes, how, flags, file, 0) }
-            .context("map a buffer")?;
+        let address =
+            unsafe { rustix::mm::mmap(core::ptr::null_mut(), length_bytes, protection, flags, file, 0) }
+                .context("map a buffer")?;
         let address = NonNull::new(address.cast()).ok_or(OsError::new("map a buffer", Errno::FAULT))?;
         Ok(Pages { address, length_bytes })
     }
@@ -184,8 +190,8 @@ impl Sealed {
         let Sealed { pages, file } = self;
         let length_bytes = pages.length_bytes;
         drop(pages);
-        let how = ProtFlags::READ | ProtFlags::WRITE;
-        let pages = Pages::map(&file, length_bytes, how, MapFlags::PRIVATE)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let pages = Pages::map(&file, length_bytes, protection, MapFlags::PRIVATE)?;
         Ok(Private { pages, file, written: false })
     }
 }
@@ -256,9 +262,9 @@ mod tests {
         fresh
     }
 
-    fn map_shared(file: impl AsFd, how: ProtFlags) -> Result<*mut u8, Errno> {
+    fn map_shared(file: impl AsFd, protection: ProtFlags) -> Result<*mut u8, Errno> {
         // SAFETY: a null hint; the test is responsible for the address.
-        unsafe { rustix::mm::mmap(core::ptr::null_mut(), LENGTH, how, MapFlags::SHARED, file, 0) }
+        unsafe { rustix::mm::mmap(core::ptr::null_mut(), LENGTH, protection, MapFlags::SHARED, file, 0) }
             .map(|address| address.cast())
     }
 

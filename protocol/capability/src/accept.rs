@@ -29,10 +29,10 @@ impl Table {
         if tombolo_base::canary!("table changes what it refuses")
             && let Some(record) = self.capabilities.get_mut(&capability)
         {
-            record.on_its_way = None;
+            record.in_transit = None;
         }
         if let Some(domain) = granter {
-            let way = record.on_its_way.ok_or(CapabilityFault::TakenUp { capability })?;
+            let way = record.in_transit.ok_or(CapabilityFault::TakenUp { capability })?;
             if way.granter != domain {
                 return Err(CapabilityFault::NotFrom { capability, domain });
             }
@@ -42,7 +42,7 @@ impl Table {
             return Err(CapabilityFault::BadExtent { extent: record.extent, available_bytes });
         }
         if let Some(record) = self.capabilities.get_mut(&capability) {
-            record.on_its_way = None;
+            record.in_transit = None;
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Table {
         capability: CapabilityId,
     ) -> Result<CapabilityInfo, CapabilityFault> {
         let record = self.capabilities.get(&capability).ok_or(CapabilityFault::Gone { capability })?;
-        match record.on_its_way {
+        match record.in_transit {
             None => return Err(CapabilityFault::TakenUp { capability }),
             Some(way) if way.granter != by => return Err(CapabilityFault::NotYours { capability }),
             Some(_) if record.revoked => return Err(CapabilityFault::Revoked { capability }),
@@ -74,7 +74,7 @@ impl Table {
         let lost = |id: &CapabilityId| {
             let record = self.capabilities.get(id).filter(|record| !record.revoked);
             record
-                .and_then(|record| record.on_its_way)
+                .and_then(|record| record.in_transit)
                 .is_some_and(|way| (way.granter, way.channel) == (granter, channel))
         };
         let lost: Vec<CapabilityId> = self.held.range(of).map(|(_, id)| *id).filter(lost).collect();

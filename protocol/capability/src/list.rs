@@ -8,8 +8,8 @@ use crate::{CapabilityFault, CapabilityId, CapabilityInfo, RegionId, RegionInfo}
 
 impl CapabilityRecord {
     pub(crate) fn info(&self, id: CapabilityId) -> CapabilityInfo {
-        let CapabilityRecord { region, extent, rights, holder, parent, revoked, on_its_way, .. } = *self;
-        let granter = on_its_way.map(|way| way.granter);
+        let CapabilityRecord { region, extent, rights, holder, parent, revoked, in_transit, .. } = *self;
+        let granter = in_transit.map(|way| way.granter);
         CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter }
     }
 }

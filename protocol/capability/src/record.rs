@@ -83,7 +83,7 @@ pub(crate) struct CapabilityRecord {
     pub(crate) parent: Option<CapabilityId>,
     pub(crate) revoked: bool,
     /// Who granted it and over which channel, until its holder accepts it.
-    pub(crate) on_its_way: Option<OnItsWay>,
+    pub(crate) in_transit: Option<InTransit>,
 }
 
 /// The recipient of a capability.
@@ -103,17 +103,17 @@ impl From<DomainId> for Way {
 
 /// How a capability in transit reaches its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OnItsWay {
+pub(crate) struct InTransit {
     pub(crate) granter: DomainId,
     /// The channel that carries its number; 0 for none.
     pub(crate) channel: ChannelId,
 }
 
-impl OnItsWay {
+impl InTransit {
     /// `None` for a grant to itself without a channel; a domain may have a channel to itself.
-    pub(crate) fn of(granter: DomainId, way: Way) -> Option<OnItsWay> {
+    pub(crate) fn of(granter: DomainId, way: Way) -> Option<InTransit> {
         let Way { holder, channel } = way;
-        (holder != granter || channel.0 != 0).then_some(OnItsWay { granter, channel })
+        (holder != granter || channel.0 != 0).then_some(InTransit { granter, channel })
     }
 }
 

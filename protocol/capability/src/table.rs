@@ -7,7 +7,7 @@ use core::hash::{Hash, Hasher};
 use tombolo_base::{ChannelId, DomainId, NodeId};
 
 use crate::record::{
-    CapabilityRecord, Mappable, MappingRecord, Memory, NewRegion, OnItsWay, RegionRecord, Way,
+    CapabilityRecord, InTransit, Mappable, MappingRecord, Memory, NewRegion, RegionRecord, Way,
 };
 use crate::revoke::{Operation, Patience, Revocation, Revoked};
 use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, Rights, Seal};
@@ -125,7 +125,7 @@ impl Table {
             charged: maker,
             parent: None,
             revoked: false,
-            on_its_way: None,
+            in_transit: None,
         })
     }
 
@@ -201,7 +201,7 @@ impl Table {
             holder,
             charged: by,
             parent: Some(capability),
-            on_its_way: OnItsWay::of(by, Way { holder, channel }),
+            in_transit: InTransit::of(by, Way { holder, channel }),
             ..record
         }))
     }
@@ -236,15 +236,15 @@ impl Table {
     ) -> Result<CapabilityInfo, CapabilityFault> {
         self.with_right(by, capability, Rights::GRANT)?;
         let Way { holder, channel } = to.into();
-        let on_its_way = OnItsWay::of(by, Way { holder, channel });
-        self.pass_on(capability, holder, on_its_way)
+        let in_transit = InTransit::of(by, Way { holder, channel });
+        self.pass_on(capability, holder, in_transit)
     }
 
     pub(crate) fn pass_on(
         &mut self,
         capability: CapabilityId,
         to: DomainId,
-        on_its_way: Option<OnItsWay>,
+        in_transit: Option<InTransit>,
     ) -> Result<CapabilityInfo, CapabilityFault> {
         if self.capabilities.get(&capability).is_some_and(|record| record.holder != to) {
             self.unmap_own(capability);
@@ -252,7 +252,7 @@ impl Table {
         let record = self.capabilities.get_mut(&capability).ok_or(CapabilityFault::Gone { capability })?;
         self.held.remove(&(record.holder, capability));
         self.held.insert((to, capability));
-        (record.holder, record.on_its_way) = (to, on_its_way);
+        (record.holder, record.in_transit) = (to, in_transit);
         Ok(record.info(capability))
     }
 

@@ -253,7 +253,7 @@ mod tests {
         assert!(hello().agree(&words).is_ok());
     }
     #[test]
-    fn every_shape_that_is_said_is_heard() {
+    fn every_shape_is_encoded_and_decoded() {
         for slot in SlotSize::ALL {
             for variant in [Variant::EpochCredit, Variant::UsedFlag] {
                 for slots in [2, 65_536] {

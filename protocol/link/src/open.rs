@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_declines_or_refrains_rings() {
+    fn declining_and_refraining_ring() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
         let mut asleep = |_: &mut u64, _: &mut bool| {};
         let mut signals = Scripted::new(&mut asleep);

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brief_poll_restores_the_budget_when_it_had_to_look_again() {
+    fn a_brief_poll_restores_the_budget_when_it_needs_several_polls() {
         let mut spin = Spin::new(640);
         fail_to_wait(&mut spin);
         assert_eq!(spin.poll_briefly(|| Some(5)), Some(5));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn no_budget_is_one_look_and_a_deadline_that_passed_none() {
+    fn no_budget_is_one_poll_and_a_past_deadline_none() {
         let mut polls = 0;
         assert_eq!(Spin::new(0).poll_briefly(|| count_poll(&mut polls)), None);
         assert_eq!(run(&mut Spin::new(0), u64::MAX, || count_poll(&mut polls)), None);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_is_announced_and_looked_through_once_more() {
+    fn a_sleep_is_announced_and_followed_by_a_last_poll() {
         let mut waiter = recorded(Announced::NeedsBarrier, true);
         sleep(&mut waiter, 9).unwrap();
         let steps = [Step::Announced, Step::Barrier, Step::LastPoll, Step::Slept(9), Step::Awake];
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_finds_something_looks_at_no_clock() {
+    fn a_wait_that_succeeds_reads_no_clock() {
         let mut waiter = recorded(Announced::Complete, true);
         let found = until(&mut waiter, &mut Spin::new(640), LONG, |_| Some(5));
         assert_eq!((found, waiter.steps.len()), (Ok(Some(5)), 0));

@@ -297,7 +297,7 @@ mod tests {
     }
 
     /// A sleeper and a waker that announce fencing to each other.
-    fn talking_pair() -> (Sleeper, Waker, SharedMemory) {
+    fn announcing_pair() -> (Sleeper, Waker, SharedMemory) {
         let lines = [0, 1].map(|_| SharedMemory::zeroed(FENCE_LINE_BYTES));
         let [sleepers, wakers] = lines;
         let sleeper = Sleeper::new(sleepers.clone(), WakeOrder::Asymmetric).unwrap();
@@ -310,8 +310,8 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_rang_fences_and_spares_the_sleeper_its_barrier_until_all_is_calm() {
-        let (mut sleeper, mut waker, line) = talking_pair();
+    fn a_waker_that_rang_fences_and_spares_the_sleeper_its_barrier_until_it_is_quiet() {
+        let (mut sleeper, mut waker, line) = announcing_pair();
         assert_eq!(waker.check(), WakeCheck::NotNeeded);
         assert_eq!(sleeper.arm(|| Err("called")), Err("called"));
         assert_eq!(waker.check(), WakeCheck::Ring);
@@ -338,8 +338,8 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_puts_off_the_calm_and_a_waker_that_cannot_say_so_never_fences() {
-        let (mut sleeper, mut waker, _) = talking_pair();
+    fn a_ring_restarts_the_quiet_count_and_a_waker_without_a_line_never_fences() {
+        let (mut sleeper, mut waker, _) = announcing_pair();
         sleeper.arm(|| Ok::<(), ()>(())).unwrap();
         assert!(waker.must_ring());
         for _ in 1..QUIET_MESSAGES {

@@ -557,7 +557,7 @@ mod tests {
         producer
     }
 
-    fn hear(producer: &mut Producer, credit: u32) {
+    fn apply(producer: &mut Producer, credit: u32) {
         producer.note_credit(credit);
         producer.apply_credit().unwrap();
     }
@@ -569,17 +569,17 @@ mod tests {
         producer.try_send(&[1]).unwrap();
         producer.try_send(&[2]).unwrap();
         // One of the two: the count passes 2³².
-        hear(&mut producer, 0);
+        apply(&mut producer, 0);
         assert_eq!(producer.free_slots(), Ok(1));
         assert_eq!(producer.piggybacked_credit, 1 << 32);
         // A late repetition is not a violation and changes nothing.
-        hear(&mut producer, 0);
-        hear(&mut producer, 1);
+        apply(&mut producer, 0);
+        apply(&mut producer, 1);
         assert_eq!(producer.free_slots(), Ok(2));
     }
 
     #[test]
-    fn room_is_known_from_what_was_heard_without_a_look() {
+    fn room_is_known_from_noted_credit_without_a_load() {
         let mut producer = late_in_life(1 << 40, 1 << 40);
         let slots = producer.slots.count();
         producer.limit = producer.position + 1;
@@ -597,7 +597,7 @@ mod tests {
     #[test]
     fn piggybacked_credit_behind_the_line_changes_nothing() {
         let mut producer = late_in_life(1000, 10);
-        hear(&mut producer, 900);
+        apply(&mut producer, 900);
         assert_eq!(producer.free_slots(), Ok(2));
         assert_eq!(producer.limit, 1002);
     }
@@ -605,11 +605,11 @@ mod tests {
     #[test]
     fn piggybacked_credit_of_two_meanings_is_not_believed() {
         let mut producer = late_in_life((1 << 32) + 9, 10);
-        hear(&mut producer, 5);
+        apply(&mut producer, 5);
         assert_eq!(producer.piggybacked_credit, (1 << 32) + 5);
         let mut producer = late_in_life((1 << 32) + 10, 10);
         for credit in [5, 10, 11, u32::MAX] {
-            hear(&mut producer, credit);
+            apply(&mut producer, credit);
         }
         assert_eq!(producer.piggybacked_credit, 10);
         assert_eq!(producer.limit, (1 << 32) + 12);

@@ -17,10 +17,10 @@ fn recv_fast(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
 }
 
 const NOTHING: (Option<Vec<u8>>, bool) = (None, false);
-const UNCLEAR: (Option<Vec<u8>>, bool) = (None, true);
+const SLOW_PATH: (Option<Vec<u8>>, bool) = (None, true);
 
 #[test]
-fn a_glimpse_shows_messages_of_all_lengths() {
+fn the_fast_path_receives_messages_of_all_lengths() {
     for variant in VARIANTS {
         for size in SlotSize::ALL {
             let (_, mut producer, mut consumer) = ring(config(size, 4, variant));
@@ -37,11 +37,11 @@ fn a_glimpse_shows_messages_of_all_lengths() {
 }
 
 #[test]
-fn a_glimpse_leaves_room_that_is_to_be_given_back_to_a_poll() {
+fn the_fast_path_leaves_returning_slots_to_a_poll() {
     let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));
     producer.try_send(&[1]).unwrap();
     assert_eq!(recv_fast(&mut consumer), (Some(vec![1]), false));
-    assert_eq!(recv_fast(&mut consumer), UNCLEAR);
+    assert_eq!(recv_fast(&mut consumer), SLOW_PATH);
     assert_eq!(memory.credit_line.load_le(0, Relaxed), 0);
     assert!(!consumer.poll());
     assert_eq!(memory.credit_line.load_le(0, Relaxed), 1);
@@ -49,23 +49,23 @@ fn a_glimpse_leaves_room_that_is_to_be_given_back_to_a_poll() {
 }
 
 #[test]
-fn a_glimpse_leaves_ends_and_lies_to_who_can_name_them() {
+fn the_fast_path_leaves_ends_and_violations_to_the_slow_path() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&[1]).unwrap();
         producer.close();
         assert_eq!(recv_fast(&mut consumer), (Some(vec![1]), false));
-        assert_eq!(recv_fast(&mut consumer), UNCLEAR);
+        assert_eq!(recv_fast(&mut consumer), SLOW_PATH);
         assert_eq!(consumer.try_recv().err(), Some(RecvError::Closed));
-        assert_eq!(recv_fast(&mut consumer), UNCLEAR);
+        assert_eq!(recv_fast(&mut consumer), SLOW_PATH);
 
         // A tag of another lap, a single slot that is too full, and a message that breaks off.
         for word in [0x8001, 0x8000 | 25 << 16, 0x8000 | 24 << 16 | 1 << 24] {
             let (memory, _, mut consumer) = ring(config(SlotSize::B32, 4, variant));
             memory.slots.store_le(3, word, Relaxed);
-            assert_eq!(recv_fast(&mut consumer), UNCLEAR, "{word:#x}");
+            assert_eq!(recv_fast(&mut consumer), SLOW_PATH, "{word:#x}");
             assert!(matches!(consumer.try_recv(), Err(RecvError::Violation(_))), "{word:#x}");
-            assert_eq!(recv_fast(&mut consumer), UNCLEAR);
+            assert_eq!(recv_fast(&mut consumer), SLOW_PATH);
         }
     }
 }
@@ -125,7 +125,7 @@ fn room_is_counted_to_the_slot() {
 }
 
 #[test]
-fn a_look_for_room_is_one_load_and_counted() {
+fn a_search_for_room_is_one_load_and_counted() {
     let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     for round in 1..=3 {
         while producer.try_send_short(&[0]) {}
@@ -198,7 +198,7 @@ fn room_is_given_back_half_a_ring_after_it_was_last_wherever_that_lies() {
 }
 
 #[test]
-fn a_consumer_that_gave_up_receives_nothing_and_tells_the_producer_nothing() {
+fn an_abandoned_consumer_receives_nothing_and_tells_the_producer_nothing() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&[1]).unwrap();
@@ -210,7 +210,7 @@ fn a_consumer_that_gave_up_receives_nothing_and_tells_the_producer_nothing() {
 }
 
 #[test]
-fn what_has_no_bytes_says_so() {
+fn empty_messages_are_empty() {
     let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     for len in [0, 1] {
         let mut claim = producer.claim(1).unwrap();

@@ -27,7 +27,7 @@ fn scribbled(words: &[(usize, u64)], variant: Variant) -> (RingMemory, Consumer)
 }
 
 #[test]
-fn each_lie_of_a_producer_has_its_name() {
+fn each_violation_of_a_producer_has_its_error() {
     use Violation::{FragmentLength, FragmentMissing, LapTag, MessageTooLong, ReservedBits};
     let lap_tag = |found| LapTag { position: 0, expected: 0x8000, found };
     let reserved = |position, word| ReservedBits { position, word };
@@ -110,7 +110,7 @@ fn a_producer_cannot_have_closed_elsewhere() {
 }
 
 #[test]
-fn each_lie_of_a_consumer_has_its_name() {
+fn each_violation_of_a_consumer_has_its_error() {
     let full = |producer: &mut Producer| (0..9).find_map(|_| producer.try_send(&[1]).err()).unwrap();
     for credit in [5, u64::MAX] {
         let (memory, mut producer, _) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
@@ -292,7 +292,7 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn scribbling_harms_nobody_else(
+    fn scribbling_harms_only_its_ring(
         size in prop::sample::select(SlotSize::ALL.to_vec()),
         variant in prop::sample::select(VARIANTS.to_vec()),
         log2 in 1..4_u32,

@@ -258,7 +258,7 @@ fn what_was_sent_before_a_close_is_received() {
 }
 
 #[test]
-fn a_producer_that_gave_up_says_so_and_tells_the_consumer_nothing() {
+fn an_abandoned_producer_reports_it_and_tells_the_consumer_nothing() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&[1]).unwrap();

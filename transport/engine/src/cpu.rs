@@ -20,14 +20,14 @@ const PIECE_BYTES: u64 = 1 << 20;
 const SHARE_BYTES: u64 = 256 << 10;
 
 /// Processes a piece of a request with a copy loop.
-fn work(how: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
+fn work(copy_loop: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
     // Checked when the request was accepted: both ranges lie in memory.
     let (at, length) = (at as usize, length as usize);
     match &request.operation {
         Operation::Copy {
             source: Location::Mapped { memory: source, offset_bytes: from },
             target: Location::Mapped { memory: target, offset_bytes: to },
-        } => copy::between(how, (source, from + at), (target, to + at), length)?,
+        } => copy::between(copy_loop, (source, from + at), (target, to + at), length)?,
         Operation::Fill { target: Location::Mapped { memory, offset_bytes }, byte } => {
             copy::fill(memory, offset_bytes + at, length, *byte)?;
         }
@@ -41,7 +41,7 @@ fn work(how: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failur
 /// than a wake-up.
 #[derive(Debug)]
 pub struct Caller {
-    how: Loop,
+    copy_loop: Loop,
     name: String,
     completions: Completions,
     last_id: u64,
@@ -53,12 +53,12 @@ pub struct Caller {
 impl Caller {
     const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL);
 
-    /// Copies with the loop `how`; holds `limit` requests, at least one, until completions are taken.
+    /// Copies with `copy_loop`; holds `limit` requests, at least one, until completions are taken.
     #[must_use]
-    pub fn new(how: Loop, limit: usize) -> Caller {
-        let name = if how == Loop::Best { "caller".into() } else { format!("caller-{how}") };
+    pub fn new(copy_loop: Loop, limit: usize) -> Caller {
+        let name = if copy_loop == Loop::Best { "caller".into() } else { format!("caller-{copy_loop}") };
         Caller {
-            how,
+            copy_loop,
             name,
             completions: Completions::default(),
             last_id: 0,
@@ -75,7 +75,7 @@ impl Caller {
                 return Err(Failure::DeadlinePassed);
             }
             let length = (request.length_bytes - at).min(PIECE_BYTES);
-            work(self.how, request, at, length)?;
+            work(self.copy_loop, request, at, length)?;
             at += length;
             if at >= request.length_bytes {
                 return Ok(());
@@ -154,18 +154,18 @@ impl Mover for Share {
 impl Threads {
     const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL).with(Abilities::BACKGROUND);
 
-    /// Starts `count` threads, at least one, that copy with the loop `how`; the engine accepts `limit`
+    /// Starts `count` threads, at least one, that copy with `copy_loop`; the engine accepts `limit`
     /// requests.
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(how: Loop, count: usize, limit: usize) -> Result<Threads, OsError> {
+    pub fn start(copy_loop: Loop, count: usize, limit: usize) -> Result<Threads, OsError> {
         let count = count.max(1);
-        let name = match how {
+        let name = match copy_loop {
             Loop::Best => format!("threads-{count}"),
-            how => format!("threads-{count}-{how}"),
+            copy_loop => format!("threads-{count}-{copy_loop}"),
         };
-        let movers = (0..count).map(|_| Share(how)).collect();
+        let movers = (0..count).map(|_| Share(copy_loop)).collect();
         let piece_bytes = if count == 1 { PIECE_BYTES } else { SHARE_BYTES };
         Ok(Threads { queue: Queue::start(&name, movers, limit, piece_bytes)?, name })
     }

@@ -101,7 +101,7 @@ struct QueueState {
 
 impl QueueState {
     /// Turns every finished job into a completion.
-    fn settle(&mut self) {
+    fn complete_finished(&mut self) {
         let over = |job: &Job| job.busy == 0 && job.all_begun();
         while let Some(index) = self.jobs.iter().position(over) {
             if let Some(job) = self.jobs.remove(index) {
@@ -117,7 +117,7 @@ impl QueueState {
             let job = self.jobs.iter_mut().find(|job| !job.all_begun())?;
             if job.request.deadline.is_some_and(Deadline::passed) {
                 job.fail(Failure::DeadlinePassed);
-                self.settle();
+                self.complete_finished();
                 continue;
             }
             let (at, left) = (job.next, job.request.length_bytes - job.next);
@@ -144,7 +144,7 @@ impl QueueState {
             let lost = |job: &&mut Job| !job.begun;
             self.jobs.iter_mut().filter(lost).for_each(|job| job.fail(Failure::Lost { why: why.clone() }));
         }
-        self.settle();
+        self.complete_finished();
     }
 }
 
@@ -244,7 +244,7 @@ impl Queue {
             return false;
         };
         job.fail(Failure::Cancelled);
-        state.settle();
+        state.complete_finished();
         true
     }
 

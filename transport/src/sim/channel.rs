@@ -30,13 +30,13 @@ pub struct SimChannel {
 /// A difference between the two sides, the end of the peer, or the deadline.
 pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel, ChannelError> {
     let hello = Hello { expedited_barrier: false, ..hello };
-    end.put(Packet::Hello(hello.to_words()));
+    end.send(Packet::Hello(hello.to_words()));
     let theirs = exchange(&end, deadline, Packet::Verdict(WITHDRAWN), |packet| match packet {
         Packet::Hello(words) => Some(words),
         _ => None,
     })?;
     let agreed = hello.agree(&theirs);
-    end.put(Packet::Verdict(if agreed.is_ok() { ACCEPTED } else { DISAGREED }));
+    end.send(Packet::Verdict(if agreed.is_ok() { ACCEPTED } else { DISAGREED }));
     if let Err(refusal) = agreed {
         return Err(HandshakeError::from(refusal).into());
     }
@@ -57,8 +57,8 @@ pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel,
 
 /// Declines a peer that opens a channel, with a reason defined by the interface.
 pub fn decline(end: &SimEnd, hello: Hello, reason: u32) {
-    end.put(Packet::Hello(hello.to_words()));
-    end.put(Packet::Verdict(declined(reason)));
+    end.send(Packet::Hello(hello.to_words()));
+    end.send(Packet::Verdict(declined(reason)));
 }
 
 /// Receives the next packet of a handshake. A peer that sends none in time is sent `last`.
@@ -76,7 +76,7 @@ fn exchange<P>(
             }
             Polled::Never => return Err(ChannelError::PeerDied),
             Polled::NotYet if deadline.passed() => {
-                end.put(last);
+                end.send(last);
                 return Err(ChannelError::TimedOut(Awaited::Handshake));
             }
             Polled::NotYet => std::thread::yield_now(),
@@ -148,7 +148,7 @@ impl Transport for SimChannel {
         if !self.end.has_room() {
             return Err(EndError::Full);
         }
-        self.end.put(Packet::Message(message.to_vec()));
+        self.end.send(Packet::Message(message.to_vec()));
         self.stats.messages_sent += 1;
         self.stats.bytes_sent += message.len() as u64;
         Ok(())
@@ -200,7 +200,7 @@ impl Transport for SimChannel {
 
     fn close(&mut self) {
         if !std::mem::replace(&mut self.closed, true) && !self.end.killed() {
-            self.end.put(Packet::Close);
+            self.end.send(Packet::Close);
         }
     }
 }

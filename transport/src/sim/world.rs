@@ -114,7 +114,7 @@ impl World {
         (self.random >> 16) % bound.max(1)
     }
 
-    fn put(&mut self, direction: usize, packet: Packet) {
+    fn send(&mut self, direction: usize, packet: Packet) {
         let delay_ns = self.conditions.latency_ns + self.draw(self.conditions.jitter_ns + 1);
         let arrival_ns = (self.now_ns + delay_ns).max(self.directions[direction].last_ns);
         let direction = &mut self.directions[direction];
@@ -166,14 +166,14 @@ impl SimEnd {
     }
 
     /// Sends a packet; the caller has checked that there is room if it needs any.
-    pub(super) fn put(&self, packet: Packet) {
+    pub(super) fn send(&self, packet: Packet) {
         let mut world = self.lock();
         let (own, closes) = (index(self.side), matches!(packet, Packet::Close));
         if let Packet::Message(message) = &packet {
             // An empty message takes room as well, to bound their number.
             world.directions[own].message_bytes += message.len().max(1);
         }
-        world.put(own, packet);
+        world.send(own, packet);
         world.ends[own].closed |= closes;
     }
 

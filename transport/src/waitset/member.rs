@@ -11,7 +11,7 @@ use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Endpoint, Transport};
 
 /// Empty polls after which a channel is no longer polled.
-const LOOKS_IN_VAIN: u32 = 64;
+const EMPTY_POLLS: u32 = 64;
 
 #[derive(Debug)]
 pub(super) enum Member<C> {
@@ -52,7 +52,7 @@ impl<C: Endpoint> ChannelMember<C> {
 
     /// Counts an empty poll; true when it makes the channel cold.
     #[inline]
-    pub(super) fn looked_in_vain(&mut self) -> bool {
+    pub(super) fn count_empty_poll(&mut self) -> bool {
         self.looks_in_vain = self.looks_in_vain.saturating_add(1);
         self.looks_in_vain == self.patience()
     }
@@ -66,7 +66,7 @@ impl<C: Endpoint> ChannelMember<C> {
     }
 
     fn patience(&self) -> u32 {
-        if self.arms_for_free() { 1 } else { LOOKS_IN_VAIN }
+        if self.arms_for_free() { 1 } else { EMPTY_POLLS }
     }
 
     /// Where each message is a system call anyway, polling costs one more and saves the peer none.
@@ -80,7 +80,7 @@ impl<C: Endpoint> ChannelMember<C> {
     }
 
     /// The second half, after the barrier: false when the awaited condition already holds.
-    pub(super) fn settle(&mut self, epoll: &Epoll, token: Token) -> Result<bool, OsError> {
+    pub(super) fn finish_arming(&mut self, epoll: &Epoll, token: Token) -> Result<bool, OsError> {
         if !self.channel.transport_mut().may_sleep(self.awaited) {
             self.channel.transport_mut().woken(false);
             return Ok(false);

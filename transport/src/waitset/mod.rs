@@ -40,13 +40,13 @@ use timers::Timers;
 pub use waker::Waker;
 
 /// Answers from memory between two queries of the kernel, each of which costs as much as a few of them.
-const ANSWERS_PER_QUESTION: u32 = 16;
+const ANSWERS_PER_QUERY: u32 = 16;
 
 /// Rounds over the hot channels, while spinning, between two queries of the kernel.
-const ROUNDS_PER_QUESTION: u32 = 256;
+const ROUNDS_PER_QUERY: u32 = 256;
 
 /// Cold channels among the hot ones from which on arming them may be worth a barrier.
-const COLD_FEW: usize = 8;
+const MIN_COLD_TO_ARM: usize = 8;
 
 /// Keys that are not tokens.
 const WAKER_KEY: u64 = NO_INDEX as u64;
@@ -269,7 +269,7 @@ impl<C: Endpoint> WaitSet<C> {
     /// The channel with this token, for any operation. The next wait polls it.
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut C> {
-        self.heat(token, false);
+        self.make_hot(token, false);
         match self.members.get_mut(token) {
             Some(Member::Channel(member)) => Some(&mut member.channel),
             _ => None,
@@ -290,14 +290,14 @@ impl<C: Endpoint> WaitSet<C> {
         let sent = transport.try_send(message);
         // Unsent bytes must be watched; a refused send may have read the bell.
         if sent.is_err() || transport.unsent() {
-            self.heat(token, false);
+            self.make_hot(token, false);
         }
         Some(sent)
     }
 
     /// Changes what is awaited on a channel; false when it is not in the set.
     pub fn set_interest(&mut self, token: Token, awaited: Interest) -> bool {
-        self.heat(token, false);
+        self.make_hot(token, false);
         match self.members.get_mut(token) {
             Some(Member::Channel(member)) => {
                 member.awaited = awaited;
@@ -375,12 +375,12 @@ impl<C: Endpoint> WaitSet<C> {
                 return Ok(Some(ready));
             }
             self.arm(true)?;
-            let found = match self.look_at_hot() {
+            let found = match self.poll_hot() {
                 // The last poll found one of them ready.
                 Some(ready) => Some(ready),
                 None => {
-                    self.ask(Some(self.until(deadline)))?;
-                    self.next_known().or_else(|| self.look_at_hot())
+                    self.query_kernel(Some(self.until(deadline)))?;
+                    self.next_known().or_else(|| self.poll_hot())
                 }
             };
             if let Some(ready) = found {
@@ -389,7 +389,7 @@ impl<C: Endpoint> WaitSet<C> {
             if deadline.passed() {
                 // Bells that rang without cause left their channels hot.
                 self.arm(true)?;
-                return match self.look_at_hot() {
+                return match self.poll_hot() {
                     Some(ready) => Ok(Some(self.answer(ready))),
                     None => self.park().map(|()| None),
                 };
@@ -406,14 +406,14 @@ impl<C: Endpoint> WaitSet<C> {
     pub fn look(&mut self) -> Result<Option<Ready>, OsError> {
         self.parked = false;
         self.answers += 1;
-        if self.answers >= ANSWERS_PER_QUESTION && self.known.is_empty() {
-            self.ask(Some(Deadline::at_ns(0)))?;
+        if self.answers >= ANSWERS_PER_QUERY && self.known.is_empty() {
+            self.query_kernel(Some(Deadline::at_ns(0)))?;
             self.arm_if_many_are_cold()?;
         }
         let found = if self.known_first {
-            self.next_known().or_else(|| self.look_at_hot())
+            self.next_known().or_else(|| self.poll_hot())
         } else {
-            self.look_at_hot().or_else(|| self.next_known())
+            self.poll_hot().or_else(|| self.next_known())
         };
         Ok(found.map(|ready| self.answer(ready)))
     }
@@ -439,12 +439,12 @@ impl<C: Endpoint> WaitSet<C> {
             |_| now_ns(),
             |set| {
                 rounds += 1;
-                if rounds.is_multiple_of(ROUNDS_PER_QUESTION)
+                if rounds.is_multiple_of(ROUNDS_PER_QUERY)
                     && let Err(error) = set.ask(Some(Deadline::at_ns(0)))
                 {
                     return Some(Err(error));
                 }
-                set.next_known().or_else(|| set.look_at_hot()).map(|ready| Ok(set.answer(ready)))
+                set.next_known().or_else(|| set.poll_hot()).map(|ready| Ok(set.answer(ready)))
             },
         );
         self.spin = spin;
@@ -493,7 +493,7 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     /// Polls each hot channel once, in turn, up to the first that is ready.
-    fn look_at_hot(&mut self) -> Option<Ready> {
+    fn poll_hot(&mut self) -> Option<Ready> {
         for _ in 0..self.hot.len() {
             let token = self.hot.pop_front()?;
             let Some(Member::Channel(member)) = self.members.get_mut(token) else { continue };
@@ -504,7 +504,7 @@ impl<C: Endpoint> WaitSet<C> {
                 self.hot.push_back(token);
                 return Some(Ready::Channel(token));
             }
-            if member.looked_in_vain() {
+            if member.count_empty_poll() {
                 if member.arms_for_free() && arm_for_free(member, &self.epoll, token) {
                     self.stats.armed += 1;
                     continue;
@@ -517,7 +517,7 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     /// Makes an armed channel hot. `rung` says that its bell was heard.
-    fn heat(&mut self, token: Token, rung: bool) {
+    fn make_hot(&mut self, token: Token, rung: bool) {
         let Some(Member::Channel(member)) = self.members.get_mut(token) else { return };
         if member.armed {
             member.disarm(rung);
@@ -530,7 +530,7 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     fn arm_if_many_are_cold(&mut self) -> Result<(), OsError> {
-        if self.cold >= COLD_FEW && 2 * self.cold >= self.hot.len() { self.arm(false) } else { Ok(()) }
+        if self.cold >= MIN_COLD_TO_ARM && 2 * self.cold >= self.hot.len() { self.arm(false) } else { Ok(()) }
     }
 
     /// Arms the hot channels, all or only the cold ones. Those that are ready by then stay hot.
@@ -554,7 +554,7 @@ impl<C: Endpoint> WaitSet<C> {
         let mut result = Ok(());
         for token in candidates.drain(..) {
             let Some(Member::Channel(member)) = self.members.get_mut(token) else { continue };
-            let settled = member.settle(&self.epoll, token);
+            let settled = member.finish_arming(&self.epoll, token);
             if settled == Ok(true) {
                 self.stats.armed += 1;
             } else {
@@ -569,7 +569,7 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     /// Asks the kernel and the clock for events; sleeps up to `deadline` if there are none.
-    fn ask(&mut self, deadline: Option<Deadline>) -> Result<(), OsError> {
+    fn query_kernel(&mut self, deadline: Option<Deadline>) -> Result<(), OsError> {
         self.answers = 0;
         self.stats.questions += 1;
         self.epoll.wait(&mut self.events, deadline)?;
@@ -599,7 +599,7 @@ impl<C: Endpoint> WaitSet<C> {
         match self.members.get(token) {
             Some(Member::Channel(_)) => {
                 self.stats.rung += 1;
-                self.heat(token, true);
+                self.make_hot(token, true);
             }
             Some(Member::Descriptor(_)) => self.known.push_back(Ready::Descriptor(token, ready)),
             // Removed after the event happened.
@@ -623,7 +623,7 @@ fn arm_for_free<C: Endpoint>(member: &mut ChannelMember<C>, epoll: &Epoll, token
         barrier::everywhere();
     }
     // If the kernel refuses, it stays hot, and the next sleep reports the error.
-    member.settle(epoll, token) == Ok(true)
+    member.finish_arming(epoll, token) == Ok(true)
 }
 
 impl<C> AsFd for WaitSet<C> {

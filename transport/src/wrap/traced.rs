@@ -81,7 +81,7 @@ impl Probe {
         if stats.rings != self.rings {
             self.count_waits(inner, ticks);
         } else if stats.messages_sent >= self.room_due {
-            self.say_room_now_and_then(inner);
+            self.publish_room_now_and_then(inner);
         }
     }
 
@@ -103,19 +103,19 @@ impl Probe {
             self.stalled_at = sent;
             self.stalls += 1;
             self.row.set_stalls(self.stalls);
-            self.say_room(inner);
+            self.publish_room(inner);
         }
     }
 
-    fn say_room(&self, inner: &impl Transport) {
+    fn publish_room(&self, inner: &impl Transport) {
         let Room { slots, free_slots } = inner.stats().room;
         self.row.set_room(slots, free_slots);
     }
 
     #[cold]
-    fn say_room_now_and_then(&mut self, inner: &impl Transport) {
+    fn publish_room_now_and_then(&mut self, inner: &impl Transport) {
         self.room_due = inner.stats().messages_sent.saturating_add(ROOM_EVERY);
-        self.say_room(inner);
+        self.publish_room(inner);
     }
 
     /// Publishes rings, sleeps and room. A ring is stamped `ticks`, so that it does not follow what it
@@ -131,7 +131,7 @@ impl Probe {
             }
         }
         self.row.set_rings_and_sleeps(stats.rings, stats.sleeps);
-        self.say_room(inner);
+        self.publish_room(inner);
     }
 
     /// Records an error that is an end.

@@ -56,7 +56,7 @@ pub fn allow(pid: i32) -> Result<(), OsError> {
 
 /// The direction of a copy.
 #[derive(Clone, Copy)]
-enum Way {
+enum CopyDirection {
     Here,
     There,
 }
@@ -102,7 +102,7 @@ impl ForeignProcess {
         length_bytes: usize,
     ) -> Result<(), AttachError> {
         let here = address(target, offset_bytes, length_bytes)?;
-        self.copy(Way::Here, here, from, length_bytes)
+        self.copy(CopyDirection::Here, here, from, length_bytes)
     }
 
     /// Copies `length_bytes` of `source` from `offset_bytes` on into the process's memory at `to`.
@@ -117,11 +117,17 @@ impl ForeignProcess {
         length_bytes: usize,
     ) -> Result<(), AttachError> {
         let here = address(source, offset_bytes, length_bytes)?;
-        self.copy(Way::There, here, to, length_bytes)
+        self.copy(CopyDirection::There, here, to, length_bytes)
     }
 
     /// Repeats the call, which may copy less than asked for. `here` must be valid for `length` bytes.
-    fn copy(&self, way: Way, here: *mut u8, there: u64, length: usize) -> Result<(), AttachError> {
+    fn copy(
+        &self,
+        direction: CopyDirection,
+        local: *mut u8,
+        remote: u64,
+        length: usize,
+    ) -> Result<(), AttachError> {
         let mut done = 0;
         while done < length {
             // Before each call: a free process number may be reused.
@@ -130,7 +136,7 @@ impl ForeignProcess {
             let Some(address) = address else {
                 return Err(AttachError::NoMemory { pid: self.pid, address: there });
             };
-            match self.call(way, here.wrapping_add(done), address, length - done) {
+            match self.call(direction, here.wrapping_add(done), address, length - done) {
                 Ok(0) => return Err(AttachError::NoMemory { pid: self.pid, address }),
                 Ok(copied) => done += copied,
                 Err(Errno::INTR | Errno::AGAIN) => {}
@@ -155,7 +161,13 @@ impl ForeignProcess {
         }
     }
 
-    fn call(&self, way: Way, here: *mut u8, there: u64, length: usize) -> Result<usize, Errno> {
+    fn call(
+        &self,
+        direction: CopyDirection,
+        local: *mut u8,
+        remote: u64,
+        length: usize,
+    ) -> Result<usize, Errno> {
         let local = libc::iovec { iov_base: here.cast(), iov_len: length };
         let remote =
             libc::iovec { iov_base: core::ptr::without_provenance_mut(there as usize), iov_len: length };
@@ -164,9 +176,13 @@ impl ForeignProcess {
         // `remote` is an address in the other process: the kernel checks it, and nothing here dereferences
         // it.
         let copied = unsafe {
-            match way {
-                Way::Here => libc::process_vm_readv(self.pid, &raw const local, 1, &raw const remote, 1, 0),
-                Way::There => libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0),
+            match direction {
+                CopyDirection::Here => {
+                    libc::process_vm_readv(self.pid, &raw const local, 1, &raw const remote, 1, 0)
+                }
+                CopyDirection::There => {
+                    libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0)
+                }
             }
         };
         usize::try_from(copied)

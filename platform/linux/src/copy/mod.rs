@@ -143,13 +143,13 @@ const STRING_FROM_BYTES: usize = 8 * 1024;
 /// belong to this thread alone, and a private source must not be written by anyone. The two must not
 /// overlap.
 #[inline]
-unsafe fn copy_by(how: Loop, range: Range) {
+unsafe fn copy_by(copy_loop: Loop, range: Range) {
     #[cfg(target_arch = "x86_64")]
     {
         let Range { source, target, length, .. } = range;
         // SAFETY: by this function's contract.
         unsafe {
-            match how {
+            match copy_loop {
                 Loop::Words => words::copy(range),
                 Loop::String => x86_64::copy_string(source, target, length),
                 Loop::Streaming => x86_64::copy_streaming(source, target, length),
@@ -163,7 +163,7 @@ unsafe fn copy_by(how: Loop, range: Range) {
     // SAFETY: by this function's contract.
     #[cfg(target_arch = "aarch64")]
     unsafe {
-        match how {
+        match copy_loop {
             Loop::Words | Loop::String => words::copy(range),
             Loop::Best | Loop::Vectors => aarch64::copy(range, false),
             Loop::Streaming => aarch64::copy(range, true),
@@ -172,7 +172,7 @@ unsafe fn copy_by(how: Loop, range: Range) {
     // SAFETY: by this function's contract.
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     unsafe {
-        let _ = how;
+        let _ = copy_loop;
         words::copy(range);
     }
 }
@@ -182,7 +182,12 @@ unsafe fn copy_by(how: Loop, range: Range) {
 /// # Errors
 /// `source` does not fit; nothing was written.
 #[inline]
-pub fn write(how: Loop, target: &SharedMemory, offset_bytes: usize, source: &[u8]) -> Result<(), CopyError> {
+pub fn write(
+    copy_loop: Loop,
+    target: &SharedMemory,
+    offset_bytes: usize,
+    source: &[u8],
+) -> Result<(), CopyError> {
     let to = address(target, offset_bytes, source.len())?;
     let range = Range {
         source: source.as_ptr(),
@@ -193,7 +198,7 @@ pub fn write(how: Loop, target: &SharedMemory, offset_bytes: usize, source: &[u8
     };
     // SAFETY: the target was checked; the source is a slice, which no one writes. No slice lies in shared
     // memory, so the two do not overlap.
-    unsafe { copy_by(how, range) };
+    unsafe { copy_by(copy_loop, range) };
     Ok(())
 }
 
@@ -203,7 +208,7 @@ pub fn write(how: Loop, target: &SharedMemory, offset_bytes: usize, source: &[u8
 /// `source` is too short; `target` is unchanged.
 #[inline]
 pub fn read(
-    how: Loop,
+    copy_loop: Loop,
     source: &SharedMemory,
     offset_bytes: usize,
     target: &mut [u8],
@@ -218,7 +223,7 @@ pub fn read(
     };
     // SAFETY: the source was checked; the target is a slice that only this thread uses. No slice lies in
     // shared memory, so the two do not overlap.
-    unsafe { copy_by(how, range) };
+    unsafe { copy_by(copy_loop, range) };
     Ok(())
 }
 
@@ -254,7 +259,7 @@ pub(crate) unsafe fn write_at(target: *mut u8, source: &[u8]) {
 /// A range lies outside its memory, or the ranges overlap by address; nothing was written.
 #[inline]
 pub fn between(
-    how: Loop,
+    copy_loop: Loop,
     (source, source_offset_bytes): (&SharedMemory, usize),
     (target, target_offset_bytes): (&SharedMemory, usize),
     length_bytes: usize,
@@ -267,7 +272,7 @@ pub fn between(
     let range =
         Range { source: from, target: to, length: length_bytes, source_shared: true, target_shared: true };
     // SAFETY: both ranges were checked and do not overlap.
-    unsafe { copy_by(how, range) };
+    unsafe { copy_by(copy_loop, range) };
     Ok(())
 }
 

@@ -33,37 +33,37 @@ fn lengths() -> Vec<usize> {
 }
 
 /// All three copies by one loop, between these offsets.
-fn all_three(how: Loop, from: usize, to: usize, length: usize) {
-    let case = format!("{how}, {length} bytes from {from} to {to}");
+fn all_three(copy_loop: Loop, from: usize, to: usize, length: usize) {
+    let case = format!("{copy_loop}, {length} bytes from {from} to {to}");
     let bytes = pattern(from + length);
     let mut expected = vec![MARK; ROOM];
     expected[to..to + length].copy_from_slice(&bytes[from..]);
 
     let written = memory();
-    write(how, &written, to, &bytes[from..]).unwrap();
+    write(copy_loop, &written, to, &bytes[from..]).unwrap();
     assert!(content(&written) == expected, "write: {case}");
 
     let source = memory();
     source.copy_in(0, &bytes).unwrap();
     let target = memory();
-    between(how, (&source, from), (&target, to), length).unwrap();
+    between(copy_loop, (&source, from), (&target, to), length).unwrap();
     assert!(content(&target) == expected, "between: {case}");
 
     let mut private = vec![MARK; ROOM];
-    read(how, &source, from, &mut private[to..to + length]).unwrap();
+    read(copy_loop, &source, from, &mut private[to..to + length]).unwrap();
     assert!(private == expected, "read: {case}");
 }
 
 #[test]
 fn every_length_is_copied_at_every_alignment() {
-    for how in Loop::here() {
+    for copy_loop in Loop::here() {
         for length in lengths() {
             // All offsets within a vector for a few lengths, and a few offsets for all lengths.
             let all = matches!(length, 0..=9 | 63..=66 | 128..=130 | 1023);
             let offsets: &[usize] = if all { &[0, 1, 3, 7, 8, 9, 33] } else { &[0, 1, 8] };
             for from in offsets {
                 for to in offsets {
-                    all_three(*how, *from, *to, length);
+                    all_three(*copy_loop, *from, *to, length);
                 }
             }
         }
@@ -87,24 +87,24 @@ fn a_fill_writes_its_range_and_nothing_else() {
 fn long_ones_are_copied_whole() {
     const LENGTH: usize = (1 << 19) + 5;
     let bytes = pattern(LENGTH);
-    for how in Loop::here() {
+    for copy_loop in Loop::here() {
         let (source, target) = (SharedMemory::zeroed(LENGTH + 16), SharedMemory::zeroed(LENGTH + 16));
-        write(*how, &source, 3, &bytes).unwrap();
-        between(*how, (&source, 3), (&target, 11), LENGTH).unwrap();
+        write(*copy_loop, &source, 3, &bytes).unwrap();
+        between(*copy_loop, (&source, 3), (&target, 11), LENGTH).unwrap();
         let mut back = vec![0; LENGTH];
-        read(*how, &target, 11, &mut back).unwrap();
-        assert!(back == bytes, "{how}");
+        read(*copy_loop, &target, 11, &mut back).unwrap();
+        assert!(back == bytes, "{copy_loop}");
     }
 }
 
 #[test]
 fn the_last_byte_is_inside_and_the_next_is_not() {
     let (source, target) = (memory(), memory());
-    for how in Loop::here() {
+    for copy_loop in Loop::here() {
         for (offset, length) in [(ROOM - 1, 1), (ROOM, 0), (0, ROOM), (1, ROOM - 1)] {
-            write(*how, &target, offset, &pattern(length)).unwrap();
-            read(*how, &target, offset, &mut vec![0; length]).unwrap();
-            between(*how, (&source, offset), (&target, offset), length).unwrap();
+            write(*copy_loop, &target, offset, &pattern(length)).unwrap();
+            read(*copy_loop, &target, offset, &mut vec![0; length]).unwrap();
+            between(*copy_loop, (&source, offset), (&target, offset), length).unwrap();
             fill(&target, offset, length, 0).unwrap();
         }
         let before = content(&target);
@@ -113,17 +113,17 @@ fn the_last_byte_is_inside_and_the_next_is_not() {
                 CopyError::OutOfRange { offset_bytes: offset, length_bytes: length, available_bytes: ROOM };
             assert_eq!(fill(&target, offset, length, 1), Err(refused));
             if length <= ROOM {
-                assert_eq!(between(*how, (&source, 0), (&target, offset), length), Err(refused));
+                assert_eq!(between(*copy_loop, (&source, 0), (&target, offset), length), Err(refused));
             }
-            assert_eq!(between(*how, (&source, offset), (&target, 0), length), Err(refused));
+            assert_eq!(between(*copy_loop, (&source, offset), (&target, 0), length), Err(refused));
             if length <= ROOM + 1 {
-                assert_eq!(write(*how, &target, offset, &vec![1; length]), Err(refused));
+                assert_eq!(write(*copy_loop, &target, offset, &vec![1; length]), Err(refused));
                 let mut kept = vec![7; length];
-                assert_eq!(read(*how, &source, offset, &mut kept), Err(refused));
+                assert_eq!(read(*copy_loop, &source, offset, &mut kept), Err(refused));
                 assert!(kept.iter().all(|byte| *byte == 7));
             }
         }
-        assert!(content(&target) == before, "{how}: a refused copy wrote");
+        assert!(content(&target) == before, "{copy_loop}: a refused copy wrote");
     }
 }
 
@@ -161,8 +161,8 @@ fn a_peer_that_writes_meanwhile_changes_only_what_is_copied() {
             }
         });
         for _ in 0..20 {
-            for how in Loop::here() {
-                between(*how, (&source, 0), (&target, 32), LENGTH).unwrap();
+            for copy_loop in Loop::here() {
+                between(*copy_loop, (&source, 0), (&target, 32), LENGTH).unwrap();
             }
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -181,7 +181,7 @@ proptest::proptest! {
         let memories = [SharedMemory::zeroed(LENGTH), SharedMemory::zeroed(LENGTH)];
         let mut models = [vec![0_u8; LENGTH], vec![0_u8; LENGTH]];
         for (number, (kind, from, to, length)) in steps.into_iter().enumerate() {
-            let how = Loop::here()[number % Loop::here().len()];
+            let copy_loop = Loop::here()[number % Loop::here().len()];
             let (one, other) = (number % 2, 1 - number % 2);
             let inside = |offset: usize| offset + length <= LENGTH;
             match kind {
@@ -194,7 +194,7 @@ proptest::proptest! {
                 }
                 1 => {
                     let bytes = pattern(length);
-                    let done = write(how, &memories[one], to, &bytes);
+                    let done = write(copy_loop, &memories[one], to, &bytes);
                     proptest::prop_assert_eq!(done.is_ok(), inside(to));
                     if inside(to) {
                         models[one][to..to + length].copy_from_slice(&bytes);
@@ -202,12 +202,12 @@ proptest::proptest! {
                 }
                 2 => {
                     let mut bytes = vec![0; length];
-                    if read(how, &memories[one], from, &mut bytes).is_ok() {
+                    if read(copy_loop, &memories[one], from, &mut bytes).is_ok() {
                         proptest::prop_assert_eq!(&bytes[..], &models[one][from..from + length]);
                     }
                 }
                 3 => {
-                    let done = between(how, (&memories[one], from), (&memories[other], to), length);
+                    let done = between(copy_loop, (&memories[one], from), (&memories[other], to), length);
                     proptest::prop_assert_eq!(done.is_ok(), inside(from) && inside(to));
                     if done.is_ok() {
                         let bytes = models[one][from..from + length].to_vec();
@@ -216,7 +216,7 @@ proptest::proptest! {
                 }
                 _ => {
                     let apart = length == 0 || from.abs_diff(to) >= length;
-                    let done = between(how, (&memories[one], from), (&memories[one], to), length);
+                    let done = between(copy_loop, (&memories[one], from), (&memories[one], to), length);
                     proptest::prop_assert_eq!(done.is_ok(), inside(from) && inside(to) && apart);
                     if done.is_ok() {
                         models[one].copy_within(from..from + length, to);

@@ -45,13 +45,13 @@ pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<Ow
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
         .context("seal memory of a region")?;
     if making.huge_page_bytes != 0 || making.numa_node.is_some() {
-        settle(&file, length_bytes, making.numa_node).map_err(|errno| OsError::new(what, errno))?;
+        reserve_pages(&file, length_bytes, making.numa_node).map_err(|errno| OsError::new(what, errno))?;
     }
     Ok(file)
 }
 
 /// Reserves huge pages and sets the NUMA node: both stay with the file for all its mappings.
-fn settle(file: &OwnedFd, length_bytes: u64, numa_node: Option<u16>) -> Result<(), Errno> {
+fn reserve_pages(file: &OwnedFd, length_bytes: u64, numa_node: Option<u16>) -> Result<(), Errno> {
     let length = usize::try_from(length_bytes).map_err(|_| Errno::NOMEM)?;
     // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
     let address = unsafe {

@@ -103,8 +103,8 @@ pub fn is_mapped(address: usize, length_bytes: usize, file: impl AsFd, offset_by
         let end = address.checked_add(length_bytes)?;
         let sample = Sample::of(file, offset_bytes).ok()?;
         let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
-        let lines: Vec<Shown> =
-            maps.lines().map_while(Result::ok).filter_map(|line| Shown::of(&line)).collect();
+        let lines: Vec<SharedMapping> =
+            maps.lines().map_while(Result::ok).filter_map(|line| SharedMapping::of(&line)).collect();
         let at = |address: usize| lines.iter().find(|shown| shown.range.contains(&address));
         let (wanted, known) = (at(address)?, at(sample.address.addr())?);
         let same = wanted.file == known.file
@@ -148,7 +148,7 @@ impl Drop for Sample {
 }
 
 /// A mapping that the kernel lists as shared and writable.
-struct Shown {
+struct SharedMapping {
     range: Range<usize>,
     /// The offset in the file as the kernel lists it.
     offset: u64,
@@ -156,9 +156,9 @@ struct Shown {
     file: (String, u64),
 }
 
-impl Shown {
+impl SharedMapping {
     /// Parses a line of the list, if it is such a mapping.
-    fn of(line: &str) -> Option<Shown> {
+    fn of(line: &str) -> Option<SharedMapping> {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         if words.next()? != "rw-s" {
@@ -167,7 +167,7 @@ impl Shown {
         let offset = u64::from_str_radix(words.next()?, 16).ok()?;
         let file = (words.next()?.to_owned(), words.next()?.parse().ok()?);
         let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-        Some(Shown { range, offset, file })
+        Some(SharedMapping { range, offset, file })
     }
 
     /// The offset in the file for an address in the range.
@@ -464,9 +464,10 @@ mod tests {
 
     #[test]
     fn a_line_says_what_is_shown_where() {
-        let shown =
-            Shown::of("7f00-9f00 rw-s 8000100000 00:15 4711   /sys/bus/pci/devices/0000:00:02.0/resource2")
-                .unwrap();
+        let shown = SharedMapping::of(
+            "7f00-9f00 rw-s 8000100000 00:15 4711   /sys/bus/pci/devices/0000:00:02.0/resource2",
+        )
+        .unwrap();
         assert_eq!((shown.range.clone(), shown.file.clone()), (0x7f00..0x9f00, ("00:15".to_owned(), 4711)));
         assert_eq!((shown.offset_of(0x8000), shown.offset_of(0x7eff)), (Some(0x80_0010_0100), None));
         for line in [
@@ -476,7 +477,7 @@ mod tests {
             "1000-2000 rw-s x 00:01 7",
             "1000-2000 rw-s 0 00:01",
         ] {
-            assert!(Shown::of(line).is_none(), "{line}");
+            assert!(SharedMapping::of(line).is_none(), "{line}");
         }
     }
 

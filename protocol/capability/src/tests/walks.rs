@@ -92,7 +92,7 @@ impl Walk {
             }
             19 => {
                 if let Some((by, capability)) = self.holding(a) {
-                    let granted = self.table.capabilities[&capability].on_its_way.is_some();
+                    let granted = self.table.capabilities[&capability].in_transit.is_some();
                     let accepted = self.table.accept(by, capability, Some(other), false);
                     assert!(accepted.is_err() || granted, "what was not on its way was taken up");
                     assert!(accepted.is_err() || self.table.take_back(other, capability).is_err());

@@ -305,7 +305,7 @@ impl Naming {
         self.store_bytes = store_bytes;
         let now = stored.show(name);
         let before = self.records.insert(key, stored).map(|stored| stored.show(name));
-        self.tell_set(before.as_ref(), &now);
+        self.notify_set(before.as_ref(), &now);
         self.serve_awaiting(name);
         Ok(version)
     }
@@ -345,7 +345,7 @@ impl Naming {
         if record.endpoint {
             self.outputs.push(Output::Withdrawn { name: record.name.clone() });
         }
-        self.tell_deleted(&record, cause);
+        self.notify_deleted(&record, cause);
         Some(record)
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Watch {
     once: bool,
     capacity: usize,
     /// The sizes of the notices in transit.
-    on_their_way: VecDeque<usize>,
+    in_transit: VecDeque<usize>,
     lost: u64,
 }
 
@@ -69,7 +69,7 @@ impl Naming {
             events,
             once,
             capacity: capacity as usize,
-            on_their_way: VecDeque::new(),
+            in_transit: VecDeque::new(),
             lost: 0,
         };
         self.watches.insert(watch, state);
@@ -90,7 +90,7 @@ impl Naming {
         self.watching.remove(&state.matcher, watch);
         if let Some(session) = self.sessions.get_mut(&state.session) {
             session.watches.remove(&watch);
-            session.notice_bytes -= state.on_their_way.iter().sum::<usize>();
+            session.notice_bytes -= state.in_transit.iter().sum::<usize>();
         }
         Some(state)
     }
@@ -107,31 +107,31 @@ impl Naming {
         let Some(state) = self.watches.get_mut(&watch).filter(|state| state.session == session) else {
             return;
         };
-        let count = (count as usize).min(state.on_their_way.len());
-        let freed: usize = state.on_their_way.drain(..count).sum();
+        let count = (count as usize).min(state.in_transit.len());
+        let freed: usize = state.in_transit.drain(..count).sum();
         let Some(of_session) = self.sessions.get_mut(&session) else { return };
         of_session.notice_bytes -= freed;
         // Room for this session is room for each of its watches.
         let theirs: alloc::vec::Vec<u64> = of_session.watches.iter().copied().collect();
         for watch in theirs {
             if self.watches.get(&watch).is_some_and(|state| state.lost > 0) {
-                self.tell(watch, Event::Lost, NOTICE_BYTES);
+                self.notify(watch, Event::Lost, NOTICE_BYTES);
             }
         }
     }
 
     /// Sends a notice of a watch, or counts it as lost; returns whether it was sent.
-    fn tell(&mut self, watch: u64, event: Event, size: usize) -> bool {
+    fn notify(&mut self, watch: u64, event: Event, size: usize) -> bool {
         let Some(state) = self.watches.get_mut(&watch) else { return false };
         let Some(session) = self.sessions.get_mut(&state.session) else { return false };
         let lost_is_all = matches!(event, Event::Lost);
         let room = self.limits.notice_bytes_per_session.saturating_sub(session.notice_bytes);
-        if state.on_their_way.len() >= state.capacity || size > room {
+        if state.in_transit.len() >= state.capacity || size > room {
             // A notice that only reports losses is not a loss itself.
             state.lost += u64::from(!lost_is_all);
             return false;
         }
-        state.on_their_way.push_back(size);
+        state.in_transit.push_back(size);
         session.notice_bytes += size;
         let last = state.once && !lost_is_all;
         let notice = Notice { watch, lost: core::mem::take(&mut state.lost), last, event };
@@ -156,12 +156,12 @@ impl Naming {
         }
     }
 
-    pub(super) fn tell_set(&mut self, before: Option<&Record>, now: &Record) {
+    pub(super) fn notify_set(&mut self, before: Option<&Record>, now: &Record) {
         let size = NOTICE_BYTES + now.name.len() + size_bytes(&now.attributes);
         for watch in self.watching.interested(&now.name) {
             if self.concerns(watch, EventMask::RECORDS, &now.name, &now.attributes) {
                 if self.watches.get(&watch).is_some_and(|state| state.events.has(EventMask::SET)) {
-                    self.tell(watch, Event::Set { record: now.clone() }, size);
+                    self.notify(watch, Event::Set { record: now.clone() }, size);
                 }
                 continue;
             }
@@ -169,16 +169,16 @@ impl Naming {
                 self.concerns(watch, EventMask::DELETE, &before.name, &before.attributes)
             }) {
                 let event = Event::Deleted { record: now.clone(), cause: DeleteCause::NoMatch };
-                self.tell(watch, event, size);
+                self.notify(watch, event, size);
             }
         }
     }
 
-    pub(super) fn tell_deleted(&mut self, record: &Record, cause: DeleteCause) {
+    pub(super) fn notify_deleted(&mut self, record: &Record, cause: DeleteCause) {
         let size = NOTICE_BYTES + record.name.len() + size_bytes(&record.attributes);
         for watch in self.watching.interested(&record.name) {
             if self.concerns(watch, EventMask::DELETE, &record.name, &record.attributes) {
-                self.tell(watch, Event::Deleted { record: record.clone(), cause }, size);
+                self.notify(watch, Event::Deleted { record: record.clone(), cause }, size);
             }
         }
     }
@@ -198,7 +198,7 @@ impl Naming {
             if self.concerns(watch, EventMask::PUBLISH, &name, &attributes) {
                 let event =
                     Event::Published { name: name.clone(), attributes: attributes.clone(), publisher };
-                if self.tell(watch, event, size) { told += 1 } else { refused += 1 }
+                if self.notify(watch, event, size) { told += 1 } else { refused += 1 }
             }
         }
         Ok(Answer::Published { told, refused })

@@ -109,7 +109,7 @@ impl Offers {
     }
 
     /// Executes a command, or refuses it.
-    fn obey(&self, command: Command, carried: &[u8], answer: &mut Vec<u8>) -> Result<(), FarRefusal> {
+    fn execute(&self, command: Command, carried: &[u8], answer: &mut Vec<u8>) -> Result<(), FarRefusal> {
         if command.only_check {
             return self.check(command);
         }
@@ -188,7 +188,7 @@ impl<T: Transport> Server<T> {
         }
         self.answer.clear();
         self.answer.resize(ANSWER_BYTES, 0);
-        let result = self.offers.obey(command, carried, &mut self.answer);
+        let result = self.offers.execute(command, carried, &mut self.answer);
         if result.is_err() {
             self.answer.truncate(ANSWER_BYTES);
         }
@@ -252,9 +252,9 @@ mod tests {
         let write = offers.offer(SharedMemory::zeroed(64), Access::Write).unwrap();
         let order = |order, length_bytes| {
             let check = Command { order, only_check: true, length_bytes };
-            let checked = offers.obey(check, b"", &mut Vec::new());
+            let checked = offers.execute(check, b"", &mut Vec::new());
             let obeyed =
-                offers.obey(Command { order, only_check: false, length_bytes }, b"", &mut Vec::new());
+                offers.execute(Command { order, only_check: false, length_bytes }, b"", &mut Vec::new());
             assert_eq!(checked, obeyed, "{order:?}");
             obeyed
         };
@@ -282,7 +282,7 @@ mod tests {
         let copy = Order::Copy { source: at(0), target: at(31) };
         for only_check in [false, true] {
             let command = Command { order: copy, only_check, length_bytes: 32 };
-            assert_eq!(offers.obey(command, b"", &mut Vec::new()), Err(FarRefusal::Overlap));
+            assert_eq!(offers.execute(command, b"", &mut Vec::new()), Err(FarRefusal::Overlap));
         }
     }
 }

@@ -190,7 +190,7 @@ impl<T: Transport> Checked<T> {
         self.must(now.unsent_bytes == 0 || !in_memory, "a store to memory waits to be sent");
     }
 
-    fn answered_send(&mut self, length_bytes: usize, before: Stats, answer: &Result<(), EndError>) {
+    fn check_send(&mut self, length_bytes: usize, before: Stats, answer: &Result<(), EndError>) {
         let max_bytes = self.declared.max_message_bytes;
         let sent = if answer.is_ok() { (1, length_bytes as u64) } else { (0, 0) };
         self.unchanged_but_for(before, sent, (0, 0));
@@ -211,18 +211,18 @@ impl<T: Transport> Checked<T> {
                 self.must(length_bytes <= max_bytes, "it reported no room for a message that never fits");
             }
             Err(error) => {
-                self.says_how_it_broke(*error);
+                self.gives_cause(*error);
                 self.unsendable.get_or_insert(*error);
             }
         }
     }
 
-    fn says_how_it_broke(&self, error: EndError) {
+    fn gives_cause(&self, error: EndError) {
         let says = error != EndError::Broken || self.inner.failure().is_some();
         self.must(says, "it failed without giving the cause");
     }
 
-    fn answered_receive(&mut self, received: (u64, u64), before: Stats, end: Option<EndError>) {
+    fn check_receive(&mut self, received: (u64, u64), before: Stats, end: Option<EndError>) {
         self.unchanged_but_for(before, (0, 0), received);
         let shown = std::mem::replace(&mut self.shown, false);
         let Some(error) = end else {
@@ -234,7 +234,7 @@ impl<T: Transport> Checked<T> {
         };
         let is_end = !matches!(error, EndError::Full | EndError::TooLong);
         self.must(is_end, "a receive returned an error of sending");
-        self.says_how_it_broke(error);
+        self.gives_cause(error);
         if self.closed {
             return;
         }
@@ -249,7 +249,7 @@ impl<T: Transport> Checked<T> {
         }
     }
 
-    fn answered_readable(&mut self, readable: bool) {
+    fn check_readable(&mut self, readable: bool) {
         self.must(readable || !self.closed, "it shows no end after it was closed");
         self.must(readable || !self.final_end(), "it shows no end after the end");
         self.must(readable || !self.shown || !self.watches_both(), "something to receive vanished");
@@ -293,7 +293,7 @@ impl<T: Transport> Transport for Checked<T> {
             Some(witness) => witness.sending(message, || self.inner.try_send(message)),
             None => self.inner.try_send(message),
         };
-        self.answered_send(message.len(), before, &answer);
+        self.check_send(message.len(), before, &answer);
         answer
     }
 
@@ -311,15 +311,15 @@ impl<T: Transport> Transport for Checked<T> {
             Ok(Some(_)) => {
                 let fits = length_bytes <= self.declared.max_message_bytes as u64;
                 self.must(fits, "it received more than its limit");
-                self.answered_receive((1, length_bytes), before, None);
+                self.check_receive((1, length_bytes), before, None);
                 if let Some(message) = copy {
                     self.witness_received(&message);
                 }
             }
-            Ok(None) => self.answered_receive((0, 0), before, None),
+            Ok(None) => self.check_receive((0, 0), before, None),
             Err(error) => {
                 let received = self.inner.stats().messages_received - before.messages_received;
-                self.answered_receive((received, received * length_bytes), before, Some(*error));
+                self.check_receive((received, received * length_bytes), before, Some(*error));
             }
         }
         answer
@@ -347,9 +347,9 @@ impl<T: Transport> Transport for Checked<T> {
                     *received as u64 == count && *received <= max,
                     "a batch of another size than it reported",
                 );
-                self.answered_receive((count, bytes), before, None);
+                self.check_receive((count, bytes), before, None);
             }
-            Err(error) => self.answered_receive((count, bytes), before, Some(*error)),
+            Err(error) => self.check_receive((count, bytes), before, Some(*error)),
         }
         answer
     }
@@ -375,7 +375,7 @@ impl<T: Transport> Transport for Checked<T> {
             }
             _ => self.inner.try_send_in_place(length_bytes, write),
         };
-        self.answered_send(length_bytes, before, &answer);
+        self.check_send(length_bytes, before, &answer);
         answer
     }
 
@@ -399,7 +399,7 @@ impl<T: Transport> Transport for Checked<T> {
                 let late = self.closed || self.final_end() || self.unsendable.is_some();
                 self.must(*count == 0 || !late, "it accepted a batch after it had ended");
             }
-            Err(error) => self.answered_send(0, before, &Err(*error)),
+            Err(error) => self.check_send(0, before, &Err(*error)),
         }
         answer
     }
@@ -407,7 +407,7 @@ impl<T: Transport> Transport for Checked<T> {
     fn is_ready(&mut self, awaited: Interest) -> bool {
         let ready = self.inner.is_ready(awaited);
         match awaited {
-            Interest::Read => self.answered_readable(ready),
+            Interest::Read => self.check_readable(ready),
             Interest::Write => {
                 let ended = self.closed || self.unsendable.is_some();
                 self.must(ready || !ended, "it lets a sender wait after the end");
