@@ -37,10 +37,10 @@ pub enum LoadError {
     NotForBoards,
     /// A segment lies outside the memory for programs.
     #[error(
-        "it wants the addresses {address:#x}..+{length_bytes:#x}, and programs have {from:#x}..{to:#x}: give the \
-         node more memory (`memory_mib`)"
+        "the program needs the addresses {address:#x}..+{length_bytes:#x}, but programs have {from:#x}..{to:#x}; \
+         give the node more memory (`memory_mib`)"
     )]
-    Place { address: u64, length_bytes: u64, from: u64, to: u64 },
+    OutsideProgramMemory { address: u64, length_bytes: u64, from: u64, to: u64 },
 }
 
 /// A segment of a program.
@@ -129,7 +129,7 @@ impl Executable {
 
     fn place(&mut self, segment: Segment, from: u64, to: u64) -> Result<(), LoadError> {
         let Segment { address, memory_bytes, file_bytes, .. } = segment;
-        let outside = LoadError::Place { address, length_bytes: memory_bytes, from, to };
+        let outside = LoadError::OutsideProgramMemory { address, length_bytes: memory_bytes, from, to };
         let end = address.checked_add(memory_bytes).ok_or(outside)?;
         if address < from || end > to {
             return Err(outside);
@@ -248,8 +248,8 @@ mod tests {
         assert_eq!(with(5, 2), LoadError::Malformed);
         assert_eq!(with(56, 17), LoadError::Malformed);
         assert_eq!(with(26, 0), LoadError::Malformed, "an entry outside");
-        assert!(matches!(with(HEADER_BYTES + 27, 0), LoadError::Place { .. }));
-        assert!(matches!(with(HEADER_BYTES + 42, 0x10), LoadError::Place { .. }));
+        assert!(matches!(with(HEADER_BYTES + 27, 0), LoadError::OutsideProgramMemory { .. }));
+        assert!(matches!(with(HEADER_BYTES + 42, 0x10), LoadError::OutsideProgramMemory { .. }));
         assert_eq!(with(HEADER_BYTES + 40, 23), LoadError::Malformed, "more in the file than in memory");
         assert_eq!(read(&smallest()[..100]), Err(LoadError::Malformed));
     }

@@ -84,7 +84,7 @@ impl Epoll {
     /// # Errors
     /// `EMFILE`: too many open files.
     pub fn new() -> Result<Self, OsError> {
-        let fd = epoll::create(epoll::CreateFlags::CLOEXEC).context("make a set of descriptors")?;
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC).context("create an epoll instance")?;
         Ok(Epoll { fd })
     }
 
@@ -194,7 +194,7 @@ impl TimerFd {
     /// `EMFILE`: too many open files.
     pub fn new() -> Result<Self, OsError> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).context("make a timer")?;
+        let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).context("create a timer")?;
         Ok(TimerFd { fd, set_to: None })
     }
 

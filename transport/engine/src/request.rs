@@ -291,7 +291,7 @@ pub enum Failure {
     #[error("the far side refused the copy: {0}")]
     Far(FarRefusal),
     /// The channel to the far side failed.
-    #[error("the channel to the far side: {0}")]
+    #[error("the channel to the far side failed: {0}")]
     Channel(#[from] ChannelError),
     /// The engine failed before it started the request. Nothing was written.
     #[error("the engine failed before it started the copy: {why}")]

@@ -57,8 +57,8 @@ pub fn allow(pid: i32) -> Result<(), OsError> {
 /// The direction of a copy.
 #[derive(Clone, Copy)]
 enum CopyDirection {
-    Here,
-    There,
+    FromRemote,
+    ToRemote,
 }
 
 impl ForeignProcess {
@@ -102,7 +102,7 @@ impl ForeignProcess {
         length_bytes: usize,
     ) -> Result<(), AttachError> {
         let here = address(target, offset_bytes, length_bytes)?;
-        self.copy(CopyDirection::Here, here, from, length_bytes)
+        self.copy(CopyDirection::FromRemote, here, from, length_bytes)
     }
 
     /// Copies `length_bytes` of `source` from `offset_bytes` on into the process's memory at `to`.
@@ -117,10 +117,10 @@ impl ForeignProcess {
         length_bytes: usize,
     ) -> Result<(), AttachError> {
         let here = address(source, offset_bytes, length_bytes)?;
-        self.copy(CopyDirection::There, here, to, length_bytes)
+        self.copy(CopyDirection::ToRemote, here, to, length_bytes)
     }
 
-    /// Repeats the call, which may copy less than asked for. `here` must be valid for `length` bytes.
+    /// Repeats the call, which may copy less than asked for. `local` must be valid for `length` bytes.
     fn copy(
         &self,
         direction: CopyDirection,
@@ -132,11 +132,11 @@ impl ForeignProcess {
         while done < length {
             // Before each call: a free process number may be reused.
             self.check_alive()?;
-            let address = there.checked_add(done as u64).filter(|address| usize::try_from(*address).is_ok());
+            let address = remote.checked_add(done as u64).filter(|address| usize::try_from(*address).is_ok());
             let Some(address) = address else {
-                return Err(AttachError::NoMemory { pid: self.pid, address: there });
+                return Err(AttachError::NoMemory { pid: self.pid, address: remote });
             };
-            match self.call(direction, here.wrapping_add(done), address, length - done) {
+            match self.call(direction, local.wrapping_add(done), address, length - done) {
                 Ok(0) => return Err(AttachError::NoMemory { pid: self.pid, address }),
                 Ok(copied) => done += copied,
                 Err(Errno::INTR | Errno::AGAIN) => {}
@@ -168,19 +168,19 @@ impl ForeignProcess {
         remote: u64,
         length: usize,
     ) -> Result<usize, Errno> {
-        let local = libc::iovec { iov_base: here.cast(), iov_len: length };
+        let local = libc::iovec { iov_base: local.cast(), iov_len: length };
         let remote =
-            libc::iovec { iov_base: core::ptr::without_provenance_mut(there as usize), iov_len: length };
+            libc::iovec { iov_base: core::ptr::without_provenance_mut(remote as usize), iov_len: length };
         // SAFETY: `local` lies in memory of this process that was checked to have so many bytes and stays
         // mapped while the caller borrows it; it is shared, so the kernel may write it at any time.
         // `remote` is an address in the other process: the kernel checks it, and nothing here dereferences
         // it.
         let copied = unsafe {
             match direction {
-                CopyDirection::Here => {
+                CopyDirection::FromRemote => {
                     libc::process_vm_readv(self.pid, &raw const local, 1, &raw const remote, 1, 0)
                 }
-                CopyDirection::There => {
+                CopyDirection::ToRemote => {
                     libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0)
                 }
             }

@@ -95,7 +95,7 @@ pub fn load_modules(directory: &Path) -> Result<(), OsError> {
 /// # Errors
 /// `EINVAL` for a name longer than 64 bytes.
 pub fn set_host_name(name: &str) -> Result<(), OsError> {
-    rustix::system::sethostname(name.as_bytes()).context(&format!("name this machine {name}"))
+    rustix::system::sethostname(name.as_bytes()).context(&format!("set the host name to {name}"))
 }
 
 /// The `key=value` words of the kernel's command line.
