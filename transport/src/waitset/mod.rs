@@ -440,7 +440,7 @@ impl<C: Endpoint> WaitSet<C> {
             |set| {
                 rounds += 1;
                 if rounds.is_multiple_of(ROUNDS_PER_QUERY)
-                    && let Err(error) = set.ask(Some(Deadline::at_ns(0)))
+                    && let Err(error) = set.query_kernel(Some(Deadline::at_ns(0)))
                 {
                     return Some(Err(error));
                 }
