@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_told_by_name() {
+    fn abilities_print_their_names() {
         assert_eq!(
             Capabilities::OF_STREAM.to_string(),
             "descriptors to sleep on, evidence of death, steadiness"

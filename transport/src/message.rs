@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_sent_one_by_one_says_why_it_ends() {
+    fn a_batch_sent_one_by_one_reports_why_it_ends() {
         for (error, expected) in [
             (EndError::Full, NotAdded::Full),
             (EndError::PeerDied, NotAdded::Ended),

@@ -139,7 +139,7 @@ mod tests {
     /// A domain whose monitor is killed may have time to drop its channels before it is killed as well. Its
     /// peers must see a death all the same.
     #[test]
-    fn a_domain_that_lost_its_monitor_does_not_close_in_order() {
+    fn a_domain_that_lost_its_monitor_ends_as_a_death() {
         let (mut a, mut b, held_a, held_b) = ends();
         b.try_send(b"last").unwrap();
         drop(held_b);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_takes_up_is_no_death() {
+    fn withdrawing_an_end_is_not_a_death() {
         let hello = Hello::new(ChannelConfig::default(), 0, None);
         for side in [Side::A, Side::B] {
             let (a, b, _held_a, _held_b) = lent(&hello);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn letting_go_unawares_of_the_loss_is_no_orderly_end_either() {
+    fn a_drop_before_the_loss_is_noticed_is_a_death_too() {
         let (mut a, b, held_a, held_b) = ends();
         drop(held_b);
         drop(b);

@@ -58,7 +58,7 @@ fn shown() -> Vec<u8> {
 }
 
 #[test]
-fn a_capture_looks_as_specified() {
+fn a_capture_matches_the_specification() {
     assert_eq!(written(&events()), shown());
 }
 
@@ -78,7 +78,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_cut_at_any_byte_is_told_with_its_place() {
+fn truncation_at_any_byte_is_located() {
     let bytes = written(&events());
     let offsets: Vec<u64> = read(&bytes).unwrap().iter().map(|record| record.offset_bytes).collect();
     for length in 0..bytes.len() {
@@ -143,7 +143,7 @@ fn a_record_that_is_missing_moved_or_repeated_is_noticed() {
 }
 
 #[test]
-fn other_files_are_told_apart() {
+fn other_files_are_recognised() {
     let says = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
     assert_eq!(
         says(b"#!/bin/sh\necho a file\n"),
@@ -166,7 +166,7 @@ fn other_files_are_told_apart() {
 
 /// A length of almost 4 GiB costs an error, not memory.
 #[test]
-fn a_length_that_lies_is_refused() {
+fn a_false_length_is_refused() {
     let mut bytes = written(&events());
     bytes[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let error = read(&bytes).unwrap_err();
@@ -243,7 +243,7 @@ fn a_program_that_does_the_same_again_meets_the_same_again() {
 }
 
 #[test]
-fn a_program_that_does_something_else_is_told_where() {
+fn divergence_from_a_capture_is_located() {
     let (bytes, _) = captured();
     let mut replay = Replay::new(&bytes[..], Pace::AtOnce).unwrap();
     assert_eq!(replay.try_recv_into(&mut Vec::new()), Ok(Some(1)));

@@ -256,7 +256,7 @@ fn one_end_is_not_blamed_for_its_peer() {
 }
 
 #[test]
-fn a_program_that_sleeps_unannounced_is_told() {
+fn an_unannounced_sleep_is_reported() {
     let sleep = |announced: Option<Interest>, awaited: Interest| {
         let mut channel = Checked::new(toys(Wrong::Nothing).0);
         verdict(|| {
@@ -283,7 +283,7 @@ fn a_program_that_sleeps_unannounced_is_told() {
 }
 
 #[test]
-fn a_breach_says_what_was_done_before() {
+fn a_breach_lists_the_last_operations() {
     let (a, b) = toys(Wrong::CountsTwice);
     let mut a = Checked::new(a);
     drop(b);

@@ -73,7 +73,7 @@ fn room_is_counted_in_bytes() {
 
 /// Messages sent before a kill arrive, then the death is reported; the killed end can do nothing more.
 #[test]
-fn a_kill_is_no_close() {
+fn a_kill_is_reported_as_a_death() {
     let (mut a, mut b) = channel(Conditions::default(), 2);
     b.try_send(b"last words").unwrap();
     b.end().killer().kill();

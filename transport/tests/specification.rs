@@ -23,7 +23,7 @@ fn shown() -> Vec<u8> {
 }
 
 #[test]
-fn a_stream_looks_as_specified() {
+fn a_stream_matches_the_specification() {
     let config = ChannelConfig::new(SlotSize::B32, 4, Variant::EpochCredit).unwrap();
     let domain = DomainId::new(NodeId(1), NonZeroU16::new(2).unwrap(), 3);
     let hello = Hello::new(config, 0x1122_3344_5566_7788, Some(domain));

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_says_what_goes_where() {
+    fn segments_are_read_from_the_headers() {
         let program = read(&smallest()).unwrap();
         assert_eq!((program.entry, program.end), (FROM, FROM + 88));
         let segment = Segment { offset: VERSION_AT - 20, file_bytes: 24, address: FROM, memory_bytes: 88 };
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_says_why() {
+    fn unloadable_programs_are_refused_with_the_reason() {
         let with = |at: usize, value: u8| {
             let mut bytes = smallest();
             bytes[at] = value;

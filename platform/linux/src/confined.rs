@@ -208,15 +208,15 @@ mod tests {
     use super::*;
 
     /// A folder for a test, and a secret beside it.
-    struct Place(PathBuf);
+    struct TestFolder(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TestFolder {
+        fn new(name: &str) -> TestFolder {
             let path = std::env::temp_dir().join(format!("tombolo-confined-{}-{name}", std::process::id()));
             std::fs::create_dir_all(path.join("granted/below")).unwrap();
             std::fs::write(path.join("secret"), "secret").unwrap();
             std::fs::write(path.join("granted/file"), "content").unwrap();
-            Place(path)
+            TestFolder(path)
         }
 
         fn granted(&self) -> Confined {
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_below_is_there_and_nothing_else() {
-        let place = Place::new("below");
+        let place = TestFolder::new("below");
         let granted = place.granted();
         let root = place.0.join("granted");
         symlink("../secret", root.join("out")).unwrap();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn one_file_is_that_file_alone() {
-        let place = Place::new("one");
+        let place = TestFolder::new("one");
         let path = place.0.join("granted/file");
         let one = Confined::new(&path, false).unwrap();
         assert_eq!(text(&one, "").as_deref(), Ok("content"));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_to_be_made_needs_its_folder() {
-        let place = Place::new("made");
+        let place = TestFolder::new("made");
         assert!(Confined::new(&place.0.join("granted/new"), false).is_err());
         assert!(Confined::new(&place.0.join("none/new"), true).is_err());
         symlink("nowhere", place.0.join("granted/dangling")).unwrap();
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_is_neither_file_nor_folder_is_not_waited_for() {
-        let place = Place::new("pipe");
+        let place = TestFolder::new("pipe");
         let pipe = place.0.join("granted/pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
         assert_eq!(text(&place.granted(), "pipe"), Err(Errno::NXIO));
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn names_are_in_order() {
-        let place = Place::new("names");
+        let place = TestFolder::new("names");
         std::fs::write(place.0.join("granted/a"), "").unwrap();
         let listed = place.granted().list(Path::new(".")).unwrap();
         let names: Vec<_> =

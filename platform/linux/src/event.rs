@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_to_what_is_no_counter_is_an_error() {
+    fn a_signal_to_another_kind_of_descriptor_is_an_error() {
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         assert_eq!(signal(&reader).unwrap_err().errno, Errno::BADF);
     }

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_file_is_refused() {
+    fn other_kinds_of_file_are_refused() {
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         assert_eq!(check_sealed(&reader, 0).unwrap_err().errno, Errno::INVAL);
         let file = create_sealed("tombolo-test", 4096).unwrap();

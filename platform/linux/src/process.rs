@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_status_and_signal_are_told_apart() {
+    fn exit_status_and_signal_are_distinguished() {
         let mut exits = Process::start(Command::new("sh").args(["-c", "exit 7"]), &[]).unwrap();
         assert_eq!(wait(&mut exits), Ended::Exited(7));
         let mut killed = Process::start(Command::new("sleep").arg("60"), &[]).unwrap();

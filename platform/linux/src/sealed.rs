@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn who_kept_a_mapping_cannot_seal() {
+    fn a_kept_writable_mapping_prevents_sealing() {
         let fresh = filled(7);
         let kept = map_shared(&fresh.file, ProtFlags::READ | ProtFlags::WRITE).unwrap();
         assert_eq!(fresh.seal().unwrap_err().errno, Errno::BUSY);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_receiver_writes_nobody_sees() {
+    fn writes_of_a_receiver_are_private() {
         let sealed = filled(7).seal().unwrap();
         let kept = Sealed::receive(sealed.descriptor().try_clone_to_owned().unwrap(), LENGTH).unwrap();
         let mut private = sealed.into_private().unwrap();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_longer_than_the_buffer_says_so() {
+    fn a_message_longer_than_the_buffer_is_marked_truncated() {
         let (left, right) = pair(SocketKind::Packet).unwrap();
         send(&left, &[7; 100], &[]).unwrap();
         assert!(receive(&right, &mut [0; 64]).unwrap().truncated);

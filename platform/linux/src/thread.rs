@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_has_lost_its_processor() {
+    fn a_sleep_counts_as_a_context_switch() {
         std::thread::spawn(|| {
             let before = switches();
             std::thread::sleep(std::time::Duration::from_millis(2));

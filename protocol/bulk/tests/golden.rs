@@ -161,7 +161,7 @@ fn limits_at_their_edges() {
 
 /// Each false message of a peer ends the session with its reason.
 #[test]
-fn lies_are_refused() {
+fn false_messages_are_refused() {
     let place = PoolIndex::new(false, 0).unwrap();
     let terms = Terms { max_segments: 1, max_metadata_bytes: 4, ..TERMS };
     let piece = Segment { place, buffer: 1, offset_bytes: 0, length_bytes: 64 };
@@ -203,7 +203,7 @@ fn lies_are_refused() {
 }
 
 #[test]
-fn trust_that_differs_is_told() {
+fn different_trust_is_reported() {
     let mut right = Session::new(true, Terms { trust: Trust::None, ..TERMS });
     let bytes = encoded(&Message::Terms(TERMS), 0);
     assert_eq!(right.receive(&bytes), Ok(SessionEvent::Terms { agreed: None, theirs: Trust::Full }));
@@ -214,7 +214,7 @@ fn trust_that_differs_is_told() {
 }
 
 #[test]
-fn the_longest_message_is_as_long_as_is_said() {
+fn the_longest_message_has_the_stated_length() {
     let (left, _) = agreed(TERMS);
     let place = PoolIndex::new(false, 0).unwrap();
     let pieces: Vec<Segment> =

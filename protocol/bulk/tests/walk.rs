@@ -29,7 +29,7 @@ struct Known {
     handles: Vec<(u32, usize)>,
 }
 
-struct End {
+struct SessionEnd {
     session: Session,
     /// Messages in transit to this end.
     inbox: VecDeque<Vec<u8>>,
@@ -40,7 +40,7 @@ struct End {
 struct World {
     alive: [bool; PARTIES],
     known: Vec<Vec<Known>>,
-    ends: Vec<[End; 2]>,
+    ends: Vec<[SessionEnd; 2]>,
     out: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl World {
         let terms = Terms { trust: Trust::Full, max_pools: 4, max_segments: 3, max_metadata_bytes: 16 };
         let end = |accepting| {
             let session = Session::new(accepting, terms);
-            End { session, inbox: VecDeque::new(), noticed: false }
+            SessionEnd { session, inbox: VecDeque::new(), noticed: false }
         };
         let mut world = World {
             alive: [true; PARTIES],

@@ -67,7 +67,7 @@ fn rights_and_parts_only_shrink() {
 }
 
 #[test]
-fn who_is_not_the_holder_is_refused_and_nothing_changes() {
+fn only_the_holder_may_use_a_capability() {
     let (mut table, owner, thief) = (table(), domain(HOST, 1), domain(HOST, 2));
     let all = create(&mut table, memory(HOST, owner, 1));
     let before = table.clone();
@@ -138,7 +138,7 @@ fn with_its_node_the_memory_goes_for_everybody() {
 }
 
 #[test]
-fn what_is_sealed_is_written_by_nobody_else() {
+fn sealed_memory_is_written_by_no_other_domain() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(HOST, 2));
     let all = create(&mut table, memory(HOST, owner, 2));
     let granted = table.derive(owner, all.id, None, Rights::READ_WRITE, other).unwrap();

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_pong_whose_ends_are_sampled_far_apart_has_no_more_in_flight_than_its_sender_says() {
+    fn a_ping_pong_sampled_at_different_times_uses_the_senders_figures() {
         let (near, far) = (end(61_000, 60_999, 64, 63), end(50_000, 50_000, 64, 63));
         assert_eq!(between(Some(&near), Some(&far), true), Some((1, false)));
         assert_eq!(between(Some(&far), Some(&near), true), Some((1, false)));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_is_refused_by_the_variable() {
+    fn malformed_variables_are_refused_by_name() {
         assert_eq!(Membership::from_variables(|_| None), Err(JobError::NotInJob));
         let only_rank = |name: &str| (name == RANK).then(|| "0".to_string());
         assert_eq!(Membership::from_variables(only_rank), Err(JobError::NotInJob));

@@ -71,7 +71,7 @@ fn a_request_is_golden() {
 }
 
 #[test]
-fn replies_and_orders_come_back_as_they_went() {
+fn replies_and_orders_round_trip() {
     let replies = [
         (request(Request::CONNECT, 7), Reply::Connect { grant: grant() }),
         (
@@ -173,7 +173,7 @@ fn all_of_a_message_has_a_limit_too() {
 }
 
 #[test]
-fn who_cannot_be_told_something_is_told_that() {
+fn an_answer_that_cannot_be_sent_is_replaced_by_a_fault() {
     let bytes = vec![0; MAX_MESSAGE_BYTES];
     let read = MonitorMessage {
         request: request(Request::TRACE_READ, 3),
@@ -407,7 +407,7 @@ fn a_notice_is_golden() {
 }
 
 #[test]
-fn what_is_said_of_names_comes_back_as_it_went_and_every_cut_is_refused() {
+fn name_operations_round_trip_and_every_truncation_is_refused() {
     for operation in operations() {
         for scope in [Scope::Machine, Scope::Own, Scope::Node("arm0".into())] {
             let body = Request::Names { scope, operation: operation.clone() };

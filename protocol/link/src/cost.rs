@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_and_dearest_saturate() {
+    fn the_largest_values_saturate() {
         assert_eq!(curve(u64::MAX, 1).time_ns(u64::MAX), u64::MAX);
         assert_eq!(curve(3, 0).time_ns(1), 1_000_000_003);
         assert_eq!(curve(u64::MAX, u64::MAX).half_rate_bytes(), u64::MAX);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_gives_up_says_so() {
+    fn a_side_that_gives_up_tells_its_peer() {
         let hello = Hello::new(SMALL, 0, None);
         let memory = SharedMemory::zeroed(256);
         let mut b = Handshake::start(&memory, Side::B, hello).unwrap();
@@ -268,7 +268,7 @@ mod tests {
         })]
 
         #[test]
-        fn whatever_the_peer_writes_a_handshake_ends_or_waits(
+        fn a_handshake_ends_or_waits_for_any_words_of_the_peer(
             words in proptest::collection::vec(
                 (0_usize..16, proptest::prop_oneof![0_u64..4, proptest::prelude::any::<u64>()]), 0..if cfg!(miri) { 10 } else { 40 }),
             honest_start in proptest::prelude::any::<bool>(),

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proposal_that_is_no_shape_is_none() {
+    fn a_proposal_with_an_impossible_shape_is_none() {
         let good = hello().to_words();
         for (word, value) in
             [(0, 0), (1, 64 << 32 | 2), (1, 33 << 32 | 1), (1, 64 << 32 | 7 << 48 | 1), (2, 3), (2, 1 << 40)]

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_come_is_told_that_it_is_too_late() {
+    fn a_peer_that_comes_too_late_learns_it() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
         let mut asleep = |_: &mut u64, _: &mut bool| {};
         let mut signals = Scripted::new(&mut asleep);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_uses_a_channel_which_this_side_gave_up_finds_it_closed() {
+    fn a_peer_on_a_channel_that_this_side_gave_up_finds_it_closed() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
         let mut signals = crate::end::Deferred::default();
         let mut b = Opening::start(&memory, Side::B, hello, &mut signals).unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_cannot_sleep_says_so() {
+    fn a_failed_sleep_is_an_error() {
         let mut asleep = |_: &mut u64, _: &mut bool| {};
         let mut signals = Scripted::new(&mut asleep);
         let mut a = Opening::start(&memory(), Side::A, Hello::new(SMALL, 1, None), &mut signals).unwrap();

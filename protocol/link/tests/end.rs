@@ -103,7 +103,7 @@ fn send_batch(end: &mut TestEnd, messages: &[&[u8]]) -> Result<u64, EndError> {
 }
 
 #[test]
-fn an_end_says_what_it_is_and_what_has_passed() {
+fn an_end_reports_its_limits_and_counters() {
     let Pair { mut a, mut b, .. } = pair(8);
     assert_eq!(a.max_message_bytes(), 8 * 24);
     let unused = Stats { room: Room { slots: 8, free_slots: 8 }, ..Stats::default() };
@@ -352,7 +352,7 @@ fn room_is_asked_for_as_long_as_the_message_that_found_none() {
 /// A program that polls and never sleeps checks its lifeline at every 32nd poll, at most once in a
 /// millisecond, if nothing passes.
 #[test]
-fn one_that_polls_looks_at_its_lifeline_now_and_then() {
+fn a_poller_checks_its_lifeline_now_and_then() {
     type Poll = fn(&mut TestEnd);
     let polls: [Poll; 5] = [
         |end| assert_eq!(recv(end), Ok(None)),
@@ -399,7 +399,7 @@ fn a_lifeline_is_left_alone_while_messages_come() {
 }
 
 #[test]
-fn a_close_is_heard_once_and_by_a_peer_that_only_sends() {
+fn a_close_reaches_a_peer_that_only_sends_once() {
     let Pair { mut a, mut b, at_a, at_b, .. } = pair(8);
     assert!(a.about_to_sleep(Awaited::Message));
     assert!(!b.peer_closed());
@@ -417,7 +417,7 @@ fn a_close_is_heard_once_and_by_a_peer_that_only_sends() {
 }
 
 #[test]
-fn one_whose_lifeline_is_cut_tells_its_peer_nothing() {
+fn an_end_whose_lifeline_is_cut_tells_its_peer_nothing() {
     let Pair { mut a, mut b, at_a, at_b, .. } = pair(8);
     at_a.gone.set(true);
     a.close();
@@ -430,7 +430,7 @@ fn one_whose_lifeline_is_cut_tells_its_peer_nothing() {
 }
 
 #[test]
-fn a_lie_about_room_breaks_both_directions() {
+fn false_credit_breaks_both_directions() {
     let Pair { memory, mut a, mut b, .. } = pair(2);
     // B claims to have received nine slots: line 7 is its credit.
     memory.store_le(7 * 128 / 8, 9, Relaxed);

@@ -36,7 +36,7 @@ fn is_shown(memory: &SharedMemory, heading: &str) {
 }
 
 #[test]
-fn a_channel_looks_as_specified() {
+fn a_channel_matches_the_specification() {
     let config = ChannelConfig::new(SlotSize::B32, 4, Variant::EpochCredit).unwrap();
     let layout = ChannelLayout::new(config);
     let memory = SharedMemory::zeroed(layout.length_bytes());
@@ -65,7 +65,7 @@ fn a_channel_looks_as_specified() {
 }
 
 #[test]
-fn a_window_header_looks_as_specified() {
+fn a_window_header_matches_the_specification() {
     let window = SharedMemory::zeroed(4096);
     let generation = NonZeroU16::new(2).unwrap();
     WindowHeader { node: NodeId(1), generation, length_bytes: 1 << 20 }.write(&window);

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn syntax_errors_have_a_position() {
         let records = [
             ("", 0),
             ("q{weqw1,.", 7),

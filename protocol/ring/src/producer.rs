@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn piggybacked_credit_goes_on_over_32_bits() {
+    fn piggybacked_credit_continues_beyond_32_bits() {
         let start = (1 << 32) - 1;
         let mut producer = late_in_life(start, start);
         producer.try_send(&[1]).unwrap();

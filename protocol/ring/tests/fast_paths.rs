@@ -138,7 +138,7 @@ fn a_search_for_room_is_one_load_and_counted() {
 }
 
 #[test]
-fn with_used_flags_one_look_is_for_half_a_ring() {
+fn with_used_flags_one_load_covers_half_a_ring() {
     let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::UsedFlag));
     for expected in [0, 2, 4] {
         for _ in 0..8 {
@@ -150,7 +150,7 @@ fn with_used_flags_one_look_is_for_half_a_ring() {
 }
 
 #[test]
-fn what_fits_exactly_takes_no_look() {
+fn an_exact_fit_needs_no_load() {
     for variant in VARIANTS {
         let (_, mut producer, _) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&pattern(1, 24)).unwrap();
@@ -177,7 +177,7 @@ fn numbers_are_read_in_every_slot_of_a_message() {
 }
 
 #[test]
-fn room_is_given_back_half_a_ring_after_it_was_last_wherever_that_lies() {
+fn slots_are_returned_every_half_ring_wherever_the_lap_ends() {
     let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));
     let mut pass = || {
         producer.try_send(&[1]).unwrap();

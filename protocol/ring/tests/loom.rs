@@ -343,7 +343,7 @@ struct Kernel {
 /// A set of two channels polls and arms both, and from then on polls only those that rang. One stays armed
 /// while the other is polled and armed again.
 #[test]
-fn a_waitset_that_looks_only_at_what_rang_misses_nothing() {
+fn a_waitset_that_polls_only_what_rang_misses_nothing() {
     // Three threads: one preemption fewer than elsewhere, or it takes an hour.
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.map(|bound| bound.min(2));

@@ -128,7 +128,7 @@ fn a_claim_is_written_in_place_and_published_by_commit() {
 }
 
 #[test]
-fn a_claim_that_is_dropped_or_cut_sends_no_more_than_it_says() {
+fn a_dropped_claim_sends_nothing_and_a_truncated_one_less() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         for _ in 0..20 {
@@ -288,7 +288,7 @@ fn a_producer_without_room_learns_that_the_consumer_closed() {
 }
 
 #[test]
-fn piggybacked_credit_makes_room_without_a_look_at_the_line() {
+fn piggybacked_credit_makes_room_without_a_load_of_the_line() {
     let config = config(SlotSize::B32, 4, Variant::EpochCredit);
     let (_, mut there, mut far_consumer) = ring(config);
     let (_, mut back, mut near_consumer) = ring(config);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_flags_that_nobody_defined_are_refused() {
+    fn undefined_kinds_and_flags_are_refused() {
         for (index, kind) in EventKind::ALL.iter().enumerate() {
             assert_eq!(*kind as usize, index + 1);
             assert_eq!(EventKind::from_code(*kind as u8), Some(*kind));

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn or_the_first_if_told_so() {
+    fn or_the_first_if_the_recording_keeps_them() {
         let (memory, page) = page();
         let mut lane = page.lane(0).unwrap();
         (1..=5).for_each(|number| lane.write(&send(number)));

@@ -48,7 +48,7 @@ fn the_cheapest_is_chosen_by_the_length() {
 }
 
 #[test]
-fn where_nobody_measured_orders_of_magnitude_decide() {
+fn without_measurements_orders_of_magnitude_decide() {
     let mut manager = Manager::new();
     manager.add(Box::new(Threads::start(Loop::Best, 1, 1).unwrap())).unwrap();
     manager.add(Box::new(Caller::new(Loop::Best, 1))).unwrap();
@@ -58,7 +58,7 @@ fn where_nobody_measured_orders_of_magnitude_decide() {
 }
 
 #[test]
-fn nobody_who_can_is_an_error_that_says_why() {
+fn without_a_capable_engine_the_error_lists_the_reasons() {
     let mut manager = Manager::new();
     assert!(
         matches!(manager.submit(&request(64).0), Err(Unable::NoEngine { candidates }) if candidates.is_empty())
@@ -130,7 +130,7 @@ fn what_is_measured_is_what_is_chosen_by() {
 }
 
 #[test]
-fn what_is_copied_is_there_when_it_is_said_to_be() {
+fn a_completed_copy_is_in_place() {
     let mut manager = manager(8);
     for length in [64, 4096, 1 << 20] {
         let (request, target) = request(length);

@@ -204,7 +204,7 @@ fn counters_are_there_whether_somebody_traces_or_not() {
 }
 
 #[test]
-fn a_sleep_shows_and_whoever_ends_it() {
+fn a_sleep_and_its_wake_up_are_traced() {
     let traces = Traces::new();
     traces.start();
     let (near, far) = pair();
@@ -221,7 +221,7 @@ fn a_sleep_shows_and_whoever_ends_it() {
 }
 
 #[test]
-fn the_room_of_an_end_that_never_waits_is_told_now_and_then() {
+fn the_room_of_an_end_that_never_waits_is_published_now_and_then() {
     let traces = Traces::new();
     let (near, far) = pair();
     let mut near = Traced::new(near, &traces.recorder, NEAR);

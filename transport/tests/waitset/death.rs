@@ -55,7 +55,7 @@ fn add_peer(set: &mut WaitSet<MemoryChannel>) -> (Process, Vec<Token>) {
 }
 
 #[test]
-fn killed_peers_are_told_each_and_the_others_go_on() {
+fn each_killed_peer_is_reported_and_the_others_continue() {
     for round in 0..4 {
         let mut set = WaitSet::new().unwrap();
         set.set_spin(Spin::new(if round % 2 == 0 { 0 } else { 20_000 }));
@@ -104,7 +104,7 @@ fn killed_peers_are_told_each_and_the_others_go_on() {
 
 /// A peer that breaks the protocol, and one that rings without end, cost their own channels and some polls.
 #[test]
-fn peers_that_mean_harm_stop_nobody_else() {
+fn hostile_peers_affect_no_other_channel() {
     for spin_ns in [0, 20_000] {
         let (mut set, tokens, mut far) = set_of::<Shm>(3);
         set.set_spin(Spin::new(spin_ns));

@@ -12,28 +12,28 @@ macro_rules! each_kind {
             use crate::pairs::$kind as Pair;
 
             #[test]
-            fn tells_by_level_until_all_is_taken() {
-                crate::telling::tells_by_level_until_all_is_taken::<Pair>();
+            fn reports_by_level_until_all_is_taken() {
+                crate::telling::reports_by_level_until_all_is_taken::<Pair>();
             }
 
             #[test]
-            fn tells_what_was_there_before() {
-                crate::telling::tells_what_was_there_before::<Pair>();
+            fn reports_what_was_there_before() {
+                crate::telling::reports_what_was_there_before::<Pair>();
             }
 
             #[test]
-            fn tells_of_room() {
-                crate::telling::tells_of_room::<Pair>();
+            fn reports_room() {
+                crate::telling::reports_room::<Pair>();
             }
 
             #[test]
-            fn tells_of_ends() {
-                crate::telling::tells_of_ends::<Pair>();
+            fn reports_ends() {
+                crate::telling::reports_ends::<Pair>();
             }
 
             #[test]
-            fn what_is_removed_is_told_no_more() {
-                crate::telling::what_is_removed_is_told_no_more::<Pair>();
+            fn removed_members_are_no_longer_reported() {
+                crate::telling::removed_members_are_no_longer_reported::<Pair>();
             }
 
             #[test]
@@ -57,8 +57,8 @@ macro_rules! each_kind {
             }
 
             #[test]
-            fn idle_channels_are_not_looked_at() {
-                crate::scale::idle_channels_are_not_looked_at::<Pair>();
+            fn idle_channels_are_not_polled() {
+                crate::scale::idle_channels_are_not_polled::<Pair>();
             }
 
             #[test]

@@ -38,7 +38,7 @@ fn cost<K: ChannelPair>(idle: usize) -> [WaitStats; 2] {
     })
 }
 
-pub(crate) fn idle_channels_are_not_looked_at<K: ChannelPair>() {
+pub(crate) fn idle_channels_are_not_polled<K: ChannelPair>() {
     let (few, many) = (cost::<K>(1), cost::<K>(120));
     assert_eq!(few, many, "the cost depends on the number of idle channels");
 }

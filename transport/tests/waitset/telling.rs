@@ -11,7 +11,7 @@ use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, WaitSe
 
 use crate::pairs::{ChannelPair, LONG, next, next_channel, nothing, recv, set_of, spins};
 
-pub(crate) fn tells_by_level_until_all_is_taken<K: ChannelPair>() {
+pub(crate) fn reports_by_level_until_all_is_taken<K: ChannelPair>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(3);
         set.set_spin(spin);
@@ -31,7 +31,7 @@ pub(crate) fn tells_by_level_until_all_is_taken<K: ChannelPair>() {
     }
 }
 
-pub(crate) fn tells_what_was_there_before<K: ChannelPair>() {
+pub(crate) fn reports_what_was_there_before<K: ChannelPair>() {
     let (near, mut far) = K::pair();
     far.try_send(b"early").unwrap();
     let mut set = WaitSet::new().unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn tells_what_was_there_before<K: ChannelPair>() {
     assert!(nothing(&mut set));
 }
 
-pub(crate) fn tells_of_room<K: ChannelPair>() {
+pub(crate) fn reports_room<K: ChannelPair>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(2);
         set.set_spin(spin);
@@ -80,7 +80,7 @@ pub(crate) fn tells_of_room<K: ChannelPair>() {
     }
 }
 
-pub(crate) fn tells_of_ends<K: ChannelPair>() {
+pub(crate) fn reports_ends<K: ChannelPair>() {
     for spin in spins() {
         let (mut set, tokens, mut far) = set_of::<K>(3);
         set.set_spin(spin);
@@ -107,7 +107,7 @@ pub(crate) fn tells_of_ends<K: ChannelPair>() {
     }
 }
 
-pub(crate) fn what_is_removed_is_told_no_more<K: ChannelPair>() {
+pub(crate) fn removed_members_are_no_longer_reported<K: ChannelPair>() {
     let (mut set, tokens, mut far) = set_of::<K>(4);
     assert!(nothing(&mut set));
     // Armed and rung; hot and full; and one that stays.
@@ -204,7 +204,7 @@ fn a_waker_interrupts_the_wait_under_way_or_the_next() {
 }
 
 #[test]
-fn descriptors_are_told_as_they_were_added() {
+fn descriptors_are_reported_as_they_were_added() {
     let mut set = WaitSet::<MemoryChannel>::new().unwrap();
     let counter = event::eventfd().unwrap();
     let copy = || counter.try_clone().unwrap();

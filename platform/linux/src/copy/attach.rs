@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_there_is_said_so() {
+    fn missing_memory_is_an_error() {
         let ours = SharedMemory::zeroed(64);
         if possible(here().read(address_of(&ours, 0).unwrap(), &SharedMemory::zeroed(8), 0, 8)).is_none() {
             return;

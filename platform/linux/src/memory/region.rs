@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_frozen_is_mapped_for_writing_by_nobody() {
+    fn frozen_memory_cannot_be_mapped_for_writing() {
         let file = made(8192);
         check_sealed(&file, 8192).unwrap();
         let mapped = map(&file, 0, 8192).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sole_writer_keeps_its_mapping_and_nobody_gets_another() {
+    fn a_sole_writer_keeps_its_mapping_and_others_get_none() {
         let file = made(4096);
         let mapped = map(&file, 0, 4096).unwrap();
         seal_future_writes(&file).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_lies_at_the_numa_node_that_was_asked_for() {
+    fn memory_is_bound_to_the_requested_numa_node() {
         if !std::path::Path::new("/sys/devices/system/node/node0").exists() {
             crate::unsupported("NUMA nodes");
             return;

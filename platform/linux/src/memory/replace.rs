@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_private_memory_stays_as_it_is() {
+    fn other_memory_than_private_is_refused_unchanged() {
         let file = region(8192);
         let local = [0u8; 16384];
         let page = local.as_ptr().addr().next_multiple_of(4096);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_is_shown_where() {
+    fn a_line_of_the_mapping_list_is_parsed() {
         let shown = SharedMapping::of(
             "7f00-9f00 rw-s 8000100000 00:15 4711   /sys/bus/pci/devices/0000:00:02.0/resource2",
         )

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_let_go_is_zeros_of_its_own_and_the_lifeline_says_so() {
+    fn released_memory_is_private_zeros_and_its_lifeline_is_closed() {
         let (mapped, file, ours) = mapped(WRITABLE);
         let memory = mapped.memory().unwrap();
         mapped.write(8, b"theirs").unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lies_where_it_is_asked_to_and_replaces_nothing() {
+    fn it_is_mapped_at_the_requested_address_and_replaces_nothing() {
         let (first, file, _ours) = mapped(WRITABLE);
         let address = first.address().as_ptr() as usize;
         let at = MapOptions { address: Some(address), ..WRITABLE };
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(back, [0]);
     }
     #[test]
-    fn it_says_how_it_is_mapped() {
+    fn it_reports_how_it_is_mapped() {
         let (writable, ..) = mapped(WRITABLE);
         let (read_only, ..) = mapped(MapOptions::default());
         assert_eq!(
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_goes_with_the_mapping_and_not_when_it_is_let_go() {
+    fn a_companion_lives_as_long_as_the_mapping() {
         let (mapped, ..) = mapped(WRITABLE);
         let companion = Arc::new(());
         mapped.keep(Box::new(Arc::clone(&companion)));

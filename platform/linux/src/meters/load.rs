@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_it_says_there_are_few_processors(noise in "(cpu[0-9]{0,5}( [0-9]{1,22}){0,12}\n|[ -~]{0,9}\n){0,9}") {
+        fn any_content_gives_a_bounded_number_of_processors(noise in "(cpu[0-9]{0,5}( [0-9]{1,22}){0,12}\n|[ -~]{0,9}\n){0,9}") {
             let mut found = Vec::new();
             parse_stat(noise.as_bytes(), &mut found);
             prop_assert!(found.len() <= MAX_PROCESSORS);

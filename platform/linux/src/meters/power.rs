@@ -25,7 +25,7 @@ pub struct Meter<'a> {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum MeterKind {
     /// Counts energy in microjoules, and wraps after this value.
     Energy { wraps_at: u64, before: Option<(u64, u64)> },
     /// Reports the power in microwatts.
@@ -36,7 +36,7 @@ enum Kind {
 struct Source {
     name: String,
     file: OwnedFd,
-    kind: Kind,
+    kind: MeterKind,
     power_mw: u32,
 }
 
@@ -69,8 +69,8 @@ impl Power {
             let said = reader.record(&source.file).map(<[u8]>::trim_ascii).and_then(number);
             source.power_mw = match (&mut source.kind, said) {
                 (_, None) => 0,
-                (Kind::Power, Some(microwatts)) => narrow(microwatts / 1000),
-                (Kind::Energy { wraps_at, before }, Some(energy)) => {
+                (MeterKind::Power, Some(microwatts)) => narrow(microwatts / 1000),
+                (MeterKind::Energy { wraps_at, before }, Some(energy)) => {
                     let before = before.replace((energy, now_ns));
                     before.map_or(0, |before| milliwatts(before, (energy, now_ns), *wraps_at))
                 }
@@ -131,7 +131,7 @@ fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
     }
     let wraps_at = reader.number(&zone.join("max_energy_range_uj")).unwrap_or(0);
     let file = open(&zone.join("energy_uj"))?;
-    Some(Source { name: named(name)?, file, kind: Kind::Energy { wraps_at, before: None }, power_mw: 0 })
+    Some(Source { name: named(name)?, file, kind: MeterKind::Energy { wraps_at, before: None }, power_mw: 0 })
 }
 
 /// The power sensors of a device.
@@ -142,7 +142,7 @@ fn sensors(device: &Path, reader: &mut Reader, found: &mut Vec<Source>) {
         let Some(sensor) = open(&file("average")).or_else(|| open(&file("input"))) else { continue };
         let label = reader.text(&file("label")).unwrap_or_else(|| format!("power{number}"));
         if let Some(name) = named(format!("{name} {label}")) {
-            found.push(Source { name, file: sensor, kind: Kind::Power, power_mw: 0 });
+            found.push(Source { name, file: sensor, kind: MeterKind::Power, power_mw: 0 });
         }
     }
 }

@@ -79,7 +79,7 @@ fn ledger() -> OwnedFd {
 }
 
 #[test]
-fn loads_are_since_the_last_look() {
+fn loads_are_since_the_last_reading() {
     let machine = Machine::new("loads");
     machine.write("proc/stat", "cpu 1 1 1 1\ncpu0 100 0 0 300 0 0 0 0\ncpu1 0 0 0 10 0 0 0 0\nintr 5\n");
     machine.write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 40 kB\n");
@@ -126,7 +126,7 @@ fn frequencies_are_read_in_turns() {
 }
 
 #[test]
-fn without_them_the_list_of_processors_tells() {
+fn without_sysfs_cpuinfo_gives_the_frequencies() {
     let machine = Machine::new("cpuinfo");
     machine.write("proc/cpuinfo", "processor: 0\ncpu MHz: 2400.5\n\nprocessor: 9\ncpu MHz: 1\n");
     let (mut reader, mut frequencies) = (Reader::default(), Frequencies::open(&machine.folders()));
@@ -205,7 +205,7 @@ fn what_was_is_given_back() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_says_why() {
+fn impossible_changes_are_refused_with_the_reason() {
     let machine = Machine::with_processors("refused", 2);
     let before = machine.settings(2);
     let mut steering = Steering::new(&machine.folders(), None);
@@ -261,7 +261,7 @@ fn all_of_a_change_is_made_or_nothing() {
 }
 
 #[test]
-fn whoever_outlives_the_one_who_changed_it_gives_it_back() {
+fn a_surviving_process_restores_the_settings() {
     let machine = Machine::with_processors("ledger", 2);
     let before = machine.settings(2);
     let ledger = ledger();

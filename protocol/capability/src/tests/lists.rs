@@ -45,7 +45,7 @@ fn ids_are_given_out_once_and_end() {
 }
 
 #[test]
-fn the_capabilities_to_a_region_have_pages_whoever_holds_them() {
+fn the_capabilities_to_a_region_are_listed_in_pages_for_all_holders() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 2));
     let elsewhere = create(&mut table, memory(HOST, other, 1));
@@ -197,7 +197,7 @@ fn somebody_else_cannot_take_back_what_is_revoked_or_not_theirs() {
 
 /// Also for the right to grant: without it, a domain cannot give anyone a capability that can grant.
 #[test]
-fn who_may_not_grant_gives_nobody_a_right_that_could() {
+fn without_the_right_to_grant_it_cannot_be_given_on() {
     let (mut table, owner, other, third) = (table(), domain(HOST, 1), domain(ARM0, 2), domain(HOST, 3));
     let all = create(&mut table, memory(HOST, owner, 1));
     let lent = table.derive(owner, all.id, None, Rights::READ_WRITE, other).unwrap().id;

@@ -25,7 +25,7 @@ fn answer(operation: Operation, removed: u32, killed: &[DomainId]) -> Consequenc
 }
 
 #[test]
-fn everything_below_goes_when_all_have_let_go() {
+fn everything_below_is_removed_when_all_have_unmapped() {
     let mut table = table();
     let [(owner, all), (middle, theirs), (last, lasts)] = chain(&mut table);
     let operation = table.revoke(0, owner, all, false).unwrap();
@@ -58,7 +58,7 @@ fn nothing_mapped_is_revoked_at_once_and_itself_too_if_asked() {
 }
 
 #[test]
-fn who_does_not_let_go_is_killed_and_who_cannot_be_keeps_the_memory_from_others() {
+fn a_domain_that_does_not_unmap_is_killed_and_until_its_death_the_memory_is_not_reused() {
     let mut table = table();
     let [(owner, all), (middle, _), (last, _)] = chain(&mut table);
     let operation = table.revoke(7, owner, all, false).unwrap();

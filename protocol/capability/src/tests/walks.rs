@@ -186,7 +186,7 @@ impl Walk {
                     let at = self.asked.iter().position(|asked| asked.operation == operation).unwrap();
                     let asked = self.asked.remove(at);
                     if outcome.is_ok() {
-                        self.reached_by_nobody(&asked);
+                        self.check_unreachable(&asked);
                     }
                 }
                 Consequence::HangUp { node, mapping } => {
@@ -202,7 +202,7 @@ impl Walk {
     }
 
     /// A revocation is complete: what had been mapped with the revoked capabilities is no longer mapped.
-    fn reached_by_nobody(&self, asked: &Asked) {
+    fn check_unreachable(&self, asked: &Asked) {
         for real in self.real.iter().filter(|real| real.number <= asked.newest) {
             let below = real.lineage.contains(&asked.capability)
                 && (asked.itself || real.lineage.iter().max() != Some(&asked.capability));

@@ -13,7 +13,7 @@ fn over(holder: DomainId, channel: u64) -> Way {
 }
 
 #[test]
-fn what_was_granted_is_taken_up_once_and_from_who_granted_it() {
+fn a_grant_is_accepted_once_and_only_from_its_granter() {
     let mut table = table();
     let (owner, other, all) = two(&mut table);
     let stranger = domain(HOST, 3);
@@ -41,7 +41,7 @@ fn what_was_granted_is_taken_up_once_and_from_who_granted_it() {
 }
 
 #[test]
-fn all_of_a_region_is_no_part_of_one() {
+fn a_whole_region_is_distinguished_from_a_part() {
     let mut table = table();
     let (owner, other, all) = two(&mut table);
     let half = table.derive(owner, all.id, page(0, 1), Rights::READ, over(other, 5)).unwrap();
@@ -83,7 +83,7 @@ fn what_was_not_taken_up_is_taken_back() {
 }
 
 #[test]
-fn what_nobody_will_take_up_goes_with_its_channel_its_holder_or_the_right_above_it() {
+fn a_grant_in_transit_ends_with_its_channel_its_holder_or_its_parent() {
     let mut table = table();
     let (owner, other, all) = two(&mut table);
     let granted = |table: &mut Table, channel| {

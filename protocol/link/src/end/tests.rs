@@ -52,7 +52,7 @@ fn room_is_waited_for_and_rung_for() {
 }
 
 #[test]
-fn an_end_that_closes_is_heard_after_what_it_sent() {
+fn a_close_is_received_after_earlier_messages() {
     let (mut a, mut b) = both(4);
     a.try_send(b"last").unwrap();
     a.close();

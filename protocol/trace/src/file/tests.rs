@@ -110,7 +110,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_file_cut_short_anywhere_says_where() {
+fn truncation_at_any_byte_is_reported_with_its_position() {
     let whole = file(&chunks());
     let mut starts = vec![0, HEADER_BYTES];
     for chunk in chunks() {

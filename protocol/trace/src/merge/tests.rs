@@ -125,7 +125,7 @@ fn a_clock_that_drifts_is_corrected_where_it_must() {
 }
 
 #[test]
-fn what_nothing_joins_starts_together_and_says_so() {
+fn unconnected_clocks_start_together_and_are_marked() {
     let recording = recording_of(&[
         &[(100, EventKind::Marker, false, 1, 0)],
         &[(77_000, EventKind::Marker, false, 1, 0), (77_005, EventKind::Marker, false, 1, 0)],
@@ -244,7 +244,7 @@ fn run() -> impl Strategy<Value = (Recording, Vec<i64>)> {
 
 proptest! {
     #[test]
-    fn whatever_happened_is_shown_in_an_order_in_which_it_could((recording, offsets) in run()) {
+    fn any_consistent_run_is_shown_in_a_possible_order((recording, offsets) in run()) {
         let timeline = merge(&recording).unwrap();
         check_causality(&timeline);
         prop_assert_eq!(timeline.events.len(), recording.events());

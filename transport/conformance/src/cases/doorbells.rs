@@ -29,7 +29,7 @@ fn channel<C: Carrier>(variant: Variant) -> (Checked<C::Channel>, Checked<C::Cha
     (a, b)
 }
 
-pub(crate) fn the_last_look_sees_what_came_before<C: Carrier>() {
+pub(crate) fn the_last_poll_sees_earlier_messages<C: Carrier>() {
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
         let (mut a, mut b) = channel::<C>(variant);
         a.try_send(b"early").unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
 }
 
 /// Messages do not wake a side that waits for room, nor room a side that waits for a message.
-pub(crate) fn nobody_is_rung_for_what_nobody_awaits<C: Carrier>() {
+pub(crate) fn a_side_is_rung_only_for_what_it_awaits<C: Carrier>() {
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
         let (mut a, mut b) = channel::<C>(variant);
         let count = fill(&mut a, 20);

@@ -26,7 +26,7 @@ fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn
     }
 }
 
-pub(crate) fn close_drains_then_says_so<C: Carrier>() {
+pub(crate) fn close_drains_then_reports_the_close<C: Carrier>() {
     for config in shapes::<C>(16) {
         let length = |number| some_length(number, config.slot.payload_bytes());
         for count in [0, 1, 7, 16] {
@@ -135,7 +135,7 @@ pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
 }
 
 /// For a program that only sends, never sleeps and never fills the channel.
-pub(crate) fn a_sender_that_never_looks_notices<C: Carrier>() {
+pub(crate) fn a_sender_that_never_polls_notices<C: Carrier>() {
     for close in [false, true] {
         let (mut a, mut b) = pair::<C>(ChannelConfig::default());
         send(&mut a, 0, b"before");

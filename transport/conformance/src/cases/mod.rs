@@ -107,7 +107,7 @@ table! {
         a_program_can_decline [HANDSHAKE],
         silence_is_a_timeout,
         a_side_that_gives_up_has_not_died [HANDSHAKE],
-        a_peer_that_is_gone_is_told_from_a_silent_one [EVIDENCE, HANDSHAKE],
+        a_dead_peer_is_distinguished_from_a_silent_one [EVIDENCE, HANDSHAKE],
     }
     transfer {
         every_length,
@@ -116,7 +116,7 @@ table! {
         a_full_channel_refuses_and_loses_nothing [STEADY],
         room_around_the_number_of_slots [COUNTED],
         the_smallest_and_the_largest_shape,
-        sendable_says_whether_there_is_room,
+        readiness_to_send_means_room,
         stats_count_what_passed,
     }
     in_place {
@@ -128,31 +128,31 @@ table! {
     }
     waiting {
         ping_pong_asleep,
-        ping_pong_dozing,
+        ping_pong_about_to_sleep,
         streaming_asleep,
         a_blocked_sender_is_woken_by_room,
         timeouts_leave_the_channel_usable [STEADY],
-        two_blocked_senders_both_go_on,
+        two_blocked_senders_both_continue,
         any_serves_all_in_turn,
         any_is_woken_by_each,
         any_shows_an_end,
     }
     doorbells {
-        the_last_look_sees_what_came_before [DESCRIPTORS, STEADY],
+        the_last_poll_sees_earlier_messages [DESCRIPTORS, STEADY],
         a_sleeper_is_rung_for_a_message [DESCRIPTORS, STEADY],
         a_sleeper_is_rung_once [DESCRIPTORS, MESSAGE_BELL, COUNTED],
         a_sleeper_is_rung_for_room [DESCRIPTORS, STEADY],
-        nobody_is_rung_for_what_nobody_awaits [DESCRIPTORS, MESSAGE_BELL, ROOM_BELL, COUNTED],
+        a_side_is_rung_only_for_what_it_awaits [DESCRIPTORS, MESSAGE_BELL, ROOM_BELL, COUNTED],
         no_wake_up_is_lost_in_a_race [DESCRIPTORS, STEADY],
     }
     ending {
-        close_drains_then_says_so,
+        close_drains_then_reports_the_close,
         both_close_in_either_order,
         drop_closes,
         what_was_accepted_outlives_the_sender,
         close_wakes_a_sleeping_receiver,
         close_wakes_a_sleeping_sender,
-        a_sender_that_never_looks_notices [STEADY],
+        a_sender_that_never_polls_notices [STEADY],
     }
     death {
         of_a_sender [KILLABLE, EVIDENCE],

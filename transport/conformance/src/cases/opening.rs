@@ -129,7 +129,7 @@ pub(crate) fn a_side_that_gives_up_has_not_died<C: Carrier>() {
     }
 }
 
-pub(crate) fn a_peer_that_is_gone_is_told_from_a_silent_one<C: Carrier>() {
+pub(crate) fn a_dead_peer_is_distinguished_from_a_silent_one<C: Carrier>() {
     for side in [Side::A, Side::B] {
         let hello = hello(ChannelConfig::default());
         let (ends_a, ends_b) = C::ends(hello.config);

@@ -207,7 +207,7 @@ pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
 }
 
 /// Readiness to send is true: there is room for a message as long as the last that found none, or an end.
-pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
+pub(crate) fn readiness_to_send_means_room<C: Carrier>() {
     for config in shapes::<C>(16) {
         let (mut a, mut b) = pair::<C>(config);
         let length_bytes = a.max_message_bytes();

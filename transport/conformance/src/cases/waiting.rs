@@ -47,7 +47,7 @@ pub(crate) fn ping_pong_asleep<C: Carrier>() {
 }
 
 /// One side spins for just so long that it is often about to sleep when the message arrives.
-pub(crate) fn ping_pong_dozing<C: Carrier>() {
+pub(crate) fn ping_pong_about_to_sleep<C: Carrier>() {
     let count = effort::<C>(2_000);
     for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
         let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B32, 2, Variant::EpochCredit));
@@ -131,7 +131,7 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
 }
 
 /// Returned slots and arriving messages wake those that wait for them, whatever the other side does.
-pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
+pub(crate) fn two_blocked_senders_both_continue<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, Variant::EpochCredit));
     let count = effort::<C>(300);
     let side = |channel: &mut Checked<C::Channel>| {

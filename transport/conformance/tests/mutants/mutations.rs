@@ -247,7 +247,7 @@ struct DoesNotLookAgain;
 
 impl Mutation for DoesNotLookAgain {
     type Base = Shm;
-    const CAUGHT_BY: &'static str = "doorbells::the_last_look_sees_what_came_before";
+    const CAUGHT_BY: &'static str = "doorbells::the_last_poll_sees_earlier_messages";
 
     fn may_sleep(&mut self, inner: &mut impl Transport, awaited: Interest) -> bool {
         inner.may_sleep(awaited);
@@ -287,7 +287,7 @@ struct IgnoresClose;
 
 impl Mutation for IgnoresClose {
     type Base = Shm;
-    const CAUGHT_BY: &'static str = "ending::close_drains_then_says_so";
+    const CAUGHT_BY: &'static str = "ending::close_drains_then_reports_the_close";
 
     fn close(&mut self, _inner: &mut impl Transport) {}
 }

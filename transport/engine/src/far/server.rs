@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_offered_as_the_limit_says() {
+    fn the_limit_on_offers_is_exact() {
         let mut offers = Offers::new();
         let memory = SharedMemory::zeroed(8);
         for _ in 0..MAX_OFFERS - 1 {

@@ -34,11 +34,11 @@ macro_rules! cases {
 
 pub(crate) const ALL: &[Case] = cases![
     Nothing every_length_arrives_whole,
-    Nothing it_does_what_it_says_and_refuses_the_rest,
+    Nothing it_does_what_it_claims_and_refuses_the_rest,
     Fills fills_reach_what_they_say_and_no_more,
-    Nothing as_many_are_taken_as_the_limit_says,
+    Nothing the_limit_on_requests_is_exact,
     Nothing every_request_comes_to_one_completion,
-    Nothing the_descriptor_says_whether_there_is_something_to_take,
+    Nothing the_descriptor_is_readable_while_there_are_completions,
     Nothing ranges_outside_are_refused_and_nothing_is_written,
     Overlaps ranges_that_overlap_are_refused,
     Nothing what_is_too_late_is_not_begun,
@@ -109,7 +109,7 @@ fn every_length_arrives_whole(start: &dyn Fn(usize) -> Bench) {
     assert!((bench.source.read)(0, ROOM) == bytes, "the source changed");
 }
 
-fn it_does_what_it_says_and_refuses_the_rest(start: &dyn Fn(usize) -> Bench) {
+fn it_does_what_it_claims_and_refuses_the_rest(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(4);
     let here = Request::copy((bench.source.place)(0), (bench.target.place)(0), 8);
     assert!(bench.engine.abilities().reaches(here.route()));
@@ -147,7 +147,7 @@ fn fills_reach_what_they_say_and_no_more(start: &dyn Fn(usize) -> Bench) {
     }
 }
 
-fn as_many_are_taken_as_the_limit_says(start: &dyn Fn(usize) -> Bench) {
+fn the_limit_on_requests_is_exact(start: &dyn Fn(usize) -> Bench) {
     for limit in [1, 2, 5] {
         let mut bench = start(limit);
         assert_eq!(bench.engine.limit(), limit);
@@ -197,7 +197,7 @@ fn readable(engine: &mut dyn Engine, until: Deadline) -> bool {
     poll(&[(engine.descriptor().unwrap(), Interest::Read)], Some(until)).unwrap()[0].readable
 }
 
-fn the_descriptor_says_whether_there_is_something_to_take(start: &dyn Fn(usize) -> Bench) {
+fn the_descriptor_is_readable_while_there_are_completions(start: &dyn Fn(usize) -> Bench) {
     let mut bench = start(8);
     let now = || Deadline::after(std::time::Duration::ZERO);
     // One completion from before the descriptor was requested.

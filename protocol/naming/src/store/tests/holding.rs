@@ -168,7 +168,7 @@ fn a_party_that_dies_or_leaves_breaks_what_would_wait_for_it() {
 }
 
 #[test]
-fn while_others_may_still_come_leaving_harms_nobody_and_dying_does() {
+fn while_others_may_still_join_leaving_breaks_nothing_and_dying_does() {
     let mut bench = Bench::new();
     let first = join(&mut bench, 1, 3).unwrap();
     let waits = meet(&mut bench, 1, first);
@@ -183,7 +183,7 @@ fn while_others_may_still_come_leaving_harms_nobody_and_dying_does() {
 }
 
 #[test]
-fn a_meeting_that_times_out_says_who_came_and_can_be_tried_again() {
+fn a_meeting_that_times_out_reports_the_arrivals_and_can_be_retried() {
     let mut bench = Bench::new();
     let places = [1, 2].map(|session| join(&mut bench, session, 2).unwrap());
     let waits = meet(&mut bench, 1, places[0]);

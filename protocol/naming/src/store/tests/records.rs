@@ -137,7 +137,7 @@ fn an_export_is_a_record_that_its_owner_alone_may_change() {
 }
 
 #[test]
-fn a_look_up_waits_for_what_it_looks_for() {
+fn a_look_up_waits_for_a_matching_record() {
     let mut bench = Bench::new();
     let look = |timeout| Operation::Await { query: parse_query("late* { ready: true }").unwrap(), timeout };
     let missing = NameFault::NoSuchName { name: "late* { ready == true }".into() };

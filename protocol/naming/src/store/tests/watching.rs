@@ -26,7 +26,7 @@ fn told(bench: &mut Bench, watch: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_watch_tells_what_is_there_and_then_every_change() {
+fn a_watch_reports_existing_records_and_then_every_change() {
     let mut bench = Bench::new();
     bench.set(1, "obj1 { a: 1 }").unwrap();
     bench.set(1, "other").unwrap();
@@ -76,7 +76,7 @@ fn one_shot_watches_end_with_what_they_tell_and_masks_are_heeded() {
 }
 
 #[test]
-fn what_a_slow_watch_misses_is_counted_and_told() {
+fn notices_that_a_slow_watch_misses_are_counted_and_reported() {
     let mut bench = Bench::new();
     let Ok(Answer::Watching { watch, .. }) = bench.watch_with(2, Query::any(), EventMask::PUBLISH, false, 2)
     else {
@@ -118,7 +118,7 @@ fn notices_on_their_way_are_limited_in_bytes_too() {
 }
 
 #[test]
-fn a_watch_that_takes_too_long_to_match_ends_and_says_so() {
+fn a_watch_that_is_too_costly_ends_with_that_cause() {
     let mut bench = Bench::limited(Limits { steps_per_record: 500, ..Limits::default() });
     let watch = bench.watch(2, "_ { t: r'(a|aa)+b' }", EventMask::SET, false);
     bench.set(1, "short { t: 'aab' }").unwrap();
