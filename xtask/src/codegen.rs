@@ -53,6 +53,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/c/everything.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/growth.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/growth_before.h", cost: Cost::Built, generate: c_stubs_of_before },
+    Generator { path: "interface/c/greeter.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/kv.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/rights.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/python/kv.py", cost: Cost::Built, generate: python_stubs },

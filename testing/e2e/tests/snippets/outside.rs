@@ -13,7 +13,7 @@ use crate::extract::Snippet;
 use crate::tree;
 
 /// Interface files of the tree of which fragments may use the stubs, as `crate::kv` and the like.
-const INTERFACES: [&str; 2] = ["kv", "rights"];
+const INTERFACES: [&str; 3] = ["greeter", "kv", "rights"];
 
 /// A cargo workspace outside the tree.
 pub(crate) struct Project {
@@ -108,7 +108,7 @@ use tombolo_idl::rust::RustOptions;
 
 fn main() {
     let options = RustOptions { runtime: "tombolo::interface".into(), ..RustOptions::default() };
-    for name in ["kv", "rights"] {
+    for name in ["greeter", "kv", "rights"] {
         compile(format!("../interfaces/{name}.tbl"), &options).expect("an interface file of the tree");
     }
 }
