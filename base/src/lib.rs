@@ -1,8 +1,9 @@
-//! The base of every layer of Tombolo: shared memory as words, ids with generations, instruction sets and the
-//! atomics façade.
+//! What every layer of Tombolo is built on: shared memory as words, ids with generations, instruction sets
+//! and the atomics façade.
 //!
-//! `no_std`. This crate and those of `platform` are the only ones that may hold `unsafe`; here it is what turns
-//! a raw address into a [`memory::SharedMemory`], after which every access is bounds-checked and atomic.
+//! `no_std`. Only this crate, `platform` and the boundaries to other languages may contain `unsafe`. Here it
+//! turns a raw address into a [`memory::SharedMemory`], after which every access is bounds-checked and
+//! atomic.
 #![cfg_attr(not(any(test, loom, sim)), no_std)]
 
 #[cfg(feature = "alloc")]

@@ -1,9 +1,9 @@
-//! What the links of a running machine cost, beside what the memory under them costs.
+//! Measures the links of a running machine, and the memory under them as the limit.
 //!
-//! [`ring::run`] measures between two programs: the one that calls it, and a *peer* that it starts on a node from
-//! the image `bench.tbi` (the program `bench-peer` of `tombolo-bench-far`). Absolute times differ between machines and,
-//! where a hypervisor moves processors about, between seconds; so every figure has the physical limit of the same
-//! memory beside it, measured in turn with it, and the ratio is what counts.
+//! [`ring::run`] measures between two programs: the one that calls it, and a *peer* that it starts on a node
+//! from the image `bench.tbi` (the program `bench-peer` of `tombolo-bench-far`). Absolute times differ
+//! between machines and, under a hypervisor that moves processors, from second to second. So each figure is
+//! measured in turn with the physical limit of the same memory, and the ratio of the two is the result.
 #![forbid(unsafe_code)]
 
 pub mod bulk;

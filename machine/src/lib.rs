@@ -1,13 +1,13 @@
-//! Machines: what they are made of, and how the programs that run on them are built and packed.
+//! Machines: their description, their nodes, and how programs for them are built and packed.
 //!
 //! - [`mod@file`]: machine files, read with errors that point at the line.
-//! - [`Machine`]: the validated nodes and links that the monitor works from.
-//! - [`Limits`]: what domains may use of a machine.
+//! - [`Machine`]: the validated nodes and links, which the monitor works from.
+//! - [`Limits`]: how much of a machine's resources domains may use.
 //! - [`image`]: one file with a build of a program for each instruction set.
-//! - [`build`]: from a Rust package or C sources to an image.
-//! - [`kit`]: where the parts that nodes are made of lie.
-//! - [`paths`]: where caches lie.
-//! - [`suggest`]: the word that a misspelt one was meant to be.
+//! - [`build`]: makes an image from a Rust package or C sources.
+//! - [`kit`]: finds the prebuilt parts of nodes.
+//! - [`paths`]: where caches are.
+//! - [`suggest`]: finds the word that was probably meant by a misspelt one.
 //! - [`vm`]: virtual machines as nodes.
 
 pub mod build;

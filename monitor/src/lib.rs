@@ -1,7 +1,7 @@
-//! The monitor of a node: names, spawning, channels, death.
+//! The monitor of a node: names, spawning, channels, and the end of domains.
 //!
-//! On the host it is the root of a machine: [`root`] does what [`core`] decides. On every other node it is an
-//! [`agent`] at the end of a [`link`] to the root.
+//! On the host it is the root of a machine: [`root`] carries out what [`core`] decides. On every other node
+//! it is an [`agent`], connected to the root by a [`link`].
 #![forbid(unsafe_code)]
 
 pub mod agent;

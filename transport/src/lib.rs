@@ -1,9 +1,9 @@
-//! Channels over each kind of link between nodes.
+//! Channels over the different types of links.
 //!
-//! [`contract::Transport`] is the contract; [`memory::MemoryChannel`] implements it over rings in memory
-//! that both sides map (`shm` within a kernel, `window` across a PCI shared-memory window),
-//! [`stream::StreamChannel`] over a byte stream. [`wait`] sleeps on one channel of any kind, a [`WaitSet`]
-//! on any number of them.
+//! [`contract::Transport`] is the contract of every transport. [`memory::MemoryChannel`] implements it over
+//! rings in memory that both sides map (`shm` within a kernel, `window` across a PCI aperture),
+//! [`stream::StreamChannel`] over a byte stream. [`wait`] waits for one channel, a [`WaitSet`] for any number
+//! of them.
 #![forbid(unsafe_code)]
 
 mod capabilities;

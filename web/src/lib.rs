@@ -1,13 +1,14 @@
-//! The server of `tombolo web`: a machine, live, for browsers on the same computer.
+//! The server of `tombolo web`, which shows a running machine in browsers on the same computer.
 //!
-//! [`Server`] serves one page over HTTP on loopback. What the page and the server say to each other, and who is let in, is
-//! docs/specs/web.md. One thread keeps up with the machine's monitor while somebody looks ([`Keeper`]); each page gets the rows that it
-//! asked for ([`view`]) as differences to what it was sent last. For others there is Prometheus's text format.
+//! [`Server`] serves one page over HTTP on loopback. The protocol between page and server, and its access
+//! control, are specified in docs/specs/web.md. One thread keeps up with the machine's monitor while pages
+//! are open ([`Keeper`]); each page gets the rows that it requested ([`view`]) as differences to what was
+//! sent before. `/metrics` has Prometheus's text format.
 //!
-//! **Invariant:** nobody is answered who is not of the same user, on the same computer, with the token; and nothing is changed unless
-//! the server was started to steer, whatever a page asks.
+//! **Invariant:** only processes of the same user on the same computer that send the token get an answer, and
+//! the server changes nothing unless it was started to steer, whatever a page requests.
 //!
-//! **Invariant:** what a page was not sent yet is not kept for it.
+//! **Invariant:** the server does not queue updates for a page: a slow page gets the current state later.
 
 mod api;
 mod assets;

@@ -1,7 +1,7 @@
-//! The far side of a measurement between nodes, and what both sides agree on.
+//! The program that runs on the remote node of a measurement, and the messages that both programs exchange.
 //!
-//! The program of this crate, `bench-peer`, is compiled for every instruction set. What only the near side needs, which looks
-//! at the clock and writes reports, is in `tombolo-bench`.
+//! The program of this crate, `bench-peer`, is compiled for every instruction set. The code that only the
+//! measuring side needs, which reads clocks and writes reports, is in `tombolo-bench`.
 #![forbid(unsafe_code)]
 
 pub mod bulk;

@@ -1,4 +1,4 @@
-//! The command `tombolo bench`: what things cost, beside the limit and beside peers.
+//! The command `tombolo bench`: measures operations, beside their physical limit and beside other systems.
 
 mod bulk;
 mod command;

@@ -1,7 +1,8 @@
-//! What the programs behind the command `tombolo` share: global options, errors and how they are shown, output of domains.
+//! Code that the programs behind the command `tombolo` share: global options, errors and their display,
+//! output of domains.
 //!
-//! `tombolo` itself has the commands that every machine needs. Those with heavy dependencies are programs of their own beside
-//! it, which it runs ([`programs`]).
+//! `tombolo` itself has the commands that every machine needs. Commands with heavy dependencies are separate
+//! programs beside it, which it runs ([`programs`]).
 
 pub mod arguments;
 pub mod compilers;

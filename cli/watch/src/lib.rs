@@ -1,4 +1,4 @@
-//! The commands `tombolo top` and `tombolo web`: a machine, live.
+//! The commands `tombolo top` and `tombolo web`, which show a running machine.
 
 mod top;
 mod web;

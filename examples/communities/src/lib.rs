@@ -1,12 +1,13 @@
-//! Community detection by modularity, spread over nodes of unlike processors.
+//! Community detection by modularity, distributed over nodes with different processors.
 //!
 //! * [`graph`]: graphs in memory, read from files or derived from Debian's package lists.
-//! * [`search`]: the multilevel local search, in exact integers, so that its answer depends on graph and seed only.
-//! * [`wire`], [`port`]: what master and workers say to each other, and over what.
-//! * [`crew`]: the master's side; [`worker`]: the other one.
-//! * [`launch`]: workers as domains of a machine; [`store`]: files, of this node or granted; [`publish`]: progress and result, for
-//!   whoever watches. Only these know Tombolo.
-//! * [`args`], [`job`], [`report`], [`emulation`], [`figure`]: the program around it.
+//! * [`search`]: the multilevel local search, in exact integers, so that its result depends on graph and seed
+//!   only.
+//! * [`wire`], [`port`]: the messages between master and workers, and what carries them.
+//! * [`crew`]: the master; [`worker`]: a worker.
+//! * [`launch`]: workers as domains of a machine; [`store`]: files, of this node or granted; [`publish`]:
+//!   progress and result as records. Only these three use Tombolo.
+//! * [`args`], [`job`], [`report`], [`emulation`], [`figure`]: the rest of the program.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,4 +1,5 @@
-//! What client and server have in common: the stubs, which the build script writes, the pictures, and where buffers lie.
+//! Code that client and server share: the stubs, which the build script writes, the pictures, and the choice
+//! of memory for pools.
 
 include!(concat!(env!("OUT_DIR"), "/edges.rs"));
 

@@ -1,4 +1,4 @@
-//! Which node of a machine each rank of a job runs on: what `--on` of `tombolo run` and of `tombolo mpirun` means.
+//! Assigns the ranks of a job to nodes: implements `--on` of `tombolo run` and `tombolo mpirun`.
 #![forbid(unsafe_code)]
 
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! The monitor of a board without an operating system.
 //!
-//! It is to the root what a virtual machine's agent is: it takes programs out of the window, runs them one at a
-//! time, passes their requests and output on, and says how they ended. All of it is logic over a
-//! [`Board`](tombolo_platform_bare::board::Board), so that tests give it a board of their own making.
+//! To the root it is an agent like that of a virtual machine: it takes programs out of the window, runs them
+//! one at a time, forwards their requests and output, and reports their exit. All of it is generic over a
+//! [`Board`](tombolo_platform_bare::board::Board), so tests can pass a simulated one.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

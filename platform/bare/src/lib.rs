@@ -1,15 +1,15 @@
-//! Support for boards without an operating system.
+//! Boards without an operating system: processor, interrupts, PCI, console.
 //!
-//! Two programs share such a board and this crate. The *board's monitor* runs with all privileges: it finds
-//! the window on the PCI bus, handles interrupts, writes to the console, and runs for as long as the board
-//! does. A *program* runs without privileges, in memory of its own, with access to the window and its
-//! doorbell register and nothing else; it makes [calls](call) to the monitor. A program that faults or does
-//! not end is removed from the board; the monitor continues.
+//! Two programs share a board and this crate. The *board's monitor* runs with the processor's privileges: it
+//! finds the window on the PCI bus, handles interrupts and writes to the console. A *program* runs without
+//! privileges in its own memory. It can access the window and its doorbell register and nothing else, and
+//! requests the rest from the monitor by [calls](call). The monitor ends a program that faults or does not
+//! stop, and continues to run.
 //!
-//! * [`board`] is the monitor's side. Each instruction set has a folder of its own.
-//! * [`program`] is the program's side.
+//! * [`board`] is the monitor's half. Each instruction set has its own folder.
+//! * [`program`] is the program's half.
 //!
-//! [`pci`], [`fdt`], [`console`] and [`elf`], which do not depend on the processor, are tested on any host.
+//! [`pci`], [`fdt`], [`console`] and [`elf`] do not depend on a processor and are tested on any host.
 #![cfg_attr(not(test), no_std)]
 
 pub mod board;

@@ -1,7 +1,7 @@
-//! The parts of Linux that Tombolo uses: sealed shared memory, local sockets, event counters, processes
-//! and, inside a virtual machine, the window.
+//! The parts of Linux that Tombolo uses: sealed shared memory, local sockets, event counters, processes and,
+//! inside a virtual machine, the window.
 //!
-//! One of the few crates that may contain `unsafe`. It knows no protocol.
+//! One of the few crates that may contain `unsafe`. It contains no protocol.
 
 pub mod allocations;
 pub mod barrier;

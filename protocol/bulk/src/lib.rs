@@ -1,13 +1,13 @@
-//! Bulk data between domains: pools of equal buffers, whose access rights travel over channels while the
-//! bytes stay.
+//! Bulk data between domains: pools of equal buffers. Rights to buffers travel over channels, and the bytes
+//! stay in place.
 //!
 //! A *pool* is memory divided into buffers ([`layout`]). It belongs to the domain that created it, its
-//! *home*, and is assigned to channels; a domain that got it over one channel may assign it to others. So
-//! the domains of a pool form a tree, and for each buffer every domain knows one thing: whether the right
-//! to write is here, or over which channel it is. The [`table`] tracks that. [`wire`] defines the messages
-//! about pools and buffers on a channel, [`session`] which message is valid when.
+//! *home*, and is assigned to channels; a domain that was assigned a pool can assign it to others. So the
+//! domains of a pool form a tree. For each buffer a domain knows one thing: whether it has the right to
+//! write, or over which channel that right went. The [`table`] keeps this. [`wire`] has the messages about
+//! pools and buffers, and [`session`] the order in which they are allowed.
 //!
-//! This crate does not copy, map or wait, and never reads a buffer. `no_std`, no I/O, no clock.
+//! Nothing here copies, maps or waits, or accesses the contents of a buffer. `no_std`, no I/O, no clock.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

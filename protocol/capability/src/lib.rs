@@ -1,16 +1,17 @@
-//! Regions of memory and capabilities to them: which regions exist, who may do what with them, who has them
-//! mapped, and how a right is revoked.
+//! Regions and capabilities: which memory exists, who has which right to it, who has it mapped, and how
+//! rights are revoked.
 //!
-//! [`Table`] is the complete state machine of a machine's regions. Requests, ends of domains and nodes,
-//! reports of agents and the time go in; results and [`Consequence`]s come out. It accesses no memory and
-//! no clock and is `no_std`, so the root monitor, simulators and tests run the same code. Specified in
-//! `docs/specs/capability.md`.
+//! [`Table`] is the state machine of all regions of a machine. Its inputs are requests, ends of domains and
+//! nodes, reports of agents, and time; its outputs are answers and [`Consequence`]s. It touches no memory,
+//! reads no clock and is `no_std`, so the root, the simulator and tests run the same code. The specification
+//! is `docs/specs/capability.md`.
 //!
-//! **Invariant:** a capability gives no more than the one it was derived from: a part of its bytes, and a
-//! subset of its rights.
+//! **Invariant:** a capability gives no more than the one that it was derived from: a part of its bytes, and
+//! a subset of its rights.
 //!
-//! **Invariant:** a region is freed when no domain holds a capability to it and none has it mapped. That
-//! none has it mapped is known only by evidence: each domain unmapped it or is dead, or its node is.
+//! **Invariant:** a region is freed only when no domain holds a capability to it and no domain has it mapped.
+//! The evidence that a domain no longer maps it is that the domain has released it or is dead, or that its
+//! node is.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The messages of monitors to the domains of their node, and to each other.
+//! The messages of monitors: to the domains of their node, and to each other.
 //!
-//! The messages are declared in `interfaces/control/*.tbl`, and `cargo xtask codegen` writes the types. `no_std`, no I/O, no
-//! `unsafe`. Descriptors travel beside a message, never inside it.
+//! They are declared in `interfaces/control/*.tbl`, and `cargo xtask codegen` writes the types. `no_std`, no
+//! I/O, no `unsafe`. Descriptors travel beside a message, never inside it.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

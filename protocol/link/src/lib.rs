@@ -1,7 +1,7 @@
-//! Links between nodes and channels over them: what a link can do and costs, how a channel's memory is laid
-//! out, how its two sides agree to open it, send, receive, wait and close, and how a window is divided.
+//! How two nodes reach each other: the properties of a link, the layout of a channel's memory, the handshake,
+//! the end of a channel with sending, receiving, waiting and closing, and the division of a window.
 //!
-//! `no_std`, no I/O, no `unsafe`. `docs/specs/channel.md` specifies the bytes.
+//! `no_std`, no I/O, no `unsafe`. The format is specified in `docs/specs/channel.md`.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 

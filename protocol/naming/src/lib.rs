@@ -1,14 +1,15 @@
-//! Names: the records of a node or a machine, and its locks, semaphores and barriers.
+//! Names: the records of a node or a machine, the sessions that wait for them, and the locks that sessions
+//! hold.
 //!
-//! [`Naming`] is the complete state machine of one scope, a node or the machine: records with attributes,
-//! queries, watches, and the locks, semaphores and barriers beside them. Requests, the ends of sessions and
-//! the time go in; answers and notices come out. It never blocks, reads no clock and is `no_std`, so
-//! monitors, simulators and tests run the same code.
+//! [`Naming`] is the state machine of one scope, a node or the machine: records with attributes, queries,
+//! watches, locks, semaphores and barriers. Its inputs are requests, ends of sessions and time; its outputs
+//! are answers and notices. It never blocks, reads no clock and is `no_std`, so monitors, the simulator and
+//! tests run the same code.
 //!
-//! **Invariant:** whatever a session holds is released when the session is closed, and a session is closed
-//! only on evidence of its end.
+//! **Invariant:** everything that a session holds is released when the session is closed, and a session is
+//! closed only on evidence that it ended.
 //!
-//! **Invariant:** no request takes more than a bounded number of steps ([`Limits`]), whatever its pattern.
+//! **Invariant:** every request takes a bounded number of steps ([`Limits`]), whatever its pattern.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

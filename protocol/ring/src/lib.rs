@@ -6,11 +6,11 @@
 //! system call. Numbers are little-endian and payload is bytes in address order, so the two ends may differ
 //! in instruction set, word size and byte order.
 //!
-//! Slots return to the producer in one of two ways, see [`Variant`]. A side without work sleeps and is
-//! woken by a doorbell without lost wake-ups, see [`doorbell`].
+//! The consumer returns slots to the producer in one of two ways, see [`Variant`]. An idle side sleeps
+//! and is woken by a doorbell; no wake-up is lost, see [`doorbell`].
 //!
-//! The crate is `no_std` and does no I/O: the caller provides the memory and rings the doorbell.
-//! `docs/specs/ring.md` in the repository specifies the bytes.
+//! The crate is `no_std` and does no I/O: the caller provides the memory and the doorbell.
+//! `docs/specs/ring.md` in the repository specifies the format.
 //!
 //! ```
 //! use tombolo_base::{LINE_BYTES, SharedMemory};
@@ -38,9 +38,9 @@
 //! ```
 //!
 //! # Trust
-//! Whatever the other side writes is an allegation. Each word is loaded once, bounded, and the copy is
-//! used; a peer that breaks the protocol makes its own ring fail with a [`Violation`], for good, and does
-//! no other harm. Both ends keep their own position in private memory and never read it back.
+//! Words that the peer writes are not trusted. Each is loaded once, checked against its bounds, and the copy is
+//! used. A peer that violates the protocol can only make its own ring fail, permanently, with a [`Violation`].
+//! Both sides keep their own position in private memory and never read it back.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 

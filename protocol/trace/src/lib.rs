@@ -1,11 +1,11 @@
-//! Traces of a machine: the pages that domains write while they run, and their evaluation.
+//! Traces of a machine: what domains record while they run, and how the records of all nodes become one file.
 //!
-//! Each domain has a *page*, memory that it shares with the monitor of its node: a control word that turns
-//! tracing on, a row of counters for each channel end, and rings of events, one per thread, called *lanes*
-//! ([`layout`], [`page`]). A recorder reads pages from outside ([`snapshot`]) into a file ([`mod@file`]),
-//! which also holds what a domain wrote just before it was killed. Nodes have no common clock: [`merge`]
-//! puts their events in causal order by matching the n-th message sent on a channel with the n-th received;
-//! [`perfetto`] and [`stats`] evaluate the result.
+//! Each domain has a *page*, memory that it shares with the monitor of its node. It holds a control word that
+//! turns tracing on, counters for each end of a channel, and rings of events, one per thread, called *lanes*
+//! ([`layout`], [`page`]). A recorder reads the pages from outside ([`snapshot`]) into a file ([`mod@file`]),
+//! including the events of a domain that was killed. Nodes have no common clock: [`merge`] puts their events
+//! into causal order by matching the n-th message sent on a channel with the n-th received. [`perfetto`]
+//! exports the result and [`stats`] summarises it.
 //!
 //! `no_std`, no I/O, no clock: time is an argument.
 #![cfg_attr(not(test), no_std)]

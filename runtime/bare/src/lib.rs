@@ -1,4 +1,4 @@
-//! Programs for boards without an operating system: the façade of `tombolo`, as far as a board has what it takes.
+//! Programs for boards without an operating system: the API of `tombolo`, without what needs an operating system.
 //!
 //! ```ignore
 //! #![no_std]
@@ -22,7 +22,7 @@
 //! Names, semantics and errors are those of `tombolo`. `tombolo build --bare` builds such a program, and
 //! `tombolo run --on` a board runs it. A board runs one program at a time, with one thread.
 //!
-//! The crate is empty on anything but a board.
+//! On all other targets the crate is empty.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg(target_os = "none")]

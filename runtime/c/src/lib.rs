@@ -1,12 +1,12 @@
-//! Tombolo for C: what `tombolo.h` declares.
+//! Tombolo for C: implements the functions that `tombolo.h` declares.
 //!
-//! The header is the documentation; this crate does what it says. A handle is a box that C holds by its address. Every
-//! function checks what can be checked (null, UTF-8, a handle that is in use), turns errors into a [`Status`] and keeps
-//! their text for `tombolo_last_error`; a panic becomes [`Status::Internal`] and goes no further. Sending and receiving
-//! allocate nothing unless they fail.
+//! The header is their documentation. A handle is a box that C holds by its address. Every function checks
+//! what can be checked (null, UTF-8, a handle that is in use), turns errors into a [`Status`] and stores
+//! their text for `tombolo_last_error`. A panic becomes [`Status::Internal`] and never crosses into C.
+//! Sending and receiving do not allocate unless they fail.
 //!
-//! What cannot be checked is the contract of the header, and the `# Safety` of each function names it: pointers are null
-//! or point to what they are said to point to, handles came from this library and were not given back.
+//! The caller is responsible for the rest, and the `# Safety` section of each function names it: pointers are
+//! null or valid for the stated length, and handles came from this library and were not given back.
 
 mod boundary;
 pub mod bulk;

@@ -1,4 +1,5 @@
-//! `tombolo._native`: what the Python package `tombolo` stands on. What it is for is said where Python shows it.
+//! `tombolo._native`: the extension module under the Python package `tombolo`. Doc comments here are Python's
+//! docstrings.
 
 mod boundary;
 mod bulk;

@@ -1,8 +1,8 @@
 //! Message passing between programs on unlike processors.
 //!
 //! A *machine* is a set of *nodes*: this host, Arm programs under emulation, virtual machines behind a
-//! shared-memory window. A program that runs on one is a *domain*; two domains talk over a *channel*, the same
-//! whatever lies between them.
+//! shared-memory window. A running program on a node is a *domain*. Two domains exchange messages over a
+//! *channel*, whose semantics do not depend on the link between their nodes.
 //!
 //! ```no_run
 //! use tombolo::{Domain, Error};
@@ -17,14 +17,13 @@
 //! }
 //! ```
 //!
-//! Programs that wait for many things have a [`WaitSet`]; those that are async have a future of every operation that
-//! waits, such as [`Channel::recv_into_async`], for any executor; those whose answers must not be late have
-//! [`LatencyOptions`].
+//! A [`WaitSet`] waits for many channels, timers and descriptors at once. Every operation that waits has an async
+//! variant for any executor, such as [`Channel::recv_into_async`]. [`LatencyOptions`] bound the time of an answer.
 //!
-//! * Every wait has a deadline and ends early, with [`Error::PeerDied`], when the peer dies. It is 30 seconds away unless
-//!   the domain, the channel or [`within`](Channel::within) says otherwise.
-//! * A send that did not happen is an error, and the message is still yours.
-//! * On a plain host nothing has to be set up: the first program starts a monitor.
+//! * Every wait has a deadline, and ends early with [`Error::PeerDied`] when the peer dies. The default is 30 seconds;
+//!   the domain, the channel or [`within`](Channel::within) can set another.
+//! * A failed send returns an error, and you keep the message.
+//! * On a plain host no set-up is needed: the first program starts a monitor.
 #![forbid(unsafe_code)]
 
 mod admin;

@@ -1,9 +1,10 @@
-//! A machine kept busy by a crowd of domains, of which something is killed again and again: domains, the monitors
-//! of nodes, virtual machines, the root, commands half-way through.
+//! Kills parts of a busy machine again and again: domains, the monitors of nodes, virtual machines, the root,
+//! commands in the middle of their work.
 //!
-//! What has to hold is checked from outside, by a program that knows when it killed what: whoever had a channel to a
-//! victim says that it died, and when; nobody else fails; nothing hangs; what was restarted has a new generation;
-//! the monitor that stays gets no larger; and in the end nothing is left.
+//! A program outside the machine, which knows what it killed and when, checks the results: each peer of a
+//! killed domain reports its death, in time; no other domain fails; nothing hangs; a node that was restarted
+//! has a new generation; the memory of the remaining monitor does not grow; and nothing is left over at the
+//! end.
 
 pub mod arguments;
 mod crowd;

@@ -1,8 +1,9 @@
-//! A machine whose nodes and domains are made up and whose monitor is the real one: what those who watch a machine are tested and
-//! measured with, where there is no room for a thousand virtual machines.
+//! A synthetic machine: simulated nodes and domains under the real root, to test and measure programs that
+//! watch a machine where a thousand virtual machines would not fit.
 //!
-//! [`Crowd`] is the root's real core with agents that exist in this process alone. They start what they are told to, take samples of
-//! it each second, pass made-up bytes through channels, pause and end domains, and one node in turn goes down and comes back.
+//! [`Crowd`] is the root's core with agents that exist only in this process. They start domains as requested,
+//! sample them each second, count made-up traffic on channels, and pause and end domains; one node in turn
+//! goes down and comes back.
 #![forbid(unsafe_code)]
 
 mod made_up;

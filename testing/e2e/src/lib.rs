@@ -1,10 +1,11 @@
-//! Whole machines, brought up by the real command, used, killed, and counted afterwards.
+//! Tests of whole machines: each is brought up by the real command, used, killed, and checked for leftovers.
 //!
-//! A test makes a [`Machine`] from its own machine file and under its own name, so tests can run side by side.
-//! Everything that a test starts carries the machine's name in its environment, which is how [`leftovers`] are
-//! found: processes, sockets and files that should be gone. Every wait has a deadline; none of them measures.
+//! A test makes a [`Machine`] from its own machine file and under its own name, so tests can run in parallel.
+//! Every process that a test starts has the machine's name in its environment. [`leftovers`] uses that to
+//! find processes, sockets and files that should be gone. Every wait has a deadline; no test measures time.
 //!
-//! Without the kit of nodes or an emulator a test fails and says `make kit`; what else may be missing is [`skipped`].
+//! Without the kit or an emulator a test fails and names the remedy, `make kit`; [`skipped`] has the other
+//! reasons for which tests may be skipped.
 
 pub mod c;
 mod command;

@@ -1,5 +1,5 @@
-//! What the suite on the host and a far end say to each other: an order, and its answer, over a channel that is not the
-//! one under test.
+//! The messages between the conformance suite on the host and a remote peer: orders and their answers, over
+//! another channel than the one under test.
 #![no_std]
 #![forbid(unsafe_code)]
 

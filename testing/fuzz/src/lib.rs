@@ -1,9 +1,9 @@
-//! Everything that reads what others wrote, fed with anything.
+//! Fuzz targets for everything that reads the bytes of others.
 //!
-//! A [`Target`] is a plain function over bytes that may not panic, hang or take memory without bound, whatever the
+//! A [`Target`] is a function over bytes that must not panic, hang or take unbounded memory, whatever the
 //! bytes are; most assert more. The same functions run in two ways: `cargo test` mutates the seeds by a fixed
-//! generator, on stable Rust and in seconds; `cargo xtask fuzz` runs them under libFuzzer with the address sanitizer,
-//! guided by coverage, for as long as asked for.
+//! generator, on stable Rust and in seconds; `cargo xtask fuzz` runs them under libFuzzer with the address
+//! sanitizer, guided by coverage, for a given time.
 
 mod mutate;
 mod read;

@@ -1,15 +1,17 @@
-//! Litmus tests of the memory between two nodes: whether it orders and keeps what the protocols rest on.
+//! Litmus tests of the memory between two nodes: whether it has the ordering and atomicity that the protocols
+//! rely on.
 //!
-//! Both sides run the same test at the same time, each as one of two [`Part`]s, on memory that nobody else uses and
-//! that was zero. They tell what an emulator was told wrongly, before it shows as a message lost once a day: QEMU drops
-//! the memory barriers of a board that can only ever have one processor, and makes its atomic operations plain ones.
+//! Both sides run the same test at the same time, each as one of two [`Part`]s, on private memory that is
+//! zero at the start. They detect a misconfigured emulator before it loses one message a day: QEMU omits the
+//! memory barriers of a board that can only ever have one processor, and compiles its atomic operations as
+//! plain ones.
 //!
-//! * **store buffering**: each side stores to its own word, fences, and loads the other's. That both find the old
-//!   value must never happen; the doorbells' promise that no wake-up is lost rests on it.
-//! * **publication**: a payload, then one word with release. Who sees the word with acquire sees the payload, and
-//!   every word whole.
-//! * **read-modify-write**: both add to one word, and nothing is lost. No protocol needs it across a window; a link
-//!   that declares it must keep it.
+//! * **store buffering**: each side stores to its own word, fences, and loads the other's. The two must never
+//!   both load the old value. The doorbell protocol, which loses no wake-up, relies on this.
+//! * **publication**: a payload, then one word with release. A side that loads the word with acquire must see
+//!   the payload, and every word whole.
+//! * **read-modify-write**: both add to one word, and no addition is lost. The protocols do not need this
+//!   across a window, but a link that declares it must have it.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

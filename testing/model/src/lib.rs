@@ -1,8 +1,9 @@
 //! Revocation under a model checker.
 //!
-//! The root's table is the real one. Around it are agents with a queue in each direction, and domains that map, let go when
-//! they are told, are stopped, or die, with or without their node. The checker takes every order of all that, and looks at each
-//! state whether what `docs/specs/capability.md` promises holds.
+//! The root's table is the real one. It is surrounded by models of agents, with a queue in each direction,
+//! and of domains, which map regions, release them on request, are stopped, or die, with or without their
+//! node. The checker explores every order of these events, and checks in each state the guarantees of
+//! `docs/specs/capability.md`.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

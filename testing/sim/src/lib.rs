@@ -1,11 +1,12 @@
-//! Whole machines under one seed.
+//! Deterministic simulation of whole machines.
 //!
-//! The real core of the root, the real agents, the real control messages, handshakes and rings run on one thread in
-//! virtual time; sockets, processes, windows and the links between them are simulated. Everything that happens,
-//! faults and their probabilities included, is drawn from a seed, so a seed that fails fails again.
+//! The real core of the root, the real agents, control messages, handshakes and rings run on one thread in
+//! virtual time; sockets, processes, windows and the links between them are simulated. All events, and the
+//! faults with their probabilities, are drawn from one seed, so a seed that fails fails again.
 //!
-//! A run starts a machine, uses it while faults happen, heals it, demands that everything comes to an end, that every
-//! node can be reached, and at last that nothing is left. [`audit`] and [`conversation`] hold what must be true.
+//! A run starts a machine, uses it while faults happen, heals it, and checks that every request is answered,
+//! that every node can be reached, and finally that nothing is left. The checks are in [`audit`] and
+//! [`conversation`].
 #![forbid(unsafe_code)]
 
 pub mod agent;

@@ -1,4 +1,4 @@
-//! One suite that every transport passes.
+//! The conformance suite that every transport passes.
 //!
 //! A transport takes part with a file that implements [`Carrier`] and a test without a harness of its own:
 //!
@@ -8,8 +8,8 @@
 //! tombolo_conformance::suite! { Shm }
 //! ```
 //!
-//! A case has requirements: abilities of the transport ([`tombolo_transport::Capabilities`]) or of its test
-//! rig ([`Rig`]). Where one is missing the case is reported as *ignored*, with the reason.
+//! A case requires capabilities of the transport ([`tombolo_transport::Capabilities`]) or of the test
+//! environment ([`Rig`]). If one is missing, the case is reported as *ignored*, with the reason.
 #![forbid(unsafe_code)]
 
 mod carrier;

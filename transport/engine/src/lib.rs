@@ -1,13 +1,13 @@
-//! Engines that copy and fill memory by different means, and a manager that chooses among them.
+//! Engines: different means to copy and fill memory, and a manager that chooses between them.
 //!
 //! An [`Engine`] accepts [requests](Request), executes them in order, and reports the completion of each
-//! once. The engines here are the processor, on the caller's thread ([`cpu::Caller`]) or on others
-//! ([`cpu::Threads`]); the kernel, between processes that share nothing ([`attach::Attach`]); the far side
-//! of a channel, which sends bytes or copies with its own processor ([`far::Far`]); and the copy engine of
-//! a GPU ([`cuda::Cuda`]).
+//! exactly once. The engines are: the processor, on the calling thread ([`cpu::Caller`]) or on other threads
+//! ([`cpu::Threads`]); the kernel, between processes that share no memory ([`attach::Attach`]); the peer of a
+//! channel, which copies itself or sends the bytes over the channel ([`far::Far`]); and the copy engine of a
+//! graphics processor ([`cuda::Cuda`]).
 //!
-//! A [`Manager`] knows the measured cost of each by length, picks the cheapest that can do a request, and
-//! says why.
+//! A [`Manager`] has measured the cost of each engine by length, picks the cheapest that can execute a
+//! request, and explains its choice.
 #![forbid(unsafe_code)]
 
 pub mod attach;

@@ -1,11 +1,14 @@
-//! Reliable datagrams between the domains of a job: what a provider for libfabric is made of, without libfabric.
+//! Reliable datagrams between the domains of a job: the provider for libfabric, without libfabric's
+//! interface.
 //!
-//! An [`Engine`] is one endpoint: it sends messages to and receives them from any number of others, matches tagged ones, and
-//! reads, writes and changes memory that others registered. It does nothing by itself: whoever polls it makes it progress, and
-//! takes [`Completion`]s from it. What joins it to others is a [`Net`]; [`ChannelNet`] is one of channels and regions of the
-//! façade. The bytes of its messages are in `docs/specs/fabric.md`, the reasons in ADR 0042.
+//! An [`Engine`] is one libfabric endpoint. It exchanges messages with any number of peers, matches tagged
+//! messages, and reads, writes and atomically updates memory that peers registered. It has no thread: it
+//! makes progress when it is polled, and the caller takes [`Completion`]s from it. A [`Net`] connects it to
+//! its peers; [`ChannelNet`] does so by channels and regions of the façade. The format of its messages is
+//! specified in `docs/specs/fabric.md`, the reasons are in ADR 0042.
 //!
-//! What a peer writes is checked before it is used, and what it does wrong ends its own transfers.
+//! Everything that a peer writes is checked before it is used. A peer that violates the protocol can only
+//! make its own transfers fail.
 
 mod address;
 mod atomic;

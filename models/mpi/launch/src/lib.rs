@@ -1,7 +1,8 @@
-//! Starting unmodified MPI programs on the nodes of a machine: jobs, the process manager interface, builds.
+//! Starts unmodified MPI programs on the nodes of a machine: jobs, the process manager interface, builds.
 //!
-//! A [`Job`](job::Job) starts the ranks as domains of the machine, serves each over its side stream by [`pmi`], and ends all
-//! of them when one cannot go on. What it prints and who reads is its [`Watcher`](job::Watcher)'s.
+//! A [`Job`](job::Job) starts the ranks as domains of the machine, serves the process manager interface to
+//! each rank ([`pmi`]), and ends all ranks when one fails. Its [`Watcher`](job::Watcher) receives the ranks'
+//! output.
 #![forbid(unsafe_code)]
 
 pub mod compile;

@@ -1,10 +1,11 @@
 //! The provider `tombolo` for libfabric: reliable datagrams between the domains of a machine, for MPI.
 //!
-//! libfabric loads it from the folders of `FI_PROVIDER_PATH` and asks for [`fi_prov_ini`]; everything else it reaches through
-//! tables of functions. What programs pass in is believed to be what libfabric's manual says it is; what peers send is not
-//! believed at all, and is looked at in `tombolo-fabric`.
+//! libfabric loads it from the folders of `FI_PROVIDER_PATH` and calls [`fi_prov_ini`]; it reaches everything
+//! else through tables of functions. Arguments of the program are trusted to be as libfabric's manual
+//! requires. Messages of peers are not trusted; `tombolo-fabric` checks them.
 //!
-//! **Threads.** `FI_THREAD_DOMAIN`: calls on a domain and on what was opened on it come one at a time. No lock is taken.
+//! **Threads.** `FI_THREAD_DOMAIN`: the program calls functions of a libfabric domain, and of the objects
+//! opened on it, from one thread at a time. This crate takes no lock.
 
 mod abi;
 mod atomic;

@@ -1,11 +1,13 @@
-//! `libtombolo-yield.so`: a `sched_yield` in front of the C library's, for ranks of MPI.
+//! `libtombolo-yield.so`: overrides the C library's `sched_yield` for ranks of MPI.
 //!
-//! MPICH yields its processor after every look for messages, also when nobody else wants it. That is a system call a
-//! look: 0.35 µs where a message takes 0.2, and 2 µs on an emulated processor. `tombolo mpirun` names this library in
-//! `LD_PRELOAD`, and a call then asks the kernel only if somebody has run in the caller's place lately, or if it is time to
-//! see whether somebody wants to. Where several threads of a process yield, every call asks. Whoever waits for the processor gets it at most 50 µs later than otherwise.
+//! MPICH calls `sched_yield` each time it has polled for messages, even if no other thread wants the
+//! processor. That is one system call per poll: 0.35 µs where a message takes 0.2, and 2 µs on an emulated
+//! processor. `tombolo mpirun` puts this library into `LD_PRELOAD`. It calls the kernel only if another
+//! thread has run in place of the caller recently, or if the last check was too long ago. If several threads
+//! of a process yield, every call reaches the kernel. A waiting thread gets the processor at most 50 µs later
+//! than without this library.
 //!
-//! As ranks have it in front of everything else, it is also where a file that a job may not open is refused in words (`files`).
+//! Since ranks load it before all other libraries, it also reports files that a job may not open (`files`).
 
 mod files;
 mod pace;

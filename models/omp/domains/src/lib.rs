@@ -1,13 +1,13 @@
 //! Workers of an OpenMP team as domains on the nodes of a machine.
 //!
-//! The program is an image of `tombolo ompcc`: its builds agree on the address of every function and variable. So a worker is the same
-//! image, started on another node, with the program's variables and the arena mapped where the program has them. It is told what
-//! to run by addresses, through the arena, as a thread would be; messages are only needed to start workers, and to wake those who
-//! sleep in another kernel.
+//! The program is an image of `tombolo ompcc`, in whose builds each function and variable has the same
+//! address. A worker is the same image, started on another node, with the program's variables and the arena
+//! mapped at the program's addresses. It receives work as addresses, through the arena, as a thread would.
+//! Messages only start workers, and wake those that sleep in another kernel.
 //!
-//! The thread that the program began with is the [`hub`]: it starts domains, watches them, and passes wake-ups on. In a worker's
-//! process that thread is an [`attendant`], which does what the hub says. Domains of a team trust each other as threads do: whoever
-//! can write to the arena can do anything in all of them.
+//! The program's first thread is the [`hub`]: it starts domains, watches them, and forwards wake-ups. In a
+//! worker's process that thread is an [`attendant`], which executes the hub's requests. The domains of a team
+//! trust each other as threads do: any domain that can write to the arena controls all of them.
 
 pub mod attendant;
 pub mod desk;

@@ -1,7 +1,8 @@
-//! What GCC calls for OpenMP: the interface of `libgomp.so.1`, as GCC 12 has it, over teams of our own.
+//! The functions that GCC calls for OpenMP: the interface of `libgomp.so.1`, as of GCC 12, on top of
+//! `tombolo-omp`.
 //!
-//! Everything is thin: arguments are turned into what `tombolo-omp` takes. Which version each symbol has is in
-//! `libgomp.map`; OpenACC and plug-ins for accelerators are left out, so a program that needs them does not start.
+//! The functions only convert arguments. `libgomp.map` has the version of each symbol. OpenACC and plug-ins
+//! for accelerators are left out, so a program that needs them does not start.
 
 #![allow(non_snake_case, reason = "the names are GCC's")]
 

@@ -1,10 +1,11 @@
-//! Makes one OpenMP program for unlike processors: builds of one source in which every function and every variable, the C
-//! library's included, has the same address.
+//! Compiles an OpenMP program for several instruction sets so that every function and variable, including
+//! those of the C library, has the same address in each build.
 //!
-//! Workers of a team whose memory is shared can then hand each other plain pointers, whatever processor they run on: to data,
-//! to constants, to functions. [`compile`] does it: it compiles, links each build once to see what is in it, makes one
-//! [`plan`] for all, links again as [`script`] says, and looks whether it came out so ([`symbols`]). What cannot be equal is
-//! refused by name ([`types`]).
+//! Workers of a team that share memory can then pass plain pointers to each other, to data, constants and
+//! functions, whatever their processors. [`compile`] compiles the sources, links each build once to learn its
+//! contents, computes one [`plan`] for all builds, links again with the linker script from [`script`], and
+//! verifies the addresses ([`symbols`]). Types that differ between processors are refused by name
+//! ([`types`]).
 #![forbid(unsafe_code)]
 
 pub mod compile;

@@ -1,10 +1,11 @@
-//! Teams of workers: what OpenMP's constructs do.
+//! Teams of workers: the semantics of OpenMP's constructs.
 //!
-//! Everything that a team shares lies in one [`store`], at addresses that all workers can use, and all waiting is on words in it.
-//! So it makes no difference to any of this whether workers are threads of a process or processes with address spaces of their
-//! own; only how they are started does ([`root::StartWorker`]).
+//! All data that a team shares is in one [`store`], at addresses that are valid for all workers, and workers
+//! wait only on words in it. So the workers can be threads of one process, or processes with their own
+//! address spaces; only [`root::StartWorker`] differs.
 //!
-//! The interface is that of the constructs, not of a compiler: GCC's calls are in the crate `tombolo-gomp`.
+//! The interface is that of the constructs, not of a compiler. The functions that GCC calls are in the crate
+//! `tombolo-gomp`.
 
 pub mod affinity;
 pub mod barrier;
