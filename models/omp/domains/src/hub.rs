@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tombolo::{Capability, Domain, Error, Exit, Listener, Ready, SpawnOptions, Token, WaitSet};
-use tombolo_omp::dock::Dock;
-use tombolo_omp::env::{Mode, Read};
-use tombolo_omp::exclusive::stack::{Call, Main, Stack};
-use tombolo_omp::exclusive::{self, flush, words};
-use tombolo_omp::nodes::{About, Isa};
-use tombolo_omp::root::{self, Root};
-use tombolo_omp::thread::Thread;
-use tombolo_omp::{home, sys};
+use tombolo_omp::job::env::{Mode, Read};
+use tombolo_omp::job::stack::{Call, Main, Stack};
+use tombolo_omp::job::{layout, start, words, worker};
+use tombolo_omp::primitives::exclusive::flush;
+use tombolo_omp::primitives::nodes::{About, Isa};
+use tombolo_omp::primitives::parker::Parker;
+use tombolo_omp::primitives::{exclusive, sys, wake_domain};
+use tombolo_omp::team::root::Root;
+use tombolo_omp::team::thread::Thread;
 
 use self::process::{Process, State};
-use crate::desk;
 use crate::memory::{self, Mapped, Variables};
-use crate::message::{DOCKS, FromHub, FromWorker, Layout};
+use crate::message::{FromHub, FromWorker, Layout, PARKERS};
 use crate::place::{self, Kernel, Place, Where};
+use crate::send_queue;
 use crate::{JOIN, channel_options, fatal, report, request};
 
 /// How long a worker's process may take until it has everything mapped.
@@ -113,7 +114,7 @@ impl Hub {
         // SAFETY: the caller says so.
         let mapped = unsafe { memory::map(&capability, layout, true)? };
         let mode = read.mode;
-        let root = root::install(memory::format(layout, &memory), read, desk::start);
+        let root = start::install(memory::format(layout, &memory), read, send_queue::start);
         exclusive::turn_on(end);
         // SAFETY: the C library's list, which no other thread looks at yet; the copy stays.
         unsafe { words::use_environment(words::copy(root.store, words::environment())) };
@@ -123,11 +124,11 @@ impl Hub {
         let several = apart || places.iter().any(|place| place.kernel != places[0].kernel);
         debug_assert!(!apart || matches!(memory, Where::Window { .. }));
         if several {
-            home::settle(0, desk::wake);
+            wake_domain::configure(0, send_queue::wake);
         }
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);
-        desk::open(set.waker());
+        send_queue::open(set.waker());
         let listener = channel_options().listen(&domain)?;
         set.add_listener(&listener)?;
         let mut hub = Self {
@@ -173,7 +174,7 @@ impl Hub {
         // SAFETY: the caller says so.
         let words = unsafe { words::copy(store, words) };
         let given = (count, words.cast(), words::environment().cast());
-        let call: &'static Call = store.place(Call::new(main, given, desk::ring));
+        let call: &'static Call = store.place(Call::new(main, given, send_queue::ring));
         call.start(self.root.store);
         loop {
             if let Some(status) = call.status() {
@@ -198,17 +199,17 @@ impl Hub {
 
     fn grant_wishes(&mut self) {
         let (mut wanted, mut asleep) = (Vec::new(), Vec::new());
-        desk::take(|dock| wanted.push(dock), |dock| asleep.push(dock));
-        for dock in wanted {
-            self.start(std::ptr::from_ref(dock) as u64);
+        send_queue::take(|parker| wanted.push(parker), |parker| asleep.push(parker));
+        for parker in wanted {
+            self.start(std::ptr::from_ref(parker) as u64);
         }
         let mut requests = Vec::new();
         request::take(|request| requests.push(request));
         for request in requests {
             self.asked(request);
         }
-        for (home, docks) in by_home(asleep) {
-            self.wake(home, docks);
+        for (wake_domain, parkers) in by_wake_domain(asleep) {
+            self.wake(wake_domain, parkers);
         }
     }
 
@@ -217,7 +218,7 @@ impl Hub {
         let number = self.processes.len() + 1;
         let place = &self.places[node];
         let near = !self.apart && place.kernel == self.places[0].kernel;
-        let home = if near { 0 } else { u32::try_from(number).unwrap_or(u32::MAX) };
+        let wake_domain = if near { 0 } else { u32::try_from(number).unwrap_or(u32::MAX) };
         let endpoint = self.listener.endpoint().map_or_else(String::new, |endpoint| endpoint.name());
         let mut options = match &self.program {
             Program::ThisImage => SpawnOptions::this_image(),
@@ -230,7 +231,7 @@ impl Hub {
         }
         let child = self.domain.spawn(&options.env(JOIN, format!("{number} {endpoint}")))?;
         let token = self.set.add_child(&child)?;
-        self.processes.push(Process::new(node, home, child, token));
+        self.processes.push(Process::new(node, wake_domain, child, token));
         let index = self.processes.len() - 1;
         Ok(&mut self.processes[index])
     }
@@ -271,8 +272,8 @@ impl Hub {
             (Some(FromWorker::Start { thread }), Some(_)) => self.start(thread),
             (Some(FromWorker::Ask { request }), Some(_)) => self.asked(request),
             (Some(FromWorker::Replicated { request, error }), Some(_)) => self.replicated(request, error),
-            (Some(FromWorker::Wake { home, docks }), Some(_)) => {
-                self.wake(u32::try_from(home).unwrap_or(0), docks);
+            (Some(FromWorker::Wake { wake_domain, parkers }), Some(_)) => {
+                self.wake(u32::try_from(wake_domain).unwrap_or(0), parkers);
             }
             // Somebody who is none of the job's.
             _ => {
@@ -295,7 +296,7 @@ impl Hub {
             return;
         };
         let node = process.child.node_name().to_owned();
-        if image != self.image || records != tombolo_omp::layout::fingerprint() {
+        if image != self.image || records != layout::fingerprint() {
             fatal(format_args!(
                 "the worker on node {node} is of another image than the program: compile all builds at once with `tombolo ompcc`"
             ));
@@ -309,7 +310,7 @@ impl Hub {
             capability: granted.id.0,
             layout: self.layout,
             root: std::ptr::from_ref(self.root) as u64,
-            home: u64::from(process.home),
+            wake_domain: u64::from(process.wake_domain),
             several: self.several,
             environment: words::environment() as u64,
         };
@@ -348,7 +349,7 @@ impl Hub {
         if self.mode == Mode::Hybrid && node == 0 {
             let argument = std::ptr::from_ref(thread).cast_mut().cast();
             // SAFETY: the stack is new, and a worker takes its record.
-            if let Err(text) = unsafe { Stack::of_worker(thread).run(tombolo_omp::team::worker, argument) } {
+            if let Err(text) = unsafe { Stack::of_worker(thread).run(worker::worker, argument) } {
                 fatal(format_args!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
             }
             return;
@@ -367,7 +368,7 @@ impl Hub {
         };
         let process = &mut self.processes[index];
         process.threads += 1;
-        thread.dock.settle(process.home);
+        thread.parker.set_domain(process.wake_domain);
         match process.state {
             State::Ready { .. } => self.start_in(index, thread),
             State::Started { .. } | State::Joining { .. } => process.waiting.push(thread),
@@ -384,20 +385,20 @@ impl Hub {
         self.say(index, message);
     }
 
-    /// Has threads of a home woken, or wakes them where this process can.
-    fn wake(&mut self, home: u32, docks: Vec<u64>) {
-        if home == 0 {
-            for dock in docks {
-                // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; docks are there for ever.
-                if let Some(dock) = unsafe { (dock as *const Dock).as_ref() } {
-                    dock.wake_here();
+    /// Has threads of a wake domain woken, or wakes them where this process can.
+    fn wake(&mut self, wake_domain: u32, parkers: Vec<u64>) {
+        if wake_domain == 0 {
+            for parker in parkers {
+                // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; parkers are there for ever.
+                if let Some(parker) = unsafe { (parker as *const Parker).as_ref() } {
+                    parker.wake_here();
                 }
             }
             return;
         }
-        let joined = |process: &Process| process.home == home && process.channel().is_some();
+        let joined = |process: &Process| process.wake_domain == wake_domain && process.channel().is_some();
         if let Some(index) = self.processes.iter().position(joined) {
-            self.say(index, FromHub::Wake { docks });
+            self.say(index, FromHub::Wake { parkers });
         }
     }
 
@@ -469,17 +470,20 @@ impl Hub {
     }
 }
 
-/// Docks by the homes of their threads, as messages have them.
-pub(crate) fn by_home(docks: Vec<&'static Dock>) -> Vec<(u32, Vec<u64>)> {
-    let mut homes: Vec<(u32, Vec<u64>)> = Vec::new();
-    for dock in docks {
-        let address = std::ptr::from_ref(dock) as u64;
-        match homes.iter_mut().find(|(home, docks)| *home == dock.home() && docks.len() < DOCKS) {
-            Some((_, docks)) => docks.push(address),
-            None => homes.push((dock.home(), vec![address])),
+/// Parkers by the wake domains of their threads, as messages carry them.
+pub(crate) fn by_wake_domain(parkers: Vec<&'static Parker>) -> Vec<(u32, Vec<u64>)> {
+    let mut domains: Vec<(u32, Vec<u64>)> = Vec::new();
+    for parker in parkers {
+        let address = std::ptr::from_ref(parker) as u64;
+        match domains
+            .iter_mut()
+            .find(|(wake_domain, parkers)| *wake_domain == parker.domain() && parkers.len() < PARKERS)
+        {
+            Some((_, parkers)) => parkers.push(address),
+            None => domains.push((parker.domain(), vec![address])),
         }
     }
-    homes
+    domains
 }
 
 /// Called as the program ends: workers go with it, as the machine sees to.

@@ -6,11 +6,9 @@
 //! Messages only start workers, and wake those that sleep in another kernel.
 //!
 //! The program's first thread is the [`hub`]: it starts domains, watches them, and forwards wake-ups. In a
-//! worker's process that thread is an [`attendant`], which executes the hub's requests. The domains of a team
+//! worker's process that thread is a [`worker_main`], which executes the hub's requests. The domains of a team
 //! trust each other as threads do: any domain that can write to the arena controls all of them.
 
-pub mod attendant;
-pub mod desk;
 pub mod hub;
 pub mod memory;
 pub mod message;
@@ -19,6 +17,8 @@ pub mod place;
 pub mod replica;
 pub mod report;
 pub mod request;
+pub mod send_queue;
+pub mod worker_main;
 
 /// The environment variable by which a process learns that it is a worker, and of which job.
 pub const JOIN: &str = "TOMBOLO_OMP_JOIN";
@@ -30,5 +30,5 @@ pub(crate) fn channel_options() -> tombolo::ChannelOptions {
 
 /// Ends the process: what happened cannot be mended here.
 pub(crate) fn fatal(text: impl std::fmt::Display) -> ! {
-    tombolo_omp::sys::fatal(text)
+    tombolo_omp::primitives::sys::fatal(text)
 }

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use tombolo::{Capability, Domain, Error, RegionFile, RegionOptions, Rights};
-use tombolo_omp::exclusive;
-use tombolo_omp::store::{SPAN, Store};
+use tombolo_omp::primitives::exclusive;
+use tombolo_omp::primitives::store::{SPAN, Store};
 
 use crate::message::Layout;
 use crate::place::Where;

@@ -33,12 +33,12 @@ pub enum FromWorker {
         /// The system's number of an error, or 0.
         error: u64,
     },
-    /// Threads of another home are to be woken.
+    /// Threads of another wake domain are to be woken.
     Wake {
-        /// That home.
-        home: u64,
-        /// Where they sleep: [`DOCKS`] at most.
-        docks: Vec<u64>,
+        /// That wake domain.
+        wake_domain: u64,
+        /// Where they sleep: [`PARKERS`] at most.
+        parkers: Vec<u64>,
     },
 }
 
@@ -53,9 +53,9 @@ pub enum FromHub {
         layout: Layout,
         /// Where the root of the job is.
         root: u64,
-        /// The home that the worker is of.
-        home: u64,
-        /// Whether there are several homes.
+        /// The wake domain that the worker is of.
+        wake_domain: u64,
+        /// Whether there are several domains.
         several: bool,
         /// Where the program's environment is.
         environment: u64,
@@ -71,8 +71,8 @@ pub enum FromHub {
     },
     /// Threads are to be woken.
     Wake {
-        /// Where they sleep: [`DOCKS`] at most.
-        docks: Vec<u64>,
+        /// Where they sleep: [`PARKERS`] at most.
+        parkers: Vec<u64>,
     },
     /// Pages are to be the process's own from now on, and read-only; or to be those that all share, again.
     Replicate {
@@ -122,7 +122,7 @@ const REPLICATED: u64 = 7;
 const REPLICATE: u64 = 8;
 
 /// How many threads a message wakes at most.
-pub const DOCKS: usize = 8;
+pub const PARKERS: usize = 8;
 
 /// The longest message, in bytes.
 pub const LONGEST: usize = 80;
@@ -137,16 +137,16 @@ fn decode(bytes: &[u8]) -> Option<Vec<u64>> {
         .then(|| words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-fn is_few(docks: &[u64]) -> bool {
-    (1..=DOCKS).contains(&docks.len())
+fn is_few(parkers: &[u64]) -> bool {
+    (1..=PARKERS).contains(&parkers.len())
 }
 
 /// Has one message wake those of a later one too, if it has room for them.
-fn absorb(docks: &mut Vec<u64>, later: &[u64]) -> bool {
-    let more: Vec<u64> = later.iter().copied().filter(|dock| !docks.contains(dock)).collect();
-    let fits = docks.len() + more.len() <= DOCKS;
+fn absorb(parkers: &mut Vec<u64>, later: &[u64]) -> bool {
+    let more: Vec<u64> = later.iter().copied().filter(|parker| !parkers.contains(parker)).collect();
+    let fits = parkers.len() + more.len() <= PARKERS;
     if fits {
-        docks.extend(more);
+        parkers.extend(more);
     }
     fits
 }
@@ -159,7 +159,7 @@ impl Message for FromWorker {
             }
             Self::Ready => encode([READY]),
             Self::Start { thread } => encode([START, thread]),
-            Self::Wake { home, ref docks } => encode([&[WAKE, home][..], docks].concat()),
+            Self::Wake { wake_domain, ref parkers } => encode([&[WAKE, wake_domain][..], parkers].concat()),
             Self::Ask { request } => encode([ASK, request]),
             Self::Replicated { request, error } => encode([REPLICATED, request, error]),
         }
@@ -167,8 +167,10 @@ impl Message for FromWorker {
 
     fn absorb(&mut self, later: &Self) -> bool {
         match (self, later) {
-            (Self::Wake { home, docks }, Self::Wake { home: same, docks: more }) if home == same => {
-                absorb(docks, more)
+            (Self::Wake { wake_domain, parkers }, Self::Wake { wake_domain: same, parkers: more })
+                if wake_domain == same =>
+            {
+                absorb(parkers, more)
             }
             _ => false,
         }
@@ -183,7 +185,9 @@ impl FromWorker {
             [HELLO, number, a, b, c, d, records] => Self::Hello { number, image: [a, b, c, d], records },
             [READY] => Self::Ready,
             [START, thread] => Self::Start { thread },
-            [WAKE, home, ref docks @ ..] if is_few(docks) => Self::Wake { home, docks: docks.to_vec() },
+            [WAKE, wake_domain, ref parkers @ ..] if is_few(parkers) => {
+                Self::Wake { wake_domain, parkers: parkers.to_vec() }
+            }
             [ASK, request] => Self::Ask { request },
             [REPLICATED, request, error] => Self::Replicated { request, error },
             _ => return None,
@@ -194,7 +198,7 @@ impl FromWorker {
 impl Message for FromHub {
     fn encode(&self) -> Vec<u8> {
         match *self {
-            Self::Welcome { capability, layout, root, home, several, environment } => {
+            Self::Welcome { capability, layout, root, wake_domain, several, environment } => {
                 let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
                 let several = u64::from(several);
                 encode([
@@ -205,13 +209,13 @@ impl Message for FromHub {
                     arena,
                     arena_bytes,
                     root,
-                    home,
+                    wake_domain,
                     several,
                     environment,
                 ])
             }
             Self::Start { thread, stack, length } => encode([START, thread, stack, length]),
-            Self::Wake { ref docks } => encode([&[WAKE][..], docks].concat()),
+            Self::Wake { ref parkers } => encode([&[WAKE][..], parkers].concat()),
             Self::Replicate { request, begin, bytes, again } => {
                 encode([REPLICATE, request, begin, bytes, u64::from(again)])
             }
@@ -220,7 +224,7 @@ impl Message for FromHub {
 
     fn absorb(&mut self, later: &Self) -> bool {
         match (self, later) {
-            (Self::Wake { docks }, Self::Wake { docks: more }) => absorb(docks, more),
+            (Self::Wake { parkers }, Self::Wake { parkers: more }) => absorb(parkers, more),
             _ => false,
         }
     }
@@ -239,15 +243,15 @@ impl FromHub {
                 arena,
                 arena_bytes,
                 root,
-                home,
+                wake_domain,
                 several @ 0..=1,
                 environment,
             ] => {
                 let layout = Layout { variables, variables_bytes, arena, arena_bytes };
-                Self::Welcome { capability, layout, root, home, several: several == 1, environment }
+                Self::Welcome { capability, layout, root, wake_domain, several: several == 1, environment }
             }
             [START, thread, stack, length] => Self::Start { thread, stack, length },
-            [WAKE, ref docks @ ..] if is_few(docks) => Self::Wake { docks: docks.to_vec() },
+            [WAKE, ref parkers @ ..] if is_few(parkers) => Self::Wake { parkers: parkers.to_vec() },
             [REPLICATE, request, begin, bytes, again @ 0..=1] => {
                 Self::Replicate { request, begin, bytes, again: again == 1 }
             }
@@ -265,9 +269,16 @@ mod tests {
         let layout =
             Layout { variables: 1 << 24, variables_bytes: 65536, arena: 1 << 37, arena_bytes: 1 << 30 };
         for message in [
-            FromHub::Welcome { capability: 7, layout, root: 8, home: 0, several: true, environment: 9 },
+            FromHub::Welcome {
+                capability: 7,
+                layout,
+                root: 8,
+                wake_domain: 0,
+                several: true,
+                environment: 9,
+            },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
-            FromHub::Wake { docks: vec![u64::MAX; DOCKS] },
+            FromHub::Wake { parkers: vec![u64::MAX; PARKERS] },
             FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true },
             FromHub::Replicate { request: 0, begin: 2, bytes: 3, again: false },
         ] {
@@ -279,7 +290,7 @@ mod tests {
             FromWorker::Hello { number: 1, image: [2, 3, 4, 5], records: 6 },
             FromWorker::Ready,
             FromWorker::Start { thread: 9 },
-            FromWorker::Wake { home: 2, docks: vec![3] },
+            FromWorker::Wake { wake_domain: 2, parkers: vec![3] },
             FromWorker::Ask { request: 4 },
             FromWorker::Replicated { request: 4, error: 12 },
         ] {
@@ -292,10 +303,10 @@ mod tests {
         for bytes in [&[][..], &[1; 7], &[0; 8], &[9; 16], &[4; 4096]] {
             assert_eq!((FromHub::decode(bytes), FromWorker::decode(bytes)), (None, None));
         }
-        for docks in [vec![], vec![1; DOCKS + 1]] {
-            let bytes = FromHub::Wake { docks: docks.clone() }.encode();
+        for parkers in [vec![], vec![1; PARKERS + 1]] {
+            let bytes = FromHub::Wake { parkers: parkers.clone() }.encode();
             assert_eq!(FromHub::decode(&bytes), None);
-            let bytes = FromWorker::Wake { home: 1, docks }.encode();
+            let bytes = FromWorker::Wake { wake_domain: 1, parkers }.encode();
             assert_eq!(FromWorker::decode(&bytes), None);
         }
         let mut again = FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true }.encode();

@@ -85,7 +85,7 @@ impl<M: Message> Outbox<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{DOCKS, FromHub, FromWorker};
+    use crate::message::{FromHub, FromWorker, PARKERS};
 
     fn drained<M: Message>(outbox: &mut Outbox<M>, mut room: usize) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
@@ -115,24 +115,24 @@ mod tests {
     fn threads_that_wait_to_be_woken_are_few_however_often_that_is_asked() {
         let mut outbox = Outbox::default();
         for round in 0..1000_u64 {
-            outbox.enter(FromHub::Wake { docks: vec![round % 4] });
+            outbox.enter(FromHub::Wake { parkers: vec![round % 4] });
         }
         outbox.enter(FromHub::Start { thread: 1, stack: 2, length: 3 });
-        outbox.enter(FromHub::Wake { docks: vec![1, 2] });
+        outbox.enter(FromHub::Wake { parkers: vec![1, 2] });
         let expected = [
-            FromHub::Wake { docks: vec![0, 1, 2, 3] },
+            FromHub::Wake { parkers: vec![0, 1, 2, 3] },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
-            FromHub::Wake { docks: vec![1, 2] },
+            FromHub::Wake { parkers: vec![1, 2] },
         ];
         assert_eq!(drained(&mut outbox, 9), expected.each_ref().map(FromHub::encode));
     }
 
     #[test]
     fn one_message_names_no_more_threads_than_it_has_room_for_and_of_one_home() {
-        let wake = |home, docks: Vec<u64>| FromWorker::Wake { home, docks };
+        let wake = |wake_domain, parkers: Vec<u64>| FromWorker::Wake { wake_domain, parkers };
         let mut outbox = Outbox::default();
-        let most = DOCKS as u64;
-        (0..=most).for_each(|dock| outbox.enter(wake(1, vec![dock])));
+        let most = PARKERS as u64;
+        (0..=most).for_each(|parker| outbox.enter(wake(1, vec![parker])));
         outbox.enter(wake(2, vec![7]));
         let expected = [wake(1, (0..most).collect()), wake(1, vec![most]), wake(2, vec![7])];
         assert_eq!(drained(&mut outbox, 9), expected.each_ref().map(FromWorker::encode));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tombolo::{Isa, NodeInfo};
-use tombolo_omp::nodes::Named;
+use tombolo_omp::primitives::nodes::Named;
 
 /// Whose kernel programs of a node run on.
 #[derive(Clone, PartialEq, Eq, Debug)]

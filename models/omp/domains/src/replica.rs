@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tombolo_omp::thread::Thread;
+use tombolo_omp::team::thread::Thread;
 
 use crate::memory::Mapped;
 use crate::request::{self, Kind};
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn pages_are_replaced_where_they_are() {
         let page = page();
-        let memory = tombolo_omp::sys::reserve(4 * page).unwrap();
+        let memory = tombolo_omp::primitives::sys::reserve(4 * page).unwrap();
         // SAFETY: fresh memory of that size, and only this test's.
         unsafe {
             for at in 0..4 * page {

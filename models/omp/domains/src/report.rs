@@ -2,7 +2,8 @@
 
 use tombolo::Domain;
 use tombolo::files::OpenOptions;
-use tombolo_omp::report::{self, Form};
+use tombolo_omp::job::report;
+use tombolo_omp::job::report::Form;
 
 use crate::place::{Kernel, Place};
 

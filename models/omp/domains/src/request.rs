@@ -4,10 +4,10 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use tombolo_omp::thread::Thread;
-use tombolo_omp::wait;
+use tombolo_omp::team::thread::Thread;
+use tombolo_omp::team::waiting;
 
-use crate::desk;
+use crate::send_queue;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +62,7 @@ impl Request {
         self.fail(error);
         let caller = self.caller;
         self.done.store(1, Ordering::Release);
-        caller.dock.tell();
+        caller.parker.tell();
     }
 
     /// Does what it asks to be done in this process.
@@ -86,8 +86,8 @@ pub fn ask(me: &'static Thread, kind: Kind, words: [u64; 4]) -> (i32, u64) {
         caller: me,
     });
     ASKED.enter(request);
-    desk::ring();
-    wait::until_surely(me, || request.done.load(Ordering::Acquire) != 0);
+    send_queue::ring();
+    waiting::until_surely(me, || request.done.load(Ordering::Acquire) != 0);
     let answer =
         (request.error.load(Ordering::Relaxed).cast_signed(), request.result.load(Ordering::Relaxed));
     // SAFETY: it came from the store, and whoever answered does not look at it again.
@@ -95,7 +95,7 @@ pub fn ask(me: &'static Thread, kind: Kind, words: [u64; 4]) -> (i32, u64) {
     answer
 }
 
-/// Requests that the first thread of this process has not passed on yet. As [docks](tombolo_omp::home::List) they are entered without a lock.
+/// Requests that the first thread of this process has not passed on yet. As [parkers](tombolo_omp::wake domain::List) they are entered without a lock.
 struct Asked(AtomicPtr<Request>);
 
 static ASKED: Asked = Asked(AtomicPtr::new(ptr::null_mut()));

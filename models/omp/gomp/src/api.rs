@@ -3,12 +3,13 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::Ordering::Relaxed;
 
-use tombolo_omp::icv::{ACTIVE_LEVELS_MAX, Kind, MONOTONIC, Schedule};
-use tombolo_omp::lock::{Lock, NestLock};
-use tombolo_omp::places::numbers;
-use tombolo_omp::root::root;
-use tombolo_omp::thread::{self, Seat, Thread};
-use tombolo_omp::{affinity, env, sys, team};
+use tombolo_omp::constructs::{affinity, region};
+use tombolo_omp::job::{env, start};
+use tombolo_omp::primitives::icv::{ACTIVE_LEVELS_MAX, MONOTONIC, Schedule, ScheduleKind};
+use tombolo_omp::primitives::lock::{Lock, NestLock};
+use tombolo_omp::primitives::places::numbers;
+use tombolo_omp::primitives::sys;
+use tombolo_omp::team::thread::{Seat, Thread};
 
 use crate::target;
 
@@ -26,7 +27,7 @@ macro_rules! questions {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> i32 {
-            let $me = thread::current();
+            let $me = start::current();
             $value
         }
 
@@ -44,7 +45,7 @@ questions! {
     /// The number of the thread in its team.
     omp_get_thread_num omp_get_thread_num_ me => int(me.id());
     /// Threads that a region without `num_threads` would have at most.
-    omp_get_max_threads omp_get_max_threads_ me => int(team::threads(me));
+    omp_get_max_threads omp_get_max_threads_ me => int(region::threads(me));
     /// Processors that the program may use.
     omp_get_num_procs omp_get_num_procs_ me => processors(me);
     /// Whether a region with more than one thread is around.
@@ -107,7 +108,7 @@ macro_rules! orders {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($value: i32) {
-            let $me = thread::current();
+            let $me = start::current();
             $order
         }
 
@@ -177,7 +178,7 @@ fn place(me: &'static Thread) -> i32 {
 
 /// The seat of this thread or one above it, at a level.
 fn ancestor(level: i32) -> Option<Seat> {
-    let mut seat = thread::current().seat();
+    let mut seat = start::current().seat();
     let level = u32::try_from(level).ok().filter(|&level| level <= seat.team.level())?;
     while seat.team.level() > level {
         seat = seat.team.outside()?;
@@ -200,7 +201,7 @@ pub extern "C" fn omp_get_team_size(level: i32) -> i32 {
 /// Processors of a place.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_place_num_procs(place: i32) -> i32 {
-    let place = u32::try_from(place).ok().and_then(|place| root().places().at(place));
+    let place = u32::try_from(place).ok().and_then(|place| start::root().places().at(place));
     place.map_or(0, |processors| int(sys::count(processors)))
 }
 
@@ -210,7 +211,7 @@ pub extern "C" fn omp_get_place_num_procs(place: i32) -> i32 {
 /// There is room for as many as [`omp_get_place_num_procs`] says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
-    let place = u32::try_from(place).ok().and_then(|place| root().places().at(place));
+    let place = u32::try_from(place).ok().and_then(|place| start::root().places().at(place));
     for (index, number) in place.map(numbers).unwrap_or_default().into_iter().enumerate() {
         // SAFETY: the caller says so.
         unsafe { ids.add(index).write(i32::try_from(number).unwrap_or(-1)) };
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
 /// There is room for as many as [`omp_get_partition_num_places`] says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_partition_place_nums(places: *mut i32) {
-    let (first, count) = thread::current().partition.get();
+    let (first, count) = start::current().partition.get();
     for index in 0..count {
         // SAFETY: the caller says so.
         unsafe { places.add(index as usize).write(int(first + index)) };
@@ -233,14 +234,14 @@ pub unsafe extern "C" fn omp_get_partition_place_nums(places: *mut i32) {
 /// Sets what `schedule(runtime)` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_set_schedule(kind: u32, chunk: i32) {
-    let Some(known) = Kind::from_number(kind & !MONOTONIC) else { return };
+    let Some(known) = ScheduleKind::from_number(kind & !MONOTONIC) else { return };
     let chunk = match known {
-        Kind::Static => chunk.max(0),
-        Kind::Dynamic | Kind::Guided => chunk.max(1),
-        Kind::Auto => 0,
+        ScheduleKind::Static => chunk.max(0),
+        ScheduleKind::Dynamic | ScheduleKind::Guided => chunk.max(1),
+        ScheduleKind::Auto => 0,
     };
     let schedule = Schedule { kind: known, modifier: kind & MONOTONIC, chunk };
-    thread::current().task().set_icv(|icv| icv.schedule = schedule);
+    start::current().task().set_icv(|icv| icv.schedule = schedule);
 }
 
 /// What `schedule(runtime)` is.
@@ -249,7 +250,7 @@ pub extern "C" fn omp_set_schedule(kind: u32, chunk: i32) {
 /// Both are variables of the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut i32) {
-    let schedule = thread::current().task().icv().schedule;
+    let schedule = start::current().task().icv().schedule;
     // SAFETY: the caller says so.
     unsafe {
         kind.write(schedule.kind as u32 | schedule.modifier);
@@ -340,7 +341,7 @@ pub unsafe extern "C" fn omp_test_lock_(lock: *const Lock) -> i32 {
 }
 
 fn owner() -> usize {
-    std::ptr::from_ref(thread::current().task()) as usize
+    std::ptr::from_ref(start::current().task()) as usize
 }
 
 /// Makes a lock that its owner may take again.
@@ -400,7 +401,7 @@ pub unsafe extern "C" fn omp_test_nest_lock(lock: *const NestLock) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_affinity_format(format: *const c_char) {
     // SAFETY: the caller says so.
-    affinity::set_format(root(), unsafe { CStr::from_ptr(format) }.to_bytes());
+    affinity::set_format(start::root(), unsafe { CStr::from_ptr(format) }.to_bytes());
 }
 
 /// Copies text to a program that has so much room; how long it is.
@@ -426,7 +427,7 @@ pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, size: usize) -> usize {
     // SAFETY: the caller says so.
-    unsafe { give_text(&affinity::format(root()), buffer, size) }
+    unsafe { give_text(&affinity::format(start::root()), buffer, size) }
 }
 
 /// Where this thread is, by a format or the one that is set.
@@ -436,8 +437,8 @@ pub unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, size: usiz
 unsafe fn shown(format: *const c_char) -> String {
     // SAFETY: the caller says so.
     let given = (!format.is_null()).then(|| unsafe { CStr::from_ptr(format) }.to_string_lossy().into_owned());
-    let format = given.filter(|format| !format.is_empty()).unwrap_or_else(|| affinity::format(root()));
-    affinity::show(thread::current(), &format)
+    let format = given.filter(|format| !format.is_empty()).unwrap_or_else(|| affinity::format(start::root()));
+    affinity::show(start::current(), &format)
 }
 
 /// Shows where this thread is on standard error.
@@ -467,7 +468,7 @@ pub unsafe extern "C" fn omp_capture_affinity(
 /// Gives up what the runtime holds for a device. Nothing is held that would have to be.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
-    let devices = target::devices(thread::current());
+    let devices = target::devices(start::current());
     if (1..=2).contains(&kind) && (0..=devices).contains(&device) { 0 } else { -1 }
 }
 

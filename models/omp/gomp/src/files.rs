@@ -7,7 +7,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use tombolo_omp::{exclusive, root, sys};
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::{exclusive, sys};
 use tombolo_omp_domains::request::{self, Kind};
 
 /// Where musl 1.2 has a stream's lock, in bytes.
@@ -70,7 +71,7 @@ fn do_here([end, stream, first, second]: [u64; 4]) -> u64 {
 fn is_foreign(stream: *mut c_void) -> bool {
     let stream = stream as usize;
     exclusive::is_worker()
-        && root::root().store.holds(stream)
+        && start::root().store.holds(stream)
         && !OPENED.iter().any(|opened| opened.load(Ordering::Relaxed) == stream)
 }
 
@@ -79,7 +80,7 @@ fn elsewhere(end: End, stream: *mut c_void, first: u64, second: u64) -> Option<u
     if !is_foreign(stream) {
         return None;
     }
-    let me = tombolo_omp::thread::current();
+    let me = tombolo_omp::job::start::current();
     Some(request::ask(me, Kind::Call, [end as u64, stream as u64, first, second]).1)
 }
 
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn __wrap_fdopen(descriptor: c_int, mode: *const c_char) -
 /// As the C library calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
-    if !exclusive::is_on() || !root::root().store.holds(stream as usize) {
+    if !exclusive::is_on() || !start::root().store.holds(stream as usize) {
         // SAFETY: the caller says so.
         return unsafe { __real___lockfile(stream) };
     }

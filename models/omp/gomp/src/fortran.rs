@@ -4,11 +4,10 @@ use std::ffi::c_char;
 use std::ptr;
 use std::slice;
 
-use tombolo_omp::affinity;
-use tombolo_omp::lock::NestLock;
-use tombolo_omp::root::root;
-use tombolo_omp::sys;
-use tombolo_omp::thread;
+use tombolo_omp::constructs::affinity;
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::lock::NestLock;
+use tombolo_omp::primitives::sys;
 
 use crate::api;
 
@@ -87,7 +86,7 @@ pub unsafe extern "C" fn omp_get_partition_place_nums_(places: *mut i32) {
 /// There is room for as many as there are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_partition_place_nums_8_(places: *mut i64) {
-    let (first, count) = thread::current().partition.get();
+    let (first, count) = start::current().partition.get();
     for index in 0..count {
         // SAFETY: the caller says so.
         unsafe { places.add(index as usize).write(i64::from(first + index)) };
@@ -153,7 +152,7 @@ unsafe fn nested(variable: *mut *mut NestLock) -> *mut NestLock {
 /// The variable is the program's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_nest_lock_(variable: *mut *mut NestLock) {
-    let store = root().store;
+    let store = start::root().store;
     let Some(memory) = store.allocate(size_of::<NestLock>(), 16) else { store.exhausted() };
     // SAFETY: the memory is ours, and its bytes may be anything.
     unsafe {
@@ -170,7 +169,7 @@ pub unsafe extern "C" fn omp_init_nest_lock_(variable: *mut *mut NestLock) {
 pub unsafe extern "C" fn omp_destroy_nest_lock_(variable: *mut *mut NestLock) {
     // SAFETY: the caller says so.
     unsafe {
-        root().store.release(nested(variable).cast());
+        start::root().store.release(nested(variable).cast());
         variable.write(ptr::null_mut());
     }
 }
@@ -237,7 +236,7 @@ unsafe fn fill(text: &str, buffer: *mut c_char, length: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_set_affinity_format_(format: *const c_char, length: usize) {
     // SAFETY: the caller says so.
-    affinity::set_format(root(), unsafe { text(format, length) }.as_bytes());
+    affinity::set_format(start::root(), unsafe { text(format, length) }.as_bytes());
 }
 
 /// The format; how long it is.
@@ -246,15 +245,15 @@ pub unsafe extern "C" fn omp_set_affinity_format_(format: *const c_char, length:
 /// The variable is so long.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_affinity_format_(buffer: *mut c_char, length: usize) -> i32 {
-    let format = affinity::format(root());
+    let format = affinity::format(start::root());
     // SAFETY: the caller says so.
     unsafe { fill(&format, buffer, length) };
     i32::try_from(format.len()).unwrap_or(i32::MAX)
 }
 
 fn shown(format: String) -> String {
-    let format = if format.is_empty() { affinity::format(root()) } else { format };
-    affinity::show(thread::current(), &format)
+    let format = if format.is_empty() { affinity::format(start::root()) } else { format };
+    affinity::show(start::current(), &format)
 }
 
 /// Shows where this thread is on standard error.

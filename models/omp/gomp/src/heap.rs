@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 #[cfg(target_env = "musl")]
 use tombolo_omp::device::mapping::Memory;
-use tombolo_omp::store::Store;
-use tombolo_omp::sys;
+use tombolo_omp::primitives::store::Store;
+use tombolo_omp::primitives::sys;
 
 /// What a program is told that forks all the same.
 pub(crate) const FORKS: &str =

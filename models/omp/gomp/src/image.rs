@@ -4,11 +4,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use tombolo_omp::exclusive::stack::{self, Main};
-use tombolo_omp::{device, env, sys};
+use tombolo_omp::device::{calls, memory};
+use tombolo_omp::job::stack::Main;
+use tombolo_omp::job::{env, stack};
+use tombolo_omp::primitives::{exclusive, sys};
 use tombolo_omp_domains::hub::Image;
 use tombolo_omp_domains::memory::Variables;
-use tombolo_omp_domains::{attendant, hub};
+use tombolo_omp_domains::{hub, worker_main};
 
 use crate::{files, heap};
 
@@ -45,7 +47,7 @@ fn say_what_is_shared() {
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
     // The headers are in the image's first page, if it has them in memory.
     let begin = usize::try_from(headers).unwrap_or(0) & !0xffff;
-    device::set_shared(if begin > 0 && begin < end { begin } else { variables().start }, end);
+    calls::set_shared(if begin > 0 && begin < end { begin } else { variables().start }, end);
 }
 
 fn image() -> Image {
@@ -60,11 +62,11 @@ fn image() -> Image {
 
 /// Becomes a worker, if this process is to be one. Called before the program's own constructors, which are not a worker's to run.
 pub(crate) fn join() {
-    if attendant::is_wanted() {
-        device::set_memory(heap::OWN);
+    if worker_main::is_wanted() {
+        memory::set_memory(heap::OWN);
         say_what_is_shared();
         // SAFETY: the variables are those of the program, of which nothing has run.
-        unsafe { attendant::attend(variables(), image(), heap::lies_in) }
+        unsafe { worker_main::run(variables(), image(), heap::lies_in) }
     }
 }
 
@@ -150,7 +152,7 @@ unsafe extern "C" {
 /// as well.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_fork() -> libc::pid_t {
-    if tombolo_omp::exclusive::is_on() {
+    if exclusive::is_on() {
         sys::fatal(heap::FORKS);
     }
     // SAFETY: the C library's function.

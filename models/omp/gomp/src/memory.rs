@@ -7,8 +7,8 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tombolo_omp::root::root;
-use tombolo_omp::{sys, thread};
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::sys;
 
 /// OpenMP's allocators have numbers up to this one; a program's own are addresses.
 const PREDEFINED: usize = 8;
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
         return 0;
     }
     made.align = made.align.max(align_of::<usize>());
-    ptr::from_ref(root().store.place(made)) as usize
+    ptr::from_ref(start::root().store.place(made)) as usize
 }
 
 /// `omp_destroy_allocator`.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
 pub extern "C" fn omp_destroy_allocator(handle: usize) {
     if let Some(allocator) = of_program(handle) {
         // SAFETY: it came from the store, and the program has done with it.
-        unsafe { root().store.release(ptr::from_ref(allocator).cast_mut().cast()) };
+        unsafe { start::root().store.release(ptr::from_ref(allocator).cast_mut().cast()) };
     }
 }
 
@@ -104,13 +104,13 @@ pub extern "C" fn omp_destroy_allocator(handle: usize) {
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_set_default_allocator(handle: usize) {
     let handle = if handle == 0 { DEFAULT } else { handle };
-    thread::current().task().set_icv(|icv| icv.allocator = handle);
+    start::current().task().set_icv(|icv| icv.allocator = handle);
 }
 
 /// `omp_get_default_allocator`.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_default_allocator() -> usize {
-    thread::current().task().icv().allocator
+    start::current().task().icv().allocator
 }
 
 /// Memory, zeroed if it is to be; null if there is none.

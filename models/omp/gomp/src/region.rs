@@ -3,27 +3,28 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::icv::Kind;
-use tombolo_omp::loops;
-use tombolo_omp::reduction;
-use tombolo_omp::share::Range;
-use tombolo_omp::team::{self, Region};
-use tombolo_omp::thread::{self, Function, Thread};
+use tombolo_omp::constructs::region::Region;
+use tombolo_omp::constructs::{loops, reduction, region};
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::icv::ScheduleKind;
+use tombolo_omp::team::share::Range;
+use tombolo_omp::team::task::Function;
+use tombolo_omp::team::thread::Thread;
 
 fn region(function: Function, data: *mut c_void, threads: u32, flags: u32) -> Region {
     Region { function, data, threads, bind: flags & 7, group: None }
 }
 
 /// Runs a region from its beginning to its end, the caller being its thread 0.
-fn run(me: &'static Thread, region: Region, share: Option<(Range, Kind, u64)>) {
+fn run(me: &'static Thread, region: Region, share: Option<(Range, ScheduleKind, u64)>) {
     begin(me, region, share);
     // SAFETY: the program's function, with the argument that the program gave for it.
     unsafe { (region.function)(region.data) };
-    team::end(me);
+    region::end(me);
 }
 
-fn begin(me: &'static Thread, region: Region, share: Option<(Range, Kind, u64)>) {
-    team::begin(me, region, |first, _| {
+fn begin(me: &'static Thread, region: Region, share: Option<(Range, ScheduleKind, u64)>) {
+    region::begin(me, region, |first, _| {
         if let Some((range, kind, chunk)) = share {
             first.describe(range, kind, chunk);
         }
@@ -33,19 +34,19 @@ fn begin(me: &'static Thread, region: Region, share: Option<(Range, Kind, u64)>)
 /// `parallel`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_parallel(function: Function, data: *mut c_void, threads: u32, flags: u32) {
-    run(thread::current(), region(function, data, threads, flags), None);
+    run(start::current(), region(function, data, threads, flags), None);
 }
 
 /// `parallel` as GCC before 4.9 has it: the caller runs its part between this and [`GOMP_parallel_end`].
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_parallel_start(function: Function, data: *mut c_void, threads: u32) {
-    begin(thread::current(), region(function, data, threads, 0), None);
+    begin(start::current(), region(function, data, threads, 0), None);
 }
 
 /// The end of what `GOMP_parallel…_start` began.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_parallel_end() {
-    team::end(thread::current());
+    region::end(start::current());
 }
 
 /// `parallel reduction(task, …)`. How many threads there were.
@@ -59,8 +60,8 @@ pub unsafe extern "C" fn GOMP_parallel_reductions(
     threads: u32,
     flags: u32,
 ) -> u32 {
-    let me = thread::current();
-    let threads = team::resolve(me, threads);
+    let me = start::current();
+    let threads = region::resolve(me, threads);
     // SAFETY: the first word of the frame of such a region is the address of its array.
     let array = unsafe { *data.cast::<*mut usize>() };
     let group = reduction::group_of_region(me, array, threads);
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn GOMP_parallel_reductions(
     let threads = me.team().size();
     // SAFETY: the program's function, with the argument that the program gave for it.
     unsafe { function(data) };
-    team::end(me);
+    region::end(me);
     // SAFETY: it came from the store, and all tasks of it are finished.
     unsafe { me.store().release(ptr::from_ref(group).cast_mut().cast()) };
     threads
@@ -84,8 +85,8 @@ macro_rules! parallel_loops {
             start: i64, end: i64, step: i64, chunk: i64, flags: u32,
         ) {
             let chunk = u64::try_from(chunk).unwrap_or(0).max($smallest);
-            let share = (Range::signed(start, end, step), Kind::$kind, chunk);
-            run(thread::current(), region(function, data, threads, flags), Some(share));
+            let share = (Range::signed(start, end, step), ScheduleKind::$kind, chunk);
+            run(start::current(), region(function, data, threads, flags), Some(share));
         }
 
         /// The same as GCC before 4.9 has it.
@@ -94,8 +95,8 @@ macro_rules! parallel_loops {
             function: Function, data: *mut c_void, threads: u32, start: i64, end: i64, step: i64, chunk: i64,
         ) {
             let chunk = u64::try_from(chunk).unwrap_or(0).max($smallest);
-            let share = (Range::signed(start, end, step), Kind::$kind, chunk);
-            begin(thread::current(), region(function, data, threads, 0), Some(share));
+            let share = (Range::signed(start, end, step), ScheduleKind::$kind, chunk);
+            begin(start::current(), region(function, data, threads, 0), Some(share));
         }
     )*};
 }
@@ -143,7 +144,7 @@ macro_rules! parallel_loops_runtime {
         pub extern "C" fn $name(
             function: Function, data: *mut c_void, threads: u32, start: i64, end: i64, step: i64, flags: u32,
         ) {
-            let me = thread::current();
+            let me = start::current();
             let (kind, chunk) = loops::runtime(me);
             run(me, region(function, data, threads, flags), Some((Range::signed(start, end, step), kind, chunk)));
         }
@@ -166,7 +167,7 @@ pub extern "C" fn GOMP_parallel_loop_runtime_start(
     end: i64,
     step: i64,
 ) {
-    let me = thread::current();
+    let me = start::current();
     let (kind, chunk) = loops::runtime(me);
     begin(me, region(function, data, threads, 0), Some((Range::signed(start, end, step), kind, chunk)));
 }
@@ -180,8 +181,8 @@ pub extern "C" fn GOMP_parallel_sections(
     count: u32,
     flags: u32,
 ) {
-    let share = (Range::counted(u64::from(count)), Kind::Dynamic, 1);
-    run(thread::current(), region(function, data, threads, flags), Some(share));
+    let share = (Range::counted(u64::from(count)), ScheduleKind::Dynamic, 1);
+    run(start::current(), region(function, data, threads, flags), Some(share));
 }
 
 /// `parallel sections` as GCC before 4.9 has it.
@@ -192,8 +193,8 @@ pub extern "C" fn GOMP_parallel_sections_start(
     threads: u32,
     count: u32,
 ) {
-    let share = (Range::counted(u64::from(count)), Kind::Dynamic, 1);
-    begin(thread::current(), region(function, data, threads, 0), Some(share));
+    let share = (Range::counted(u64::from(count)), ScheduleKind::Dynamic, 1);
+    begin(start::current(), region(function, data, threads, 0), Some(share));
 }
 
 /// Teams that a league has where nothing is said; as libgomp has it.
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn GOMP_teams_reg(
     _flags: u32,
 ) {
     use std::sync::atomic::Ordering::Relaxed;
-    let me = thread::current();
+    let me = start::current();
     let changeable = &me.root().changeable;
     let or = |given: u32, set: u32| if given == 0 { set } else { given };
     let limit = or(limit, changeable.teams_limit.load(Relaxed));
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn GOMP_teams_reg(
 /// `teams` in a `target` region on the host: asks for the next team.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_teams4(low: u32, _high: u32, limit: u32, first: bool) -> bool {
-    let me = thread::current();
+    let me = start::current();
     let (last, number) = me.league.get();
     if first {
         if limit > 0 {
@@ -252,7 +253,7 @@ pub extern "C" fn GOMP_teams4(low: u32, _high: u32, limit: u32, first: bool) -> 
 /// `teams` in a `target` region as GCC before 12 has it.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_teams(_teams: u32, limit: u32) {
-    let me = thread::current();
+    let me = start::current();
     if limit > 0 {
         me.task().set_icv(|icv| icv.limit = limit);
     }

@@ -17,11 +17,12 @@ pub extern "C" fn tombolo_omp_restore(begin: *const c_void, bytes: usize) -> c_i
 
 #[cfg(target_env = "musl")]
 fn ask(begin: *const c_void, bytes: usize, again: bool) -> c_int {
-    use tombolo_omp::{exclusive, thread};
+    use tombolo_omp::job::start;
+    use tombolo_omp::primitives::exclusive;
     if !exclusive::is_on() {
         return 0;
     }
-    tombolo_omp_domains::replica::ask(thread::current(), begin as usize, bytes, again)
+    tombolo_omp_domains::replica::ask(start::current(), begin as usize, bytes, again)
 }
 
 #[cfg(target_env = "gnu")]

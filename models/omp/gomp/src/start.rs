@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::slice;
 
-use tombolo_omp::root::root;
-use tombolo_omp::{exclusive, report, sys};
+use tombolo_omp::job::{report, start};
+use tombolo_omp::primitives::{exclusive, sys};
 
 #[cfg(target_env = "gnu")]
 use crate::entry;
@@ -35,7 +35,7 @@ extern "C" fn begin() {
     if is_wanted {
         return;
     }
-    root();
+    start::root();
 }
 
 extern "C" fn end() {
@@ -43,9 +43,9 @@ extern "C" fn end() {
         return;
     }
     exclusive::end();
-    if root().settings.report {
+    if start::root().settings.report {
         let names = symbols::of_program();
-        report::write(root(), |address| symbols::name(&names, address));
+        report::write(start::root(), |address| symbols::name(&names, address));
     }
 }
 

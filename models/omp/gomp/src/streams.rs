@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 
-use tombolo_omp::{exclusive, sys};
+use tombolo_omp::primitives::{exclusive, sys};
 
 use crate::heap;
 

@@ -3,33 +3,34 @@
 use std::ffi::c_void;
 use std::slice;
 
-use tombolo_omp::barrier::barrier;
-use tombolo_omp::lock::Lock;
-use tombolo_omp::root::root;
-use tombolo_omp::{cancel, doacross, loops, thread};
+use tombolo_omp::constructs::barrier::barrier;
+use tombolo_omp::constructs::doacross;
+use tombolo_omp::constructs::{cancel, loops};
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::lock::Lock;
 
 /// `barrier`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_barrier() {
-    barrier(thread::current(), false);
+    barrier(start::current(), false);
 }
 
 /// `barrier` in a region that may be cancelled. True if it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_barrier_cancel() -> bool {
-    barrier(thread::current(), true)
+    barrier(start::current(), true)
 }
 
 /// `critical`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_critical_start() {
-    root().critical.0.acquire();
+    start::root().critical.0.acquire();
 }
 
 /// The end of `critical`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_critical_end() {
-    root().critical.0.release();
+    start::root().critical.0.release();
 }
 
 /// The lock of a named `critical`: the first half of a word that GCC puts into the program's data, zero at first.
@@ -64,19 +65,19 @@ pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
 /// `atomic` on what the processor has no instruction for, and reductions of more than one variable.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_atomic_start() {
-    root().atomic.0.acquire();
+    start::root().atomic.0.acquire();
 }
 
 /// The end of such an `atomic`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_atomic_end() {
-    root().atomic.0.release();
+    start::root().atomic.0.release();
 }
 
 /// `ordered`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_ordered_start() {
-    loops::wait_for_turn(thread::current());
+    loops::wait_for_turn(start::current());
 }
 
 /// The end of `ordered`. The turn goes on with the chunk.
@@ -89,7 +90,7 @@ pub extern "C" fn GOMP_ordered_end() {}
 /// There are as many numbers as loops.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
-    let me = thread::current();
+    let me = start::current();
     // SAFETY: the caller says so.
     doacross::post(me, unsafe { slice::from_raw_parts(iteration, doacross::depth(me)) });
 }
@@ -165,7 +166,7 @@ const REGISTERS: usize = if cfg!(target_arch = "aarch64") { 8 } else { 6 };
 /// # Safety
 /// There are as many numbers as the nest of loops that the thread is in has loops.
 unsafe extern "C" fn doacross_wait(registers: *const u64, stack: *const u64) {
-    let me = thread::current();
+    let me = start::current();
     let depth = doacross::depth(me);
     let mut iteration = [0; 64];
     for (index, number) in iteration.iter_mut().enumerate().take(depth) {
@@ -180,11 +181,11 @@ unsafe extern "C" fn doacross_wait(registers: *const u64, stack: *const u64) {
 /// `cancel`. Whether the thread is to go to the end of the construct.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_cancel(which: i32, really: bool) -> bool {
-    cancel::cancel(thread::current(), which, really)
+    cancel::cancel(start::current(), which, really)
 }
 
 /// `cancellation point`. Whether the thread is to go to the end of the construct.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_cancellation_point(which: i32) -> bool {
-    cancel::point(thread::current(), which)
+    cancel::point(start::current(), which)
 }

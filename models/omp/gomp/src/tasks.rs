@@ -3,12 +3,16 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::depend::{self, Dependence};
-use tombolo_omp::share::Range;
-use tombolo_omp::task::{self, Create};
-use tombolo_omp::taskloop::{self, Cut};
-use tombolo_omp::thread::{self, Function, Thread};
-use tombolo_omp::{group, reduction, sys};
+use tombolo_omp::constructs::group;
+use tombolo_omp::constructs::taskloop::Cut;
+use tombolo_omp::constructs::tasks::Create;
+use tombolo_omp::constructs::{reduction, taskloop, tasks};
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::sys;
+use tombolo_omp::team::depend::Dependence;
+use tombolo_omp::team::share::Range;
+use tombolo_omp::team::task::Function;
+use tombolo_omp::team::thread::Thread;
 
 /// GCC's flags of tasks and loops of tasks.
 const FINAL: u32 = 1 << 1;
@@ -103,9 +107,9 @@ pub unsafe extern "C" fn GOMP_task(
     priority: i32,
     detach: *mut usize,
 ) {
-    let me = thread::current();
-    if copy.is_none() && flags & (DEPEND | DETACH) == 0 && (!deferred || task::runs_at_once(me)) {
-        return task::run_here(me, function, data, flags & FINAL != 0);
+    let me = start::current();
+    if copy.is_none() && flags & (DEPEND | DETACH) == 0 && (!deferred || tasks::runs_at_once(me)) {
+        return tasks::run_here(me, function, data, flags & FINAL != 0);
     }
     // SAFETY: the caller says so.
     let depend = (flags & DEPEND != 0).then(|| unsafe { dependences(depend) });
@@ -122,7 +126,7 @@ pub unsafe extern "C" fn GOMP_task(
         event: (flags & DETACH != 0).then_some(detach),
         bounds: None,
     };
-    task::create(me, create);
+    tasks::create(me, create);
 }
 
 /// What `taskloop` is told besides its bounds.
@@ -184,7 +188,7 @@ pub unsafe extern "C" fn GOMP_taskloop(
 ) {
     let told = Loop { function, data, copy, size, align, flags, tasks, priority };
     // SAFETY: the caller says so.
-    unsafe { run_taskloop(thread::current(), Range::signed(start, end, step), &told) };
+    unsafe { run_taskloop(start::current(), Range::signed(start, end, step), &told) };
 }
 
 /// `taskloop` over `unsigned long long`s.
@@ -207,13 +211,13 @@ pub unsafe extern "C" fn GOMP_taskloop_ull(
 ) {
     let told = Loop { function, data, copy, size, align, flags, tasks, priority };
     // SAFETY: the caller says so.
-    unsafe { run_taskloop(thread::current(), Range::unsigned(flags & UP != 0, start, end, step), &told) };
+    unsafe { run_taskloop(start::current(), Range::unsigned(flags & UP != 0, start, end, step), &told) };
 }
 
 /// `taskwait`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskwait() {
-    task::wait_for_children(thread::current());
+    tasks::wait_for_children(start::current());
 }
 
 /// `taskwait depend(…)`.
@@ -222,10 +226,10 @@ pub extern "C" fn GOMP_taskwait() {
 /// The words are as GCC passes them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_taskwait_depend(depend: *const usize) {
-    let me = thread::current();
+    let me = start::current();
     // SAFETY: the caller says so.
     let depend = unsafe { dependences(depend) };
-    depend::wait_for(me, me.task(), &depend);
+    tasks::wait_for_dependences(me, me.task(), &depend);
 }
 
 /// `taskyield`. A thread goes on with its task, which is allowed.
@@ -235,25 +239,25 @@ pub extern "C" fn GOMP_taskyield() {}
 /// `taskgroup`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskgroup_start() {
-    group::start(thread::current());
+    group::start(start::current());
 }
 
 /// The end of `taskgroup`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskgroup_end() {
-    group::end(thread::current());
+    group::end(start::current());
 }
 
 /// `taskgroup task_reduction(…)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskgroup_reduction_register(data: *mut usize) {
-    reduction::register_in_group(thread::current(), data, ptr::null_mut());
+    reduction::register_in_group(start::current(), data, ptr::null_mut());
 }
 
 /// The end of `task_reduction`, after the program has combined the copies.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_taskgroup_reduction_unregister(data: *mut usize) {
-    reduction::unregister(thread::current(), data);
+    reduction::unregister(start::current(), data);
 }
 
 /// `in_reduction`: replaces addresses by those of this thread's copies.
@@ -263,19 +267,19 @@ pub extern "C" fn GOMP_taskgroup_reduction_unregister(data: *mut usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, addresses: *mut usize) {
     // SAFETY: the caller says so.
-    unsafe { reduction::remap(thread::current(), count, originals, addresses) };
+    unsafe { reduction::remap(start::current(), count, originals, addresses) };
 }
 
 /// The end of a construct with `reduction(task, …)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
-    reduction::end_construct(thread::current(), cancelled);
+    reduction::end_construct(start::current(), cancelled);
 }
 
 /// `omp_fulfill_event`.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_fulfill_event(event: usize) {
-    if !task::fulfill(event) {
+    if !tasks::fulfill(event) {
         sys::fatal("omp_fulfill_event: the event was fulfilled before, or is none");
     }
 }

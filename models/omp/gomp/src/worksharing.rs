@@ -3,12 +3,14 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::barrier::barrier;
-use tombolo_omp::icv::Kind;
-use tombolo_omp::share::{Range, WorkShare};
-use tombolo_omp::store::Store;
-use tombolo_omp::thread::{self, Thread};
-use tombolo_omp::{doacross, loops, reduction};
+use tombolo_omp::constructs::barrier::barrier;
+use tombolo_omp::constructs::doacross;
+use tombolo_omp::constructs::{loops, reduction};
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::icv::ScheduleKind;
+use tombolo_omp::primitives::store::Store;
+use tombolo_omp::team::share::{Range, WorkShare};
+use tombolo_omp::team::thread::Thread;
 
 /// Stores bounds where the program wants them. Whether there are any.
 ///
@@ -45,9 +47,9 @@ macro_rules! signed_loops {
         pub unsafe extern "C" fn $start(
             start: i64, end: i64, step: i64, chunk: i64, low: *mut u64, high: *mut u64,
         ) -> bool {
-            let me = thread::current();
+            let me = start::current();
             forget_chunk(me);
-            loops::start(me, Range::signed(start, end, step), (Kind::$kind, chunk_of(chunk).max($smallest)));
+            loops::start(me, Range::signed(start, end, step), (ScheduleKind::$kind, chunk_of(chunk).max($smallest)));
             // SAFETY: the caller says so.
             unsafe { bounds(loops::$next(me), low, high) }
         }
@@ -73,7 +75,7 @@ macro_rules! signed_loops_runtime {
         /// `low` and `high` are variables of the program.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $start(start: i64, end: i64, step: i64, low: *mut u64, high: *mut u64) -> bool {
-            let me = thread::current();
+            let me = start::current();
             forget_chunk(me);
             loops::start(me, Range::signed(start, end, step), loops::runtime(me));
             // SAFETY: the caller says so.
@@ -99,7 +101,7 @@ macro_rules! next_chunks {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(low: *mut u64, high: *mut u64) -> bool {
             // SAFETY: the caller says so.
-            unsafe { bounds(loops::$next(thread::current()), low, high) }
+            unsafe { bounds(loops::$next(start::current()), low, high) }
         }
     )*};
 }
@@ -130,9 +132,9 @@ macro_rules! unsigned_loops {
         pub unsafe extern "C" fn $start(
             up: bool, start: u64, end: u64, step: u64, chunk: u64, low: *mut u64, high: *mut u64,
         ) -> bool {
-            let me = thread::current();
+            let me = start::current();
             forget_chunk(me);
-            loops::start(me, Range::unsigned(up, start, end, step), (Kind::$kind, chunk.max($smallest)));
+            loops::start(me, Range::unsigned(up, start, end, step), (ScheduleKind::$kind, chunk.max($smallest)));
             // SAFETY: the caller says so.
             unsafe { bounds(loops::$next(me), low, high) }
         }
@@ -160,7 +162,7 @@ macro_rules! unsigned_loops_runtime {
         pub unsafe extern "C" fn $start(
             up: bool, start: u64, end: u64, step: u64, low: *mut u64, high: *mut u64,
         ) -> bool {
-            let me = thread::current();
+            let me = start::current();
             forget_chunk(me);
             loops::start(me, Range::unsigned(up, start, end, step), loops::runtime(me));
             // SAFETY: the caller says so.
@@ -236,7 +238,7 @@ unsafe fn start_with_extras(
     extras: Extras,
     ordered: bool,
 ) -> bool {
-    let me = thread::current();
+    let me = start::current();
     if !extras.reductions.is_null() {
         reduction::begin_construct(me);
     }
@@ -302,11 +304,11 @@ loops_with_extras! {
 unsafe fn start_doacross(
     depth: u32,
     counts: *const u64,
-    schedule: impl FnOnce(&'static Thread) -> (Kind, u64),
+    schedule: impl FnOnce(&'static Thread) -> (ScheduleKind, u64),
     (low, high): (*mut u64, *mut u64),
     extras: Extras,
 ) -> bool {
-    let me = thread::current();
+    let me = start::current();
     if !extras.reductions.is_null() {
         reduction::begin_construct(me);
     }
@@ -335,7 +337,7 @@ macro_rules! doacross_loops {
         pub unsafe extern "C" fn $signed(
             depth: u32, counts: *const u64, chunk: i64, low: *mut u64, high: *mut u64,
         ) -> bool {
-            let schedule = (Kind::$kind, chunk_of(chunk).max($smallest));
+            let schedule = (ScheduleKind::$kind, chunk_of(chunk).max($smallest));
             // SAFETY: the caller says so.
             unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
         }
@@ -348,7 +350,7 @@ macro_rules! doacross_loops {
         pub unsafe extern "C" fn $unsigned(
             depth: u32, counts: *const u64, chunk: u64, low: *mut u64, high: *mut u64,
         ) -> bool {
-            let schedule = (Kind::$kind, chunk.max($smallest));
+            let schedule = (ScheduleKind::$kind, chunk.max($smallest));
             // SAFETY: the caller says so.
             unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
         }
@@ -397,7 +399,7 @@ doacross_loops_others! {
 /// The end of a loop: waits for the others.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_loop_end() {
-    barrier(thread::current(), false);
+    barrier(start::current(), false);
 }
 
 /// The end of a loop with `nowait`. There is nothing to do: the next construct is another.
@@ -407,13 +409,13 @@ pub extern "C" fn GOMP_loop_end_nowait() {}
 /// The end of a loop in a region that may be cancelled. True if it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_loop_end_cancel() -> bool {
-    barrier(thread::current(), true)
+    barrier(start::current(), true)
 }
 
 /// Comes to `sections`; the number of this thread's first, or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_start(count: u32) -> u32 {
-    let me = thread::current();
+    let me = start::current();
     loops::start_sections(me, u64::from(count));
     loops::next_section(me)
 }
@@ -428,7 +430,7 @@ pub unsafe extern "C" fn GOMP_sections2_start(
     reductions: *mut usize,
     memory: *mut *mut c_void,
 ) -> u32 {
-    let me = thread::current();
+    let me = start::current();
     if !reductions.is_null() {
         reduction::begin_construct(me);
     }
@@ -441,13 +443,13 @@ pub unsafe extern "C" fn GOMP_sections2_start(
 /// The number of this thread's next section, or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_next() -> u32 {
-    loops::next_section(thread::current())
+    loops::next_section(start::current())
 }
 
 /// The end of `sections`: waits for the others.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_end() {
-    barrier(thread::current(), false);
+    barrier(start::current(), false);
 }
 
 /// The end of `sections` with `nowait`.
@@ -457,19 +459,19 @@ pub extern "C" fn GOMP_sections_end_nowait() {}
 /// The end of `sections` in a region that may be cancelled. True if it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_sections_end_cancel() -> bool {
-    barrier(thread::current(), true)
+    barrier(start::current(), true)
 }
 
 /// `single`: whether this thread is to run it.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_start() -> bool {
-    loops::single(thread::current())
+    loops::single(start::current())
 }
 
 /// `single copyprivate`: null for the thread that is to run it, for the others what it has to copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_copy_start() -> *mut c_void {
-    let me = thread::current();
+    let me = start::current();
     if loops::single(me) {
         return ptr::null_mut();
     }
@@ -480,7 +482,7 @@ pub extern "C" fn GOMP_single_copy_start() -> *mut c_void {
 /// The end of `single copyprivate` for the thread that ran it.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_copy_end(data: *mut c_void) {
-    let me = thread::current();
+    let me = start::current();
     me.team().copied.set(data);
     barrier(me, false);
 }
@@ -491,12 +493,12 @@ pub extern "C" fn GOMP_single_copy_end(data: *mut c_void) {
 /// The pointer is the program's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_scope_start(reductions: *mut usize) {
-    let me = thread::current();
+    let me = start::current();
     if reductions.is_null() {
         return;
     }
     reduction::begin_construct(me);
-    let entered = loops::start(me, Range::default(), (Kind::Static, 0));
+    let entered = loops::start(me, Range::default(), (ScheduleKind::Static, 0));
     // SAFETY: the caller says so.
     unsafe { Extras { reductions, memory: ptr::null_mut() }.provide(me, entered) };
 }

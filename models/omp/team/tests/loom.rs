@@ -9,11 +9,12 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
-use tombolo_omp::dock::{Bell, Dock, Sleepers};
+use tombolo_omp::primitives::bell::{Bell, Sleepers};
+use tombolo_omp::primitives::parker::Parker;
 
 #[derive(Default)]
 struct Shared {
-    dock: Dock,
+    parker: Parker,
     bell: Bell,
     sleepers: Sleepers,
     /// What is waited for.
@@ -23,7 +24,7 @@ struct Shared {
 impl Shared {
     fn wait(&self, mut condition: impl FnMut() -> bool) {
         while !condition() {
-            self.dock.sleep_unless(&mut condition);
+            self.parker.sleep_unless(&mut condition);
         }
     }
 
@@ -44,7 +45,7 @@ fn the_last_to_finish_wakes_the_master() {
                 thread::spawn(move || {
                     // As `team::finish_work` does.
                     if shared.count.fetch_add(1, Ordering::SeqCst) + 1 == 2 {
-                        shared.dock.tell();
+                        shared.parker.tell();
                     }
                 })
             })
@@ -105,12 +106,12 @@ fn a_worker_on_a_bell_notices_what_it_is_given() {
             thread::spawn(move || {
                 // As `engage` and `Team::call` do.
                 shared.count.store(7, Ordering::Relaxed);
-                shared.dock.give(1);
+                shared.parker.give(1);
                 fence(Ordering::SeqCst);
                 shared.bell.ring(u32::MAX >> 1);
             })
         };
-        shared.wait_together(|| shared.dock.given() == 1);
+        shared.wait_together(|| shared.parker.given() == 1);
         assert_eq!(shared.count.load(Ordering::Relaxed), 7, "what was written before it was given");
         master.join().unwrap();
     });
@@ -123,17 +124,17 @@ fn who_is_counted_is_woken() {
         let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // As `Team::notify` does for those who sleep at their docks.
+                // As `Team::notify` does for those who sleep at their parkers.
                 shared.count.swap(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
                 if shared.sleepers.any() {
-                    shared.dock.wake();
+                    shared.parker.wake();
                 }
             })
         };
         let mut come = || shared.count.load(Ordering::Acquire) == 1;
         while !come() {
-            shared.sleepers.with(|| shared.dock.sleep_unless(&mut come));
+            shared.sleepers.with(|| shared.parker.sleep_unless(&mut come));
         }
         other.join().unwrap();
     });
@@ -147,14 +148,14 @@ fn what_is_given_is_noticed_whoever_else_wakes() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 shared.count.store(7, Ordering::Relaxed);
-                shared.dock.give(1);
+                shared.parker.give(1);
             })
         };
         let other = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.dock.tell())
+            thread::spawn(move || shared.parker.tell())
         };
-        shared.wait(|| shared.dock.given() == 1);
+        shared.wait(|| shared.parker.given() == 1);
         assert_eq!(shared.count.load(Ordering::Relaxed), 7, "what was written before it was given");
         master.join().unwrap();
         other.join().unwrap();

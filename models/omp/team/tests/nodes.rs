@@ -8,22 +8,26 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, Once, PoisonError};
 
-use tombolo_omp::barrier::barrier;
-use tombolo_omp::icv::Kind;
-use tombolo_omp::nodes::{About, Isa};
-use tombolo_omp::root::{self, Root};
-use tombolo_omp::share::Range;
-use tombolo_omp::store::{SPAN, Store};
-use tombolo_omp::tally::{Line, Sum};
-use tombolo_omp::team::{self, Region};
-use tombolo_omp::thread::{self, Thread};
-use tombolo_omp::{doacross, env, loops, sys, tally};
+use tombolo_omp::constructs::barrier::barrier;
+use tombolo_omp::constructs::doacross;
+use tombolo_omp::constructs::region::Region;
+use tombolo_omp::constructs::{loops, region};
+use tombolo_omp::device::order::tally_moved;
+use tombolo_omp::job::{env, start, worker};
+use tombolo_omp::primitives::icv::ScheduleKind;
+use tombolo_omp::primitives::nodes::{About, Isa};
+use tombolo_omp::primitives::store::{SPAN, Store};
+use tombolo_omp::primitives::sys;
+use tombolo_omp::team::root::Root;
+use tombolo_omp::team::share::Range;
+use tombolo_omp::team::tally::{RegionTally, Sum};
+use tombolo_omp::team::thread::Thread;
 
 /// The host with two processors, one less than half as fast with two, and one a tenth as fast with one, which may have two threads.
 const SPEEDS: [(u32, u32); 3] = [(2, 30_000), (2, 12_000), (1, 3_000)];
 
 fn start(thread: &'static Thread) -> Result<(), String> {
-    sys::start_thread(0, team::worker, thread).map_err(|error| format!("error {error}"))
+    sys::start_thread(0, worker::worker, thread).map_err(|error| format!("error {error}"))
 }
 
 /// The job of this process. Its nodes were measured, in a manner of speaking.
@@ -40,7 +44,7 @@ fn job() -> &'static Root {
         read.settings.icv.active_levels = 4;
         read.settings.report = true;
         read.settings.processors = SPEEDS[0].0;
-        let root = root::install(store, read, start);
+        let root = start::install(store, read, start);
         for (name, threads, (processors, _)) in [("slow", 0, SPEEDS[1]), ("slowest", 2, SPEEDS[2])] {
             let about = About { name, isa: Isa::Aarch64, processors, threads, runs_on: None };
             root.nodes().add(about).expect("there is room");
@@ -49,7 +53,7 @@ fn job() -> &'static Root {
             node.set_speed(speed);
         }
     });
-    root::root()
+    start::root()
 }
 
 /// One region at a time, so that nobody else has the threads.
@@ -66,19 +70,19 @@ fn region<T: Send>(threads: u32, run: impl Fn(&'static Thread) -> T + Sync) -> V
     unsafe extern "C" fn outlined<T>(data: *mut c_void) {
         // SAFETY: the frame of `region`, which waits for the end.
         let job = unsafe { &*data.cast::<Job<'_, T>>() };
-        let me = thread::current();
+        let me = start::current();
         let result = (job.run)(me);
         job.results.lock().unwrap_or_else(PoisonError::into_inner).push((me.seat().id, result));
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     job();
-    let me = thread::current();
+    let me = start::current();
     let job = Job { run: &run, results: Mutex::new(Vec::new()) };
     let data = ptr::from_ref(&job).cast_mut().cast();
-    team::begin(me, Region { function: outlined::<T>, data, threads, bind: 0, group: None }, |_, _| {});
+    region::begin(me, Region { function: outlined::<T>, data, threads, bind: 0, group: None }, |_, _| {});
     // SAFETY: as `outlined` wants it.
     unsafe { outlined::<T>(data) };
-    team::end(me);
+    region::end(me);
     let mut results = job.results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(id, _)| *id);
     results.into_iter().map(|(_, result)| result).collect()
@@ -109,7 +113,7 @@ fn where_nobody_says_how_many_the_slowest_node_has_one_for_each_processor() {
 }
 
 /// What each thread got of a loop, by number; that all of it is there once is seen to.
-fn shares(threads: u32, count: u64, schedule: (Kind, u64), ordered: bool) -> Vec<u64> {
+fn shares(threads: u32, count: u64, schedule: (ScheduleKind, u64), ordered: bool) -> Vec<u64> {
     let chunks = region(threads, |me| {
         loops::start(me, Range::counted(count), schedule);
         let next = || if ordered { loops::next_ordered(me) } else { loops::next(me) };
@@ -139,21 +143,21 @@ fn shares(threads: u32, count: u64, schedule: (Kind, u64), ordered: bool) -> Vec
 #[test]
 fn shares_are_in_proportion_where_they_are_left_to_us() {
     // Weights are 10, 4 and 1.
-    assert_eq!(shares(3, 15_000, (Kind::Auto, 0), false), [10_000, 4_000, 1_000]);
-    assert_eq!(shares(3, 15_000, (Kind::Auto, 0), true), [10_000, 4_000, 1_000]);
+    assert_eq!(shares(3, 15_000, (ScheduleKind::Auto, 0), false), [10_000, 4_000, 1_000]);
+    assert_eq!(shares(3, 15_000, (ScheduleKind::Auto, 0), true), [10_000, 4_000, 1_000]);
     // The program said equal, and may count on it.
-    assert_eq!(shares(3, 15_000, (Kind::Static, 0), false), [5_000; 3]);
-    assert_eq!(shares(3, 15_000, (Kind::Static, 5_000), false), [5_000; 3]);
+    assert_eq!(shares(3, 15_000, (ScheduleKind::Static, 0), false), [5_000; 3]);
+    assert_eq!(shares(3, 15_000, (ScheduleKind::Static, 5_000), false), [5_000; 3]);
     // Threads as many as each node is worth are equal.
-    assert_eq!(shares(29, 2_900, (Kind::Auto, 0), false), [100; 29]);
+    assert_eq!(shares(29, 2_900, (ScheduleKind::Auto, 0), false), [100; 29]);
     // What a team of one has is no share of anything.
-    assert_eq!(shares(3, 15, (Kind::Auto, 0), false), [10, 4, 1]);
-    assert_eq!(shares(1, 15, (Kind::Auto, 0), false), [15]);
+    assert_eq!(shares(3, 15, (ScheduleKind::Auto, 0), false), [10, 4, 1]);
+    assert_eq!(shares(1, 15, (ScheduleKind::Auto, 0), false), [15]);
 }
 
 #[test]
 fn every_iteration_is_done_once_whatever_the_schedule() {
-    for kind in [Kind::Static, Kind::Dynamic, Kind::Guided, Kind::Auto] {
+    for kind in [ScheduleKind::Static, ScheduleKind::Dynamic, ScheduleKind::Guided, ScheduleKind::Auto] {
         for (count, chunk) in [(0, 1), (1, 1), (2, 7), (100, 1), (100, 3), (99, 101)] {
             for threads in [1, 3, 8] {
                 for ordered in [false, true] {
@@ -163,17 +167,21 @@ fn every_iteration_is_done_once_whatever_the_schedule() {
         }
     }
     for (count, least) in [(u64::MAX, 1 << 60), (u64::MAX - 1, u64::MAX), (1 << 62, 1 << 61)] {
-        shares(3, count, (Kind::Auto, 0), false);
-        shares(3, count, (Kind::Guided, least), false);
-        shares(3, count, (Kind::Dynamic, least), false);
+        shares(3, count, (ScheduleKind::Auto, 0), false);
+        shares(3, count, (ScheduleKind::Guided, least), false);
+        shares(3, count, (ScheduleKind::Dynamic, least), false);
     }
 }
 
 #[test]
 fn each_chunk_of_a_nest_whose_iterations_wait_is_of_one_thread() {
-    for (kind, chunk) in
-        [(Kind::Guided, 3), (Kind::Dynamic, 3), (Kind::Guided, 1), (Kind::Dynamic, 1), (Kind::Auto, 0)]
-    {
+    for (kind, chunk) in [
+        (ScheduleKind::Guided, 3),
+        (ScheduleKind::Dynamic, 3),
+        (ScheduleKind::Guided, 1),
+        (ScheduleKind::Dynamic, 1),
+        (ScheduleKind::Auto, 0),
+    ] {
         let chunks = region(3, |me| {
             doacross::start(me, &[100], (kind, chunk));
             let mut mine = Vec::new();
@@ -202,13 +210,13 @@ fn the_report_knows_what_each_node_did() {
     /// A type of its own, so that the region is one of its own.
     struct Reported;
     region(4, |me| {
-        loops::start(me, Range::counted(15_000), (Kind::Static, 3_750));
+        loops::start(me, Range::counted(15_000), (ScheduleKind::Static, 3_750));
         while loops::next(me).is_some() {}
-        tally::moved(10);
+        tally_moved(10);
         barrier(me, false);
         Reported
     });
-    let is_it = |line: &&&Line| line.by_thread().iter().map(|sum| sum.moved).sum::<u64>() == 40;
+    let is_it = |line: &&&RegionTally| line.by_thread().iter().map(|sum| sum.moved).sum::<u64>() == 40;
     job().tallies.read(|lines| {
         let line = lines.iter().find(is_it).expect("the region is known");
         assert_eq!((line.runs, line.threads), (1, 4));
@@ -223,7 +231,7 @@ fn the_report_knows_what_each_node_did() {
         assert!(line.busiest >= line.mean && line.busiest <= line.nanoseconds);
     });
     let before = job().tallies.moved_outside();
-    tally::moved(7);
+    tally_moved(7);
     assert_eq!(job().tallies.moved_outside(), before + 7);
 }
 
@@ -233,10 +241,10 @@ fn regions_within_regions_may_have_more_threads_than_a_node_takes() {
         // The master of the inner region is on its own node, whatever else it gets.
         let outer = me.node;
         let inner = Region { function: nothing, data: ptr::null_mut(), threads: 4, bind: 0, group: None };
-        team::begin(me, inner, |_, _| {});
+        region::begin(me, inner, |_, _| {});
         let team = me.team();
         let nodes: Vec<_> = team.members().filter_map(|member| member.thread()).map(|at| at.node).collect();
-        team::end(me);
+        region::end(me);
         assert_eq!((nodes.len(), nodes[0]), (4, outer));
         nodes.iter().filter(|&&node| node == 2).count()
     });

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tombolo::{Child, Error, Token, WaitSet};
-use tombolo_omp::thread::Thread;
+use tombolo_omp::team::thread::Thread;
 
 use crate::message::FromHub;
 use crate::outbox::Outbox;
@@ -34,8 +34,8 @@ pub(super) enum State {
 pub(super) struct Process {
     /// Its node, by the number in the job.
     pub(super) node: usize,
-    /// The home that it is of.
-    pub(super) home: u32,
+    /// The wake domain that it is of.
+    pub(super) wake_domain: u32,
     /// Its domain.
     pub(super) child: Child,
     /// By which the end of the domain is told.
@@ -52,10 +52,10 @@ pub(super) struct Process {
 
 impl Process {
     /// One that was just started.
-    pub(super) fn new(node: usize, home: u32, child: Child, token: Token) -> Self {
+    pub(super) fn new(node: usize, wake_domain: u32, child: Child, token: Token) -> Self {
         let state = State::Started { since: Instant::now() };
         let (waiting, outbox) = (Vec::new(), Outbox::default());
-        Self { node, home, child, token, state, threads: 0, waiting, outbox }
+        Self { node, wake_domain, child, token, state, threads: 0, waiting, outbox }
     }
 
     /// Sends it what it has room for.

@@ -3,11 +3,13 @@
 use std::ffi::c_void;
 use std::slice;
 
-use tombolo_omp::depend::{self, Dependence};
-use tombolo_omp::root::Root;
-use tombolo_omp::task::{self, Create};
-use tombolo_omp::thread::{self, Thread};
-use tombolo_omp::{device, exclusive};
+use tombolo_omp::constructs::tasks::{self, Create};
+use tombolo_omp::device::calls;
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::exclusive;
+use tombolo_omp::team::depend::Dependence;
+use tombolo_omp::team::root::Root;
+use tombolo_omp::team::thread::Thread;
 
 use super::defer;
 use super::memory::node_of;
@@ -91,7 +93,7 @@ impl Block {
             let lengths = unsafe { slice::from_raw_parts(lengths, self.dimensions) };
             let bytes = lengths.iter().fold(self.element, |bytes, &length| bytes.saturating_mul(length));
             let last = begin.saturating_add(bytes.saturating_sub(1));
-            node.is_some() || [begin, last].iter().all(|&at| device::is_shared(root, at))
+            node.is_some() || [begin, last].iter().all(|&at| calls::is_shared(root, at))
         };
         !exclusive::is_on()
             || shared(self.target, self.target_lengths) && shared(self.source, self.source_lengths)
@@ -122,7 +124,7 @@ impl Block {
             let source = source + *self.source_offsets.add(at) * source_step;
             if at + 1 == self.dimensions {
                 let bytes = length * self.element;
-                return device::copy(me, (self.target.0, target), (self.source.0, source), bytes);
+                return calls::copy(me, (self.target.0, target), (self.source.0, source), bytes);
             }
             for index in 0..length {
                 self.copy_from(me, at + 1, target + index * target_step, source + index * source_step);
@@ -140,7 +142,7 @@ impl Block {
             if !self.is_shared(me.root()) {
                 // Any worker may run the task, and others do not have this memory.
                 if let Some(dependences) = depend {
-                    depend::wait_for(me, me.task(), dependences);
+                    tasks::wait_for_dependences(me, me.task(), dependences);
                 }
                 return self.copy(me);
             }
@@ -158,7 +160,7 @@ impl Block {
                 event: None,
                 bounds: None,
             };
-            task::create(me, create);
+            tasks::create(me, create);
         }
     }
 }
@@ -170,7 +172,7 @@ impl Block {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_copy_task(words: *mut c_void) {
     // SAFETY: the caller says so.
-    unsafe { Block::from_words(words.cast()).copy(thread::current()) };
+    unsafe { Block::from_words(words.cast()).copy(start::current()) };
 }
 
 /// The nodes of two devices.
@@ -192,11 +194,11 @@ pub unsafe extern "C" fn omp_target_memcpy(
     target_device: i32,
     source_device: i32,
 ) -> i32 {
-    let me = thread::current();
+    let me = start::current();
     let Some((to, from)) = nodes_of(me, target_device, source_device) else { return libc::EINVAL };
     let (target, source) = (target as usize + target_offset, source as usize + source_offset);
     // SAFETY: the caller says so.
-    unsafe { device::copy(me, (to, target), (from, source), length) };
+    unsafe { calls::copy(me, (to, target), (from, source), length) };
     0
 }
 
@@ -216,12 +218,12 @@ pub unsafe extern "C" fn omp_target_memcpy_async(
     objects: i32,
     list: *const [usize; 2],
 ) -> i32 {
-    let me = thread::current();
+    let me = start::current();
     let Some((to, from)) = nodes_of(me, target_device, source_device) else { return libc::EINVAL };
     let (target, source) = ((to, target as usize + target_offset), (from, source as usize + source_offset));
     // SAFETY: the caller says so.
     let depend = unsafe { dependences_of_objects(objects, list) };
-    if let Some(order) = device::order_to_copy(me.root(), target, source, length) {
+    if let Some(order) = calls::order_to_copy(me.root(), target, source, length) {
         // No worker has to wait while a device does it alone.
         defer(me, order, depend.as_deref());
         return 0;
@@ -290,7 +292,7 @@ pub unsafe extern "C" fn omp_target_memcpy_rect(
     if target.is_null() && source.is_null() {
         return i32::MAX;
     }
-    let me = thread::current();
+    let me = start::current();
     let lists = [lengths, target_offsets, source_offsets, target_lengths, source_lengths];
     match block(me, (target, source, element, dimensions), lists, (target_device, source_device)) {
         Ok(block) => {
@@ -325,7 +327,7 @@ pub unsafe extern "C" fn omp_target_memcpy_rect_async(
     if target.is_null() && source.is_null() {
         return i32::MAX;
     }
-    let me = thread::current();
+    let me = start::current();
     let lists = [lengths, target_offsets, source_offsets, target_lengths, source_lengths];
     match block(me, (target, source, element, dimensions), lists, (target_device, source_device)) {
         Ok(block) => {

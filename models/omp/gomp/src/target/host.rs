@@ -4,17 +4,18 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::device;
-use tombolo_omp::thread::{self, Function};
+use tombolo_omp::device::alone;
+use tombolo_omp::job::start;
+use tombolo_omp::team::task::Function;
 
 use super::kinds::{FIRSTPRIVATE, KIND};
 
 /// Runs a region here.
 pub(super) fn run(function: Function, addresses: *mut *mut c_void, limit: u32) {
-    let me = thread::current();
+    let me = start::current();
     // On a device it stays there.
     let only = me.team().only().map_or(0, |node| node + 1);
-    device::alone(me, only, limit, || {
+    alone::run(me, only, limit, || {
         // SAFETY: the program's function, with the addresses that the program gave for it.
         unsafe { function(addresses.cast()) };
     });

@@ -3,10 +3,11 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use tombolo_omp::device::calls;
 use tombolo_omp::device::mapping::{ALWAYS, COPIED, FROM, IMPLICIT, Item, PRESENT, STAGED, TO, WHOLLY, What};
-use tombolo_omp::device::{self, Construct};
-use tombolo_omp::root::Root;
-use tombolo_omp::sys;
+use tombolo_omp::device::order::Construct;
+use tombolo_omp::primitives::sys;
+use tombolo_omp::team::root::Root;
 
 /// The bits of a kind; above is the logarithm of the alignment.
 pub(super) const KIND: u16 = 0xff;
@@ -98,7 +99,7 @@ unsafe fn read_one(root: &'static Root, construct: Construct, host: usize, size:
         // SAFETY: there is a pointer.
         item.value = unsafe { (host as *const usize).read_unaligned() };
     }
-    if !device::is_shared(root, host) {
+    if !calls::is_shared(root, host) {
         // Only this process has it.
         item.seen = 0;
         if what == What::Map && size > 0 {

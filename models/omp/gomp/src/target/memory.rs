@@ -3,8 +3,9 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
-use tombolo_omp::device;
-use tombolo_omp::thread::{self, Thread};
+use tombolo_omp::device::calls;
+use tombolo_omp::job::start;
+use tombolo_omp::team::thread::Thread;
 
 use super::{FALLBACK, devices};
 
@@ -22,11 +23,11 @@ pub(super) fn node_of(me: &'static Thread, device: i32) -> Result<Option<u32>, i
 /// Memory of a device; null if there is no such device, or none left.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_alloc(size: usize, device: i32) -> *mut c_void {
-    let me = thread::current();
+    let me = start::current();
     match node_of(me, device) {
         // SAFETY: any size may be asked for.
         Ok(None) => unsafe { libc::malloc(size) },
-        Ok(Some(node)) if size > 0 => device::allocate(me, node, size) as *mut c_void,
+        Ok(Some(node)) if size > 0 => calls::allocate(me, node, size) as *mut c_void,
         _ => ptr::null_mut(),
     }
 }
@@ -37,11 +38,11 @@ pub extern "C" fn omp_target_alloc(size: usize, device: i32) -> *mut c_void {
 /// It came from [`omp_target_alloc`], or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_target_free(memory: *mut c_void, device: i32) {
-    let me = thread::current();
+    let me = start::current();
     match node_of(me, device) {
         // SAFETY: the caller says so.
         Ok(None) => unsafe { libc::free(memory) },
-        Ok(Some(node)) if !memory.is_null() => device::release(me, node, memory as usize),
+        Ok(Some(node)) if !memory.is_null() => calls::release(me, node, memory as usize),
         _ => {}
     }
 }
@@ -52,7 +53,7 @@ fn place_on(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
     match node_of(me, device) {
         Ok(None) => Some(memory),
         Ok(Some(node)) => {
-            let reached = !root.settings.target_copies && device::is_shared(root, memory);
+            let reached = !root.settings.target_copies && calls::is_shared(root, memory);
             root.devices().at(node).translate(memory).or(reached.then_some(memory))
         }
         Err(_) => None,
@@ -62,25 +63,25 @@ fn place_on(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
 /// Whether memory of the host is there on a device too, or the device reaches it.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_is_present(memory: *const c_void, device: i32) -> i32 {
-    i32::from(place_on(thread::current(), memory as usize, device).is_some())
+    i32::from(place_on(start::current(), memory as usize, device).is_some())
 }
 
 /// Where a device has memory of the host; null if it has not.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_mapped_ptr(memory: *const c_void, device: i32) -> *mut c_void {
-    place_on(thread::current(), memory as usize, device).unwrap_or(0) as *mut c_void
+    place_on(start::current(), memory as usize, device).unwrap_or(0) as *mut c_void
 }
 
 /// Whether a device reaches memory of the host, all of it, where it is.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_is_accessible(memory: *const c_void, size: usize, device: i32) -> i32 {
-    let me = thread::current();
+    let me = start::current();
     let root = me.root();
     let (first, last) = (memory as usize, (memory as usize).checked_add(size.saturating_sub(1)));
     i32::from(match (node_of(me, device), last) {
         (Ok(None), Some(_)) => !memory.is_null(),
         (Ok(Some(_)), Some(last)) => {
-            !root.settings.target_copies && [first, last].iter().all(|&at| device::is_shared(root, at))
+            !root.settings.target_copies && [first, last].iter().all(|&at| calls::is_shared(root, at))
         }
         _ => false,
     })
@@ -95,7 +96,7 @@ pub extern "C" fn omp_target_associate_ptr(
     offset: usize,
     device: i32,
 ) -> i32 {
-    let me = thread::current();
+    let me = start::current();
     let Ok(Some(node)) = node_of(me, device) else { return libc::EINVAL };
     let device = me.root().devices().at(node);
     if device.associate(me.store(), host as usize, size, memory as usize + offset) { 0 } else { libc::EINVAL }
@@ -104,7 +105,7 @@ pub extern "C" fn omp_target_associate_ptr(
 /// The reverse. 0, or `EINVAL` if there is nothing to undo.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_disassociate_ptr(host: *const c_void, device: i32) -> i32 {
-    let me = thread::current();
+    let me = start::current();
     match node_of(me, device) {
         Ok(Some(node)) if me.root().devices().at(node).dissociate(host as usize) => 0,
         _ => libc::EINVAL,
@@ -117,7 +118,7 @@ pub extern "C" fn omp_target_disassociate_ptr(host: *const c_void, device: i32) 
 /// The buffer is null, or so long.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_device_name(device: i32, buffer: *mut c_char, bytes: usize) -> i32 {
-    let me = thread::current();
+    let me = start::current();
     let Ok(node) = node_of(me, device) else { return -1 };
     let mut name = me.root().nodes().at(node.unwrap_or(0)).name().into_bytes();
     let length = i32::try_from(name.len()).unwrap_or(i32::MAX);

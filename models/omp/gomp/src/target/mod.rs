@@ -9,11 +9,16 @@ pub mod memory;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use tombolo_omp::constructs::tasking;
+use tombolo_omp::constructs::tasks::{self, Create};
+use tombolo_omp::device::calls;
 use tombolo_omp::device::mapping::{Item, What};
-use tombolo_omp::device::{self, Construct, Kind, Order};
-use tombolo_omp::task::{self, Create};
-use tombolo_omp::thread::{self, Function, Thread};
-use tombolo_omp::{depend, sys, tasking};
+use tombolo_omp::device::order::{Construct, Order, OrderKind};
+use tombolo_omp::job::start;
+use tombolo_omp::primitives::sys;
+use tombolo_omp::team::depend::Dependence;
+use tombolo_omp::team::task::Function;
+use tombolo_omp::team::thread::Thread;
 
 use self::host::Copies;
 use crate::tasks::dependences;
@@ -32,7 +37,7 @@ const THREAD_LIMIT: usize = 2 << 8;
 
 /// How many devices there are besides the host.
 pub(crate) fn devices(me: &'static Thread) -> i32 {
-    i32::try_from(device::count(me.root())).unwrap_or(i32::MAX)
+    i32::try_from(calls::count(me.root())).unwrap_or(i32::MAX)
 }
 
 /// The device that a thread is on.
@@ -104,10 +109,10 @@ unsafe fn wait_for(words: *const usize) {
     if words.is_null() {
         return;
     }
-    let me = thread::current();
+    let me = start::current();
     // SAFETY: the caller says so.
     let depend = unsafe { dependences(words) };
-    depend::wait_for(me, me.task(), &depend);
+    tasks::wait_for_dependences(me, me.task(), &depend);
 }
 
 /// What a construct says to a device, unless it has nothing to do: all data is where both reach it.
@@ -116,7 +121,7 @@ unsafe fn wait_for(words: *const usize) {
 /// There are `count` entries in each list, with such sizes at such addresses.
 unsafe fn order(
     me: &'static Thread,
-    (node, construct, kind): (u32, Construct, Kind),
+    (node, construct, kind): (u32, Construct, OrderKind),
     count: usize,
     addresses: *mut *mut c_void,
     (sizes, kinds): (*const usize, *const u16),
@@ -127,7 +132,7 @@ unsafe fn order(
     let idle = !root.settings.target_copies
         && root.devices().at(node).is_empty()
         && items.iter().all(|item| item.seen == item.host);
-    (kind == Kind::Run || !idle).then(|| Order::new(root, node, construct, kind, &items))
+    (kind == OrderKind::Run || !idle).then(|| Order::new(root, node, construct, kind, &items))
 }
 
 /// Has an order carried out, and brings back what came back.
@@ -149,7 +154,7 @@ unsafe fn carry_out(me: &'static Thread, order: &'static Order) {
 /// As [`order`].
 unsafe fn carry_out_once(
     me: &'static Thread,
-    what: (u32, Construct, Kind),
+    what: (u32, Construct, OrderKind),
     count: usize,
     addresses: *mut *mut c_void,
     lists: (*const usize, *const u16),
@@ -175,12 +180,12 @@ pub unsafe extern "C" fn tombolo_omp_target_task(words: *mut c_void) {
     let [event, order] = unsafe { *words.cast::<[usize; 2]>() };
     // SAFETY: orders lie in the store, and this one is there until it is carried out.
     if let Some(order) = unsafe { (order as *const Order).as_ref::<'static>() } {
-        order.carry_out_for(thread::current(), event);
+        order.carry_out_for(start::current(), event);
     }
 }
 
 /// Has an order carried out in a task of its own.
-fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[depend::Dependence]>) {
+fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[Dependence]>) {
     let mut words = [0, ptr::from_ref(order) as usize];
     let event = words.as_mut_ptr();
     let create = Create {
@@ -196,7 +201,7 @@ fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[depend::De
         event: Some(event),
         bounds: None,
     };
-    task::create(me, create);
+    tasks::create(me, create);
     if depend.is_none() {
         // It can begin now, which takes no time here.
         tasking::run_newest(me);
@@ -219,7 +224,7 @@ pub unsafe extern "C" fn GOMP_target_ext(
     depend: *const usize,
     arguments: *const usize,
 ) {
-    let me = thread::current();
+    let me = start::current();
     // SAFETY: the caller says so.
     unsafe {
         let limit = thread_limit(arguments);
@@ -233,7 +238,7 @@ pub unsafe extern "C" fn GOMP_target_ext(
         if !nowait {
             wait_for(depend);
         }
-        let what = (node, Construct::Target, Kind::Run);
+        let what = (node, Construct::Target, OrderKind::Run);
         let Some(order) = order(me, what, count, addresses, (sizes, kinds)) else { return };
         order.runs(function, limit);
         if nowait && order.items().iter().all(|item| item.seen == item.host) {
@@ -279,11 +284,11 @@ pub unsafe extern "C" fn GOMP_target_data_ext(
     sizes: *const usize,
     kinds: *const u16,
 ) {
-    let me = thread::current();
+    let me = start::current();
     // SAFETY: the caller says so.
     let order = unsafe {
         node_of(me, device, Construct::Data).and_then(|node| {
-            order(me, (node, Construct::Data, Kind::Begin), count, addresses, (sizes, kinds))
+            order(me, (node, Construct::Data, OrderKind::Begin), count, addresses, (sizes, kinds))
         })
     };
     if let Some(order) = order {
@@ -298,8 +303,8 @@ pub unsafe extern "C" fn GOMP_target_data_ext(
 
 /// From here on the thread is in a `target data`; one without an order has nothing to do at its end.
 fn enter_data(me: &'static Thread, order: Option<&'static Order>) {
-    let order = order.unwrap_or_else(|| Order::new(me.root(), 0, Construct::Data, Kind::End, &[]));
-    order.around.set(me.data.replace(Some(order)));
+    let order = order.unwrap_or_else(|| Order::new(me.root(), 0, Construct::Data, OrderKind::End, &[]));
+    order.begin_data(me);
 }
 
 /// `target data` as GCC before 5 has it, on the host.
@@ -312,22 +317,21 @@ pub extern "C" fn GOMP_target_data(
     _sizes: *const usize,
     _kinds: *const u8,
 ) {
-    enter_data(thread::current(), None);
+    enter_data(start::current(), None);
 }
 
 /// The end of `target data`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_target_end_data() {
-    let me = thread::current();
-    let Some(order) = me.data.take() else { return };
-    me.data.set(order.around.get());
+    let me = start::current();
+    let Some(order) = Order::end_data(me) else { return };
     if order.node() > 0 {
         let stage = |item: &mut Item| {
             // SAFETY: what the construct named is there until its end.
             unsafe { kinds::stage_in(item) };
         };
         order.items().iter_mut().for_each(stage);
-        order.becomes(Kind::End);
+        order.becomes(OrderKind::End);
         // SAFETY: as above.
         unsafe { carry_out(me, order) };
     }
@@ -348,12 +352,18 @@ pub unsafe extern "C" fn GOMP_target_update_ext(
     _flags: u32,
     depend: *const usize,
 ) {
-    let me = thread::current();
+    let me = start::current();
     // SAFETY: the caller says so.
     unsafe {
         wait_for(depend);
         if let Some(node) = node_of(me, device, Construct::Update) {
-            carry_out_once(me, (node, Construct::Update, Kind::Update), count, addresses, (sizes, kinds));
+            carry_out_once(
+                me,
+                (node, Construct::Update, OrderKind::Update),
+                count,
+                addresses,
+                (sizes, kinds),
+            );
         }
     }
 }
@@ -384,11 +394,11 @@ pub unsafe extern "C" fn GOMP_target_enter_exit_data(
     flags: u32,
     depend: *const usize,
 ) {
-    let me = thread::current();
+    let me = start::current();
     let (construct, kind) = if flags & EXIT == 0 {
-        (Construct::EnterData, Kind::Begin)
+        (Construct::EnterData, OrderKind::Begin)
     } else {
-        (Construct::ExitData, Kind::Exit)
+        (Construct::ExitData, OrderKind::Exit)
     };
     // SAFETY: the caller says so.
     unsafe {

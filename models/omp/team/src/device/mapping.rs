@@ -6,8 +6,8 @@
 use std::fmt;
 use std::ptr;
 
-use super::present::{Entry, Found, Table};
-use crate::store::Store;
+use crate::primitives::store::Store;
+use crate::team::present::{Entry, Found, Table};
 
 /// What is to be done with an item.
 #[repr(u32)]

@@ -1,6 +1,6 @@
 use super::*;
-use crate::store::SPAN;
-use crate::sys;
+use crate::primitives::store::SPAN;
+use crate::primitives::sys;
 
 fn store() -> &'static Store {
     let memory = sys::reserve((16 << 20) + SPAN).unwrap();

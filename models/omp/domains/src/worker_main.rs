@@ -1,0 +1,218 @@
+//! The first thread of a worker's process: it maps what is shared, and starts and wakes threads as the hub says.
+
+use std::time::Duration;
+
+use tombolo::{CapabilityId, Domain, Error, Ready, Token, WaitSet};
+use tombolo_omp::job::stack::Stack;
+use tombolo_omp::job::{layout, start, words, worker};
+use tombolo_omp::primitives::parker::Parker;
+use tombolo_omp::primitives::store::Store;
+use tombolo_omp::primitives::{exclusive, sys, wake_domain};
+use tombolo_omp::team::root::Root;
+use tombolo_omp::team::thread::Thread;
+
+use crate::hub::{self, Image};
+use crate::memory::{self, Variables};
+use crate::message::{FromHub, FromWorker, Layout};
+use crate::outbox::{Message, Outbox};
+use crate::send_queue;
+use crate::{JOIN, channel_options, fatal, replica, request};
+
+/// How long the hub may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for an order at a time; there may be none for hours.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Whether this process is to be a worker's.
+#[must_use]
+pub fn is_wanted() -> bool {
+    std::env::var_os(JOIN).is_some()
+}
+
+/// A worker's process, for as long as the job lasts. `settled` is told where the heap is, before any worker begins.
+///
+/// # Safety
+/// The variables are the program's; nothing of the program has run yet.
+pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'static Store)) -> ! {
+    exclusive::become_worker();
+    // SAFETY: the caller says so.
+    match unsafe { run_until_lost(variables, image, settled) } {
+        // The program has ended, or whoever started it.
+        Error::PeerDied { .. } | Error::Closed { .. } | Error::MonitorLost { .. } => sys::exit_now(0),
+        error => fatal(format_args!("a worker cannot be part of the job: {error}")),
+    }
+}
+
+/// Joins, and attends until something ends it, which comes back.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn run_until_lost(variables: Variables, image: Image, settled: impl FnOnce(&'static Store)) -> Error {
+    // SAFETY: the caller says so.
+    let mut worker_main = match unsafe { WorkerMain::join(variables, image, settled) } {
+        Ok(worker_main) => worker_main,
+        Err(error) => return error,
+    };
+    loop {
+        if let Err(error) = worker_main.step() {
+            return error;
+        }
+    }
+}
+
+/// What the first thread has.
+struct WorkerMain {
+    /// Where it waits.
+    set: WaitSet,
+    /// The hub's channel, in the set.
+    hub: Token,
+    /// What the hub has had no room for yet.
+    outbox: Outbox<FromWorker>,
+    mapped: memory::Mapped,
+    _domain: Domain,
+}
+
+impl WorkerMain {
+    /// Finds the hub, and maps what it says.
+    ///
+    /// # Safety
+    /// As [`run`].
+    unsafe fn join(
+        variables: Variables,
+        image: Image,
+        settled: impl FnOnce(&'static Store),
+    ) -> Result<Self, Error> {
+        let job = std::env::var(JOIN).unwrap_or_default();
+        let Some((number, name)) =
+            job.split_once(' ').and_then(|(number, name)| Some((number.parse().ok()?, name)))
+        else {
+            fatal(format_args!(
+                "{JOIN} is for the run-time's own use, and {job:?} is not what it says there"
+            ));
+        };
+        let domain = Domain::attach()?.with_timeout(PATIENCE);
+        let mut channel = channel_options().connect(&domain, name)?;
+        let hello = FromWorker::Hello { number, image, records: layout::fingerprint() };
+        channel.send(&hello.encode())?;
+        let mut bytes = Vec::new();
+        channel.recv_into(&mut bytes)?;
+        let Some(FromHub::Welcome { capability, layout, root, wake_domain, several, environment }) =
+            FromHub::decode(&bytes)
+        else {
+            fatal("the hub of the job said something that means nothing");
+        };
+        if layout.variables != variables.start as u64 {
+            fatal("the program's variables are elsewhere than in its other builds");
+        }
+        let capability = domain.capability(CapabilityId(capability))?;
+        // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
+        let mapped = match unsafe { memory::map(&capability, layout, false) } {
+            Ok(mapped) => mapped,
+            Err(error) => fatal(error),
+        };
+        // What a worker finds in the environment it may hand to others.
+        // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.
+        unsafe { words::use_environment(environment as *mut *mut std::ffi::c_char) };
+        settle(root, u32::try_from(wake_domain).unwrap_or(0), several, layout, settled);
+        let mut set = WaitSet::new()?;
+        set.set_spin_ns(0);
+        send_queue::open(set.waker());
+        let hub = set.add(channel)?;
+        let mut worker_main = Self { set, hub, outbox: Outbox::default(), mapped, _domain: domain };
+        worker_main.say(FromWorker::Ready)?;
+        Ok(worker_main)
+    }
+
+    /// Says something to the hub, as soon as it has room.
+    fn say(&mut self, message: FromWorker) -> Result<(), Error> {
+        self.outbox.enter(message);
+        self.outbox.send(&mut self.set, self.hub)
+    }
+
+    /// Waits for something to do, and does it.
+    fn step(&mut self) -> Result<(), Error> {
+        let patience = if self.outbox.is_empty() { IDLE } else { PATIENCE };
+        match self.set.wait(patience) {
+            Ok(Ready::Woken) => self.say_what_was_left(),
+            Ok(Ready::Channel(_)) => {
+                self.outbox.send(&mut self.set, self.hub)?;
+                self.hear()
+            }
+            Err(Error::TimedOut { .. }) if self.outbox.full_for() < PATIENCE => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says what other threads have left to be said.
+    fn say_what_was_left(&mut self) -> Result<(), Error> {
+        let (mut messages, mut asleep) = (Vec::new(), Vec::new());
+        let start = |parker: &'static Parker| FromWorker::Start { thread: std::ptr::from_ref(parker) as u64 };
+        send_queue::take(|parker| messages.push(start(parker)), |parker| asleep.push(parker));
+        let wake = |(wake_domain, parkers)| FromWorker::Wake { wake_domain: u64::from(wake_domain), parkers };
+        messages.extend(hub::by_wake_domain(asleep).into_iter().map(wake));
+        request::take(|request| messages.push(FromWorker::Ask { request }));
+        messages.into_iter().try_for_each(|message| self.say(message))
+    }
+
+    /// Does all that the hub has said.
+    fn hear(&mut self) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        loop {
+            let Some(channel) = self.set.get_mut(self.hub) else { return Ok(()) };
+            if channel.try_recv_into(&mut bytes)?.is_none() {
+                return Ok(());
+            }
+            if let Some(answer) = obey(&bytes, &self.mapped) {
+                self.say(answer)?;
+            }
+        }
+    }
+}
+
+/// Makes this process one of the job.
+fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: impl FnOnce(&'static Store)) {
+    let within = root.wrapping_sub(layout.arena) < layout.arena_bytes && root.is_multiple_of(64);
+    if !within {
+        fatal("the root of the job is not in its arena");
+    }
+    // SAFETY: it lies in the arena, and the hub has made it there; its records look as they do here.
+    let root: &'static Root = unsafe { &*(root as *const Root) };
+    exclusive::turn_on(|| {});
+    if sys::keep_futexes_where_they_must_be(root.futex_probe()) && wake_domain == 0 {
+        fatal("threads cannot be woken here: the kernel knows no pages of the arena");
+    }
+    start::attach(root, send_queue::start);
+    if several {
+        wake_domain::configure(wake_domain, send_queue::wake);
+    }
+    settled(root.store);
+}
+
+/// Does as the hub says; what to answer.
+fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
+    match FromHub::decode(bytes) {
+        Some(FromHub::Start { thread, stack, length }) => {
+            let stack = Stack { memory: stack as *mut u8, size: usize::try_from(length).unwrap_or(0) };
+            let argument = (thread as *const Thread).cast_mut().cast();
+            // SAFETY: the hub made the record and the stack for this worker.
+            if let Err(text) = unsafe { stack.run(worker::worker, argument) } {
+                fatal(format_args!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
+            }
+        }
+        Some(FromHub::Wake { parkers }) => {
+            for parker in parkers {
+                // SAFETY: parkers are there for ever, and a thread of the job named this.
+                if let Some(parker) = unsafe { (parker as *const Parker).as_ref() } {
+                    parker.wake_here();
+                }
+            }
+        }
+        Some(FromHub::Replicate { request, begin, bytes, again }) => {
+            let error = replica::apply(mapped, begin, bytes, again);
+            return Some(FromWorker::Replicated { request, error: u64::from(error) });
+        }
+        Some(FromHub::Welcome { .. }) | None => fatal("the hub of the job said something that means nothing"),
+    }
+    None
+}

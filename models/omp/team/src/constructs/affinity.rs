@@ -1,0 +1,204 @@
+//! Which place each thread of a team gets, and how that is shown.
+
+use super::loops::equal_part;
+use crate::primitives::places::{self, FALSE, PRIMARY, Places, SPREAD};
+use crate::primitives::sys;
+use crate::team::members::Team;
+use crate::team::root::Root;
+use crate::team::thread::Thread;
+
+/// How places are given to the threads of a region.
+pub struct Plan {
+    policy: u8,
+    size: u32,
+    /// The master's place, and the places that there are for the team.
+    at: u32,
+    partition: (u32, u32),
+}
+
+/// Decides on places for a region. Costs nothing where threads are not bound.
+#[inline]
+pub fn plan(me: &'static Thread, team: &'static Team, asked: u32) -> Plan {
+    let places = me.root().places();
+    let partition = me.partition.get();
+    let mut plan = Plan { policy: FALSE, size: team.size(), at: 0, partition };
+    if places.is_empty() || partition.1 == 0 {
+        return plan;
+    }
+    let bind = me.task().icv().bind;
+    plan.policy = match u8::try_from(asked & 7).unwrap_or(0) {
+        _ if bind == FALSE => FALSE,
+        0 => bind,
+        asked => asked,
+    };
+    if me.place.get() == 0 {
+        move_to(me, places, partition.0, partition);
+    }
+    plan.at = (me.place.get() - 1).saturating_sub(partition.0) % partition.1;
+    plan
+}
+
+impl Plan {
+    /// The place of a thread within the partition, and the part of the partition that is for its own teams.
+    fn place(&self, id: u32) -> (u32, (u32, u32)) {
+        let (first, count) = self.partition;
+        let whole = (first, count);
+        let (size, at) = (self.size, self.at);
+        // Threads that have a place in common: the number of the place they have, counted from the master's.
+        let shared = |id: u32| {
+            let (each, more) = (size / count, size % count);
+            let longer = more * (each + 1);
+            if id < longer { id / (each + 1) } else { more + (id - longer) / each.max(1) }
+        };
+        match self.policy {
+            PRIMARY => (at, whole),
+            SPREAD if size <= count => {
+                // As many parts as threads; the master's is the one that it is in.
+                let part = |number: u32| {
+                    let (low, high) = equal_part(u64::from(count), u64::from(size), u64::from(number));
+                    (u32::try_from(low).unwrap_or(0), u32::try_from(high - low).unwrap_or(1))
+                };
+                let masters = (0..size).find(|&number| part(number).0 + part(number).1 > at).unwrap_or(0);
+                let (low, length) = part((masters + id) % size);
+                (if id == 0 { at } else { low }, (first + low, length))
+            }
+            SPREAD => {
+                let place = (at + shared(id)) % count;
+                (place, (first + place, 1))
+            }
+            _ if size <= count => ((at + id) % count, whole),
+            _ => ((at + shared(id)) % count, whole),
+        }
+    }
+
+    /// Tells a worker its place, before it is told to begin.
+    #[inline]
+    pub fn tell(&self, thread: &Thread, id: u32) {
+        if self.policy != FALSE {
+            let (place, partition) = self.place(id);
+            thread.given_place.set((self.partition.0 + place + 1, partition));
+        }
+    }
+
+    /// The master stays where it is, but its own teams may have fewer places.
+    #[inline]
+    pub fn assign_master(&self, me: &Thread) {
+        if self.policy == SPREAD {
+            me.partition.set(self.place(0).1);
+        }
+    }
+}
+
+/// Goes where the master said.
+#[inline]
+pub fn take_place(me: &Thread) {
+    let (place, partition) = me.given_place.get();
+    if place > 0 && (place != me.place.get() || partition != me.partition.get()) {
+        move_to(me, me.root().places(), place - 1, partition);
+    }
+}
+
+fn move_to(me: &Thread, places: &Places, place: u32, partition: (u32, u32)) {
+    me.partition.set(partition);
+    if let Some(processors) = places.at(place)
+        && me.place.get() != place + 1
+    {
+        // A place whose processors were taken away meanwhile is a place still.
+        sys::bind(processors);
+        me.place.set(place + 1);
+    }
+}
+
+/// `omp_set_affinity_format`.
+pub fn set_format(root: &Root, format: &[u8]) {
+    let _held = root.changeable.format_lock.hold();
+    // SAFETY: the lock is held.
+    let place = unsafe { &mut *root.changeable.format.get() };
+    let length = format.len().min(place.len() - 1);
+    place[..length].copy_from_slice(&format[..length]);
+    place[length..].fill(0);
+}
+
+/// `omp_get_affinity_format`.
+pub fn format(root: &Root) -> String {
+    let _held = root.changeable.format_lock.hold();
+    // SAFETY: the lock is held.
+    let place = unsafe { &*root.changeable.format.get() };
+    let length = place.iter().position(|&byte| byte == 0).unwrap_or(place.len());
+    String::from_utf8_lossy(&place[..length]).into_owned()
+}
+
+/// Shows where a thread is, as the format says.
+pub fn show(me: &'static Thread, format: &str) -> String {
+    let mut text = String::new();
+    let mut rest = format.chars().peekable();
+    while let Some(at) = rest.next() {
+        if at != '%' {
+            text.push(at);
+            continue;
+        }
+        let zeros = rest.next_if_eq(&'0').is_some();
+        let right = rest.next_if_eq(&'.').is_some();
+        let mut width = 0_usize;
+        while let Some(digit) = rest.peek().and_then(|at| at.to_digit(10)) {
+            width = (width * 10 + digit as usize).min(4096);
+            rest.next();
+        }
+        let value = match rest.next() {
+            Some('%') => "%".to_owned(),
+            Some('{') => field(me, &rest.by_ref().take_while(|&at| at != '}').collect::<String>()),
+            Some(letter) => field(me, &letter.to_string()),
+            None => break,
+        };
+        let missing = width.saturating_sub(value.chars().count());
+        match (right, zeros) {
+            (true, true) => text.extend(std::iter::repeat_n('0', missing).chain(value.chars())),
+            (true, false) => text.extend(std::iter::repeat_n(' ', missing).chain(value.chars())),
+            (false, _) => text.extend(value.chars().chain(std::iter::repeat_n(' ', missing))),
+        }
+    }
+    text
+}
+
+/// Has the thread, which begins its part of a region, say where it is, if `OMP_DISPLAY_AFFINITY` asks for it and it is not where it was.
+#[inline]
+pub fn display(me: &'static Thread) {
+    if me.root().settings.display_affinity {
+        display_change(me);
+    }
+}
+
+#[cold]
+fn display_change(me: &'static Thread) {
+    let now = [me.team().level(), me.team().size(), me.id(), me.place.get()];
+    if me.displayed.replace(now) != now {
+        sys::complain(show(me, &format(me.root())) + "\n");
+    }
+}
+
+fn field(me: &'static Thread, name: &str) -> String {
+    let seat = me.seat();
+    match name {
+        "t" | "team_num" => me.league.get().1.to_string(),
+        "T" | "num_teams" => (me.league.get().0 + 1).to_string(),
+        "L" | "nesting_level" => seat.team.level().to_string(),
+        "n" | "thread_num" => seat.id.to_string(),
+        "N" | "num_threads" => seat.team.size().to_string(),
+        "a" | "ancestor_tnum" => seat.team.outside().map_or(-1, |outside| i64::from(outside.id)).to_string(),
+        "H" | "host" => {
+            std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+        }
+        "P" | "process_id" => std::process::id().to_string(),
+        "i" | "native_thread_id" => format!("{:#x}", me.kernel.get()),
+        "A" | "thread_affinity" => places::describe(&sys::affinity()),
+        _ => "undefined".to_owned(),
+    }
+}
+
+/// Goes to the first place of those there are, as the first thread does before its first region.
+pub fn settle(me: &Thread) {
+    let partition = me.partition.get();
+    if me.place.get() == 0 {
+        move_to(me, me.root().places(), partition.0, partition);
+    }
+}

@@ -1,0 +1,102 @@
+//! `ordered(n)` with `depend(sink)` and `depend(source)`: iterations that wait for others.
+//!
+//! Iterations are named by their numbers in each of the loops, the first of which is shared among threads. What has been
+//! posted is a number that grows along the whole nest. For static schedules each thread has one such number, as a thread's
+//! iterations come in order and whose they are is known; for the others each chunk has one.
+
+use std::sync::atomic::Ordering;
+
+use super::loops;
+use crate::primitives::icv::ScheduleKind;
+use crate::primitives::wait::Sleep;
+use crate::team::doacross::Doacross;
+use crate::team::share::{Range, WorkShare};
+use crate::team::thread::Thread;
+use crate::team::waiting;
+
+/// Comes to a nest of loops that iterations of wait for each other.
+pub fn start(
+    me: &'static Thread,
+    counts: &[u64],
+    (kind, chunk): (ScheduleKind, u64),
+) -> (&'static WorkShare, bool) {
+    // Whose an iteration is has to follow from its number.
+    let kind = if kind == ScheduleKind::Auto { ScheduleKind::Static } else { kind };
+    let range = Range::counted(counts.first().copied().unwrap_or(0));
+    let (share, first) = loops::start(me, range, (kind, chunk));
+    if first {
+        share.set_doacross(Doacross::create(me.store(), me.team().size(), counts, kind, chunk.max(1)));
+        share.set_ready();
+    } else {
+        share.wait_until_ready();
+    }
+    (share, first)
+}
+
+/// How many loops the nest has that the thread is in.
+pub fn depth(me: &'static Thread) -> usize {
+    me.share().doacross().map_or(0, Doacross::depth)
+}
+
+/// Says that an iteration has come so far.
+pub fn post(me: &'static Thread, iteration: &[u64]) {
+    let Some(doacross) = me.share().doacross() else { return };
+    let index = match doacross.chunk {
+        0 => u64::from(me.id()),
+        chunk => iteration[0] / chunk,
+    };
+    doacross.entry(index).store(doacross.number(iteration), Ordering::Release);
+    if me.team().size() > 1 {
+        me.team().notify();
+    }
+}
+
+/// Waits until an iteration has come so far.
+pub fn wait(me: &'static Thread, iteration: &[u64]) {
+    let (share, team) = (me.share(), me.team());
+    let Some(doacross) = share.doacross() else { return };
+    let index = match doacross.chunk {
+        0 => owner(share, u64::from(team.size()), iteration[0]),
+        chunk => iteration[0] / chunk,
+    };
+    let (entry, number) = (doacross.entry(index), doacross.number(iteration));
+    let come = || entry.load(Ordering::Acquire) >= number || team.cancelled.load(Ordering::Relaxed);
+    while !waiting::until(me, Sleep::Counted(&team.sleepers), come, || false) {}
+}
+
+/// Whose an iteration is under a static schedule.
+fn owner(share: &WorkShare, size: u64, iteration: u64) -> u64 {
+    match share.chunk.get() {
+        0 => {
+            let count = share.range.get().count;
+            let (each, more) = (count / size, count % size);
+            let longer = more * (each + 1);
+            if iteration < longer {
+                iteration / (each + 1)
+            } else {
+                more + (iteration - longer) / each.max(1)
+            }
+        }
+        chunk => iteration / chunk % size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_iteration_has_the_owner_that_the_schedule_gives_it() {
+        for (count, size, chunk) in [(10, 3, 0), (3, 8, 0), (100, 7, 0), (10, 3, 2), (1, 2, 5)] {
+            let share = WorkShare::default();
+            share.describe(Range::counted(count), ScheduleKind::Static, chunk);
+            for iteration in 0..count {
+                let of_thread = owner(&share, size, iteration);
+                let (low, high) = loops::equal_part(count, size, of_thread);
+                let in_part = (low..high).contains(&iteration);
+                let has = iteration.checked_div(chunk).map_or(in_part, |number| number % size == of_thread);
+                assert!(has, "{iteration} of {count} among {size} by {chunk}");
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Reductions over tasks: which copy of a variable a task adds to.
+//!
+//! GCC passes arrays of words. `[0]` is how many variables there are, `[1]` the bytes that each thread's copies take, `[2]`
+//! first their alignment and then where they are, `[4]` the next array, `[6]` where the copies end. From `[7]` on there are three
+//! words for each variable: its address, the offset of its copy, and one for us. `[5]` is for us too: it says where the
+//! arrays of one construct begin.
+
+use std::ptr;
+use std::slice;
+
+use super::barrier::barrier;
+use super::group;
+use crate::primitives::sys;
+use crate::team::group::Group;
+use crate::team::thread::Thread;
+
+const COUNT: usize = 0;
+const SIZE: usize = 1;
+const MEMORY: usize = 2;
+const NEXT: usize = 4;
+const FIRST: usize = 5;
+const END: usize = 6;
+const VARIABLES: usize = 7;
+const WORDS: usize = 3;
+
+/// The arrays of a construct, and of those around it.
+#[derive(Clone, Copy)]
+struct Array(*mut usize);
+
+impl Array {
+    fn get(self, index: usize) -> usize {
+        // SAFETY: whoever passed the array says how long it is by its first word; indices are below that.
+        unsafe { *self.0.add(index) }
+    }
+
+    fn set(self, index: usize, value: usize) {
+        // SAFETY: as above.
+        unsafe { *self.0.add(index) = value };
+    }
+
+    fn next(self) -> Option<Self> {
+        let next = self.get(NEXT) as *mut usize;
+        (!next.is_null()).then_some(Self(next))
+    }
+
+    fn variable(self, index: usize) -> (usize, usize) {
+        (self.get(VARIABLES + WORDS * index), self.get(VARIABLES + WORDS * index + 1))
+    }
+
+    /// The address and offset of a variable or of one of its copies.
+    fn find(self, address: usize) -> Option<(usize, usize)> {
+        let known = (0..self.get(COUNT)).map(|index| self.variable(index));
+        if let Some(found) = known.clone().find(|&(original, _)| original == address) {
+            return Some(found);
+        }
+        if !(self.get(MEMORY)..self.get(END)).contains(&address) {
+            return None;
+        }
+        let offset = (address - self.get(MEMORY)) % self.get(SIZE).max(1);
+        let original = known.clone().find(|&(_, at)| at == offset).map_or(0, |(original, _)| original);
+        Some((original, offset))
+    }
+}
+
+/// Gives the variables of a construct their copies. `others` are those that a thread which came first has made.
+fn register(me: &'static Thread, data: *mut usize, outer: *mut usize, others: *mut usize, threads: u32) {
+    let mut array = Array(data);
+    let mut made = others;
+    array.set(FIRST, 1);
+    loop {
+        if made.is_null() {
+            let bytes = array.get(SIZE) * threads as usize;
+            let Some(memory) = me.store().allocate(bytes.max(1), array.get(MEMORY).max(16)) else {
+                me.store().exhausted()
+            };
+            // SAFETY: the memory is that long, and ours.
+            unsafe { ptr::write_bytes(memory, 0, bytes) };
+            array.set(MEMORY, memory as usize);
+            array.set(END, memory as usize + bytes);
+        } else {
+            let other = Array(made);
+            array.set(MEMORY, other.get(MEMORY));
+            array.set(END, other.get(END));
+            made = other.get(NEXT) as *mut usize;
+        }
+        match array.next() {
+            Some(next) => {
+                array = next;
+                array.set(FIRST, 0);
+            }
+            None => {
+                array.set(NEXT, outer as usize);
+                return;
+            }
+        }
+    }
+}
+
+/// Registers the variables of the group that the thread began last.
+pub fn register_in_group(me: &'static Thread, data: *mut usize, others: *mut usize) {
+    let Some(group) = me.task().group() else { return };
+    register(me, data, group.reductions.get(), others, me.team().size());
+    group.reductions.set(data);
+}
+
+/// The group of a region with reductions over tasks, for this many threads.
+pub fn group_of_region(me: &'static Thread, data: *mut usize, threads: u32) -> &'static Group {
+    let group = Group::create(me.store(), &me.parker, None);
+    register(me, data, ptr::null_mut(), ptr::null_mut(), threads);
+    group.reductions.set(data);
+    group
+}
+
+/// Begins the group that stands for a construct with reductions over tasks.
+pub fn begin_construct(me: &'static Thread) {
+    group::start(me).workshare.set(true);
+}
+
+/// Gives the copies of a construct back.
+pub fn unregister(me: &'static Thread, data: *mut usize) {
+    let mut array = Some(Array(data));
+    while let Some(this) = array {
+        // SAFETY: it came from the store by `register`.
+        unsafe { me.store().release(this.get(MEMORY) as *mut u8) };
+        array = this.next().filter(|next| next.get(FIRST) == 0);
+    }
+}
+
+/// Ends the group that stands for a construct; thread 0 gives the copies back.
+pub fn end_construct(me: &'static Thread, cancelled: bool) {
+    let data = me.task().group().map_or(ptr::null_mut(), |group| group.reductions.get());
+    group::end(me);
+    if me.id() == 0 && !data.is_null() {
+        unregister(me, data);
+    }
+    if !cancelled {
+        barrier(me, false);
+    }
+}
+
+/// Replaces addresses of variables, or of copies, by those of this thread's copies. Behind the first `originals` of them the
+/// variables' own addresses are stored.
+///
+/// # Safety
+/// There are `count + originals` words at `addresses`.
+pub unsafe fn remap(me: &'static Thread, count: usize, originals: usize, addresses: *mut usize) {
+    let id = me.id() as usize;
+    let first = me.task().group().map_or(ptr::null_mut(), |group| group.reductions.get());
+    // SAFETY: the caller says so.
+    let addresses = unsafe { slice::from_raw_parts_mut(addresses, count + originals) };
+    for index in 0..count {
+        let mut array = (!first.is_null()).then_some(Array(first));
+        let found = loop {
+            let Some(this) = array else {
+                sys::fatal("in_reduction: no task_reduction around it names the variable")
+            };
+            if let Some((original, offset)) = this.find(addresses[index]) {
+                break (this, original, offset);
+            }
+            array = this.next();
+        };
+        let (array, original, offset) = found;
+        addresses[index] = array.get(MEMORY) + id * array.get(SIZE) + offset;
+        if index < originals {
+            addresses[count + index] = original;
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Orders: what a thread of a device is told to do for a construct.
+
+use std::cell::Cell;
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::mapping::{self, Item, Work};
+use super::{alone, memory};
+use crate::constructs::tasks;
+use crate::primitives::store::Store;
+use crate::primitives::{exclusive, sys};
+use crate::team::devices::Device;
+use crate::team::root::Root;
+use crate::team::task::Function;
+use crate::team::thread::{self, Thread};
+use crate::team::waiting;
+
+/// What a thread of a device is to do.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKind {
+    /// Get the data, run the region, give the data up.
+    Run,
+    /// Get the data.
+    Begin,
+    /// Give up what was got.
+    End,
+    /// Give up what is named.
+    Exit,
+    /// Have bytes go and come.
+    Update,
+    /// Allocate so many bytes of the device's memory.
+    Allocate,
+    /// Give them back.
+    Release,
+    /// Copy bytes, of the device's memory or what is shared.
+    Copy,
+}
+
+/// The constructs that orders come from, for messages.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Construct {
+    /// `target`.
+    Target,
+    /// `target data`.
+    Data,
+    /// `target enter data`.
+    EnterData,
+    /// `target exit data`.
+    ExitData,
+    /// `target update`.
+    Update,
+    /// A call of a function.
+    Call,
+}
+
+impl Construct {
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Data => "target data",
+            Self::EnterData => "target enter data",
+            Self::ExitData => "target exit data",
+            Self::Update => "target update",
+            Self::Call => "omp_target_…",
+        }
+    }
+}
+
+/// What a thread of a device is told. It lies in the store.
+#[repr(C)]
+pub struct Order {
+    kind: Cell<OrderKind>,
+    node: u32,
+    construct: Construct,
+    items: *mut Item,
+    count: usize,
+    /// What the region gets: an address for each item.
+    addresses: *mut usize,
+    function: Cell<Option<Function>>,
+    limit: Cell<u32>,
+    /// Numbers that some kinds need.
+    pub(super) words: Cell<[usize; 3]>,
+    /// The event of the task that ends with the order, if there is one.
+    event: Cell<usize>,
+    caller: Cell<Option<&'static Thread>>,
+    done: AtomicU32,
+    /// The `target data` around, on the same thread.
+    around: Cell<Option<&'static Order>>,
+}
+
+// SAFETY: cells are written before the order is handed over, by whoever has it then.
+unsafe impl Sync for Order {}
+
+impl Order {
+    /// For a node, with items.
+    pub fn new(
+        root: &'static Root,
+        node: u32,
+        construct: Construct,
+        kind: OrderKind,
+        items: &[Item],
+    ) -> &'static Self {
+        let store = root.store;
+        let count = items.len();
+        let allocate = |bytes: usize| store.allocate(bytes.max(16), 16).unwrap_or_else(|| store.exhausted());
+        let list = allocate(size_of_val(items)).cast::<Item>();
+        let addresses = allocate(count * size_of::<usize>()).cast::<usize>();
+        for (index, item) in items.iter().enumerate() {
+            // SAFETY: there is room for so many.
+            unsafe { list.add(index).write(*item) };
+        }
+        store.place(Self {
+            kind: Cell::new(kind),
+            node,
+            construct,
+            items: list,
+            count,
+            addresses,
+            function: Cell::new(None),
+            limit: Cell::new(0),
+            words: Cell::new([0; 3]),
+            event: Cell::new(0),
+            caller: Cell::new(None),
+            done: AtomicU32::new(0),
+            around: Cell::new(None),
+        })
+    }
+
+    /// The node that it is for.
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+
+    /// The region to run, and how many threads there may be in it; 0: as many as there are.
+    pub fn runs(&self, function: Function, limit: u32) {
+        self.function.set(Some(function));
+        self.limit.set(limit);
+    }
+
+    /// What it is to be done with its items from now on.
+    pub fn becomes(&self, kind: OrderKind) {
+        self.kind.set(kind);
+    }
+
+    /// Its items. Whoever has the order alone may ask.
+    #[expect(clippy::mut_from_ref, reason = "an order is one thread's at a time")]
+    pub fn items(&self) -> &mut [Item] {
+        // SAFETY: there are so many, and the order is the caller's.
+        unsafe { slice::from_raw_parts_mut(self.items, self.count) }
+    }
+
+    /// Has it done by a thread of its node, and waits until it is.
+    pub fn carry_out(&'static self, me: &'static Thread) {
+        self.done.store(0, Ordering::Relaxed);
+        self.event.set(0);
+        self.caller.set(Some(me));
+        self.hand_over(me.root());
+        waiting::until_surely(me, || self.done.load(Ordering::Acquire) != 0);
+    }
+
+    /// Has it done by a thread of its node, which then ends the task that has this event, and gives the order back.
+    pub fn carry_out_for(&'static self, me: &'static Thread, event: usize) {
+        self.event.set(event);
+        self.hand_over(me.root());
+    }
+
+    fn hand_over(&'static self, root: &'static Root) {
+        let thread = root.hire_there(self.node);
+        // SAFETY: teams live for ever.
+        let before = unsafe { thread.given_team.replace(ptr::null()).as_ref() };
+        thread.given_data.set(ptr::from_ref(self).cast_mut().cast());
+        exclusive::flush();
+        thread.parker.give(thread.parker.given().wrapping_add(1) & (u32::MAX >> 1));
+        if let Some(before) = before {
+            // It may wait for that team's next region.
+            before.call();
+        }
+        if let Err(text) = root.start(thread) {
+            sys::fatal(text);
+        }
+    }
+
+    /// Gives its memory back.
+    pub fn release(&'static self, store: &Store) {
+        for item in self.items() {
+            for (flag, memory) in [(mapping::STAGED, item.seen), (mapping::COPIED, item.result)] {
+                if item.flags & flag != 0 {
+                    // SAFETY: the item says that it is its own, of the store.
+                    unsafe { store.release(memory as *mut u8) };
+                }
+            }
+        }
+        // SAFETY: all came from the store, and the caller has the order alone and does not look at it again.
+        unsafe {
+            store.release(self.items.cast());
+            store.release(self.addresses.cast());
+            store.release(ptr::from_ref(self).cast_mut().cast());
+        }
+    }
+
+    /// The calling thread has come into the `target data` that this is for.
+    pub fn begin_data(&'static self, me: &Thread) {
+        let around: *const Self = me.data.replace(ptr::from_ref(self).cast()).cast();
+        // SAFETY: what is stored there came from this function, and is released only after `end_data`.
+        self.around.set(unsafe { around.as_ref() });
+    }
+
+    /// The calling thread leaves the innermost `target data` that it is in.
+    pub fn end_data(me: &Thread) -> Option<&'static Self> {
+        // SAFETY: as in `begin_data`.
+        let order: &'static Self = unsafe { me.data.get().cast::<Self>().as_ref() }?;
+        me.data.set(order.around.get().map_or(ptr::null(), |around| ptr::from_ref(around).cast()));
+        Some(order)
+    }
+
+    /// What a thread of the node does with it.
+    fn obey(&self, me: &'static Thread) {
+        let device = me.root().devices().at(self.node);
+        match self.kind.get() {
+            OrderKind::Run => {
+                self.begin(me, device);
+                for (index, item) in self.items().iter().enumerate() {
+                    // SAFETY: there is an address for each item.
+                    unsafe { self.addresses.add(index).write(item.result) };
+                }
+                if let Some(function) = self.function.get() {
+                    alone::run(me, self.node + 1, self.limit.get(), || {
+                        // SAFETY: the program's function, with an address for each thing that it uses.
+                        unsafe { function(self.addresses.cast()) };
+                    });
+                }
+                exclusive::flush();
+                self.end(me, device);
+            }
+            OrderKind::Begin => self.begin(me, device),
+            OrderKind::End => self.end(me, device),
+            OrderKind::Exit => self.with_data(me, device, |work, items| {
+                // SAFETY: the program says that what its construct names is there, and nobody writes to it.
+                unsafe { work.exit(items) };
+                Ok(())
+            }),
+            OrderKind::Update => self.with_data(me, device, |work, items| {
+                // SAFETY: as above.
+                unsafe { work.update(items) }
+            }),
+            OrderKind::Allocate => {
+                self.words.set([(memory::of(me.root()).allocate)(self.words.get()[0]) as usize, 0, 0])
+            }
+            // SAFETY: the program says that it came from there.
+            OrderKind::Release => unsafe { (memory::of(me.root()).release)(self.words.get()[0] as *mut u8) },
+            OrderKind::Copy => {
+                let [target, source, bytes] = self.words.get();
+                // SAFETY: the program says that both are there, so long.
+                unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes) };
+            }
+        }
+    }
+
+    fn begin(&self, me: &'static Thread, device: &Device) {
+        self.with_data(me, device, |work, items| {
+            // SAFETY: the program says that what its construct names is there, and nobody writes to it.
+            unsafe { work.begin(items) }
+        });
+    }
+
+    fn end(&self, me: &'static Thread, device: &Device) {
+        self.with_data(me, device, |work, items| {
+            // SAFETY: as above.
+            unsafe { work.end(items) };
+            Ok(())
+        });
+    }
+
+    fn with_data(
+        &self,
+        me: &'static Thread,
+        device: &Device,
+        run: impl FnOnce(&mut Work<'_>, &mut [Item]) -> Result<(), mapping::Failure>,
+    ) {
+        let root = me.root();
+        let items = self.items();
+        if items.is_empty() {
+            return;
+        }
+        let (moved, result) = device.with(|table| {
+            let copies = root.settings.target_copies;
+            let mut work = Work { table, store: root.store, memory: memory::of(root), copies, moved: (0, 0) };
+            let result = run(&mut work, items);
+            (work.moved, result)
+        });
+        count_moved(device, moved);
+        if let Err(failure) = result {
+            let (name, node) = (self.construct.name(), root.nodes().at(self.node).name());
+            sys::fatal(format_args!("{name}: device {} (node {node}): {failure}", self.node - 1));
+        }
+    }
+}
+
+/// Runs what a worker was given that is no part of a region.
+pub(crate) fn carry_out_given(me: &'static Thread) {
+    // SAFETY: orders lie in the store, and whoever gave it waits until it is done.
+    let Some(order) = (unsafe { me.given_data.get().cast::<Order>().as_ref::<'static>() }) else { return };
+    order.obey(me);
+    let (event, caller) = (order.event.get(), order.caller.get());
+    // From here on it may be given something else to do.
+    me.root().dismiss(me);
+    if event != 0 {
+        order.release(me.root().store);
+        tasks::fulfill(event);
+    } else {
+        order.done.store(1, Ordering::Release);
+        if let Some(caller) = caller {
+            caller.parker.tell();
+        }
+    }
+}
+
+/// Bytes went to a device and came back from it, for the calling thread.
+pub(super) fn count_moved(device: &Device, moved: (u64, u64)) {
+    device.count_moved(moved);
+    tally_moved(moved.0 + moved.1);
+}
+
+/// Counts bytes that were moved between memories of nodes, by or for the calling thread: mapped data of `target`, replicas and the
+/// like. The code that moves them calls this; loads and stores of shared memory are not counted.
+pub fn tally_moved(bytes: u64) {
+    let Some(me) = thread::known().filter(|me| me.root().settings.report) else { return };
+    match me.tally() {
+        Some(tally) if me.team().level() > 0 => tally.move_bytes(bytes),
+        _ => me.root().tallies.move_outside(bytes),
+    }
+}

@@ -1,0 +1,493 @@
+//! The environment: what `OMP_…` and a few `GOMP_…` variables say.
+
+use std::env;
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use super::report::{self, Form};
+use crate::constructs::affinity;
+use crate::primitives::icv::{ACTIVE_LEVELS_MAX, ByLevel, MONOTONIC, Schedule, ScheduleKind, Settings};
+use crate::primitives::nodes::{NAME, NODES, Named};
+use crate::primitives::places;
+use crate::primitives::sys::{self, Processors};
+use crate::team::root::Root;
+
+/// What workers are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Threads of the program.
+    #[default]
+    Shared,
+    /// Processes, each with an address space of its own.
+    Exclusive,
+    /// Threads in groups, each group a process.
+    Hybrid,
+}
+
+impl Mode {
+    /// By its name.
+    #[must_use]
+    pub fn named(text: &[u8]) -> Option<Self> {
+        Some(match text {
+            b"" | b"shared" => Self::Shared,
+            b"exclusive" => Self::Exclusive,
+            b"hybrid" => Self::Hybrid,
+            _ => return None,
+        })
+    }
+}
+
+/// What the environment says.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// All that is a number.
+    pub settings: Settings,
+    /// `OMP_AFFINITY_FORMAT`.
+    pub affinity_format: String,
+    /// `OMP_PLACES`, or what stands for it.
+    pub places: Vec<Processors>,
+    /// `OMP_TOMBOLO`: what workers are to be.
+    pub mode: Mode,
+    /// `OMP_TOMBOLO_GROUP`: how many threads share a process in hybrid mode.
+    pub group: u32,
+    /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to limit its threads.
+    pub nodes: Vec<Named>,
+    /// `OMP_TOMBOLO_REPORT`: how the report is to look.
+    pub report: Form,
+    /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
+    pub display: Option<bool>,
+}
+
+impl Read {
+    /// Ends the program if it is to have workers on other nodes, where there can be none.
+    pub fn has_one_node(&self) {
+        if !self.nodes.is_empty() {
+            let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+            sys::fatal(format_args!(
+                "OMP_TOMBOLO_NODES={}: only a program that `tombolo ompcc` made can have workers on nodes, and OMP_TOMBOLO has to be exclusive or hybrid",
+                names.join(",")
+            ));
+        }
+    }
+}
+
+/// What `OMP_AFFINITY_FORMAT` is where nothing was said.
+const FORMAT: &str = "level %L thread %i affinity %A";
+
+/// Reads the environment. What makes no sense is said on standard error and left out.
+pub fn read() -> Read {
+    read_from(|name| env::var(name).ok(), &sys::affinity())
+}
+
+fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> Read {
+    let mut settings = Settings::of(sys::count(processors));
+    let variables = Variables { get: &get };
+    let mut nodes = Vec::new();
+    variables.set("OMP_TOMBOLO_NODES", named_nodes, &mut nodes);
+    if !nodes.is_empty() {
+        // As many as follows from how fast they are.
+        settings.icv.threads = 0;
+    }
+    read_threads(&variables, &mut settings);
+    let icv = &mut settings.icv;
+    variables.set("OMP_SCHEDULE", schedule, &mut icv.schedule);
+    variables.set("OMP_DYNAMIC", truth, &mut icv.dynamic);
+    variables.set("OMP_THREAD_LIMIT", positive, &mut icv.limit);
+    variables.set("OMP_DEFAULT_DEVICE", |text| text.parse().ok(), &mut icv.device);
+    variables.set("OMP_ALLOCATOR", allocator, &mut icv.allocator);
+    variables.set("OMP_CANCELLATION", truth, &mut settings.cancellation);
+    variables.set(
+        "OMP_MAX_TASK_PRIORITY",
+        |text| text.parse().ok().filter(|&at| at >= 0),
+        &mut settings.priority,
+    );
+    variables.set("OMP_NUM_TEAMS", positive, &mut settings.teams);
+    variables.set("OMP_TEAMS_THREAD_LIMIT", positive, &mut settings.teams_limit);
+    variables.set("OMP_DISPLAY_AFFINITY", truth, &mut settings.display_affinity);
+    let mut report = Form::None;
+    variables.set("OMP_TOMBOLO_REPORT", Form::parse, &mut report);
+    settings.report = report != Form::None;
+    variables.set("OMP_TOMBOLO_ARENA", |text| bytes(text, 1 << 20), &mut settings.arena);
+    variables.set("GOMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
+    variables.set("OMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
+    variables.set("OMP_WAIT_POLICY", wait_policy, &mut settings.active_wait);
+    variables.set("GOMP_SPINCOUNT", |text| spins(text).map(Some), &mut settings.spins);
+    let mut offload = (false, false);
+    variables.set("OMP_TARGET_OFFLOAD", offload_wanted, &mut offload);
+    (settings.offload_mandatory, settings.offload_disabled) = offload;
+    variables.set("OMP_TOMBOLO_TARGET", target, &mut settings.target_copies);
+    let mode = variables.text("OMP_TOMBOLO").unwrap_or_default();
+    let mode = Mode::named(mode.as_bytes()).unwrap_or_else(|| {
+        sys::fatal(format_args!("OMP_TOMBOLO={mode}: there are `shared`, `exclusive` and `hybrid`"))
+    });
+    settings.own_memory = mode == Mode::Hybrid;
+    let mut group = settings.processors;
+    variables.set("OMP_TOMBOLO_GROUP", positive, &mut group);
+    let mut display = None;
+    variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
+    let places = read_places(&variables, &mut settings, processors);
+    let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
+    Read { settings, affinity_format, places, mode, group, nodes, report, display }
+}
+
+struct Variables<'a> {
+    get: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Variables<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        (self.get)(name).map(|text| text.trim().to_owned())
+    }
+
+    fn set<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>, place: &mut T) {
+        let Some(text) = self.text(name).filter(|text| !text.is_empty()) else { return };
+        match parse(&text) {
+            Some(value) => *place = value,
+            None => {
+                sys::complain(format_args!("tombolo omp: {name}={text} makes no sense and is left out\n"))
+            }
+        }
+    }
+}
+
+fn read_threads(variables: &Variables<'_>, settings: &mut Settings) {
+    let list = |text: &str| text.split(',').map(|item| positive(item.trim())).collect::<Option<Vec<u32>>>();
+    let mut threads = Vec::new();
+    variables.set("OMP_NUM_THREADS", list, &mut threads);
+    if let Some(&first) = threads.first() {
+        settings.icv.threads = first;
+        settings.threads = ByLevel::of(&threads);
+    }
+    let mut nested = None;
+    variables.set("OMP_NESTED", |text| truth(text).map(Some), &mut nested);
+    let levels = &mut settings.icv.active_levels;
+    if threads.len() > 1 || nested == Some(true) {
+        *levels = ACTIVE_LEVELS_MAX;
+    }
+    let level = |text: &str| text.parse::<u32>().ok().map(|levels| levels.min(ACTIVE_LEVELS_MAX));
+    variables.set("OMP_MAX_ACTIVE_LEVELS", level, levels);
+}
+
+fn read_places(
+    variables: &Variables<'_>,
+    settings: &mut Settings,
+    processors: &Processors,
+) -> Vec<Processors> {
+    let mut binds = Vec::new();
+    variables.set("OMP_PROC_BIND", bindings, &mut binds);
+    let mut found = Vec::new();
+    variables.set("OMP_PLACES", |text| places::parse(text, processors), &mut found);
+    if found.is_empty() {
+        variables.set("GOMP_CPU_AFFINITY", |text| places::parse_list(text, processors), &mut found);
+    }
+    let unsaid = binds.is_empty();
+    if unsaid && !found.is_empty() {
+        binds.push(places::TRUE);
+    }
+    if binds.first().is_some_and(|&bind| bind != places::FALSE) {
+        if found.is_empty() {
+            found = places::threads(processors);
+        }
+    } else {
+        found.clear();
+    }
+    settings.icv.bind = binds.first().copied().unwrap_or(places::FALSE);
+    settings.binds = ByLevel::of(&binds);
+    found
+}
+
+/// `node,node:threads,…`; each once.
+fn named_nodes(text: &str) -> Option<Vec<Named>> {
+    let mut nodes: Vec<Named> = Vec::new();
+    for item in text.split(',') {
+        let (name, threads) = match item.split_once(':') {
+            Some((name, threads)) => (name.trim(), positive(threads.trim())?),
+            None => (item.trim(), 0),
+        };
+        let fits = !name.is_empty() && name.len() <= NAME && !name.contains(char::is_whitespace);
+        if !fits || nodes.iter().any(|node| node.name == name) {
+            return None;
+        }
+        nodes.push(Named { name: name.to_owned(), threads });
+    }
+    (nodes.len() < NODES).then_some(nodes)
+}
+
+fn positive(text: &str) -> Option<u32> {
+    text.parse::<u32>().ok().filter(|&value| value > 0 && i32::try_from(value).is_ok())
+}
+
+fn truth(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// A size with a unit, in bytes; without one in units of `unit`.
+fn bytes(text: &str, unit: usize) -> Option<usize> {
+    let digits = text.trim_end_matches(|at: char| !at.is_ascii_digit());
+    let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
+        "" => unit,
+        "b" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<usize>().ok()?.checked_mul(factor)
+}
+
+fn spins(text: &str) -> Option<u64> {
+    if matches!(text.to_ascii_lowercase().as_str(), "infinite" | "infinity") {
+        return Some(u64::MAX);
+    }
+    let digits = text.trim_end_matches(|at: char| !at.is_ascii_digit());
+    let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" => 1_000_000_000,
+        "t" => 1_000_000_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn wait_policy(text: &str) -> Option<Option<bool>> {
+    match text.to_ascii_lowercase().as_str() {
+        "active" => Some(Some(true)),
+        "passive" => Some(Some(false)),
+        _ => None,
+    }
+}
+
+/// Whether there has to be a device besides the host, and whether there must not.
+fn offload_wanted(text: &str) -> Option<(bool, bool)> {
+    match text.to_ascii_lowercase().as_str() {
+        "mandatory" => Some((true, false)),
+        "disabled" => Some((false, true)),
+        "default" => Some((false, false)),
+        _ => None,
+    }
+}
+
+fn target(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "share" => Some(false),
+        "copy" => Some(true),
+        _ => None,
+    }
+}
+
+fn display_wanted(text: &str) -> Option<Option<bool>> {
+    if text.eq_ignore_ascii_case("verbose") {
+        return Some(Some(true));
+    }
+    truth(text).map(|wanted| wanted.then_some(false))
+}
+
+/// `[modifier:]kind[,chunk]`.
+fn schedule(text: &str) -> Option<Schedule> {
+    let text = text.to_ascii_lowercase();
+    let (modifier, rest) = match text.split_once(':') {
+        Some((modifier, rest)) => (Some(modifier.trim()), rest),
+        None => (None, text.as_str()),
+    };
+    let (kind, chunk) = match rest.split_once(',') {
+        Some((kind, chunk)) => {
+            (kind.trim(), Some(chunk.trim().parse::<i32>().ok().filter(|&chunk| chunk >= 0)?))
+        }
+        None => (rest.trim(), None),
+    };
+    let kind = match kind {
+        "static" => ScheduleKind::Static,
+        "dynamic" => ScheduleKind::Dynamic,
+        "guided" => ScheduleKind::Guided,
+        "auto" => ScheduleKind::Auto,
+        _ => return None,
+    };
+    let modifier = match modifier {
+        Some("monotonic") => MONOTONIC,
+        Some("nonmonotonic") => 0,
+        None if kind == ScheduleKind::Static => MONOTONIC,
+        None => 0,
+        Some(_) => return None,
+    };
+    let smallest = i32::from(matches!(kind, ScheduleKind::Dynamic | ScheduleKind::Guided));
+    Some(Schedule { kind, modifier, chunk: chunk.unwrap_or(smallest).max(smallest) })
+}
+
+fn bindings(text: &str) -> Option<Vec<u8>> {
+    text.split(',')
+        .map(|item| match item.trim().to_ascii_lowercase().as_str() {
+            "primary" | "master" => Some(places::PRIMARY),
+            "close" => Some(places::CLOSE),
+            "spread" => Some(places::SPREAD),
+            other => truth(other).map(|bound| if bound { places::TRUE } else { places::FALSE }),
+        })
+        .collect()
+}
+
+fn allocator(text: &str) -> Option<usize> {
+    const NAMES: [&str; 8] = [
+        "omp_default_mem_alloc",
+        "omp_large_cap_mem_alloc",
+        "omp_const_mem_alloc",
+        "omp_high_bw_mem_alloc",
+        "omp_low_lat_mem_alloc",
+        "omp_cgroup_mem_alloc",
+        "omp_pteam_mem_alloc",
+        "omp_thread_mem_alloc",
+    ];
+    if let Ok(number) = text.parse::<usize>() {
+        return (1..=8).contains(&number).then_some(number);
+    }
+    NAMES.iter().position(|name| text.eq_ignore_ascii_case(name)).map(|index| index + 1)
+}
+
+/// What `OMP_DISPLAY_ENV` and `omp_display_env` show.
+pub fn display(root: &Root, verbosely: bool) -> String {
+    let settings = &root.settings;
+    let icv = settings.icv;
+    let mut text = String::from("\nOPENMP DISPLAY ENVIRONMENT BEGIN\n");
+    let mut show = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(text, "  {name} = '{value}'");
+    };
+    show("_OPENMP", &"201511");
+    show("OMP_DYNAMIC", &said(icv.dynamic));
+    show("OMP_NESTED", &said(icv.active_levels > 1));
+    let threads: Vec<String> = match settings.threads.all() {
+        [] if icv.threads == 0 => vec!["BY SPEED".to_owned()],
+        [] => vec![icv.threads.to_string()],
+        list => list.iter().map(ToString::to_string).collect(),
+    };
+    show("OMP_NUM_THREADS", &threads.join(","));
+    let kind = format!("{:?}", icv.schedule.kind).to_uppercase();
+    let chunk = if icv.schedule.chunk > 1 { format!(",{}", icv.schedule.chunk) } else { String::new() };
+    show("OMP_SCHEDULE", &format!("{kind}{chunk}"));
+    show("OMP_PROC_BIND", &places::name(icv.bind));
+    show("OMP_PLACES", &root.places().describe());
+    show("OMP_STACKSIZE", &settings.stack);
+    show("OMP_WAIT_POLICY", &if settings.active_wait == Some(true) { "ACTIVE" } else { "PASSIVE" });
+    show("OMP_THREAD_LIMIT", &icv.limit);
+    show("OMP_MAX_ACTIVE_LEVELS", &icv.active_levels);
+    show("OMP_NUM_TEAMS", &settings.teams);
+    show("OMP_TEAMS_THREAD_LIMIT", &settings.teams_limit);
+    show("OMP_CANCELLATION", &said(settings.cancellation));
+    show("OMP_DEFAULT_DEVICE", &icv.device);
+    show("OMP_MAX_TASK_PRIORITY", &settings.priority);
+    show("OMP_DISPLAY_AFFINITY", &said(settings.display_affinity));
+    show("OMP_AFFINITY_FORMAT", &affinity::format(root));
+    show("OMP_ALLOCATOR", &icv.allocator);
+    let offload = match (settings.offload_mandatory, settings.offload_disabled) {
+        (true, _) => "MANDATORY",
+        (_, true) => "DISABLED",
+        _ => "DEFAULT",
+    };
+    show("OMP_TARGET_OFFLOAD", &offload);
+    if verbosely {
+        show("GOMP_SPINCOUNT", &settings.turns());
+        show("OMP_TOMBOLO_REPORT", &report::form().name());
+        show("OMP_TOMBOLO_NODES", &show_nodes());
+        show("OMP_TOMBOLO_TARGET", &if settings.target_copies { "COPY" } else { "SHARE" });
+    }
+    text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");
+    text
+}
+
+/// The nodes that this process's job is to have; kept to be shown.
+static NODES_WANTED: OnceLock<Vec<Named>> = OnceLock::new();
+
+/// Keeps what is shown and is nowhere else.
+pub(crate) fn keep(read: &Read) {
+    let _ = NODES_WANTED.set(read.nodes.clone());
+}
+
+/// As `OMP_TOMBOLO_NODES` has them.
+fn show_nodes() -> String {
+    let show = |node: &Named| match node.threads {
+        0 => node.name.clone(),
+        threads => format!("{}:{threads}", node.name),
+    };
+    NODES_WANTED.get().into_iter().flatten().map(show).collect::<Vec<_>>().join(",")
+}
+
+fn said(value: bool) -> &'static str {
+    if value { "TRUE" } else { "FALSE" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> Settings {
+        let mut processors = sys::affinity();
+        sys::include(&mut processors, 0);
+        let get =
+            |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        read_from(get, &processors).settings
+    }
+
+    #[test]
+    fn lists_are_by_level_and_allow_nesting() {
+        let settings = with(&[("OMP_NUM_THREADS", "4, 2")]);
+        assert_eq!((settings.icv.threads, settings.threads.at(1)), (4, Some(2)));
+        assert_eq!(settings.icv.active_levels, ACTIVE_LEVELS_MAX);
+        assert_eq!(with(&[("OMP_NUM_THREADS", "4")]).icv.active_levels, 1);
+        assert_eq!(with(&[("OMP_NUM_THREADS", "4,2"), ("OMP_MAX_ACTIVE_LEVELS", "1")]).icv.active_levels, 1);
+    }
+
+    #[test]
+    fn schedules() {
+        assert_eq!(
+            schedule("guided,7"),
+            Some(Schedule { kind: ScheduleKind::Guided, modifier: 0, chunk: 7 })
+        );
+        assert_eq!(
+            schedule("Monotonic: dynamic"),
+            Some(Schedule { kind: ScheduleKind::Dynamic, modifier: MONOTONIC, chunk: 1 })
+        );
+        assert_eq!(schedule("static").map(|schedule| schedule.chunk), Some(0));
+        assert_eq!(schedule("sometimes"), None);
+        assert_eq!(schedule("dynamic,-1"), None);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes("64", 1024), Some(65536));
+        assert_eq!(bytes("2 M", 1024), Some(2 << 20));
+        assert_eq!(bytes("12B", 1024), Some(12));
+        assert_eq!(bytes("12X", 1024), None);
+        assert_eq!(bytes("99999999999999999999G", 1), None);
+    }
+
+    #[test]
+    fn nodes_have_names_and_threads() {
+        let named = |name: &str, threads| Named { name: name.to_owned(), threads };
+        assert_eq!(named_nodes("arm"), Some(vec![named("arm", 0)]));
+        assert_eq!(
+            named_nodes("host:2, arm:16,vm"),
+            Some(vec![named("host", 2), named("arm", 16), named("vm", 0)])
+        );
+        let long = "n".repeat(NAME + 1);
+        let many = (0..NODES).map(|index| index.to_string()).collect::<Vec<_>>().join(",");
+        for wrong in
+            ["", "arm,", "arm:0", "arm:", "arm:x", ":2", "arm,arm:2", "an arm", "arm:1:2", &long, &many]
+        {
+            assert_eq!(named_nodes(wrong), None, "{wrong}");
+        }
+        assert_eq!(with(&[("OMP_TOMBOLO_NODES", "arm")]).icv.threads, 0);
+        assert_eq!(with(&[("OMP_TOMBOLO_NODES", "arm"), ("OMP_NUM_THREADS", "3")]).icv.threads, 3);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_left_out() {
+        let settings =
+            with(&[("OMP_NUM_THREADS", "0"), ("OMP_DYNAMIC", "perhaps"), ("OMP_WAIT_POLICY", "active")]);
+        assert_eq!(settings.icv.threads, settings.processors);
+        assert!(!settings.icv.dynamic);
+        assert_eq!(settings.turns(), 30_000_000_000);
+    }
+}

@@ -1,0 +1,11 @@
+//! A job from its beginning to its end: the environment, how processes and workers start, the report.
+
+pub mod env;
+#[cfg(target_env = "gnu")]
+pub mod forked;
+pub mod layout;
+pub mod report;
+pub mod stack;
+pub mod start;
+pub mod words;
+pub mod worker;

@@ -1,0 +1,265 @@
+//! `OMP_TOMBOLO_REPORT`: what regions took, who did what in them, and who waited.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::OnceLock;
+
+use crate::primitives::nodes::Node;
+use crate::primitives::sys;
+use crate::team::root::Root;
+use crate::team::tally::{RegionTally, Sum};
+
+/// How a report is to look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// There is none.
+    #[default]
+    None,
+    /// Text on standard error, with a line for each node, or for each thread as well.
+    Text {
+        /// Whether threads have lines.
+        threads: bool,
+    },
+    /// Records for programs to read, a line of JSON each; on standard error, or in a file.
+    Json(Option<String>),
+}
+
+impl Form {
+    /// As `OMP_TOMBOLO_REPORT` has it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "0" | "false" | "no" | "off" => Self::None,
+            "1" | "true" | "yes" | "on" => Self::Text { threads: false },
+            "2" | "threads" => Self::Text { threads: true },
+            "json" => Self::Json(None),
+            _ if text.contains(['/', '.']) => Self::Json(Some(text.to_owned())),
+            _ => return None,
+        })
+    }
+
+    /// As `OMP_DISPLAY_ENV` shows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::None => "FALSE",
+            Self::Text { threads: false } => "TRUE",
+            Self::Text { threads: true } => "THREADS",
+            Self::Json(None) => "JSON",
+            Self::Json(Some(path)) => path,
+        }
+    }
+}
+
+static FORM: OnceLock<Form> = OnceLock::new();
+
+/// Says how the report of this process's job is to look; what is said first stays.
+pub(crate) fn ask_for(form: Form) {
+    let _ = FORM.set(form);
+}
+
+/// How the report of this process's job is to look.
+pub(crate) fn form() -> &'static Form {
+    FORM.get().unwrap_or(&Form::None)
+}
+
+/// What writes a report to its file, and why it could not.
+type Write = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+static WRITE: OnceLock<Write> = OnceLock::new();
+
+/// Has the report written by this, in place of a file that this process opens by its name; what is said first stays.
+pub fn write_by(write: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
+    let _ = WRITE.set(Box::new(write));
+}
+
+/// Writes the report, if there is to be one, where it is to be. `name` says what a function is called.
+pub fn write(root: &Root, name: impl Fn(usize) -> String) {
+    match form() {
+        Form::None => {}
+        Form::Text { threads } => sys::complain(text(root, *threads, name)),
+        Form::Json(None) => sys::complain(json(root, name)),
+        Form::Json(Some(path)) => write_to(path, &json(root, name)),
+    }
+}
+
+/// Writes a report to a file, or to standard error if that cannot be: what was measured is not to be lost.
+fn write_to(path: &str, report: &str) {
+    let written = match WRITE.get() {
+        Some(write) => write(report),
+        None => fs::write(path, report).map_err(|error| error.to_string()),
+    };
+    if let Err(error) = written {
+        sys::complain(format_args!(
+            "tombolo omp: the report cannot be written to {path}: {error}; it is\n{report}"
+        ));
+    }
+}
+
+fn name_of(line: &RegionTally, name: impl Fn(usize) -> String) -> String {
+    if line.function == 0 { "(others)".to_owned() } else { name(line.function) }
+}
+
+fn milliseconds(nanoseconds: u64) -> String {
+    format!("{}.{:03}", nanoseconds / 1_000_000, nanoseconds / 1000 % 1000)
+}
+
+/// How much longer the busiest thread was busy than the mean of all, in hundredths; 100 is perfect.
+fn imbalance(line: &RegionTally) -> u64 {
+    let percent = (u128::from(line.busiest) * 100).checked_div(u128::from(line.mean));
+    percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(u64::MAX))
+}
+
+fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
+    let nodes = root.nodes();
+    let mut text = String::new();
+    if nodes.several() {
+        text.push_str("tombolo omp: nodes; speeds are steps in a millisecond\n");
+        let _ = writeln!(text, "{:>10} {:>8}  node", "processors", "speed");
+        for (_, node) in nodes.all() {
+            let (isa, processors) = (node.isa().name(), node.processors());
+            let _ = writeln!(text, "{processors:>10} {:>8}  {} ({isa})", speed(node), node.name());
+        }
+    }
+    text.push_str(
+        "tombolo omp: regions; iterations are of loops that call the library, not of static ones that GCC compiles in place\n",
+    );
+    let _ = writeln!(
+        text,
+        "{:>10} {:>8} {:>12} {:>12} {:>9}  region",
+        "runs", "threads", "total ms", "longest ms", "imbalance"
+    );
+    root.tallies.read(|lines| {
+        for line in lines {
+            let (total, longest) = (milliseconds(line.nanoseconds), milliseconds(line.longest));
+            let imbalance = imbalance(line);
+            let imbalance = format!("{}.{:02}", imbalance / 100, imbalance % 100);
+            let name = name_of(line, &name);
+            let _ = writeln!(
+                text,
+                "{:>10} {:>8} {total:>12} {longest:>12} {imbalance:>9}  {name}",
+                line.runs, line.threads
+            );
+            for sum in line.by_node(nodes.count()).iter().filter(|sum| sum.threads > 0) {
+                let who = format!("{} on {}", sum.threads, nodes.at(sum.node).name());
+                write_sum(&mut text, &who, sum);
+            }
+            for (id, sum) in line.by_thread().iter().enumerate().filter(|_| threads) {
+                write_sum(&mut text, &format!("thread {id} ({})", nodes.at(sum.node).name()), sum);
+            }
+        }
+    });
+    let moved = root.tallies.moved_outside();
+    if moved > 0 {
+        let _ = writeln!(text, "tombolo omp: outside of regions {moved} bytes were moved");
+    }
+    for (node, about) in root.nodes().all() {
+        let (to, from) = root.devices().at(node).moved();
+        if to + from > 0 {
+            let (device, name) = (node.saturating_sub(1), about.name());
+            let _ = writeln!(
+                text,
+                "device {device} (node {name}): {to} bytes moved there, {from} bytes moved back"
+            );
+        }
+    }
+    text
+}
+
+fn speed(node: &Node) -> String {
+    match node.speed() {
+        0 => "-".to_owned(),
+        speed => speed.to_string(),
+    }
+}
+
+fn write_sum(text: &mut String, who: &str, sum: &Sum) {
+    let (busy, waited) = (milliseconds(sum.busy), milliseconds(sum.waited));
+    let _ = writeln!(
+        text,
+        "{:>10} {who}: busy {busy} ms, waited {waited} ms, {} iterations, {} tasks, {} bytes moved",
+        "", sum.iterations, sum.tasks, sum.moved
+    );
+}
+
+fn json(root: &Root, name: impl Fn(usize) -> String) -> String {
+    let nodes = root.nodes();
+    let mut text = String::new();
+    for (_, node) in nodes.all() {
+        let (name, isa) = (quoted(&node.name()), node.isa().name());
+        let (processors, speed) = (node.processors(), node.speed());
+        let _ = writeln!(
+            text,
+            "{{\"node\":{name},\"isa\":\"{isa}\",\"processors\":{processors},\"speed\":{speed}}}"
+        );
+    }
+    root.tallies.read(|lines| {
+        for line in lines {
+            let sums = |sums: &[Sum]| {
+                let used = sums.iter().filter(|sum| sum.threads > 0);
+                used.map(|sum| json_sum(&nodes.at(sum.node).name(), sum)).collect::<Vec<_>>().join(",")
+            };
+            let imbalance = imbalance(line);
+            let _ = writeln!(
+                text,
+                "{{\"region\":{},\"runs\":{},\"threads\":{},\"total_ns\":{},\"longest_ns\":{},\"imbalance\":{}.{:02},\"by_node\":[{}],\"by_thread\":[{}]}}",
+                quoted(&name_of(line, &name)),
+                line.runs,
+                line.threads,
+                line.nanoseconds,
+                line.longest,
+                imbalance / 100,
+                imbalance % 100,
+                sums(line.by_node(nodes.count())),
+                sums(line.by_thread()),
+            );
+        }
+    });
+    let _ = writeln!(text, "{{\"moved_outside_bytes\":{}}}", root.tallies.moved_outside());
+    text
+}
+
+fn json_sum(node: &str, sum: &Sum) -> String {
+    let Sum { threads, iterations, tasks, busy, waited, moved, .. } = sum;
+    let node = quoted(node);
+    format!(
+        "{{\"node\":{node},\"threads\":{threads},\"iterations\":{iterations},\"tasks\":{tasks},\"busy_ns\":{busy},\"waited_ns\":{waited},\"moved_bytes\":{moved}}}"
+    )
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            _ if character.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for() {
+        assert_eq!(Form::parse("off"), Some(Form::None));
+        assert_eq!(Form::parse("TRUE"), Some(Form::Text { threads: false }));
+        assert_eq!(Form::parse("2"), Some(Form::Text { threads: true }));
+        assert_eq!(Form::parse("JSON"), Some(Form::Json(None)));
+        assert_eq!(Form::parse("./Out"), Some(Form::Json(Some("./Out".to_owned()))));
+        assert_eq!(Form::parse("out.jsonl"), Some(Form::Json(Some("out.jsonl".to_owned()))));
+        assert_eq!(Form::parse("perhaps"), None);
+    }
+
+    #[test]
+    fn names_are_strings_of_json() {
+        assert_eq!(quoted("operator\"\" \\ \n"), "\"operator\\\"\\\" \\\\ \\u000a\"");
+    }
+}

@@ -1,0 +1,190 @@
+//! Threads whose stacks lie in the arena, `main` first.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::start;
+use crate::primitives::store::{self, SPAN, Store};
+use crate::primitives::sys;
+use crate::team::thread::Thread;
+
+/// What stacks are at least: where their size was said, and where it was not.
+const LEAST: usize = 64 * 1024;
+const LEAST_UNSAID: usize = 2 * SPAN - GUARD;
+/// What is added for thread-local storage where the C library puts that on the stack.
+const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
+/// What part of the arena the stack of `main` has at most, and that of a worker whose size nobody said.
+const OF_MAIN: usize = 8;
+const OF_WORKER: usize = 64;
+/// What `main` has where the limit of stacks is none.
+const UNLIMITED: usize = 64 << 20;
+/// What may not be touched at a stack's end; whole pages of the kernel's.
+const GUARD: usize = 16 * 1024;
+
+/// A stack in the arena, with pages at its end that nobody may touch.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    /// Its lowest byte.
+    pub memory: *mut u8,
+    /// Its length in bytes, the guard included.
+    pub size: usize,
+}
+
+// SAFETY: an address and a length, which say nothing of who uses what is there.
+unsafe impl Send for Stack {}
+
+impl Stack {
+    /// For a worker of the job: as the environment says, or else as large as the system has them, but a small part of the arena, and
+    /// no more than leaves half of what is left of it when all workers that were hired have theirs.
+    pub fn of_worker(thread: &Thread) -> Self {
+        let (root, store) = (thread.root(), thread.store());
+        let due = root.take_stack_due() as usize;
+        let size = match root.settings.stack {
+            0 => {
+                let fair = (store.left() / 2 / due / SPAN * SPAN).saturating_sub(GUARD + STORAGE);
+                size_of_main().min(store.length() / OF_WORKER).min(fair).max(LEAST_UNSAID)
+            }
+            size => size.max(LEAST),
+        };
+        Self::new(store, size).unwrap_or_else(|| {
+            sys::fatal(format_args!(
+                "out of memory: no stack of {} KiB for another thread is left in the {} MiB of the arena; fewer threads (OMP_NUM_THREADS) \
+                 and smaller stacks (OMP_STACKSIZE, {} KiB at least) take less; {}",
+                size >> 10,
+                store.length() >> 20,
+                LEAST >> 10,
+                store.advice()
+            ))
+        })
+    }
+
+    /// For `main`.
+    fn of_main(store: &Store) -> Self {
+        let size = size_of_main().min(store.length() / OF_MAIN).max(LEAST_UNSAID);
+        Self::new(store, size).unwrap_or_else(|| store.exhausted())
+    }
+
+    fn new(store: &Store, size: usize) -> Option<Self> {
+        let size = (size + STORAGE + GUARD).next_multiple_of(SPAN);
+        store.allocate(size, SPAN).map(|memory| Self { memory, size })
+    }
+
+    /// Starts a thread of this process on the stack. One thread of a process at a time may.
+    ///
+    /// # Errors
+    /// Why it could not, and what to change.
+    ///
+    /// # Safety
+    /// Nobody else uses the stack; the argument is what `start` takes.
+    pub unsafe fn run(self, start: sys::Start, argument: *mut c_void) -> Result<(), String> {
+        // SAFETY: the caller says so.
+        let failure = unsafe { self.create(start, argument) };
+        if failure == 0 {
+            return Ok(());
+        }
+        let error = std::io::Error::from_raw_os_error(failure);
+        Err(format!("{error}: its thread-local storage may be larger than its stack"))
+    }
+
+    /// The error that the C library has, or 0.
+    ///
+    /// # Safety
+    /// As [`Stack::run`].
+    unsafe fn create(self, start: sys::Start, argument: *mut c_void) -> i32 {
+        let Self { memory, size } = self;
+        // SAFETY: an attribute object is plain data until it is initialised below.
+        let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the guard is part of the stack's own memory; the attributes are ours; the stack is the thread's alone for as long
+        // as it runs. What a thread is called is a number with one C library, a pointer with another; nobody looks at it.
+        unsafe {
+            libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE);
+            let mut thread: libc::pthread_t = std::mem::zeroed();
+            libc::pthread_attr_init(&raw mut attributes);
+            libc::pthread_attr_setstack(&raw mut attributes, memory.add(GUARD).cast(), size - GUARD);
+            STARTER.store(sys::thread_number(), Ordering::Relaxed);
+            let failure = libc::pthread_create(&raw mut thread, &raw const attributes, start, argument);
+            STARTER.store(0, Ordering::Relaxed);
+            libc::pthread_attr_destroy(&raw mut attributes);
+            failure
+        }
+    }
+}
+
+/// The thread, by the kernel's number, that starts one on a stack of the arena just now.
+static STARTER: AtomicU64 = AtomicU64::new(0);
+
+/// Zeroed memory of the arena for thread-local storage, if it is for a thread that is started on a stack of the arena just now. A C
+/// library that does not put such storage on the stack has to ask for it here.
+pub fn storage(length: usize) -> Option<*mut u8> {
+    let starter = STARTER.load(Ordering::Relaxed);
+    if starter == 0 || starter != sys::thread_number() {
+        return None;
+    }
+    let memory = store::current()?.allocate(length, SPAN)?;
+    // SAFETY: the memory is that long, and ours.
+    unsafe { ptr::write_bytes(memory, 0, length) };
+    Some(memory)
+}
+
+fn size_of_main() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is ours to write.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).ok().filter(|&size| size < 1 << 40).unwrap_or(UNLIMITED)
+}
+
+/// How a program's `main` is called.
+pub type Main = unsafe extern "C" fn(c_int, *mut *mut i8, *mut *mut i8) -> c_int;
+
+/// A call of `main` on a stack of the arena.
+pub struct Call {
+    main: Main,
+    count: c_int,
+    words: *mut *mut i8,
+    environment: *mut *mut i8,
+    at_end: fn(),
+    status: AtomicU32,
+    ended: AtomicU32,
+}
+
+impl Call {
+    /// What `main` is to be called with, and what to do when it has returned.
+    pub fn new(
+        main: Main,
+        (count, words, environment): (c_int, *mut *mut i8, *mut *mut i8),
+        at_end: fn(),
+    ) -> Self {
+        let (status, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { main, count, words, environment, at_end, status, ended }
+    }
+
+    /// Calls it, in a thread of its own.
+    pub fn start(&'static self, store: &Store) {
+        let argument = ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: the stack is new; the argument is what `call` takes.
+        if let Err(text) = unsafe { Stack::of_main(store).run(call, argument) } {
+            sys::fatal(format_args!("main cannot be started ({text}); `ulimit -s` sets that"));
+        }
+    }
+
+    /// What it returned, once it has.
+    pub fn status(&self) -> Option<c_int> {
+        (self.ended.load(Ordering::Acquire) != 0).then(|| self.status.load(Ordering::Relaxed).cast_signed())
+    }
+}
+
+extern "C" fn call(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: the argument is a call that stays.
+    let call = unsafe { &*argument.cast::<Call>() };
+    start::current();
+    // SAFETY: the program's function, with what the C library gave for it.
+    let status = unsafe { (call.main)(call.count, call.words, call.environment) };
+    call.status.store(status.cast_unsigned(), Ordering::Relaxed);
+    call.ended.store(1, Ordering::Release);
+    (call.at_end)();
+    // The thread stays: what ends the program looks at its storage.
+    loop {
+        sys::futex_wait(&call.ended, 1);
+    }
+}

@@ -1,0 +1,138 @@
+//! How a process becomes part of a job, and a thread of it gets a record.
+
+use std::ptr;
+use std::sync::OnceLock;
+
+use super::{env, report, worker};
+use crate::primitives::lock::Spinlock;
+use crate::primitives::store::{SPAN, Store};
+use crate::primitives::{sys, wake_domain};
+use crate::team::root::{self, Root, StartWorker};
+use crate::team::thread::{self, Thread};
+
+static MAKING: Spinlock = Spinlock::new();
+/// Has [`left`] called when a thread ends.
+static KEY: OnceLock<u32> = OnceLock::new();
+
+/// The job that this process is of. The first call makes it from the environment.
+pub fn root() -> &'static Root {
+    root::current().unwrap_or_else(make)
+}
+
+#[cold]
+fn make() -> &'static Root {
+    let _held = MAKING.hold();
+    if let Some(root) = root::current() {
+        return root;
+    }
+    let read = env::read();
+    if read.mode != env::Mode::Shared {
+        sys::fatal(
+            "OMP_TOMBOLO: OpenMP is used before main, or the program does not begin in a C library that is loaded, of glibc 2.34 \
+             or newer: its workers cannot be processes",
+        );
+    }
+    read.has_one_node();
+    sys::keep_futexes();
+    install(ordinary_store(&read), read, start_thread)
+}
+
+/// Makes the job that this process is of, in a store, with a way to start workers. Once in a process.
+pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Root {
+    let display = read.display;
+    report::ask_for(read.report.clone());
+    env::keep(&read);
+    let root = Root::create(store, read.settings, &read.places, &read.affinity_format);
+    attach(root, start_worker);
+    if let Some(verbosely) = display {
+        sys::complain(env::display(root, verbosely));
+    }
+    root
+}
+
+/// Makes this process one of a job, which another may have made. Once in a process.
+pub fn attach(root: &'static Root, start_worker: StartWorker) {
+    let _ = KEY.set(thread_key());
+    root.use_here(start_worker);
+}
+
+/// Memory of this process alone. As much as the system lets us reserve; pages come when they are touched.
+fn ordinary_store(read: &env::Read) -> &'static Store {
+    let sizes = [read.settings.arena, 4 << 30, 1 << 30, 256 << 20, 64 << 20, 16 << 20];
+    for size in sizes.into_iter().filter(|&size| size > 0) {
+        let size = size.next_multiple_of(SPAN).max(16 << 20);
+        if let Some(memory) = sys::reserve(size + SPAN) {
+            let base = (memory as usize).next_multiple_of(SPAN) as *mut u8;
+            // SAFETY: the mapping is fresh, zero and never unmapped; a span was added for the alignment.
+            return unsafe { Store::format(base, size) };
+        }
+    }
+    sys::fatal("there is no memory for the runtime: the limit of address space (ulimit -v) is below 16 MiB")
+}
+
+/// A worker of this process: a thread.
+fn start_thread(thread: &'static Thread) -> Result<(), String> {
+    if thread.node != 0 {
+        let node = thread.root().nodes().at(thread.node).name();
+        return Err(format!(
+            "a thread of this process cannot be on node {node}: OMP_TOMBOLO=shared has one node"
+        ));
+    }
+    let stack = thread.root().settings.stack;
+    sys::start_thread(stack, worker::worker, thread).map_err(|error| {
+        let error = std::io::Error::from_raw_os_error(error);
+        format!("a thread could not be started: {error}; OMP_STACKSIZE sets how large its stack is, `ulimit -u` how many there may be")
+    })
+}
+
+/// The calling thread. One that was never here gets a record.
+#[inline]
+pub fn current() -> &'static Thread {
+    match thread::known() {
+        Some(thread) => thread,
+        None => first_call(),
+    }
+}
+
+#[cold]
+fn first_call() -> &'static Thread {
+    let root = root();
+    let thread = root.adopt();
+    thread.parker.set_domain(wake_domain::own());
+    thread.kernel.set(sys::thread_number());
+    thread::set_current(Some(thread));
+    thread.awake().came();
+    leave_at_end(thread);
+    thread
+}
+
+/// Has [`left`] called when the thread ends.
+fn leave_at_end(thread: &'static Thread) {
+    if let Some(&key) = KEY.get() {
+        // SAFETY: the key is of this process; the value is for `thread_ended` below only.
+        unsafe { libc::pthread_setspecific(key, ptr::from_ref(thread).cast()) };
+    }
+}
+
+/// A thread that OpenMP did not start ends.
+fn left(thread: &'static Thread) {
+    thread.awake().went();
+    thread.root().leave(thread);
+    thread::set_current(None);
+}
+
+fn thread_key() -> u32 {
+    let mut key = 0;
+    // SAFETY: the key is ours to write, and the destructor takes what is stored by `leave_at_end`.
+    unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ended)) };
+    key
+}
+
+/// # Safety
+/// The value is what [`leave_at_end`] stored.
+unsafe extern "C" fn thread_ended(value: *mut libc::c_void) {
+    // SAFETY: the value is what `leave_at_end` stored, which lives for ever.
+    if let Some(thread) = unsafe { value.cast::<Thread>().as_ref() } {
+        left(thread);
+    }
+}

@@ -1,0 +1,121 @@
+//! The main function of a worker: it waits for a region or an order of a device, and runs it.
+
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use crate::constructs::region::leave_share;
+use crate::constructs::{affinity, tasking};
+use crate::device::order;
+use crate::primitives::wait::{self, Sleep};
+use crate::primitives::{exclusive, sys};
+use crate::team::members::Team;
+use crate::team::thread::{self, Thread};
+
+/// The main function of a worker: it runs what it is given, for ever. The argument is its record.
+pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the argument is the thread's record, which lives for ever.
+    if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
+        thread::set_current(Some(me));
+        me.kernel.set(sys::thread_number());
+        me.awake().came();
+        if me.root().nodes().several() {
+            me.root().nodes().measure(me.node);
+        }
+        let (mut done, mut region) = (0, 0);
+        loop {
+            done = wait_for_work(me, done, region);
+            region = work(me);
+        }
+    }
+    ptr::null_mut()
+}
+
+/// Runs what a worker was given. The number of the region.
+fn work(me: &'static Thread) -> u64 {
+    // SAFETY: teams live for ever, and a worker is given one before its dock says so.
+    let Some(team) = (unsafe { me.given_team.get().as_ref() }) else {
+        order::carry_out_given(me);
+        return 0;
+    };
+    let Some(function) = me.given_function.get() else { return 0 };
+    affinity::take_place(me);
+    me.league.set(team.league.get());
+    me.sit(team.seat(me.given_id.get(), me, me.given_region.get()));
+    affinity::display(me);
+    // SAFETY: the program's function, with the argument that the program gave for it.
+    unsafe { function(me.given_data.get()) };
+    exclusive::flush();
+    finish_work(me, team)
+}
+
+/// A worker has come to the end of the region. Its number, which may be another's as soon as this returns.
+fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
+    let region = me.given_region.get();
+    leave_share(me);
+    if team.tasked.load(Ordering::Acquire) {
+        tasking::run_any(me);
+    }
+    if let Some(tally) = me.tally() {
+        tally.end();
+    }
+    let seat = me.seat();
+    seat.task.end_implicit();
+    let others = team.size() - 1;
+    let master = team.member(0).thread();
+    let finished = match team.node_barriers() {
+        // The last of a node says it for all of them.
+        Some(barriers) => barriers.at(me.node).finish(),
+        None => Some(1),
+    };
+    if let Some(finished) = finished
+        && team.finished.0.fetch_add(finished, Ordering::SeqCst) + finished == others
+        && let Some(master) = master
+    {
+        master.parker.tell();
+    }
+    region
+}
+
+/// Runs tasks of a region that a worker has come to the end of.
+fn help(me: &'static Thread) {
+    let run = || {
+        tasking::run_any(me);
+        exclusive::flush();
+    };
+    match me.tally() {
+        Some(tally) => tally.help(run),
+        None => run(),
+    }
+}
+
+/// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given. Those of a team sleep on its
+/// bell, so that its master wakes them at once; who cannot help it any more sleeps at its dock.
+fn wait_for_work(me: &'static Thread, done: u32, region: u64) -> u32 {
+    // SAFETY: teams live for ever.
+    let team = unsafe { me.given_team.get().as_ref() };
+    let mut helps = done > 0 && team.is_some();
+    let is_given = || me.parker.given() != done;
+    loop {
+        if is_given() {
+            return me.parker.given();
+        }
+        match team {
+            Some(team) if helps => {
+                if wait::until(&me.local, Sleep::Together(&team.bell), is_given, || team.has_queued()) {
+                    continue;
+                }
+                helps = team.number() == region;
+                if helps && !is_given() && team.has_queued() {
+                    helps = team.admit(region);
+                    if helps {
+                        help(me);
+                        team.discharge();
+                    }
+                }
+            }
+            _ => {
+                let _ = wait::until(&me.local, Sleep::Alone, is_given, || false);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Size classes of small objects, and the free ones that a thread keeps for itself.
+
+use std::cell::Cell;
+use std::ptr;
+
+/// The largest object that shares a span with others, in bytes.
+pub(super) const SMALL: usize = 32 * 1024;
+/// Classes of small objects: every 16 bytes up to 1 KiB, then four to each doubling.
+pub const CLASSES: usize = 64 + 20;
+
+/// The class of a size of 1 to [`SMALL`] bytes.
+pub(super) fn class_of(size: usize) -> usize {
+    if size <= 1024 {
+        return size.div_ceil(16).max(1) - 1;
+    }
+    let doubling = (size - 1).ilog2() as usize;
+    let quarter = ((size - 1) >> (doubling - 2)) & 3;
+    64 + (doubling - 10) * 4 + quarter
+}
+
+/// The size of objects of a class, in bytes.
+pub(super) fn size_of_class(class: usize) -> usize {
+    if class < 64 {
+        return (class + 1) * 16;
+    }
+    let (doubling, quarter) = (10 + (class - 64) / 4, (class - 64) % 4);
+    (4 + quarter + 1) << (doubling - 2)
+}
+
+/// A free object: a link of a list.
+pub struct Free {
+    pub(super) next: *mut Free,
+}
+
+/// The first object of a list, and how many there are.
+pub type FreeList = Cell<(*mut Free, usize)>;
+
+/// Free objects of each size that a thread keeps for itself, so that it takes no lock for most of what it allocates.
+pub struct Cache {
+    lists: [FreeList; CLASSES],
+}
+
+impl Cache {
+    /// The objects of a class.
+    #[inline]
+    pub(super) fn list(&self, class: usize) -> &FreeList {
+        &self.lists[class]
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { lists: [const { Cell::new((ptr::null_mut(), 0)) }; CLASSES] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_holds_its_sizes() {
+        for size in 1..=SMALL {
+            let class = class_of(size);
+            assert!(size_of_class(class) >= size, "{size}");
+            assert!(class == 0 || size_of_class(class - 1) < size, "{size}");
+        }
+        assert_eq!(class_of(SMALL), CLASSES - 1);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the primitives keep of a thread: where it sleeps, how it spins, which free memory it holds.
+//!
+//! It is part of a record that the layer above defines, and is found by one word of thread-local storage.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::AtomicUsize;
+
+use super::awake::{Asking, Awake, CROWDED, UNKNOWN};
+use super::cache::Cache;
+use super::parker::Parker;
+use super::sys::{self, Spin};
+
+/// A thread, as the primitives know it.
+#[repr(C, align(64))]
+pub struct Local {
+    parker: Cell<*const Parker>,
+    awake: &'static Awake,
+    /// Free memory that it keeps for itself.
+    pub cache: Cache,
+    /// When it asks whether another thread wants its processor.
+    pub asking: Asking,
+    /// Its entry in a list of [`super::park`].
+    pub parked: Parked,
+}
+
+/// A thread's entry in a list of those that sleep on a word.
+#[derive(Default)]
+pub struct Parked {
+    /// The address of the word that it sleeps on; 0 once it is to go on.
+    pub(super) word: AtomicUsize,
+    pub(super) next: Cell<Option<&'static Local>>,
+}
+
+impl Local {
+    /// For a thread on processors whose threads are counted here.
+    #[must_use]
+    pub fn new(awake: &'static Awake) -> Self {
+        Self {
+            parker: Cell::new(ptr::null()),
+            awake,
+            cache: Cache::default(),
+            asking: Asking::default(),
+            parked: Parked::default(),
+        }
+    }
+
+    /// Says where the thread sleeps. Called once, before any other thread knows this one.
+    pub fn set_parker(&self, parker: &'static Parker) {
+        self.parker.set(parker);
+    }
+
+    /// Where it sleeps.
+    #[inline]
+    pub fn parker(&self) -> &'static Parker {
+        // SAFETY: `set_parker` has stored a reference before the thread was used.
+        unsafe { &*self.parker.get() }
+    }
+
+    /// Who else is awake on its processors.
+    #[inline]
+    pub fn awake(&self) -> &'static Awake {
+        self.awake
+    }
+}
+
+/// The calling thread; `None` before it has a record.
+#[inline]
+pub fn me() -> Option<&'static Local> {
+    // SAFETY: what `set_me` has stored lives for ever.
+    unsafe { record().as_ref() }
+}
+
+/// The calling thread as [`set_me`] has stored it; null before.
+#[inline]
+pub(crate) fn record() -> *const Local {
+    sys::thread_record().cast()
+}
+
+/// Stores which record the calling thread has, or null. The pointer may be used to reach the record around it.
+///
+/// # Safety
+/// What it points to lives for ever.
+pub(crate) unsafe fn set_me(record: *const Local) {
+    sys::set_thread_record(record.cast());
+}
+
+/// Where the calling thread sleeps, to compare with others; null before it has a record.
+#[inline]
+pub(crate) fn parker_or_null() -> *const Parker {
+    me().map_or(ptr::null(), |me| me.parker.get())
+}
+
+#[inline]
+fn awake() -> &'static Awake {
+    me().map_or(&UNKNOWN, Local::awake)
+}
+
+/// What threads use before they have a record.
+pub fn unknown() -> &'static Awake {
+    &UNKNOWN
+}
+
+/// How long to spin on a lock.
+pub fn budget_for_locks() -> Spin {
+    let awake = awake();
+    let turns = awake.turns();
+    Spin::turns(if awake.crowded() { turns.min(CROWDED) } else { turns.min(20_000) })
+}
+
+/// Runs something during which the thread sleeps.
+pub fn asleep(sleep: impl FnOnce()) {
+    let awake = awake();
+    awake.went();
+    sleep();
+    awake.came();
+}

@@ -1,0 +1,23 @@
+//! What everything above stands on: the system, memory that workers share, locks, sleeping and waking, the nodes of the job.
+//! Nothing here knows of teams or tasks.
+
+pub mod awake;
+pub mod bell;
+pub mod cache;
+pub mod cache_line;
+pub mod exclusive;
+pub mod icv;
+#[cfg(loom)]
+mod kernel_model;
+pub mod local;
+pub mod lock;
+pub mod nodes;
+pub mod park;
+pub mod parker;
+pub mod places;
+pub mod skew;
+pub mod speed;
+pub mod store;
+pub mod sys;
+pub mod wait;
+pub mod wake_domain;

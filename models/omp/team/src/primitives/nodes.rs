@@ -1,0 +1,532 @@
+//! The nodes that a job's threads are on: what is known of them, and which thread of a team is on which.
+//!
+//! The table lies in the store, so every worker reads the same. Node 0 is the master's; a job that names no others has only that,
+//! and then nothing here costs anything: nothing is measured, and every thread is on node 0.
+//!
+//! Which node a thread of a team is on follows from its number alone: what a team of `n` threads has is the beginning of what one of
+//! `n + 1` has, so a team that grows or shrinks keeps its threads. See [`Sequence`].
+
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::awake::Awake;
+use super::lock::Spinlock;
+use super::{speed, sys};
+
+/// Nodes that a job can have.
+pub const NODES: usize = 64;
+/// Bytes that a node's name can have.
+pub const NAME: usize = 64;
+/// Threads that a processor gets at most where the number of threads follows from how fast nodes are.
+pub const VIRTUAL: u32 = 16;
+/// How long a node may take from when it is asked for its first thread until it has said how fast it is.
+const PATIENCE_MS: u32 = 60_000;
+
+/// An instruction set, as a number that all workers read alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Isa {
+    /// x86-64.
+    X86_64 = 1,
+    /// 64-bit Arm.
+    Aarch64 = 2,
+    /// 64-bit RISC-V.
+    Riscv64 = 3,
+}
+
+impl Isa {
+    /// That of this build.
+    pub const fn own() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        return Self::X86_64;
+        #[cfg(target_arch = "aarch64")]
+        return Self::Aarch64;
+        #[cfg(target_arch = "riscv64")]
+        return Self::Riscv64;
+    }
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+            Self::Riscv64 => "riscv64",
+        }
+    }
+
+    /// By its name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::X86_64, Self::Aarch64, Self::Riscv64].into_iter().find(|isa| isa.name() == name)
+    }
+
+    fn of_number(number: u32) -> Self {
+        let all = [Self::X86_64, Self::Aarch64, Self::Riscv64];
+        all.into_iter().find(|isa| *isa as u32 == number).unwrap_or(Self::own())
+    }
+}
+
+/// A node that the environment names: `OMP_TOMBOLO_NODES`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// What the machine calls it.
+    pub name: String,
+    /// Threads that it may have at most; 0 where none were said.
+    pub threads: u32,
+}
+
+/// What is said of a node when it is added.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// What the machine calls it.
+    pub name: &'a str,
+    /// Its instruction set.
+    pub isa: Isa,
+    /// Its processors.
+    pub processors: u32,
+    /// Threads that it may have at most; 0: as many as the team needs.
+    pub threads: u32,
+    /// The node whose processors these are: its own number, or that of another where a foreign instruction set is emulated by
+    /// programs there. Threads of nodes that share processors count each other when they decide whether to spin.
+    pub runs_on: Option<u32>,
+}
+
+/// A node.
+#[repr(C, align(64))]
+pub struct Node {
+    name: UnsafeCell<[u8; NAME]>,
+    name_length: Cell<u32>,
+    isa: Cell<u32>,
+    processors: Cell<u32>,
+    /// Threads at most; 0: no limit.
+    threads: Cell<u32>,
+    runs_on: Cell<u32>,
+    /// Threads that were made for it. Guarded by the lock of idle threads.
+    pub(crate) made: Cell<u32>,
+    /// Steps of [`speed::step`] in a millisecond on one processor; 0: not measured yet.
+    speed: AtomicU32,
+    unused: u32,
+    unused_too: [u64; 4],
+    /// Who is awake on it.
+    awake: Awake,
+}
+
+/// All nodes of a job.
+#[repr(C, align(64))]
+pub struct Nodes {
+    /// How many there are. A node is written before it is counted, and does not change afterwards but in what is atomic.
+    count: AtomicU32,
+    /// Threads of a team that does not say how many; 0: the speeds are not known yet.
+    team: AtomicU32,
+    adding: Spinlock,
+    settling: Spinlock,
+    measuring: Spinlock,
+    /// How long threads spin once there are several nodes.
+    turns: Cell<u64>,
+    list: [Node; NODES],
+}
+
+// SAFETY: what is in cells is written under `adding` before the node is counted, with release, or under the lock that it names.
+unsafe impl Sync for Node {}
+// SAFETY: as for `Node`; `turns` is written before others see the table.
+unsafe impl Sync for Nodes {}
+
+// All builds agree on this.
+const _: () = {
+    assert!(size_of::<Node>() == 192 && align_of::<Node>() == 64);
+    assert!(std::mem::offset_of!(Node, name_length) == 64);
+    assert!(std::mem::offset_of!(Node, speed) == 88);
+    assert!(std::mem::offset_of!(Node, awake) == 128);
+    assert!(std::mem::offset_of!(Nodes, list) == 64);
+    assert!(size_of::<Nodes>() == 64 + NODES * 192);
+};
+
+impl Node {
+    /// What the machine calls it.
+    pub fn name(&self) -> String {
+        // SAFETY: nobody writes the name of a node that is counted.
+        let name = unsafe { &*self.name.get() };
+        let length = (self.name_length.get() as usize).min(NAME);
+        String::from_utf8_lossy(&name[..length]).into_owned()
+    }
+
+    /// Its instruction set.
+    pub fn isa(&self) -> Isa {
+        Isa::of_number(self.isa.get())
+    }
+
+    /// Its processors.
+    pub fn processors(&self) -> u32 {
+        self.processors.get()
+    }
+
+    /// Threads that it may have at most; `u32::MAX`: no limit.
+    pub fn most_threads(&self) -> u32 {
+        match self.threads.get() {
+            0 => u32::MAX,
+            threads => threads,
+        }
+    }
+
+    /// Steps of [`speed::step`] in a millisecond on one processor; 0: not measured yet.
+    pub fn speed(&self) -> u32 {
+        self.speed.load(Ordering::Acquire)
+    }
+
+    /// The node whose processors these are.
+    pub fn runs_on(&self) -> u32 {
+        self.runs_on.get()
+    }
+
+    /// What all its processors do together; of nodes that were not measured one step each.
+    pub fn weight(&self) -> u64 {
+        u64::from(self.speed().max(1)) * u64::from(self.processors().max(1))
+    }
+
+    /// Says how fast it is.
+    pub fn set_speed(&self, speed: u32) {
+        self.speed.store(speed.max(1), Ordering::Release);
+        sys::futex_wake(&self.speed, u32::MAX >> 1);
+    }
+
+    fn write(&self, index: u32, about: About<'_>) {
+        // SAFETY: the node is not counted yet, and the lock of those who add is held.
+        let name = unsafe { &mut *self.name.get() };
+        let length = about.name.len().min(NAME);
+        name[..length].copy_from_slice(&about.name.as_bytes()[..length]);
+        self.name_length.set(u32::try_from(length).unwrap_or(0));
+        self.isa.set(about.isa as u32);
+        self.processors.set(about.processors.clamp(1, u32::from(u16::MAX)));
+        self.threads.set(about.threads);
+        self.runs_on.set(about.runs_on.unwrap_or(index).min(index));
+    }
+}
+
+impl Nodes {
+    /// Makes a table of the master's node alone of one that is all zero. `turns` is how long threads spin, alone and once there are
+    /// several nodes.
+    pub fn begin(&self, own: About<'_>, turns: (u64, u64)) {
+        self.turns.set(turns.1);
+        let first = &self.list[0];
+        first.write(0, own);
+        first.awake.configure(first.processors(), turns.0);
+        // The master.
+        first.made.set(1);
+        self.count.store(1, Ordering::Release);
+    }
+
+    /// A table outside of a job.
+    #[cfg(test)]
+    pub(crate) fn table(own: About<'_>) -> Box<Self> {
+        // SAFETY: all zero is a table without nodes.
+        let nodes = unsafe { Box::<Self>::new_zeroed().assume_init() };
+        nodes.begin(own, (0, 0));
+        nodes
+    }
+
+    /// Adds a node, before the first region. Its number.
+    ///
+    /// # Errors
+    /// There are [`NODES`] already, the name is too long or another has it, or speeds have been measured already.
+    pub fn add(&self, about: About<'_>) -> Result<u32, String> {
+        let _held = self.adding.hold();
+        let count = self.count();
+        let name = about.name;
+        if count as usize == NODES {
+            return Err(format!("node {name} is one too many: a job can have {NODES}"));
+        }
+        if name.is_empty() || name.len() > NAME {
+            return Err(format!("a node's name has 1 to {NAME} bytes, and {name:?} has {}", name.len()));
+        }
+        if self.find(name).is_some() {
+            return Err(format!("node {name} is in the job already"));
+        }
+        if self.team.load(Ordering::Acquire) != 0 {
+            return Err(format!("node {name} comes too late: regions have run"));
+        }
+        let node = &self.list[count as usize];
+        node.write(count, about);
+        for node in [node, &self.list[0]] {
+            node.awake.configure(node.processors(), self.turns.get());
+        }
+        self.count.store(count + 1, Ordering::Release);
+        Ok(count)
+    }
+
+    /// Says what the master's node is called and how many threads it may have (0: no limit), before the first region.
+    pub fn describe_own(&self, name: &str, threads: u32) {
+        let _held = self.adding.hold();
+        let own = &self.list[0];
+        own.write(0, About { name, isa: Isa::own(), processors: own.processors(), threads, runs_on: None });
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether there are others besides the master's.
+    #[inline]
+    pub fn several(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 1
+    }
+
+    /// A node; one that there is not is the master's.
+    #[inline]
+    pub fn at(&self, index: u32) -> &Node {
+        self.list.get(index as usize).unwrap_or(&self.list[0])
+    }
+
+    /// All nodes, with their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Node)> {
+        (0..self.count()).map(|index| (index, self.at(index)))
+    }
+
+    /// The number of the node of this name.
+    pub fn find(&self, name: &str) -> Option<u32> {
+        self.all().find(|(_, node)| node.name() == name).map(|(index, _)| index)
+    }
+
+    /// Who is awake on the processors of a node.
+    #[inline]
+    pub fn awake(&self, node: u32) -> &Awake {
+        &self.at(self.at(node).runs_on()).awake
+    }
+
+    /// Processors of all nodes.
+    pub fn processors(&self) -> u32 {
+        self.all().map(|(_, node)| node.processors()).sum()
+    }
+
+    /// Threads that a team can have at most.
+    pub fn most_threads(&self) -> u32 {
+        self.all().fold(0, |sum: u32, (_, node)| sum.saturating_add(node.most_threads()))
+    }
+
+    /// Threads that a team has where nobody says how many: one for each processor of the slowest node, and for faster ones as many
+    /// more as they are faster, so that equal shares of a loop take equally long. Processors get [`VIRTUAL`] at most.
+    pub fn threads(&self) -> u32 {
+        let Some(slowest) = self.all().map(|(_, node)| u64::from(node.speed().max(1))).min() else {
+            return 1;
+        };
+        let of = |node: &Node| {
+            let fair = (node.weight() + slowest / 2) / slowest;
+            let fair = u32::try_from(fair).unwrap_or(u32::MAX).max(1);
+            fair.min(node.processors().saturating_mul(VIRTUAL)).min(node.most_threads())
+        };
+        self.all().fold(0, |sum: u32, (_, node)| sum.saturating_add(of(node)))
+    }
+}
+
+/// Which nodes the threads of a team are on, in the order of their numbers.
+///
+/// Thread 0 is the master, where it is. Then each node gets one thread, in the order of the table: who names a node wants it to take part. From
+/// then on the next thread goes where the threads have most to themselves: to the node whose speed times processors, divided by the threads that it would
+/// have, is the largest. Of all ways to hand out threads one by one this keeps the slowest of them fastest, and where the nodes' weights
+/// are multiples of each other it gets to their proportion exactly (it is the divisor method of D'Hondt).
+pub struct Sequence<'a> {
+    nodes: &'a Nodes,
+    threads: [u32; NODES],
+}
+
+impl<'a> Sequence<'a> {
+    /// Of a team whose master is on this node.
+    pub fn new(nodes: &'a Nodes, master: u32) -> Self {
+        let mut sequence = Self { nodes, threads: [0; NODES] };
+        sequence.count(master);
+        sequence
+    }
+
+    /// There is a thread on this node that was handed out before.
+    pub fn count(&mut self, node: u32) {
+        self.threads[node as usize % NODES] += 1;
+    }
+
+    /// The node of the next thread.
+    pub fn next_node(&mut self) -> u32 {
+        let there = |index: u32| self.threads[index as usize];
+        let room = |&(index, node): &(u32, &Node)| there(index) < node.most_threads();
+        let unused = self.nodes.all().filter(room).find(|&(index, _)| there(index) == 0);
+        let best = || {
+            self.nodes.all().filter(room).reduce(|best, next| {
+                let share = |(_, node): (u32, &Node), (other, _): (u32, &Node)| {
+                    u128::from(node.weight()) * (u128::from(there(other)) + 1)
+                };
+                if share(next, best) > share(best, next) { next } else { best }
+            })
+        };
+        // A team is not larger than its nodes allow, unless it is one of many.
+        let next = unused.or_else(best).map_or(0, |(index, _)| index);
+        self.count(next);
+        next
+    }
+}
+
+impl Nodes {
+    /// Threads of a team that does not say how many. Where there are several nodes their speeds have to be known for it: `station`
+    /// starts the first thread of a node, which measures the node before it waits for something to do.
+    pub fn settle(&self, station: impl Fn(u32) -> Result<(), String>) -> u32 {
+        match self.team.load(Ordering::Acquire) {
+            0 => self.settle_slowly(station),
+            threads => threads,
+        }
+    }
+
+    #[cold]
+    fn settle_slowly(&self, station: impl Fn(u32) -> Result<(), String>) -> u32 {
+        let _held = self.settling.hold();
+        match self.team.load(Ordering::Acquire) {
+            0 => {}
+            threads => return threads,
+        }
+        for (index, _) in self.all().filter(|(index, node)| *index > 0 && node.speed() == 0) {
+            if let Err(text) = station(index) {
+                sys::fatal(text);
+            }
+        }
+        self.measure(0);
+        for (_, node) in self.all() {
+            let began = sys::now_ns();
+            while node.speed() == 0 {
+                if sys::now_ns() - began > u64::from(PATIENCE_MS) * 1_000_000 {
+                    sys::fatal(format_args!(
+                        "node {} did not report its speed within {} s: its worker does not run; `tombolo ps` shows the node's domains",
+                        node.name(),
+                        PATIENCE_MS / 1000
+                    ));
+                }
+                sys::futex_wait_for(&node.speed, 0, 1);
+            }
+        }
+        let threads = self.threads();
+        self.team.store(threads, Ordering::Release);
+        threads
+    }
+
+    /// Measures the node that the calling thread is on, unless that was done. One thread of the job measures at a time, as nodes may
+    /// share processors.
+    pub fn measure(&self, node: u32) {
+        let node = self.at(node);
+        if node.speed() == 0 {
+            let _held = self.measuring.hold();
+            if node.speed() == 0 {
+                node.set_speed(speed::measure());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(name: &str, processors: u32, threads: u32) -> About<'_> {
+        About { name, isa: Isa::Aarch64, processors, threads, runs_on: None }
+    }
+
+    /// Nodes with so many processors, threads at most, and a speed.
+    fn table(list: &[(u32, u32, u32)]) -> Box<Nodes> {
+        let (first, others) = list.split_first().expect("a node");
+        let nodes = Nodes::table(About { isa: Isa::own(), ..about("host", first.0, first.1) });
+        for (index, &(processors, threads, _)) in others.iter().enumerate() {
+            nodes.add(about(&format!("node{index}"), processors, threads)).expect("there is room");
+        }
+        for ((_, node), (_, _, speed)) in nodes.all().zip(list) {
+            node.set_speed(*speed);
+        }
+        nodes
+    }
+
+    fn plan(nodes: &Nodes, size: usize) -> Vec<u32> {
+        let mut sequence = Sequence::new(nodes, 0);
+        std::iter::once(0).chain((1..size).map(|_| sequence.next_node())).collect()
+    }
+
+    fn counts(nodes: &Nodes, size: usize) -> Vec<usize> {
+        let plan = plan(nodes, size);
+        nodes.all().map(|(index, _)| plan.iter().filter(|&&node| node == index).count()).collect()
+    }
+
+    #[test]
+    fn one_node_has_all_threads_and_one_for_each_processor() {
+        let nodes = table(&[(4, 0, 1000)]);
+        assert_eq!(plan(&nodes, 5), [0; 5]);
+        assert_eq!((nodes.threads(), nodes.several(), nodes.most_threads()), (4, false, u32::MAX));
+    }
+
+    #[test]
+    fn every_node_takes_part_before_any_has_a_second_thread() {
+        let nodes = table(&[(64, 0, 1_000_000), (1, 0, 1), (2, 0, 10)]);
+        assert_eq!(plan(&nodes, 4), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn threads_are_in_proportion_where_nobody_says_how_many() {
+        let nodes = table(&[(2, 0, 3000), (4, 0, 1000)]);
+        assert_eq!(nodes.threads(), 6 + 4);
+        assert_eq!(counts(&nodes, 10), [6, 4]);
+        assert_eq!(counts(&nodes, 20), [12, 8]);
+        // Nodes that are nearly alike get no more than their processors.
+        assert_eq!(table(&[(2, 0, 1030), (2, 0, 1000)]).threads(), 4);
+        // One that is hardly worth its place makes no thousand threads.
+        assert_eq!(table(&[(2, 0, 1_000_000), (1, 0, 1)]).threads(), 2 * VIRTUAL + 1);
+    }
+
+    #[test]
+    fn a_limit_of_threads_is_kept() {
+        let nodes = table(&[(2, 3, 1000), (2, 1, 9000)]);
+        assert_eq!((counts(&nodes, 4), nodes.most_threads()), (vec![3, 1], 4));
+        assert_eq!(nodes.threads(), 2 + 1);
+    }
+
+    #[test]
+    fn what_cannot_be_added_is_said() {
+        let nodes = table(&[(1, 0, 1)]);
+        let long = "n".repeat(NAME + 1);
+        assert!(nodes.add(about("host", 1, 0)).is_err_and(|text| text.contains("already")));
+        assert!(nodes.add(about(&long, 1, 0)).is_err_and(|text| text.contains("bytes")));
+        for index in 1..NODES {
+            nodes.add(about(&index.to_string(), 1, 0)).expect("there is room");
+        }
+        assert!(nodes.add(about("more", 1, 0)).is_err_and(|text| text.contains("too many")));
+        assert_eq!(nodes.find("17"), Some(17));
+        assert_eq!((nodes.at(17).name().as_str(), nodes.at(17).isa()), ("17", Isa::Aarch64));
+    }
+
+    #[test]
+    fn nodes_that_share_processors_share_who_is_awake() {
+        let nodes = table(&[(2, 0, 1)]);
+        let emulated = nodes.add(About { runs_on: Some(0), ..about("arm", 2, 0) }).expect("there is room");
+        let apart = nodes.add(about("vm", 2, 0)).expect("there is room");
+        assert!(std::ptr::eq(nodes.awake(0), nodes.awake(emulated)));
+        assert!(!std::ptr::eq(nodes.awake(0), nodes.awake(apart)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_team_that_grows_keeps_its_threads_and_no_node_has_more_than_its_worth(
+            list in proptest::collection::vec((1_u32..9, 0_u32..5, 1_u32..100_000), 1..6),
+            size in 1_usize..60,
+        ) {
+            let nodes = table(&list);
+            let longer = plan(&nodes, size + 1);
+            proptest::prop_assert_eq!(&plan(&nodes, size)[..], &longer[..size]);
+            let counts = counts(&nodes, size);
+            for ((_, node), &count) in nodes.all().zip(&counts) {
+                let within = size as u64 <= u64::from(nodes.most_threads());
+                proptest::prop_assert!(!within || count as u64 <= u64::from(node.most_threads()).max(1));
+            }
+            // No thread would be better off elsewhere: the last that a node got is worth what it would be on any with room.
+            if size as u64 <= u64::from(nodes.most_threads()) {
+                for ((_, from), &had) in nodes.all().zip(&counts).filter(|(_, had)| **had > 1) {
+                    for ((_, to), &has) in nodes.all().zip(&counts) {
+                        if (has as u64) < u64::from(to.most_threads()) {
+                            let (here, there) = (from.weight() * (has as u64 + 1), to.weight() * had as u64);
+                            proptest::prop_assert!(here >= there);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

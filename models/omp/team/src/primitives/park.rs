@@ -1,0 +1,153 @@
+//! Sleeping on any word: on a lock, or on a construct that another thread prepares.
+//!
+//! Where all threads are of one [wake domain](super::wake_domain) the kernel does it, with a futex. Otherwise a thread enters itself
+//! in a list that lies in the store and sleeps on its parker, which every domain can have woken. Lists are found by the address of
+//! the word, as in WebKit's *parking lot*. A list's lock is held for a few instructions and never slept on. A thread without a
+//! parker, such as the first of a worker's process, checks again after a while instead.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use super::local::{self, Local};
+use super::{sys, wake_domain};
+
+/// How many lists there are. Two words that share one are told apart by the address that each sleeper holds.
+const LISTS: usize = 64;
+
+/// How long a thread without a parker sleeps before it checks again, in microseconds.
+const LOOK_AGAIN_US: u32 = 50;
+
+/// All lists. They lie in the record of the job; all zero is empty lists.
+pub struct Lot {
+    lists: [List; LISTS],
+}
+
+#[repr(C, align(64))]
+struct List {
+    held: AtomicU32,
+    first: Cell<Option<&'static Local>>,
+    last: Cell<Option<&'static Local>>,
+}
+
+// SAFETY: cells are touched only while the list is held, and those of threads that were taken out only by the thread that did.
+unsafe impl Sync for List {}
+
+/// Gives a list back when it goes.
+struct Held<'a>(&'a List);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.held.store(0, Ordering::Release);
+    }
+}
+
+impl List {
+    fn hold(&self) -> Held<'_> {
+        while self.held.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            sys::yield_now();
+        }
+        Held(self)
+    }
+
+    fn append(&self, thread: &'static Local) {
+        thread.parked.next.set(None);
+        match self.last.replace(Some(thread)) {
+            Some(last) => last.parked.next.set(Some(thread)),
+            None => self.first.set(Some(thread)),
+        }
+    }
+
+    /// Takes out the first thread that sleeps on this word.
+    fn remove(&self, word: usize) -> Option<&'static Local> {
+        let mut before: Option<&'static Local> = None;
+        let mut at = self.first.get();
+        while let Some(thread) = at {
+            let next = thread.parked.next.get();
+            if thread.parked.word.load(Ordering::Relaxed) == word {
+                match before {
+                    Some(before) => before.parked.next.set(next),
+                    None => self.first.set(next),
+                }
+                if next.is_none() {
+                    self.last.set(before);
+                }
+                return Some(thread);
+            }
+            (before, at) = (at, next);
+        }
+        None
+    }
+}
+
+impl List {
+    /// Takes out up to `count` threads that sleep on this word now, linked in their order. All at once: a thread that is woken and
+    /// finds nothing to do enters itself again, so one after another they would be woken for ever.
+    fn take(&self, word: usize, count: u32) -> Option<&'static Local> {
+        let first = (count > 0).then(|| self.remove(word))??;
+        first.parked.next.set(None);
+        let mut last = first;
+        for _ in 1..count {
+            let Some(thread) = self.remove(word) else { break };
+            thread.parked.next.set(None);
+            last.parked.next.set(Some(thread));
+            last = thread;
+        }
+        Some(first)
+    }
+}
+
+/// The lists of the job; null before there is one.
+static LOT: AtomicPtr<Lot> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes these the lists that this process uses. Once in a process, before there are several wake domains.
+pub fn use_lot(lot: &'static Lot) {
+    LOT.store(ptr::from_ref(lot).cast_mut(), Ordering::Release);
+}
+
+/// The list for a word; `None` before there is a job, when no thread sleeps on any.
+fn list(word: usize) -> Option<&'static List> {
+    // SAFETY: what is stored there lives for ever.
+    let lot = unsafe { LOT.load(Ordering::Acquire).as_ref() }?;
+    // Words are four bytes at least, and often one to a cache line.
+    Some(&lot.lists[((word >> 2) ^ (word >> 6) ^ (word >> 12)) % LISTS])
+}
+
+/// Sleeps until `word` is woken; returns at once if its value is not `expected`. May also return spuriously.
+pub fn sleep(word: &AtomicU32, expected: u32) {
+    if !wake_domain::are_several() {
+        return local::asleep(|| sys::futex_wait(word, expected));
+    }
+    let address = word.as_ptr() as usize;
+    let (Some(me), Some(list)) = (local::me(), list(address)) else { return sys::sleep_for(LOOK_AGAIN_US) };
+    let held = list.hold();
+    if word.load(Ordering::SeqCst) != expected {
+        return;
+    }
+    me.parked.word.store(address, Ordering::Relaxed);
+    list.append(me);
+    drop(held);
+    while me.parked.word.load(Ordering::Acquire) != 0 {
+        me.parker().sleep_unless(&mut || me.parked.word.load(Ordering::Acquire) == 0);
+    }
+}
+
+/// Wakes up to `count` threads that sleep on `word`, which was changed before.
+pub fn wake(word: &AtomicU32, count: u32) {
+    if !wake_domain::are_several() {
+        return sys::futex_wake(word, count);
+    }
+    // Pairs with the lock of the list: a thread that enters itself later sees that the word has changed.
+    sys::full_fence();
+    let address = word.as_ptr() as usize;
+    let Some(list) = list(address) else { return };
+    let held = list.hold();
+    let mut next = list.take(address, count);
+    drop(held);
+    while let Some(thread) = next {
+        // Once it is told to go on it may enter itself again.
+        next = thread.parked.next.take();
+        thread.parked.word.store(0, Ordering::Release);
+        thread.parker().tell();
+    }
+}

@@ -1,0 +1,259 @@
+//! `OMP_PLACES`: sets of processors that threads are bound to.
+
+use std::fs;
+
+use super::store::Store;
+use super::sys::{self, Processors};
+
+/// OpenMP's numbers of policies (`omp_proc_bind_t`).
+pub const FALSE: u8 = 0;
+/// Bound, as the runtime likes.
+pub const TRUE: u8 = 1;
+/// Where the master is.
+pub const PRIMARY: u8 = 2;
+/// Close to the master.
+pub const CLOSE: u8 = 3;
+/// As far from each other as can be.
+pub const SPREAD: u8 = 4;
+
+/// What a policy is called.
+pub fn name(bind: u8) -> &'static str {
+    ["FALSE", "TRUE", "PRIMARY", "CLOSE", "SPREAD"].get(usize::from(bind)).copied().unwrap_or("FALSE")
+}
+
+/// All places of the job.
+#[derive(Clone, Copy)]
+pub struct Places {
+    list: &'static [Processors],
+}
+
+impl Places {
+    /// Keeps a list of places in the store.
+    pub fn new(store: &'static Store, places: &[Processors]) -> Self {
+        let bytes = size_of_val(places);
+        let list = if places.is_empty() {
+            &[][..]
+        } else {
+            let Some(memory) = store.allocate(bytes, 64) else { store.exhausted() };
+            // SAFETY: the memory is that long, and never given back.
+            unsafe {
+                std::ptr::copy_nonoverlapping(places.as_ptr(), memory.cast(), places.len());
+                std::slice::from_raw_parts(memory.cast(), places.len())
+            }
+        };
+        Self { list }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.list.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether threads are not bound at all.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// A place.
+    pub fn at(&self, index: u32) -> Option<&'static Processors> {
+        self.list.get(index as usize)
+    }
+
+    /// As `OMP_DISPLAY_ENV` shows them.
+    pub fn describe(&self) -> String {
+        let places: Vec<String> = self.list.iter().map(|place| format!("{{{}}}", describe(place))).collect();
+        places.join(",")
+    }
+}
+
+/// The numbers of processors.
+pub fn numbers(set: &Processors) -> Vec<usize> {
+    (0..sys::limit()).filter(|&processor| sys::includes(set, processor)).collect()
+}
+
+/// The numbers of processors, as `0-3,7`.
+pub fn describe(set: &Processors) -> String {
+    let numbers = numbers(set);
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let show = |&(first, last): &(usize, usize)| {
+        if first == last { format!("{first}") } else { format!("{first}-{last}") }
+    };
+    runs.iter().map(show).collect::<Vec<_>>().join(",")
+}
+
+fn set_of(numbers: impl IntoIterator<Item = usize>) -> Processors {
+    // SAFETY: an empty mask is a valid value, all of whose bytes are zero.
+    let mut set: Processors = unsafe { std::mem::zeroed() };
+    numbers.into_iter().for_each(|number| sys::include(&mut set, number));
+    set
+}
+
+/// Each processor by itself.
+pub fn threads(available: &Processors) -> Vec<Processors> {
+    numbers(available).into_iter().map(|number| set_of([number])).collect()
+}
+
+/// `OMP_PLACES`: a name with an optional number, or a list.
+pub fn parse(text: &str, available: &Processors) -> Option<Vec<Processors>> {
+    if !text.contains('{') {
+        return parse_name(text, available);
+    }
+    let mut places: Vec<Processors> = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (without, after) =
+            rest.strip_prefix('!').map_or((false, rest), |after| (true, after.trim_start()));
+        let body = after.strip_prefix('{')?;
+        let (inside, after) = body.split_once('}')?;
+        let (numbers_in, tail) = (parse_place(inside)?, after);
+        let end = tail.find(",{").or_else(|| tail.find(",!")).unwrap_or(tail.len());
+        let (count, stride) = parse_repeat(tail[..end].trim())?;
+        for repeat in 0..count {
+            let moved = |number: &usize| {
+                i64::try_from(*number).ok().and_then(|number| usize::try_from(number + repeat * stride).ok())
+            };
+            let place = set_of(
+                numbers_in.iter().filter_map(moved).filter(|&number| sys::includes(available, number)),
+            );
+            if numbers(&place).is_empty() {
+                continue;
+            }
+            if without {
+                places.retain(|other| numbers(other) != numbers(&place));
+            } else {
+                places.push(place);
+            }
+        }
+        rest = tail[end..].trim_start_matches(',').trim();
+    }
+    (!places.is_empty()).then_some(places)
+}
+
+/// `:count[:stride]`, or nothing.
+fn parse_repeat(text: &str) -> Option<(i64, i64)> {
+    if text.is_empty() {
+        return Some((1, 1));
+    }
+    let mut parts = text.strip_prefix(':')?.split(':').map(|part| part.trim().parse::<i64>().ok());
+    let count = parts.next()??;
+    let stride = parts.next().map_or(Some(1), |stride| stride)?;
+    (count > 0 && count < 65536 && parts.next().is_none()).then_some((count, stride))
+}
+
+/// `number[:count[:stride]],…`, with `!` before numbers that are left out.
+fn parse_place(text: &str) -> Option<Vec<usize>> {
+    let mut numbers = Vec::new();
+    for item in text.split(',').map(str::trim) {
+        let (without, item) = item.strip_prefix('!').map_or((false, item), |item| (true, item));
+        let (first, repeat) = item.find(':').map_or((item, ""), |at| item.split_at(at));
+        let first: i64 = first.trim().parse().ok()?;
+        let (count, stride) = parse_repeat(repeat)?;
+        for repeat in 0..count {
+            let number = usize::try_from(first + repeat * stride).ok()?;
+            if without {
+                numbers.retain(|&other| other != number);
+            } else {
+                numbers.push(number);
+            }
+        }
+    }
+    Some(numbers)
+}
+
+fn parse_name(text: &str, available: &Processors) -> Option<Vec<Processors>> {
+    let (name, count) = match text.split_once('(') {
+        Some((name, count)) => (
+            name.trim(),
+            count.trim_end_matches(')').trim().parse::<usize>().ok().filter(|&count| count > 0)?,
+        ),
+        None => (text, usize::MAX),
+    };
+    let file = match name.to_ascii_lowercase().as_str() {
+        "threads" => None,
+        "cores" => Some("topology/thread_siblings_list"),
+        "sockets" => Some("topology/core_siblings_list"),
+        "ll_caches" => Some("cache/index3/shared_cpu_list"),
+        "numa_domains" => Some("node0/cpulist"),
+        _ => return None,
+    };
+    let mut places: Vec<Processors> = Vec::new();
+    for number in numbers(available) {
+        if places.iter().any(|place| sys::includes(place, number)) {
+            continue;
+        }
+        let listed = file
+            .and_then(|file| fs::read_to_string(format!("/sys/devices/system/cpu/cpu{number}/{file}")).ok());
+        let together = listed.and_then(|list| list_numbers(list.trim())).unwrap_or_else(|| vec![number]);
+        places.push(set_of(
+            together.into_iter().chain([number]).filter(|&other| sys::includes(available, other)),
+        ));
+    }
+    places.truncate(count);
+    Some(places)
+}
+
+/// `0-3,7`, or with spaces and strides as `GOMP_CPU_AFFINITY` has it.
+fn list_numbers(text: &str) -> Option<Vec<usize>> {
+    let mut numbers = Vec::new();
+    for item in text.split([',', ' ']).filter(|item| !item.is_empty()) {
+        let (range, stride) = item.split_once(':').map_or((item, "1"), |parts| parts);
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        numbers.extend(
+            (first..=last.min(sys::limit()))
+                .step_by(stride.parse::<usize>().ok().filter(|&stride| stride > 0)?),
+        );
+    }
+    Some(numbers)
+}
+
+/// `GOMP_CPU_AFFINITY`: one place for each number.
+pub fn parse_list(text: &str, available: &Processors) -> Option<Vec<Processors>> {
+    let there = |number: &usize| sys::includes(available, *number);
+    let places: Vec<_> =
+        list_numbers(text)?.into_iter().filter(there).map(|number| set_of([number])).collect();
+    (!places.is_empty()).then_some(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eight() -> Processors {
+        set_of(0..8)
+    }
+
+    fn parsed(text: &str) -> Option<Vec<Vec<usize>>> {
+        parse(text, &eight()).map(|places| places.iter().map(numbers).collect())
+    }
+
+    #[test]
+    fn lists_of_places() {
+        assert_eq!(parsed("{0,1},{2,3}"), Some(vec![vec![0, 1], vec![2, 3]]));
+        assert_eq!(parsed("{0:2}:3:2"), Some(vec![vec![0, 1], vec![2, 3], vec![4, 5]]));
+        assert_eq!(parsed("{0:4,!2}"), Some(vec![vec![0, 1, 3]]));
+        assert_eq!(parsed("{7:1:1}:2"), Some(vec![vec![7]]), "what is not there is left out");
+        assert_eq!(parsed("{0}:4,!{2}"), Some(vec![vec![0], vec![1], vec![3]]));
+        for wrong in ["{0", "{a}", "{0}:0", "{}", "cabbages", "threads(0)"] {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_places() {
+        assert_eq!(parsed("threads(3)"), Some(vec![vec![0], vec![1], vec![2]]));
+        assert_eq!(parsed("THREADS").map(|places| places.len()), Some(8));
+    }
+
+    #[test]
+    fn processors_as_text() {
+        assert_eq!(describe(&set_of([0, 1, 2, 5, 7, 8])), "0-2,5,7-8");
+        assert_eq!(list_numbers("0 3 1-2 4-9:2"), Some(vec![0, 3, 1, 2, 4, 6, 8]));
+    }
+}

@@ -1,0 +1,552 @@
+//! The one place where everything lies that a team shares: a range of addresses with an allocator of its own.
+//!
+//! Within one process the range is ordinary memory. Where workers have address spaces of their own it is mapped at the same
+//! address in each of them, and the program's heap is here too. Nothing is ever unmapped, so a reference to what was placed
+//! here stays good; what is given back is used again for other things.
+//!
+//! Memory is cut into spans of 64 KiB. A span holds objects of one size, or begins a run of spans that is one object; the
+//! table at the beginning of the range says which. Free objects of a size are a list; each thread keeps a short one.
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use super::cache::{CLASSES, Free, FreeList, SMALL, class_of, size_of_class};
+use super::lock::Spinlock;
+use super::{local, sys};
+
+const SPAN_BITS: u32 = 16;
+/// Bytes of a span.
+pub const SPAN: usize = 1 << SPAN_BITS;
+/// Lists of free runs: by the logarithm of their number of spans.
+const BINS: usize = 32;
+/// Objects that are cut at once, in bytes.
+const PAGE: usize = 4096;
+/// What a thread keeps of a size before it gives half back, in bytes.
+const KEEP: usize = 32 * 1024;
+
+/// What the table says of a span. `length` is that of a run, at its first and last span.
+#[derive(Clone, Copy)]
+struct Span {
+    kind: u32,
+    length: u32,
+    next: u32,
+    previous: u32,
+}
+
+const FREE: u32 = 0;
+const LARGE: u32 = 1;
+/// Kinds from here on are classes of small objects.
+const OBJECTS: u32 = 16;
+/// No span: the end of a list.
+const NONE: u32 = 0;
+
+struct Runs {
+    bins: [u32; BINS],
+    /// Spans from here on were never used.
+    top: u32,
+}
+
+/// The store that this process uses.
+static CURRENT: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
+
+/// The store that this process uses, once [`Store::use_here`] was called.
+#[inline]
+pub fn current() -> Option<&'static Store> {
+    // SAFETY: a store is never unmapped.
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+}
+
+/// A range of addresses and an allocator for it.
+#[repr(C)]
+pub struct Store {
+    base: usize,
+    spans: u32,
+    /// Bytes handed out in runs and spans, for reports.
+    used: AtomicUsize,
+    /// Bytes that it could have been made of at most; 0: as many as the machine has.
+    most: AtomicUsize,
+    lock: Spinlock,
+    runs: UnsafeCell<Runs>,
+    central: [Central; CLASSES],
+}
+
+#[repr(C, align(64))]
+struct Central {
+    lock: Spinlock,
+    list: Cell<*mut Free>,
+    /// The rest of a span from which nothing was handed out yet: where it begins, and how many objects it is.
+    fresh: Cell<*mut u8>,
+    left: Cell<usize>,
+}
+
+// SAFETY: what is in cells is touched only while the lock beside it is held.
+unsafe impl Sync for Store {}
+
+impl Store {
+    /// Makes a store of zeroed memory.
+    ///
+    /// # Safety
+    /// The memory is readable and writable, all zero, used by nobody else, aligned to [`SPAN`], and never unmapped.
+    pub unsafe fn format(base: *mut u8, length: usize) -> &'static Self {
+        let spans = u32::try_from(length >> SPAN_BITS).unwrap_or(u32::MAX);
+        let header = size_of::<Self>().next_multiple_of(64) + spans as usize * size_of::<Span>();
+        let store: *mut Self = base.cast();
+        // SAFETY: the caller's memory is large enough for a header, or `first` below is beyond it and nothing is handed out.
+        unsafe {
+            (&raw mut (*store).base).write(base as usize);
+            (&raw mut (*store).spans).write(spans);
+            let first = u32::try_from(header.div_ceil(SPAN)).unwrap_or(u32::MAX);
+            (&raw mut (*store).runs).write(UnsafeCell::new(Runs { bins: [NONE; BINS], top: first }));
+            &*store
+        }
+    }
+
+    /// Makes this the store that [`current`] returns. Once in a process.
+    pub fn use_here(&'static self) {
+        CURRENT.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
+    }
+
+    /// Whether an address is of this store.
+    #[inline]
+    pub fn holds(&self, address: usize) -> bool {
+        address.wrapping_sub(self.base) >> SPAN_BITS < self.spans as usize
+    }
+
+    /// Bytes that have been handed out in whole spans.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that have not been handed out.
+    pub fn left(&self) -> usize {
+        self.length().saturating_sub(self.used())
+    }
+
+    /// Says of how many bytes it could have been made at most, for [`Store::advice`].
+    pub fn set_most(&self, bytes: usize) {
+        self.most.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What gives it more memory, for messages.
+    pub fn advice(&self) -> Advice {
+        Advice { length: self.length(), most: self.most.load(Ordering::Relaxed) }
+    }
+
+    /// Bytes in all.
+    pub fn length(&self) -> usize {
+        (self.spans as usize) << SPAN_BITS
+    }
+
+    fn span(&self, index: u32) -> *mut Span {
+        let table = self.base + size_of::<Self>().next_multiple_of(64);
+        (table as *mut Span).wrapping_add(index as usize)
+    }
+
+    fn address(&self, index: u32) -> *mut u8 {
+        (self.base + ((index as usize) << SPAN_BITS)) as *mut u8
+    }
+
+    /// Memory for `size` bytes at a multiple of `align`, a power of two; what is in it is left over from others.
+    /// `None` when there is no more.
+    pub fn allocate(&self, size: usize, align: usize) -> Option<*mut u8> {
+        let size = fitted(size, align);
+        if size > SMALL || align > SMALL {
+            return self.allocate_run(size, align);
+        }
+        let class = class_of(size);
+        let Some(me) = local::me() else { return self.take(class) };
+        let list = me.cache.list(class);
+        let (head, count) = list.get();
+        if head.is_null() {
+            return self.refill(list, class);
+        }
+        // SAFETY: what is on this thread's list is free and ours to read.
+        list.set((unsafe { (*head).next }, count - 1));
+        Some(head.cast())
+    }
+
+    /// Gives back what [`Self::allocate`] gave.
+    ///
+    /// # Safety
+    /// The address came from this store, and nobody uses it any more.
+    pub unsafe fn release(&self, address: *mut u8) {
+        let index = u32::try_from((address as usize - self.base) >> SPAN_BITS).unwrap_or(0);
+        // SAFETY: the index is of the table, as the address is of this store.
+        let kind = unsafe { (*self.span(index)).kind };
+        if kind < OBJECTS {
+            return self.release_run(index);
+        }
+        let class = (kind - OBJECTS) as usize;
+        let free: *mut Free = address.cast();
+        let Some(me) = local::me() else {
+            // SAFETY: the object is free by the caller's word.
+            return unsafe { self.put(class, free, free) };
+        };
+        let list = me.cache.list(class);
+        let (head, count) = list.get();
+        // SAFETY: the object is free by the caller's word.
+        unsafe { (*free).next = head };
+        list.set((free, count + 1));
+        if (count + 1) * size_of_class(class) > KEEP {
+            self.give_half(list, class);
+        }
+    }
+
+    /// How many bytes the object at this address has room for.
+    pub fn room(&self, address: *mut u8) -> usize {
+        let index = u32::try_from((address as usize - self.base) >> SPAN_BITS).unwrap_or(0);
+        // SAFETY: the index is of the table, as the address is of this store.
+        let span = unsafe { *self.span(index) };
+        if span.kind < OBJECTS {
+            (span.length as usize) << SPAN_BITS
+        } else {
+            size_of_class((span.kind - OBJECTS) as usize)
+        }
+    }
+
+    /// One object from the common list, or from a fresh span.
+    fn take(&self, class: usize) -> Option<*mut u8> {
+        let central = &self.central[class];
+        let _held = central.lock.hold();
+        if central.list.get().is_null() {
+            self.carve(central, class)?;
+        }
+        let head = central.list.get();
+        // SAFETY: what is on the list is free, and the list is locked.
+        central.list.set(unsafe { (*head).next });
+        Some(head.cast())
+    }
+
+    /// Puts a chain of free objects on the common list.
+    ///
+    /// # Safety
+    /// The objects from `first` to `last` are free, of this class, and linked.
+    unsafe fn put(&self, class: usize, first: *mut Free, last: *mut Free) {
+        let central = &self.central[class];
+        let _held = central.lock.hold();
+        // SAFETY: the caller's chain is free, and the list is locked.
+        unsafe { (*last).next = central.list.get() };
+        central.list.set(first);
+    }
+
+    fn refill(&self, list: &FreeList, class: usize) -> Option<*mut u8> {
+        let wanted = (KEEP / 2 / size_of_class(class)).clamp(1, 32);
+        let central = &self.central[class];
+        let _held = central.lock.hold();
+        if central.list.get().is_null() {
+            self.carve(central, class)?;
+        }
+        let first = central.list.get();
+        let (mut last, mut count) = (first, 1);
+        // SAFETY: what is on the list is free, and the list is locked.
+        unsafe {
+            while count < wanted && !(*last).next.is_null() {
+                last = (*last).next;
+                count += 1;
+            }
+            central.list.set((*last).next);
+            (*last).next = ptr::null_mut();
+            list.set(((*first).next, count - 1));
+        }
+        Some(first.cast())
+    }
+
+    fn give_half(&self, list: &FreeList, class: usize) {
+        let (first, count) = list.get();
+        let mut last = first;
+        // SAFETY: what is on this thread's list is free and ours.
+        unsafe {
+            for _ in 1..count / 2 {
+                last = (*last).next;
+            }
+            list.set(((*last).next, count - (count / 2).max(1)));
+            self.put(class, first, last);
+        }
+    }
+
+    /// Cuts objects of a fresh span and makes a list of them, whose lock is held: a page of them at once, as a page that nobody
+    /// needs is not to be touched.
+    fn carve(&self, central: &Central, class: usize) -> Option<()> {
+        let size = size_of_class(class);
+        if central.left.get() == 0 {
+            central.fresh.set(self.allocate_spans(1, OBJECTS + u32::try_from(class).ok()?)?);
+            central.left.set(SPAN / size);
+        }
+        let count = (PAGE / size).clamp(1, central.left.get());
+        let base = central.fresh.get();
+        let mut head = ptr::null_mut();
+        for object in (0..count).rev() {
+            let free: *mut Free = base.wrapping_add(object * size).cast();
+            // SAFETY: the object lies in the span, and nobody has it.
+            unsafe { (*free).next = head };
+            head = free;
+        }
+        central.list.set(head);
+        central.fresh.set(base.wrapping_add(count * size));
+        central.left.set(central.left.get() - count);
+        Some(())
+    }
+
+    fn allocate_run(&self, size: usize, align: usize) -> Option<*mut u8> {
+        let spans = u32::try_from(size.checked_add(SPAN - 1)? >> SPAN_BITS).ok()?;
+        if align <= SPAN {
+            return self.allocate_spans(spans, LARGE);
+        }
+        // A longer run; what is before and behind the aligned part goes back.
+        let extra = u32::try_from(align >> SPAN_BITS).ok()?;
+        let whole = self.allocate_spans(spans.checked_add(extra)?, LARGE)?;
+        let index = u32::try_from((whole as usize - self.base) >> SPAN_BITS).ok()?;
+        let begin = (whole as usize).next_multiple_of(align);
+        let before = u32::try_from((begin - whole as usize) >> SPAN_BITS).ok()?;
+        let held = self.lock.hold();
+        self.mark(index + before, spans, LARGE);
+        if before > 0 {
+            self.mark(index, before, LARGE);
+        }
+        if extra > before {
+            self.mark(index + before + spans, extra - before, LARGE);
+        }
+        drop(held);
+        if before > 0 {
+            self.release_run(index);
+        }
+        if extra > before {
+            self.release_run(index + before + spans);
+        }
+        Some(begin as *mut u8)
+    }
+
+    /// Writes into the table what a run is; the lock is held or the run is the caller's.
+    fn mark(&self, index: u32, length: u32, kind: u32) {
+        let entry = Span { kind, length, next: NONE, previous: NONE };
+        // SAFETY: the run lies in the range.
+        unsafe {
+            self.span(index + length - 1).write(entry);
+            self.span(index).write(entry);
+        }
+    }
+
+    fn allocate_spans(&self, count: u32, kind: u32) -> Option<*mut u8> {
+        let _held = self.lock.hold();
+        // SAFETY: the lock is held.
+        let runs = unsafe { &mut *self.runs.get() };
+        let index = match self.find(runs, count) {
+            Some(index) => index,
+            None => {
+                let index = runs.top;
+                let end = index.checked_add(count).filter(|&end| end <= self.spans)?;
+                runs.top = end;
+                index
+            }
+        };
+        self.mark(index, count, kind);
+        self.used.fetch_add((count as usize) << SPAN_BITS, Ordering::Relaxed);
+        Some(self.address(index))
+    }
+
+    /// A free run of at least so many spans; what is too long goes back.
+    fn find(&self, runs: &mut Runs, count: u32) -> Option<u32> {
+        for bin in count.ilog2() as usize..BINS {
+            let mut index = runs.bins[bin];
+            while index != NONE {
+                // SAFETY: what is on a list is of the table; the lock is held.
+                let span = unsafe { *self.span(index) };
+                if span.length >= count {
+                    self.unlink(runs, index);
+                    if span.length > count {
+                        self.link(runs, index + count, span.length - count);
+                    }
+                    return Some(index);
+                }
+                index = span.next;
+            }
+        }
+        None
+    }
+
+    fn link(&self, runs: &mut Runs, index: u32, length: u32) {
+        self.mark(index, length, FREE);
+        let bin = &mut runs.bins[length.ilog2() as usize];
+        // SAFETY: both spans are of the table; the lock is held.
+        unsafe {
+            (*self.span(index)).next = *bin;
+            (*self.span(index)).previous = NONE;
+            if *bin != NONE {
+                (*self.span(*bin)).previous = index;
+            }
+        }
+        *bin = index;
+    }
+
+    fn unlink(&self, runs: &mut Runs, index: u32) {
+        // SAFETY: what is on a list is of the table; the lock is held.
+        unsafe {
+            let span = *self.span(index);
+            if span.previous == NONE {
+                runs.bins[span.length.ilog2() as usize] = span.next;
+            } else {
+                (*self.span(span.previous)).next = span.next;
+            }
+            if span.next != NONE {
+                (*self.span(span.next)).previous = span.previous;
+            }
+        }
+    }
+
+    fn release_run(&self, mut index: u32) {
+        let _held = self.lock.hold();
+        // SAFETY: the lock is held.
+        let runs = unsafe { &mut *self.runs.get() };
+        // SAFETY: the run is of the table; its neighbours are looked at only within what was ever used.
+        unsafe {
+            let mut length = (*self.span(index)).length;
+            self.used.fetch_sub((length as usize) << SPAN_BITS, Ordering::Relaxed);
+            let after = index + length;
+            if after < runs.top && (*self.span(after)).kind == FREE {
+                self.unlink(runs, after);
+                length += (*self.span(after)).length;
+            }
+            let before = *self.span(index - 1);
+            if before.kind == FREE && before.length > 0 {
+                index -= before.length;
+                self.unlink(runs, index);
+                length += before.length;
+            }
+            if index + length == runs.top {
+                // Unused again, but not zero.
+                self.mark(index, length, FREE);
+                (*self.span(index)).length = 0;
+                (*self.span(index + length - 1)).length = 0;
+                runs.top = index;
+            } else {
+                self.link(runs, index, length);
+            }
+        }
+    }
+
+    /// Memory for a value, all zero. Nothing is touched of it if it is the first that the store hands out.
+    pub fn place_zeroed<T>(&self) -> *mut T {
+        let is_first = self.used() == 0 && size_of::<T>() > SMALL;
+        let Some(memory) = self.allocate(size_of::<T>(), align_of::<T>()) else { self.exhausted() };
+        if !is_first {
+            // SAFETY: the memory is that long, and ours.
+            unsafe { memory.write_bytes(0, size_of::<T>()) };
+        }
+        memory.cast()
+    }
+
+    /// Places a value for good, or until it is given back by its owner.
+    pub fn place<T: 'static>(&self, value: T) -> &'static T {
+        let Some(memory) = self.allocate(size_of::<T>().max(16), align_of::<T>()) else { self.exhausted() };
+        let memory: *mut T = memory.cast();
+        // SAFETY: fresh memory of the right size and alignment, that nobody unmaps.
+        unsafe {
+            memory.write(value);
+            &*memory
+        }
+    }
+
+    /// Ends the program, as there is no memory left.
+    pub fn exhausted(&self) -> ! {
+        sys::fatal(format_args!(
+            "out of memory: all {} MiB of the runtime's memory are in use; {}",
+            self.length() >> 20,
+            self.advice()
+        ))
+    }
+}
+
+/// What gives a store more memory, for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    length: usize,
+    most: usize,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MIB: u32 = 20;
+        match self.most >> MIB {
+            0 => write!(f, "OMP_TOMBOLO_ARENA={}M gives it more", (self.length >> MIB) * 2),
+            most if most > self.length >> MIB => write!(
+                f,
+                "OMP_TOMBOLO_ARENA={most}M gives it what is left of the window, a larger `window_mib` in the machine file more"
+            ),
+            _ => f.write_str("a larger `window_mib` in the machine file gives it more"),
+        }
+    }
+}
+
+/// The size to ask for, such that objects of its class are aligned.
+fn fitted(size: usize, align: usize) -> usize {
+    if align <= 16 {
+        size.max(1)
+    } else if size <= 1024 && align <= 64 {
+        size.max(1).next_multiple_of(64)
+    } else if size <= SMALL {
+        size.max(align).next_power_of_two()
+    } else {
+        size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(spans: usize) -> &'static Store {
+        let memory = sys::reserve((spans + 1) * SPAN).expect("memory");
+        let base = (memory as usize).next_multiple_of(SPAN) as *mut u8;
+        // SAFETY: fresh zeroed memory that is leaked.
+        unsafe { Store::format(base, spans * SPAN) }
+    }
+
+    #[test]
+    fn objects_do_not_overlap_and_are_aligned() {
+        let store = store(512);
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        for round in 0..400_usize {
+            let size = (round * 7919) % 100_000 + 1;
+            let align = 1 << (round % 13);
+            let address = store.allocate(size, align).expect("room") as usize;
+            assert_eq!(address % align, 0, "{size} at {align}");
+            assert!(store.room(address as *mut u8) >= size);
+            assert!(
+                taken.iter().all(|&(other, length)| address + size <= other || other + length <= address)
+            );
+            taken.push((address, size));
+            if round % 3 == 0 {
+                let (address, _) = taken.swap_remove(round % taken.len());
+                // SAFETY: it is ours and no longer used.
+                unsafe { store.release(address as *mut u8) };
+            }
+        }
+    }
+
+    #[test]
+    fn runs_join_again() {
+        let store = store(64);
+        let before = store.used();
+        let runs: Vec<_> = (0..20).map(|_| store.allocate(2 * SPAN, 16).expect("room")).collect();
+        for run in runs.iter().step_by(2).chain(runs.iter().skip(1).step_by(2)) {
+            // SAFETY: it is ours and no longer used.
+            unsafe { store.release(*run) };
+        }
+        assert_eq!(store.used(), before);
+        assert!(store.allocate(40 * SPAN, 16).is_some(), "one run of all of them");
+        assert!(store.allocate(64 * SPAN, 16).is_none(), "no more than there is");
+    }
+
+    #[test]
+    fn large_alignment_wastes_nothing() {
+        let store = store(256);
+        let before = store.used();
+        let address = store.allocate(100_000, 1 << 20).expect("room");
+        assert_eq!(address as usize % (1 << 20), 0);
+        // SAFETY: it is ours and no longer used.
+        unsafe { store.release(address) };
+        assert_eq!(store.used(), before);
+    }
+}

@@ -1,0 +1,158 @@
+//! Which processes can wake a thread.
+//!
+//! Threads of one kernel that share memory wake each other by futexes, whatever processes they are of. In memory that the kernel has
+//! no pages for, such as a window into another computer, a process can wake only its own threads; others have to ask it to. So each
+//! such process is a *wake domain* of its own, and all others of the kernel that the job began on are one, number 0. Every
+//! [parker](super::parker) holds the number of its thread's wake domain.
+
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use super::parker::Parker;
+
+/// Has the process of another domain wake a thread. It must not wait: the caller may be what others wait for.
+pub type Forward = fn(&'static Parker);
+
+static OWN: AtomicU32 = AtomicU32::new(0);
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+static FORWARD: OnceLock<Forward> = OnceLock::new();
+
+/// Says that this job has several wake domains, that this process is of the domain `own`, and how threads of others are woken.
+/// Called before the first region begins; only the first call counts.
+pub fn configure(own: u32, forward: Forward) {
+    OWN.store(own, Ordering::Relaxed);
+    let _ = FORWARD.set(forward);
+    SEVERAL.store(true, Ordering::Release);
+}
+
+/// The wake domain of this process.
+pub fn own() -> u32 {
+    OWN.load(Ordering::Relaxed)
+}
+
+/// Whether the job has several wake domains, so that threads may sleep on parkers only.
+#[inline]
+pub fn are_several() -> bool {
+    SEVERAL.load(Ordering::Relaxed)
+}
+
+/// Has the process of another domain wake a thread.
+#[cfg_attr(loom, expect(dead_code, reason = "a model has one wake domain"))]
+#[cold]
+pub(super) fn forward(parker: &Parker) {
+    // SAFETY: parkers are parts of threads' records, which live for ever.
+    let parker: &'static Parker = unsafe { &*ptr::from_ref(parker) };
+    if let Some(forward) = FORWARD.get() {
+        forward(parker);
+    }
+}
+
+/// A parker's entry in a [`List`]: null if it is in none, [`END`] at the end of one.
+#[derive(Debug, Default)]
+pub(super) struct Entry(AtomicPtr<Parker>);
+
+const END: *mut Parker = ptr::without_provenance_mut(align_of::<Parker>());
+
+/// Parkers that a thread of this process is to tell something. Entering one takes no lock and no memory, so it can be done by
+/// whoever has locks that others wait for.
+#[derive(Debug)]
+pub struct List(AtomicPtr<Parker>);
+
+impl List {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(END))
+    }
+
+    /// Adds a parker. One that is in a list of any process already stays there: it has not been handled yet.
+    pub fn add(&self, parker: &'static Parker) {
+        let link = &parker.entry.0;
+        if link.compare_exchange(ptr::null_mut(), END, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return;
+        }
+        let mut first = self.0.load(Ordering::Relaxed);
+        loop {
+            link.store(first, Ordering::Relaxed);
+            let entry = ptr::from_ref(parker).cast_mut();
+            match self.0.compare_exchange_weak(first, entry, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Takes all out. Each may be added again before `handle` is called for it.
+    pub fn take(&self, mut handle: impl FnMut(&'static Parker)) {
+        let mut at = self.0.swap(END, Ordering::AcqRel);
+        while at != END {
+            // SAFETY: parkers live for ever, and what is in the list is one.
+            let parker: &'static Parker = unsafe { &*at };
+            at = parker.entry.0.swap(ptr::null_mut(), Ordering::SeqCst);
+            handle(parker);
+        }
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn each_is_handled_once_until_it_is_added_again() {
+        let list = List::new();
+        let parkers: &'static [Parker] = Vec::leak((0..3).map(|_| Parker::default()).collect());
+        for parker in [&parkers[0], &parkers[1], &parkers[0], &parkers[2]] {
+            list.add(parker);
+        }
+        let mut told = Vec::new();
+        list.take(|parker| {
+            told.push(ptr::from_ref(parker));
+            if told.len() == 1 {
+                list.add(parker);
+            }
+        });
+        told.sort();
+        let mut all: Vec<_> = parkers.iter().map(ptr::from_ref).collect();
+        all.sort();
+        assert_eq!(told, all);
+        let mut count = 0;
+        list.take(|_| count += 1);
+        list.take(|_| count += 10);
+        assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn none_is_lost_whichever_threads_add_them() {
+        static LIST: List = List::new();
+        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        let parkers: &'static [Parker] = Vec::leak((0..8).map(|_| Parker::default()).collect());
+        let threads: Vec<_> = (0..4)
+            .map(|part| {
+                std::thread::spawn(move || {
+                    for _ in 0..500 {
+                        for parker in &parkers[part * 2..part * 2 + 2] {
+                            LIST.add(parker);
+                            while !parker.entry.0.load(Ordering::Acquire).is_null() {
+                                LIST.take(|_| {
+                                    TOLD.fetch_add(1, Ordering::Relaxed);
+                                });
+                                std::thread::yield_now();
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert_eq!(TOLD.load(Ordering::Relaxed), 4 * 500 * 2);
+    }
+}

@@ -1,0 +1,308 @@
+//! Dependences between tasks of the same parent.
+//!
+//! The parent has a table of addresses. For each it knows the last task that writes there and those that have read since. Only the
+//! thread that runs the parent touches the table. Who waits for a task is a list in that task's record, with a lock,
+//! as its end and new waiters can meet.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use super::task::Task;
+use crate::primitives::lock::Spinlock;
+use crate::primitives::parker::Parker;
+use crate::primitives::store::{self, Store};
+
+/// What a task says of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependence {
+    /// Where.
+    pub address: usize,
+    /// Whether it only reads.
+    pub reads: bool,
+}
+
+/// A list of tasks.
+struct Link {
+    task: &'static Task,
+    next: *mut Link,
+}
+
+/// Who waits for a task.
+#[derive(Default)]
+pub struct Dependents {
+    lock: Spinlock,
+    finished: Cell<bool>,
+    first: Cell<*mut Link>,
+}
+
+impl Dependents {
+    /// Has `next` wait for the task that this is of, unless that is finished.
+    fn add(&self, store: &Store, next: &'static Task) {
+        let _held = self.lock.hold();
+        if self.finished.get() {
+            return;
+        }
+        next.blockers.fetch_add(1, Ordering::Relaxed);
+        next.remember();
+        self.first.set(link(store, next, self.first.get()));
+    }
+
+    /// The task is finished; calls `enqueue` with those that now may run.
+    pub fn finish(&self, enqueue: impl Fn(&'static Task)) {
+        let held = self.lock.hold();
+        self.finished.set(true);
+        let mut first = self.first.replace(ptr::null_mut());
+        drop(held);
+        while !first.is_null() {
+            // SAFETY: the list was taken out, so it is ours.
+            let (task, next) = unsafe { ((*first).task, (*first).next) };
+            let before = task.blockers.fetch_sub(1, Ordering::AcqRel);
+            if task.is_stub() {
+                task.wake();
+            } else if before == 1 {
+                enqueue(task);
+                // Whoever waits for the parent's tasks may run it, which not everybody may.
+                task.parent().into_iter().for_each(Task::wake);
+            }
+            task.forget();
+            unlink(first);
+            first = next;
+        }
+    }
+}
+
+fn link(store: &Store, task: &'static Task, next: *mut Link) -> *mut Link {
+    ptr::from_ref(store.place(Link { task, next })).cast_mut()
+}
+
+fn unlink(link: *mut Link) {
+    if let Some(store) = store::current() {
+        // SAFETY: links come from the store, and the caller has taken it out of its list.
+        unsafe { store.release(link.cast()) };
+    }
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy)]
+struct Entry {
+    address: usize,
+    writer: Option<&'static Task>,
+    readers: *mut Link,
+    count: u32,
+    limit: u32,
+}
+
+const NOTHING: Entry = Entry { address: 0, writer: None, readers: ptr::null_mut(), count: 0, limit: 16 };
+
+/// What the children of a task have said to depend on.
+pub struct Table {
+    store: &'static Store,
+    entries: Cell<*mut Entry>,
+    capacity: Cell<usize>,
+    used: Cell<usize>,
+}
+
+impl Table {
+    fn create(store: &'static Store) -> &'static Self {
+        let entries = Cell::new(allocate(store, 16));
+        let (capacity, used) = (Cell::new(16), Cell::new(0));
+        store.place(Self { store, entries, capacity, used })
+    }
+
+    fn slot(entries: *mut Entry, capacity: usize, address: usize) -> *mut Entry {
+        let mut at = (address >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+        loop {
+            let entry = entries.wrapping_add(at & (capacity - 1));
+            // SAFETY: the index is below the capacity; entries are initialised.
+            let found = unsafe { (*entry).address };
+            if found == address || found == 0 {
+                return entry;
+            }
+            at += 1;
+        }
+    }
+
+    /// The entry of an address.
+    fn entry(&self, address: usize) -> *mut Entry {
+        // A null pointer is a dependence like others; no object is at the highest address.
+        let address = if address == 0 { usize::MAX } else { address };
+        if self.used.get() * 2 >= self.capacity.get() {
+            self.grow();
+        }
+        let entry = Self::slot(self.entries.get(), self.capacity.get(), address);
+        // SAFETY: the entry is of the table, which only this thread touches.
+        unsafe {
+            if (*entry).address == 0 {
+                (*entry).address = address;
+                self.used.set(self.used.get() + 1);
+            }
+        }
+        entry
+    }
+
+    /// The entry of an address, if there is one.
+    fn find(&self, address: usize) -> Option<Entry> {
+        let address = if address == 0 { usize::MAX } else { address };
+        let entry = Self::slot(self.entries.get(), self.capacity.get(), address);
+        // SAFETY: the entry is of the table, which only this thread touches.
+        let entry = unsafe { *entry };
+        (entry.address != 0).then_some(entry)
+    }
+
+    fn grow(&self) {
+        let (old, capacity) = (self.entries.get(), self.capacity.get());
+        let new = allocate(self.store, capacity * 2);
+        for index in 0..capacity {
+            // SAFETY: both tables are that long, and only this thread touches them.
+            unsafe {
+                let entry = *old.add(index);
+                if entry.address != 0 {
+                    *Self::slot(new, capacity * 2, entry.address) = entry;
+                }
+            }
+        }
+        self.entries.set(new);
+        self.capacity.set(capacity * 2);
+        // SAFETY: it came from the store, and all of it was moved.
+        unsafe { self.store.release(old.cast()) };
+    }
+
+    /// The parent is finished.
+    pub fn release(&'static self) {
+        for index in 0..self.capacity.get() {
+            // SAFETY: the table is that long, and nobody else touches it.
+            let entry = unsafe { &mut *self.entries.get().add(index) };
+            if entry.address != 0 {
+                entry.writer.take().into_iter().for_each(Task::forget);
+                drop_readers(entry);
+            }
+        }
+        // SAFETY: both came from the store, and nobody looks at them any more.
+        unsafe {
+            self.store.release(self.entries.get().cast());
+            self.store.release(ptr::from_ref(self).cast_mut().cast());
+        }
+    }
+}
+
+fn allocate(store: &Store, capacity: usize) -> *mut Entry {
+    let Some(memory) = store.allocate(capacity * size_of::<Entry>(), 16) else { store.exhausted() };
+    let entries: *mut Entry = memory.cast();
+    for index in 0..capacity {
+        // SAFETY: the memory is that long, and ours.
+        unsafe { entries.add(index).write(NOTHING) };
+    }
+    entries
+}
+
+fn drop_readers(entry: &mut Entry) {
+    for_readers(entry, |task| {
+        task.forget();
+        false
+    });
+}
+
+/// Calls `keep` with each reader, and drops those for which it says no.
+fn for_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
+    let mut place: *mut *mut Link = &raw mut entry.readers;
+    // SAFETY: the list is of a table that only this thread touches.
+    unsafe {
+        while !(*place).is_null() {
+            let link = *place;
+            if keep((*link).task) {
+                place = &raw mut (*link).next;
+            } else {
+                *place = (*link).next;
+                entry.count -= 1;
+                unlink(link);
+            }
+        }
+    }
+}
+
+/// Has a new task wait for those that it depends on, and tells those that come after.
+pub fn register(
+    store: &'static Store,
+    parent: &'static Task,
+    task: &'static Task,
+    dependences: &[Dependence],
+) {
+    let table = parent.table.get().unwrap_or_else(|| {
+        let table = Table::create(store);
+        parent.table.set(Some(table));
+        table
+    });
+    for dependence in dependences {
+        // SAFETY: the entry is of the table, which only this thread touches.
+        let entry = unsafe { &mut *table.entry(dependence.address) };
+        // The same address twice in one task: what was said first holds; what writes is said first.
+        let known = |other: Option<&'static Task>| other.is_some_and(|other| ptr::eq(other, task));
+        // SAFETY: as above.
+        let newest = unsafe { entry.readers.as_ref() }.map(|link| link.task);
+        if known(entry.writer) || known(newest) {
+            continue;
+        }
+        if dependence.reads {
+            if let Some(writer) = entry.writer {
+                writer.dependents.add(store, task);
+            }
+            if entry.count >= entry.limit {
+                for_readers(entry, still_runs);
+                entry.limit = entry.count.max(8) * 2;
+            }
+            task.remember();
+            entry.readers = link(store, task, entry.readers);
+            entry.count += 1;
+            continue;
+        }
+        if entry.readers.is_null()
+            && let Some(writer) = entry.writer
+        {
+            writer.dependents.add(store, task);
+        }
+        for_readers(entry, |reader| {
+            reader.dependents.add(store, task);
+            reader.forget();
+            false
+        });
+        task.remember();
+        if let Some(writer) = entry.writer.replace(task) {
+            writer.forget();
+        }
+    }
+}
+
+/// Whether a reader is worth keeping; one that is not is forgotten.
+fn still_runs(task: &'static Task) -> bool {
+    let runs = !task.is_finished();
+    if !runs {
+        task.forget();
+    }
+    runs
+}
+
+/// A task with these dependences that stands for a thread that waits for them; `None` if there is nothing to wait for. One of its
+/// blockers is left once it could begin.
+pub fn stub_for(
+    store: &'static Store,
+    parker: &'static Parker,
+    parent: &'static Task,
+    dependences: &[Dependence],
+) -> Option<&'static Task> {
+    let table = parent.table.get()?;
+    let stub = Task::stub(store, parker);
+    for dependence in dependences {
+        let Some(mut entry) = table.find(dependence.address) else { continue };
+        if let Some(writer) = entry.writer {
+            writer.dependents.add(store, stub);
+        }
+        if !dependence.reads {
+            for_readers(&mut entry, |reader| {
+                reader.dependents.add(store, stub);
+                true
+            });
+        }
+    }
+    Some(stub)
+}

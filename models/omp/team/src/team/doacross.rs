@@ -1,0 +1,89 @@
+//! How far the iterations of a nest of loops are that wait for each other.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::primitives::icv::ScheduleKind;
+use crate::primitives::store::Store;
+use crate::primitives::sys;
+
+/// Loops within each other that can be so ordered.
+const DEPTH: usize = 32;
+
+/// How far a nest of loops is.
+pub struct Doacross {
+    depth: usize,
+    /// How many iterations of the whole nest one of each loop is.
+    weight: [u64; DEPTH],
+    /// Chunks of the first loop, or 0 where each thread has a number.
+    pub(crate) chunk: u64,
+    /// What was posted: one more than the iteration.
+    posted: *mut AtomicU64,
+}
+
+// SAFETY: nothing changes once it was made, but atomics.
+unsafe impl Sync for Doacross {}
+
+impl Doacross {
+    /// For a nest with this many iterations in each loop, which a team of `size` threads shares.
+    pub fn create(
+        store: &'static Store,
+        size: u32,
+        counts: &[u64],
+        kind: ScheduleKind,
+        chunk: u64,
+    ) -> &'static Self {
+        if counts.is_empty() || counts.len() > DEPTH {
+            sys::fatal(format_args!("ordered({}): there can be 1 to {DEPTH} loops", counts.len()));
+        }
+        let mut weight = [1_u64; DEPTH];
+        for loop_number in (0..counts.len() - 1).rev() {
+            let product = weight[loop_number + 1].checked_mul(counts[loop_number + 1].max(1));
+            weight[loop_number] = product.unwrap_or_else(|| too_many());
+        }
+        if weight[0].checked_mul(counts[0].max(1)).is_none_or(|all| all == u64::MAX) {
+            too_many();
+        }
+        let (chunk, entries) = match kind {
+            ScheduleKind::Static | ScheduleKind::Auto => (0, u64::from(size)),
+            _ => (chunk, counts[0].div_ceil(chunk).max(1)),
+        };
+        let bytes =
+            usize::try_from(entries).ok().and_then(|entries| entries.checked_mul(size_of::<AtomicU64>()));
+        let Some(memory) = bytes.and_then(|bytes| store.allocate(bytes, 64)) else { store.exhausted() };
+        // SAFETY: the memory is that long, and ours.
+        unsafe { std::ptr::write_bytes(memory, 0, bytes.unwrap_or(0)) };
+        store.place(Self { depth: counts.len(), weight, chunk, posted: memory.cast() })
+    }
+
+    /// All threads have left the nest.
+    pub fn release(&'static self, store: &Store) {
+        // SAFETY: both came from the store, and nobody looks at them any more.
+        unsafe {
+            store.release(self.posted.cast());
+            store.release(std::ptr::from_ref(self).cast_mut().cast());
+        }
+    }
+
+    /// How many loops there are.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The number that stands for an iteration, once it is posted.
+    pub(crate) fn number(&self, iteration: &[u64]) -> u64 {
+        1 + iteration
+            .iter()
+            .zip(&self.weight)
+            .map(|(at, weight)| at.wrapping_mul(*weight))
+            .fold(0, u64::wrapping_add)
+    }
+
+    pub(crate) fn entry(&self, index: u64) -> &AtomicU64 {
+        // SAFETY: the callers' indices are of threads of the team or of chunks of the loop, and there is one for each.
+        unsafe { &*self.posted.wrapping_add(usize::try_from(index).unwrap_or(0)) }
+    }
+}
+
+fn too_many() -> ! {
+    sys::fatal("ordered(n): the nest has more than 2^64 iterations, which depend(sink) cannot count")
+}

@@ -1,0 +1,301 @@
+//! A thread of the job: what it was given to do, where it stands in its team, what it keeps for itself.
+
+use std::cell::Cell;
+use std::ptr;
+
+use super::members::{Member, Team};
+use super::root::Root;
+use super::share::WorkShare;
+use super::tally::Tally;
+use super::task::{Function, Task};
+use crate::primitives::awake::Awake;
+use crate::primitives::local::{self, Local};
+use crate::primitives::parker::Parker;
+use crate::primitives::store::Store;
+
+/// Where a thread stands in a team.
+#[derive(Clone, Copy)]
+pub struct Seat {
+    /// The team.
+    pub team: &'static Team,
+    /// Its number in the team.
+    pub id: u32,
+    /// What it executes.
+    pub task: &'static Task,
+    /// The last construct that shares work it came to.
+    pub share: &'static WorkShare,
+    /// How many `single` constructs it came to.
+    pub singles: u32,
+    /// Chunks of a static loop that it took, or the position of its chunk where the order matters.
+    pub trip: u64,
+    /// The chunk it has, by iteration.
+    pub chunk: (u64, u64),
+}
+
+/// A thread of the job. The first cache line is what others write, the rest is its own.
+#[repr(C, align(64))]
+pub struct Thread {
+    /// Where it sleeps, and learns that it was given something to do.
+    pub parker: Parker,
+    /// Its number in the team it was given to.
+    pub given_id: Cell<u32>,
+    /// The team it was given to.
+    pub given_team: Cell<*const Team>,
+    /// What it is to run there.
+    pub given_function: Cell<Option<Function>>,
+    /// The argument of the function, or what else it was given to do.
+    pub given_data: Cell<*mut libc::c_void>,
+    /// The number of the region that it is of.
+    pub given_region: Cell<u64>,
+    /// Where: the place plus one, or 0, and the places that its own teams may use.
+    pub given_place: Cell<(u32, (u32, u32))>,
+
+    seat: Padded<Cell<Option<Seat>>>,
+    root: &'static Root,
+    /// The number of the node that it is on.
+    pub node: u32,
+    /// Whether it runs; written by whoever has it as a worker.
+    pub started: Cell<bool>,
+    /// A team that it had, with its workers, for the next region.
+    pub spare: Cell<Option<&'static Team>>,
+    /// Records of tasks that it ran at once, for the next such.
+    pub included: Cell<Option<&'static Task>>,
+    /// The next idle thread.
+    pub next_idle: Cell<Option<&'static Thread>>,
+    /// Its place among `OMP_PLACES`, plus one; 0 is none.
+    pub place: Cell<u32>,
+    /// The places that its teams may use: the first and how many.
+    pub partition: Cell<(u32, u32)>,
+    /// What it displayed last: the level and size of its team, its number and its place.
+    pub displayed: Cell<[u32; 4]>,
+    /// Number of teams of the league less one, and which of them this is.
+    pub league: Cell<(u32, u32)>,
+    /// The innermost `target data` that it is in: an address that [`crate::device`] gives a meaning to, or null.
+    pub data: Cell<*const libc::c_void>,
+    /// The kernel's number of this thread.
+    pub kernel: Cell<u64>,
+    /// What the primitives keep of it.
+    pub local: Local,
+}
+
+#[repr(align(64))]
+struct Padded<T>(T);
+
+// SAFETY: of the cells, those of the first line are written by whoever has the thread as its worker and read by the thread after
+// its parker said so, whose operations order the two; all others are the thread's own.
+unsafe impl Sync for Thread {}
+
+impl Thread {
+    /// A thread on a node that has no team yet.
+    pub fn create(root: &'static Root, node: u32) -> &'static Self {
+        let thread = root.store.place(Self {
+            parker: Parker::default(),
+            given_id: Cell::new(0),
+            given_team: Cell::new(ptr::null()),
+            given_function: Cell::new(None),
+            given_data: Cell::new(ptr::null_mut()),
+            given_region: Cell::new(0),
+            given_place: Cell::new((0, (0, root.places().len()))),
+            seat: Padded(Cell::new(None)),
+            root,
+            node,
+            started: Cell::new(false),
+            spare: Cell::new(None),
+            included: Cell::new(None),
+            next_idle: Cell::new(None),
+            place: Cell::new(0),
+            partition: Cell::new((0, root.places().len())),
+            displayed: Cell::new([0; 4]),
+            league: Cell::new((0, 0)),
+            data: Cell::new(ptr::null()),
+            kernel: Cell::new(0),
+            local: Local::new(root.nodes().awake(node)),
+        });
+        thread.local.set_parker(&thread.parker);
+        thread
+    }
+
+    /// Who else is awake on its processors.
+    #[inline]
+    pub fn awake(&self) -> &'static Awake {
+        self.local.awake()
+    }
+
+    /// The job.
+    #[inline]
+    pub fn root(&self) -> &'static Root {
+        self.root
+    }
+
+    /// Where the memory of the job is.
+    #[inline]
+    pub fn store(&self) -> &'static Store {
+        self.root.store
+    }
+
+    /// Where it stands. Every thread that runs a program stands somewhere.
+    #[inline]
+    pub fn seat(&self) -> Seat {
+        match self.seat.0.get() {
+            Some(seat) => seat,
+            None => self.first_seat(),
+        }
+    }
+
+    /// Changes where it stands.
+    #[inline]
+    pub fn sit(&self, seat: Seat) {
+        self.seat.0.set(Some(seat));
+    }
+
+    /// Stands nowhere any more; where it stood.
+    pub fn stand(&self) -> Option<Seat> {
+        self.seat.0.take()
+    }
+
+    /// Where its seat lies. A seat is long: who needs one thing of it reads or writes just that.
+    #[inline]
+    fn seated(&self) -> *mut Seat {
+        // SAFETY: the seat is this thread's own, and no reference to it is kept.
+        match unsafe { &mut *self.seat.0.as_ptr() } {
+            Some(seat) => ptr::from_mut(seat),
+            None => self.seated_first(),
+        }
+    }
+
+    #[cold]
+    fn seated_first(&self) -> *mut Seat {
+        self.sit(self.first_seat());
+        self.seated()
+    }
+
+    /// What it executes.
+    #[inline]
+    pub fn task(&self) -> &'static Task {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).task }
+    }
+
+    /// Executes this from now on.
+    #[inline]
+    pub fn set_task(&self, task: &'static Task) {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).task = task };
+    }
+
+    /// Its team.
+    #[inline]
+    pub fn team(&self) -> &'static Team {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).team }
+    }
+
+    /// Its number in the team.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).id }
+    }
+
+    /// Its part of the team.
+    #[inline]
+    pub fn member(&self) -> &'static Member {
+        self.team().member(self.id())
+    }
+
+    /// The last construct that shares work it came to.
+    #[inline]
+    pub fn share(&self) -> &'static WorkShare {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).share }
+    }
+
+    /// Has come to the next construct that shares work.
+    #[inline]
+    pub fn set_share(&self, share: &'static WorkShare) {
+        let seat = self.seated();
+        // SAFETY: the thread's own seat.
+        unsafe {
+            (*seat).share = share;
+            (*seat).trip = 0;
+        }
+    }
+
+    /// Has come to one more `single`; how many it came to before.
+    #[inline]
+    pub fn count_single(&self) -> u32 {
+        let seat = self.seated();
+        // SAFETY: the thread's own seat.
+        unsafe {
+            let before = (*seat).singles;
+            (*seat).singles = before.wrapping_add(1);
+            before
+        }
+    }
+
+    /// Takes one more chunk of a static loop; how many it took before.
+    #[inline]
+    pub fn count_trip(&self) -> u64 {
+        let seat = self.seated();
+        // SAFETY: the thread's own seat.
+        unsafe {
+            let before = (*seat).trip;
+            (*seat).trip = before + 1;
+            before
+        }
+    }
+
+    /// The chunk it has, by iteration, where the order matters.
+    #[inline]
+    pub fn chunk(&self) -> (u64, u64) {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).chunk }
+    }
+
+    /// Has this chunk from now on.
+    #[inline]
+    pub fn set_chunk(&self, chunk: (u64, u64)) {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).chunk = chunk };
+    }
+
+    /// What it did in the region that it is in, if there is to be a report.
+    #[inline]
+    pub fn tally(&self) -> Option<&'static Tally> {
+        if self.root.settings.report { Some(self.own_tally()) } else { None }
+    }
+
+    #[cold]
+    fn own_tally(&self) -> &'static Tally {
+        let seat = self.seat();
+        &seat.team.member(seat.id).tally
+    }
+
+    /// A thread that OpenMP did not start is a team of its own, in an implicit region that is not active.
+    #[cold]
+    fn first_seat(&self) -> Seat {
+        Team::outermost(self.root, self, 0)
+    }
+}
+
+/// The calling thread; `None` before it has a record.
+#[inline]
+pub fn known() -> Option<&'static Thread> {
+    let local = local::record();
+    if local.is_null() {
+        return None;
+    }
+    // SAFETY: `set_current` has stored a pointer into a thread's record, which lives for ever.
+    Some(unsafe { &*local.byte_sub(std::mem::offset_of!(Thread, local)).cast::<Thread>() })
+}
+
+/// Says which record the calling thread has.
+pub fn set_current(thread: Option<&'static Thread>) {
+    let record: *const Thread = thread.map_or(ptr::null(), ptr::from_ref);
+    let local = thread.map_or(ptr::null(), |_| {
+        // SAFETY: stays within the record.
+        unsafe { record.byte_add(std::mem::offset_of!(Thread, local)) }.cast::<Local>()
+    });
+    // SAFETY: records of threads live for ever.
+    unsafe { local::set_me(local) };
+}
