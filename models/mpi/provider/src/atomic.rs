@@ -3,13 +3,12 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use tombolo_fabric::{Atomic, AtomicOp, Memory};
+use tombolo_fabric::{Atomic, AtomicOp, Datatype, MAX_ATOMIC_BYTES, Memory};
 
 use crate::abi::*;
-use crate::domain::atomic_limit;
 use crate::endpoint::Endpoint;
+use crate::entry::{begun, entries, given, object};
 use crate::span::Span;
-use crate::{begun, given, object};
 
 pub(crate) static OPS: fi_ops_atomic = fi_ops_atomic {
     size: size_of::<fi_ops_atomic>(),
@@ -28,16 +27,16 @@ pub(crate) static OPS: fi_ops_atomic = fi_ops_atomic {
     compwritevalid,
 };
 
-/// Numbers by address.
+/// A program's vector of numbers.
 #[derive(Clone, Copy)]
 struct Numbers {
     iov: *const fi_ioc,
     count: usize,
 }
 
-/// Where, what, and what is told of it.
+/// The peer's numbers, the operation on them, and its context.
 #[derive(Clone, Copy)]
-struct Place {
+struct Target {
     peer: u64,
     address: u64,
     key: u64,
@@ -46,26 +45,26 @@ struct Place {
     context: *mut c_void,
 }
 
-/// Begins an operation. Each vector that is given has as many entries as it says.
+/// Begins an operation. Each vector has as many entries as it says.
 fn begin(
     ep: *mut fid_ep,
     operands: Numbers,
     compares: Option<Numbers>,
     result: Option<Numbers>,
-    place: Place,
+    target: Target,
     report: bool,
 ) -> isize {
-    let Some((datatype, op, limit)) = atomic_limit(place.datatype, place.op) else {
+    let Some((datatype, op, limit)) = atomic_limit(target.datatype, target.op) else {
         return -(FI_EOPNOTSUPP as isize);
     };
     if op.compares() != compares.is_some() || (op == AtomicOp::Read && result.is_none()) {
         return -(FI_EOPNOTSUPP as isize);
     }
-    // SAFETY: the program passes so many entries.
+    // SAFETY: the program passes that many entries.
     let span = |numbers: Numbers| unsafe { Span::of_ioc(numbers.iov, numbers.count, datatype.bytes()) };
     let result = result.map(span);
     let (operands, length) = match op {
-        // What is read into says how much.
+        // The result says how many are read.
         AtomicOp::Read => (Box::default(), result.as_ref().map_or(0, Span::len)),
         _ => {
             let operands = span(operands).to_boxed();
@@ -81,7 +80,7 @@ fn begin(
     if !matched || count > limit {
         return -(FI_EINVAL as isize);
     }
-    let Place { peer: to, address, key, context, .. } = place;
+    let Target { peer: to, address, key, context, .. } = target;
     begun(object!(ep, Endpoint).engine.atomic(Atomic {
         to,
         key,
@@ -102,12 +101,12 @@ fn reports_plain(ep: *mut fid_ep) -> bool {
     endpoint.reports_send(endpoint.tx_flags)
 }
 
-fn of_message(msg: &fi_msg_atomic) -> Option<(Numbers, Place)> {
+fn of_message(msg: &fi_msg_atomic) -> Option<(Numbers, Target)> {
     if msg.rma_iov_count != 1 {
         return None;
     }
     let there = given!(msg.rma_iov);
-    let place = Place {
+    let target = Target {
         peer: msg.addr,
         address: there.addr,
         key: there.key,
@@ -115,7 +114,7 @@ fn of_message(msg: &fi_msg_atomic) -> Option<(Numbers, Place)> {
         op: msg.op,
         context: msg.context,
     };
-    Some((Numbers { iov: msg.msg_iov, count: msg.iov_count }, place))
+    Some((Numbers { iov: msg.msg_iov, count: msg.iov_count }, target))
 }
 
 fn begin_message(
@@ -125,9 +124,9 @@ fn begin_message(
     result: Option<Numbers>,
     flags: u64,
 ) -> isize {
-    let Some((operands, place)) = of_message(msg) else { return -(FI_EINVAL as isize) };
+    let Some((operands, target)) = of_message(msg) else { return -(FI_EINVAL as isize) };
     let report = object!(ep, Endpoint).reports_send(flags);
-    begin(ep, operands, compares, result, place, report)
+    begin(ep, operands, compares, result, target, report)
 }
 
 macro_rules! one {
@@ -140,177 +139,104 @@ fn of_one(ioc: &fi_ioc) -> Numbers {
     Numbers { iov: ioc, count: 1 }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn write(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _: *mut c_void,
-    peer: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let place = Place { peer, address, key, datatype, op, context };
-    begin(ep, of_one(&one!(buf, count)), None, None, place, reports_plain(ep))
-}
+entries! { fid_ep:
+    fn write(
+        ep, buf: *const c_void, count: usize, _desc: *mut c_void, peer: u64, address: u64, key: u64, datatype: c_int,
+        op: c_int, context: *mut c_void,
+    ) -> isize {
+        let target = Target { peer, address, key, datatype, op, context };
+        begin(ep, of_one(&one!(buf, count)), None, None, target, reports_plain(ep))
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn writev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _: *mut *mut c_void,
-    count: usize,
-    peer: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let place = Place { peer, address, key, datatype, op, context };
-    begin(ep, Numbers { iov, count }, None, None, place, reports_plain(ep))
-}
+    fn writev(
+        ep, iov: *const fi_ioc, _desc: *mut *mut c_void, count: usize, peer: u64, address: u64, key: u64,
+        datatype: c_int, op: c_int, context: *mut c_void,
+    ) -> isize {
+        let target = Target { peer, address, key, datatype, op, context };
+        begin(ep, Numbers { iov, count }, None, None, target, reports_plain(ep))
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
-    begin_message(ep, given!(msg), None, None, flags)
-}
+    fn writemsg(ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
+        begin_message(ep, given!(msg), None, None, flags)
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn inject(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    peer: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-) -> isize {
-    let place = Place { peer, address, key, datatype, op, context: ptr::null_mut() };
-    begin(ep, of_one(&one!(buf, count)), None, None, place, false)
-}
+    fn inject(
+        ep, buf: *const c_void, count: usize, peer: u64, address: u64, key: u64, datatype: c_int, op: c_int,
+    ) -> isize {
+        let target = Target { peer, address, key, datatype, op, context: ptr::null_mut() };
+        begin(ep, of_one(&one!(buf, count)), None, None, target, false)
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn readwrite(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _: *mut c_void,
-    result: *mut c_void,
-    _: *mut c_void,
-    peer: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let place = Place { peer, address, key, datatype, op, context };
-    let (operands, result) = (one!(buf, count), fi_ioc { addr: result, count });
-    begin(ep, of_one(&operands), None, Some(of_one(&result)), place, reports_plain(ep))
-}
+    fn readwrite(
+        ep, buf: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void, _result_desc: *mut c_void,
+        peer: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
+    ) -> isize {
+        let target = Target { peer, address, key, datatype, op, context };
+        let (operands, result) = (one!(buf, count), fi_ioc { addr: result, count });
+        begin(ep, of_one(&operands), None, Some(of_one(&result)), target, reports_plain(ep))
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn readwritev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _: *mut *mut c_void,
-    count: usize,
-    resultv: *const fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    peer: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let place = Place { peer, address, key, datatype, op, context };
-    let result = Numbers { iov: resultv, count: result_count };
-    begin(ep, Numbers { iov, count }, None, Some(result), place, reports_plain(ep))
-}
+    fn readwritev(
+        ep, iov: *const fi_ioc, _desc: *mut *mut c_void, count: usize, resultv: *const fi_ioc,
+        _result_desc: *mut *mut c_void, result_count: usize, peer: u64, address: u64, key: u64, datatype: c_int,
+        op: c_int, context: *mut c_void,
+    ) -> isize {
+        let target = Target { peer, address, key, datatype, op, context };
+        let result = Numbers { iov: resultv, count: result_count };
+        begin(ep, Numbers { iov, count }, None, Some(result), target, reports_plain(ep))
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn readwritemsg(
-    ep: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    resultv: *const fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    let result = Numbers { iov: resultv, count: result_count };
-    begin_message(ep, given!(msg), None, Some(result), flags)
-}
+    fn readwritemsg(
+        ep, msg: *const fi_msg_atomic, resultv: *const fi_ioc, _result_desc: *mut *mut c_void, result_count: usize,
+        flags: u64,
+    ) -> isize {
+        let result = Numbers { iov: resultv, count: result_count };
+        begin_message(ep, given!(msg), None, Some(result), flags)
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn compwrite(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _: *mut c_void,
-    compare: *const c_void,
-    _: *mut c_void,
-    result: *mut c_void,
-    _: *mut c_void,
-    peer: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let place = Place { peer, address, key, datatype, op, context };
-    let (operands, compares) = (one!(buf, count), one!(compare, count));
-    let result = fi_ioc { addr: result, count };
-    begin(ep, of_one(&operands), Some(of_one(&compares)), Some(of_one(&result)), place, reports_plain(ep))
-}
+    fn compwrite(
+        ep, buf: *const c_void, count: usize, _desc: *mut c_void, compare: *const c_void, _compare_desc: *mut c_void,
+        result: *mut c_void, _result_desc: *mut c_void, peer: u64, address: u64, key: u64, datatype: c_int, op: c_int,
+        context: *mut c_void,
+    ) -> isize {
+        let target = Target { peer, address, key, datatype, op, context };
+        let (operands, compares) = (one!(buf, count), one!(compare, count));
+        let result = fi_ioc { addr: result, count };
+        let (compares, result) = (Some(of_one(&compares)), Some(of_one(&result)));
+        begin(ep, of_one(&operands), compares, result, target, reports_plain(ep))
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn compwritev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _: *mut *mut c_void,
-    count: usize,
-    comparev: *const fi_ioc,
-    _: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *const fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    peer: u64,
-    address: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let place = Place { peer, address, key, datatype, op, context };
-    let compares = Numbers { iov: comparev, count: compare_count };
-    let result = Numbers { iov: resultv, count: result_count };
-    begin(ep, Numbers { iov, count }, Some(compares), Some(result), place, reports_plain(ep))
-}
+    fn compwritev(
+        ep, iov: *const fi_ioc, _desc: *mut *mut c_void, count: usize, comparev: *const fi_ioc,
+        _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *const fi_ioc, _result_desc: *mut *mut c_void,
+        result_count: usize, peer: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
+    ) -> isize {
+        let target = Target { peer, address, key, datatype, op, context };
+        let compares = Numbers { iov: comparev, count: compare_count };
+        let result = Numbers { iov: resultv, count: result_count };
+        begin(ep, Numbers { iov, count }, Some(compares), Some(result), target, reports_plain(ep))
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn compwritemsg(
-    ep: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    comparev: *const fi_ioc,
-    _: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *const fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    let compares = Numbers { iov: comparev, count: compare_count };
-    let result = Numbers { iov: resultv, count: result_count };
-    begin_message(ep, given!(msg), Some(compares), Some(result), flags)
+    fn compwritemsg(
+        ep, msg: *const fi_msg_atomic, comparev: *const fi_ioc, _compare_desc: *mut *mut c_void, compare_count: usize,
+        resultv: *const fi_ioc, _result_desc: *mut *mut c_void, result_count: usize, flags: u64,
+    ) -> isize {
+        let compares = Numbers { iov: comparev, count: compare_count };
+        let result = Numbers { iov: resultv, count: result_count };
+        begin_message(ep, given!(msg), Some(compares), Some(result), flags)
+    }
+
+    fn writevalid(_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
+        valid(datatype, op, count, |op| !op.compares() && op != AtomicOp::Read)
+    }
+
+    fn readwritevalid(_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
+        valid(datatype, op, count, |op| !op.compares())
+    }
+
+    fn compwritevalid(_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
+        valid(datatype, op, count, AtomicOp::compares)
+    }
 }
 
 fn valid(datatype: c_int, op: c_int, count: *mut usize, fits: impl Fn(AtomicOp) -> bool) -> c_int {
@@ -328,17 +254,27 @@ fn valid(datatype: c_int, op: c_int, count: *mut usize, fits: impl Fn(AtomicOp) 
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn writevalid(_: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
-    valid(datatype, op, count, |op| !op.compares() && op != AtomicOp::Read)
+/// How many numbers of a type an operation takes at once, if there is such an operation.
+fn atomic_limit(datatype: c_int, op: c_int) -> Option<(Datatype, AtomicOp, usize)> {
+    let datatype = Datatype::of_number(u32::try_from(datatype).ok()?)?;
+    let op = AtomicOp::of_number(u32::try_from(op).ok()?)?;
+    op.takes(datatype).then(|| (datatype, op, MAX_ATOMIC_BYTES / datatype.bytes()))
 }
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn readwritevalid(_: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
-    valid(datatype, op, count, |op| !op.compares())
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn compwritevalid(_: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
-    valid(datatype, op, count, AtomicOp::compares)
+pub(crate) unsafe extern "C" fn query_atomic(
+    _: *mut fid_domain,
+    datatype: c_int,
+    op: c_int,
+    attr: *mut fi_atomic_attr,
+    flags: u64,
+) -> c_int {
+    let Some((datatype, op, count)) = atomic_limit(datatype, op) else { return -FI_EOPNOTSUPP };
+    let compares = flags & FI_COMPARE_ATOMIC != 0;
+    if op.compares() != compares || (op == AtomicOp::Read && flags & FI_FETCH_ATOMIC == 0) {
+        return -FI_EOPNOTSUPP;
+    }
+    // SAFETY: the program passes where the answer goes.
+    unsafe { *attr = fi_atomic_attr { count, size: datatype.bytes() } };
+    0
 }

@@ -2,16 +2,13 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use std::time::{Duration, Instant};
-
 use tombolo_fabric::Kind;
 
 use crate::abi::*;
 use crate::domain::Domain;
-use crate::endpoint::Endpoint;
-use crate::fabric::NO_FID_OPS;
-use crate::object;
-use crate::queue::Waiting;
+use crate::endpoint::{Binding, Endpoint};
+use crate::entry::{entries, fid_ops, object};
+use crate::waiting::{Limit, WaitObject};
 
 const KINDS: [(u64, Kind); 6] = [
     (FI_SEND, Kind::Send),
@@ -31,11 +28,10 @@ pub(crate) struct Counter {
     /// What is added to the sums: what the program set, and what endpoints had counted that are closed.
     done: u64,
     failed: u64,
-    wait_object: c_int,
-    waiting: Option<Waiting>,
+    wait: WaitObject,
 }
 
-static FID_OPS: fi_ops = fi_ops { close, control, ..NO_FID_OPS };
+static FID_OPS: fi_ops = fi_ops { control, ..fid_ops(close) };
 
 static OPS: fi_ops_cntr =
     fi_ops_cntr { size: size_of::<fi_ops_cntr>(), read, readerr, add, set, wait, adderr, seterr };
@@ -53,13 +49,9 @@ pub(crate) unsafe extern "C" fn open(
     if events != 0 {
         return -FI_ENOSYS;
     }
-    let waiting = match wait_object {
-        FI_WAIT_NONE => None,
-        FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => match Waiting::new() {
-            Some(waiting) => Some(waiting),
-            None => return -FI_ENOMEM,
-        },
-        _ => return -FI_ENOSYS,
+    let wait = match WaitObject::open(wait_object) {
+        Ok(wait) => wait,
+        Err(error) => return error,
     };
     let domain = domain.cast::<Domain>();
     object!(domain, Domain).users += 1;
@@ -70,8 +62,7 @@ pub(crate) unsafe extern "C" fn open(
         bound: Vec::new(),
         done: 0,
         failed: 0,
-        wait_object,
-        waiting,
+        wait,
     });
     // SAFETY: the program passes where the pointer goes.
     unsafe { *cntr = Box::into_raw(opened).cast() };
@@ -92,15 +83,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
-    let counter = object!(fid, Counter);
-    match (command, &counter.waiting) {
-        // SAFETY: the program passes where the answer goes.
-        (FI_GETWAIT, Some(waiting)) => unsafe { *argument.cast::<c_int>() = waiting.descriptor() },
-        // SAFETY: as above.
-        (FI_GETWAITOBJ, _) => unsafe { *argument.cast::<c_int>() = counter.wait_object },
-        _ => return -FI_ENOSYS,
-    }
-    0
+    object!(fid, Counter).wait.control(command, argument)
 }
 
 /// What an endpoint has counted of some kinds.
@@ -110,6 +93,16 @@ fn counted(endpoint: *mut Endpoint, kinds: u64, failed: bool) -> u64 {
     KINDS.iter().filter(|(flag, _)| kinds & flag != 0).map(|(_, kind)| of(*kind)).sum()
 }
 
+impl Binding for Counter {
+    fn remove_endpoint(&mut self, endpoint: *mut Endpoint) {
+        for (bound, kinds) in self.bound.extract_if(.., |(bound, _)| *bound == endpoint) {
+            self.done = self.done.wrapping_add(counted(bound, kinds, false));
+            self.failed = self.failed.wrapping_add(counted(bound, kinds, true));
+        }
+        self.wait.remove(endpoint);
+    }
+}
+
 impl Counter {
     pub(crate) fn bind(&mut self, endpoint: *mut Endpoint, kinds: u64) {
         // What was counted before is not this counter's.
@@ -117,16 +110,6 @@ impl Counter {
         self.done = self.done.wrapping_sub(before.0);
         self.failed = self.failed.wrapping_sub(before.1);
         self.bound.push((endpoint, kinds));
-    }
-
-    pub(crate) fn remove_endpoint(&mut self, endpoint: *mut Endpoint) {
-        for (bound, kinds) in self.bound.extract_if(.., |(bound, _)| *bound == endpoint) {
-            self.done = self.done.wrapping_add(counted(bound, kinds, false));
-            self.failed = self.failed.wrapping_add(counted(bound, kinds, true));
-        }
-        if let Some(waiting) = &mut self.waiting {
-            waiting.remove(endpoint);
-        }
     }
 
     fn progress(&self) {
@@ -153,87 +136,77 @@ impl Counter {
         self.add(value.wrapping_sub(now), failed);
     }
 
+    fn wait_for(&mut self, threshold: u64, timeout: c_int) -> c_int {
+        let limit = Limit::of_milliseconds(timeout);
+        let failed = self.value(true);
+        let mut looks = 0_u32;
+        loop {
+            self.progress();
+            if self.value(false) >= threshold {
+                return 0;
+            }
+            if self.value(true) != failed {
+                return -FI_EAVAIL;
+            }
+            looks += 1;
+            // What is waited for often comes soon.
+            if looks < 10_000 && !limit.is_set() {
+                continue;
+            }
+            let left = limit.left();
+            if left.is_zero() {
+                return -FI_ETIMEDOUT;
+            }
+            if !self.wait.exists() {
+                std::thread::yield_now();
+            } else if self.park() {
+                self.wait.wait(left);
+            }
+        }
+    }
+
     /// Whether a program may wait for the descriptor.
     pub(crate) fn park(&mut self) -> bool {
         let before = (self.value(false), self.value(true));
-        let Some(waiting) = &mut self.waiting else { return false };
-        let parked = self.bound.iter().all(|(endpoint, _)| waiting.park(*endpoint));
+        let parked = self.wait.exists() && self.wait.park(self.bound.iter().map(|(endpoint, _)| *endpoint));
         parked && before == (self.value(false), self.value(true))
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
-    let counter = object!(cntr, Counter);
-    counter.progress();
-    counter.value(false)
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
-    let counter = object!(cntr, Counter);
-    counter.progress();
-    counter.value(true)
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn add(cntr: *mut fid_cntr, value: u64) -> c_int {
-    object!(cntr, Counter).add(value, false);
-    0
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn set(cntr: *mut fid_cntr, value: u64) -> c_int {
-    object!(cntr, Counter).set(value, false);
-    0
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn adderr(cntr: *mut fid_cntr, value: u64) -> c_int {
-    object!(cntr, Counter).add(value, true);
-    0
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
-    object!(cntr, Counter).set(value, true);
-    0
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
-    /// How long a wait without end lasts at most before it is begun anew.
-    const LONG: Duration = Duration::from_secs(3600);
-    let counter = object!(cntr, Counter);
-    let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
-    let begin = Instant::now();
-    let failed = counter.value(true);
-    let mut looks = 0_u32;
-    loop {
+entries! { fid_cntr:
+    fn read(cntr) -> u64 {
+        let counter = object!(cntr, Counter);
         counter.progress();
-        if counter.value(false) >= threshold {
-            return 0;
-        }
-        if counter.value(true) != failed {
-            return -FI_EAVAIL;
-        }
-        looks += 1;
-        // What is waited for is often there soon.
-        if looks < 10_000 && limit.is_none() {
-            continue;
-        }
-        let left = limit.map_or(LONG, |limit| limit.saturating_sub(begin.elapsed()));
-        if left.is_zero() {
-            return -FI_ETIMEDOUT;
-        }
-        if counter.waiting.is_some() {
-            if counter.park()
-                && let Some(waiting) = &mut counter.waiting
-            {
-                waiting.wait(left);
-            }
-        } else {
-            std::thread::yield_now();
-        }
+        counter.value(false)
+    }
+
+    fn readerr(cntr) -> u64 {
+        let counter = object!(cntr, Counter);
+        counter.progress();
+        counter.value(true)
+    }
+
+    fn add(cntr, value: u64) -> c_int {
+        object!(cntr, Counter).add(value, false);
+        0
+    }
+
+    fn set(cntr, value: u64) -> c_int {
+        object!(cntr, Counter).set(value, false);
+        0
+    }
+
+    fn adderr(cntr, value: u64) -> c_int {
+        object!(cntr, Counter).add(value, true);
+        0
+    }
+
+    fn seterr(cntr, value: u64) -> c_int {
+        object!(cntr, Counter).set(value, true);
+        0
+    }
+
+    fn wait(cntr, threshold: u64, timeout: c_int) -> c_int {
+        object!(cntr, Counter).wait_for(threshold, timeout)
     }
 }

@@ -2,21 +2,14 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
-use tombolo::RegionFile;
-use tombolo_fabric::{ChannelNet, Engine};
-use tombolo_platform::memory::replace_private;
+use tombolo_fabric::{Address, ChannelNet, Engine};
 
 use crate::abi::*;
-use crate::counter::Counter;
-use crate::domain::Domain;
-use crate::fabric::NO_FID_OPS;
-use crate::queue::Queue;
+use crate::entry::{not_there, object};
 use crate::span::Span;
-use crate::vector::{Vector, give_address};
-use crate::{atomic, given, info, message, not_there, object, rma, yields};
+use crate::yields;
 
 /// How long an endpoint that is closed tries to get rid of what was taken over, and keeps memory that its peers still read. What is in
 /// the slots of a link outlives it.
@@ -26,16 +19,23 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 const DRAIN_SPIN: Duration = Duration::from_millis(1);
 const DRAIN_PAUSE: Duration = Duration::from_micros(100);
 
+/// An object that endpoints are bound to.
+pub(crate) trait Binding {
+    /// The endpoint is closed.
+    fn remove_endpoint(&mut self, endpoint: *mut Endpoint);
+}
+
 /// An endpoint that was opened.
 #[repr(C)]
 pub(crate) struct Endpoint {
-    fid: fid_ep,
+    pub(crate) fid: fid_ep,
     pub(crate) engine: Engine<ChannelNet, Span>,
-    domain: *mut Domain,
-    vector: *mut Vector,
-    sends: *mut Queue,
-    receives: *mut Queue,
-    counters: Vec<*mut Counter>,
+    /// The domain, and what the endpoint is bound to.
+    pub(crate) bindings: Vec<*mut dyn Binding>,
+    pub(crate) has_vector: bool,
+    /// Whether completions of sends, and of receives, go to a queue.
+    pub(crate) sends_to_queue: bool,
+    pub(crate) receives_to_queue: bool,
     /// Flags of operations that are given none.
     pub(crate) tx_flags: u64,
     pub(crate) rx_flags: u64,
@@ -44,9 +44,7 @@ pub(crate) struct Endpoint {
     pub(crate) selective_receives: bool,
 }
 
-static FID_OPS: fi_ops = fi_ops { close, bind, control, ..NO_FID_OPS };
-
-static OPS: fi_ops_ep = fi_ops_ep {
+pub(crate) static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
     cancel,
     getopt,
@@ -57,7 +55,7 @@ static OPS: fi_ops_ep = fi_ops_ep {
     tx_size_left: not_there,
 };
 
-static CM_OPS: fi_ops_cm = fi_ops_cm {
+pub(crate) static CM_OPS: fi_ops_cm = fi_ops_cm {
     size: size_of::<fi_ops_cm>(),
     setname: not_there,
     getname,
@@ -70,73 +68,8 @@ static CM_OPS: fi_ops_cm = fi_ops_cm {
     join: not_there,
 };
 
-/// Turns off that peers reach memory by themselves, if it is `off`.
-const DIRECT_VARIABLE: &str = "TOMBOLO_MPI_DIRECT";
-
-/// Puts registered memory into a region that peers reach.
-fn replace(address: usize, length_bytes: usize, region: &RegionFile) -> bool {
-    let start = ptr::with_exposed_provenance_mut(address);
-    let length_fits = region.length_bytes() >= length_bytes as u64;
-    // SAFETY: what lies there is memory that the program has registered for peers to reach, which it is to keep until it closes the
-    // registration, and what else is in its first and last page; that it is memory of the program alone is checked there. The
-    // region is new and as long, and its file was found sealed.
-    length_fits && unsafe { replace_private(start, length_bytes, region, region.offset_bytes()) }.is_ok()
-}
-
-/// Says why a peer cannot be reached. Its transfers fail with a number, and MPIs end with that.
-fn warn(why: &str) {
-    // Where nobody reads it there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "tombolo: {why}");
-}
-
 // SAFETY: callers keep to what libfabric's manual says of the call.
-pub(crate) unsafe extern "C" fn open(
-    domain: *mut fid_domain,
-    info: *mut fi_info,
-    ep: *mut *mut fid_ep,
-    context: *mut c_void,
-) -> c_int {
-    let info = given!(info);
-    let Ok(attached) = info::attached() else { return -FI_EIO };
-    let Ok(net) = ChannelNet::new(&attached, replace, warn) else { return -FI_EIO };
-    let mut engine = Engine::new(net);
-    engine.set_directed(info.caps & FI_DIRECTED_RECV != 0);
-    engine.set_direct(std::env::var_os(DIRECT_VARIABLE).is_none_or(|value| value != "off"));
-    let tx_flags = if info.tx_attr.is_null() { 0 } else { given!(info.tx_attr).op_flags };
-    let rx_flags = if info.rx_attr.is_null() { 0 } else { given!(info.rx_attr).op_flags };
-    let domain = domain.cast::<Domain>();
-    let opened = Box::into_raw(Box::new(Endpoint {
-        fid: fid_ep {
-            fid: fid { fclass: FI_CLASS_EP, context, ops: ptr::from_ref(&FID_OPS) },
-            ops: ptr::from_ref(&OPS),
-            cm: ptr::from_ref(&CM_OPS),
-            msg: ptr::from_ref(&message::MSG_OPS),
-            rma: ptr::from_ref(&rma::OPS),
-            tagged: ptr::from_ref(&message::TAGGED_OPS),
-            atomic: ptr::from_ref(&atomic::OPS),
-            collective: ptr::null(),
-        },
-        engine,
-        domain,
-        vector: ptr::null_mut(),
-        sends: ptr::null_mut(),
-        receives: ptr::null_mut(),
-        counters: Vec::new(),
-        tx_flags,
-        rx_flags,
-        selective_sends: false,
-        selective_receives: false,
-    }));
-    let owner = object!(domain, Domain);
-    owner.add_endpoint(opened);
-    owner.users += 1;
-    // SAFETY: the program passes where the pointer goes.
-    unsafe { *ep = opened.cast() };
-    0
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+pub(crate) unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let this = fid.cast::<Endpoint>();
     let closing = object!(this, Endpoint);
     let begin = Instant::now();
@@ -151,77 +84,21 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             }
         }
     }
-    // Each of them is there, or null.
-    let (domain, vector, queues) = (closing.domain, closing.vector, [closing.sends, closing.receives]);
-    for counter in core::mem::take(&mut closing.counters) {
-        object!(counter, Counter).remove_endpoint(this);
+    for binding in core::mem::take(&mut closing.bindings) {
+        // SAFETY: an object is not closed as long as an endpoint is bound to it.
+        unsafe { &mut *binding }.remove_endpoint(this);
     }
-    for queue in queues {
-        if !queue.is_null() {
-            object!(queue, Queue).remove_endpoint(this);
-        }
-    }
-    if !vector.is_null() {
-        object!(vector, Vector).remove_endpoint(this);
-    }
-    let domain = object!(domain, Domain);
-    domain.endpoints.retain(|endpoint| *endpoint != this);
-    domain.users -= 1;
     // SAFETY: what `open` made, which nobody uses any more.
     drop(unsafe { Box::from_raw(this) });
     0
 }
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
-    let this = fid.cast::<Endpoint>();
-    // SAFETY: the beginning of an object.
-    let class = unsafe { (*to).fclass };
-    match class {
-        FI_CLASS_AV => {
-            let vector = to.cast::<Vector>();
-            object!(this, Endpoint).vector = vector;
-            object!(vector, Vector).add_endpoint(this);
-        }
-        FI_CLASS_CQ => {
-            let (sends, receives) = (flags & FI_SEND != 0, flags & FI_RECV != 0);
-            if !(sends || receives) {
-                return -FI_EBADFLAGS;
-            }
-            let queue = to.cast::<Queue>();
-            let endpoint = object!(this, Endpoint);
-            let selective = flags & FI_SELECTIVE_COMPLETION != 0;
-            if sends {
-                endpoint.sends = queue;
-                endpoint.selective_sends = selective;
-            }
-            if receives {
-                endpoint.receives = queue;
-                endpoint.selective_receives = selective;
-            }
-            object!(queue, Queue).bind(this, sends, receives);
-        }
-        FI_CLASS_CNTR => {
-            let counter = to.cast::<Counter>();
-            if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
-                // Nobody would count what peers do by themselves.
-                object!(this, Endpoint).engine.set_direct(false);
-            }
-            object!(this, Endpoint).counters.push(counter);
-            object!(counter, Counter).bind(this, flags);
-        }
-        FI_CLASS_EQ => {}
-        _ => return -FI_EINVAL,
-    }
-    0
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     let endpoint = object!(fid, Endpoint);
     match command {
         FI_ENABLE => {
-            if endpoint.vector.is_null() {
+            if !endpoint.has_vector {
                 return -FI_ENOAV;
             }
             0
@@ -307,6 +184,21 @@ unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usi
     }
 }
 
+/// Gives a program an address, as far as there is room, and says how long it is.
+///
+/// # Safety
+/// At `addrlen` is a length, and at `addr` are so many bytes.
+pub(crate) unsafe fn give_address(address: Address, addr: *mut c_void, addrlen: *mut usize) {
+    let bytes = address.to_bytes();
+    // SAFETY: the caller's: no more is written than there is room for.
+    unsafe {
+        if !addr.is_null() {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), bytes.len().min(*addrlen));
+        }
+        *addrlen = bytes.len();
+    }
+}
+
 impl Endpoint {
     /// Whether an operation that sends, reads or writes has a completion. What has flags of its own is not given the others.
     #[inline]
@@ -319,15 +211,15 @@ impl Endpoint {
         !self.selective_receives || flags & FI_COMPLETION != 0
     }
 
-    /// Makes progress for somebody who counts. What no queue takes goes nowhere.
+    /// Makes progress for a counter. Completions without a queue are dropped.
     pub(crate) fn progress_without_queue(&mut self) {
         if self.engine.progress() {
             yields::found();
         }
-        if self.sends.is_null() {
+        if !self.sends_to_queue {
             while self.engine.next_sent().is_some() {}
         }
-        if self.receives.is_null() {
+        if !self.receives_to_queue {
             while self.engine.next_received().is_some() {}
         }
     }

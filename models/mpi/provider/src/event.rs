@@ -3,31 +3,25 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 use crate::abi::*;
-use crate::fabric::NO_FID_OPS;
-use crate::object;
-use crate::queue::Waiting;
+use crate::entry::{fid_ops, object};
+use crate::waiting::{Limit, WaitObject};
 
 /// An event queue that was opened.
 #[repr(C)]
 pub(crate) struct Events {
     fid: fid_eq,
     entries: VecDeque<(u32, Box<[u8]>)>,
-    wait_object: c_int,
-    waiting: Option<Waiting>,
+    wait: WaitObject,
 }
 
-static FID_OPS: fi_ops = fi_ops { close, control, ..NO_FID_OPS };
+static FID_OPS: fi_ops = fi_ops { control, ..fid_ops(close) };
 
 static OPS: fi_ops_eq = fi_ops_eq { size: size_of::<fi_ops_eq>(), read, readerr, write, sread, strerror };
 
 /// Events of a program that are kept.
 const MAX_EVENTS: usize = 65536;
-
-/// A read that leaves the event where it is.
-const FI_PEEK_FLAG: u64 = FI_PEEK;
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
 pub(crate) unsafe extern "C" fn open(
@@ -38,21 +32,12 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     // SAFETY: the program passes a structure or null.
     let wait_object = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |attr| attr.wait_obj);
-    let waiting = match wait_object {
-        FI_WAIT_NONE => None,
-        FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => match Waiting::new() {
-            Some(waiting) => Some(waiting),
-            None => return -FI_ENOMEM,
-        },
-        _ => return -FI_ENOSYS,
+    let wait = match WaitObject::open(wait_object) {
+        Ok(wait) => wait,
+        Err(error) => return error,
     };
     let fid = fid { fclass: FI_CLASS_EQ, context, ops: ptr::from_ref(&FID_OPS) };
-    let opened = Events {
-        fid: fid_eq { fid, ops: ptr::from_ref(&OPS) },
-        entries: VecDeque::new(),
-        wait_object,
-        waiting,
-    };
+    let opened = Events { fid: fid_eq { fid, ops: ptr::from_ref(&OPS) }, entries: VecDeque::new(), wait };
     // SAFETY: the program passes where the pointer goes.
     unsafe { *eq = Box::into_raw(Box::new(opened)).cast() };
     0
@@ -67,15 +52,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
-    let events = object!(fid, Events);
-    match (command, &events.waiting) {
-        // SAFETY: the program passes where the answer goes.
-        (FI_GETWAIT, Some(waiting)) => unsafe { *argument.cast::<c_int>() = waiting.descriptor() },
-        // SAFETY: as above.
-        (FI_GETWAITOBJ, _) => unsafe { *argument.cast::<c_int>() = events.wait_object },
-        _ => return -FI_ENOSYS,
-    }
-    0
+    object!(fid, Events).wait.control(command, argument)
 }
 
 impl Events {
@@ -105,7 +82,7 @@ unsafe extern "C" fn read(
         }
         ptr::copy_nonoverlapping(bytes.as_ptr(), buf.cast(), length);
     }
-    if flags & FI_PEEK_FLAG == 0 {
+    if flags & FI_PEEK == 0 {
         events.entries.pop_front();
     }
     length as isize
@@ -129,9 +106,7 @@ unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len:
         _ => unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) }.into(),
     };
     events.entries.push_back((event, bytes));
-    if let Some(waiting) = &events.waiting {
-        waiting.waker().wake();
-    }
+    events.wait.wake();
     len as isize
 }
 
@@ -144,17 +119,19 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> isize {
-    let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
-    let begin = Instant::now();
+    let limit = Limit::of_milliseconds(timeout);
     loop {
         // SAFETY: the caller's, as of `sread` itself.
         let found = unsafe { read(eq, event, buf, len, flags) };
-        let left = limit.map_or(Duration::from_secs(3600), |limit| limit.saturating_sub(begin.elapsed()));
+        let left = limit.left();
         if found != -(FI_EAGAIN as isize) || left.is_zero() {
             return found;
         }
-        let Some(waiting) = &mut object!(eq, Events).waiting else { return -(FI_ENOSYS as isize) };
-        waiting.wait(left);
+        let wait = &mut object!(eq, Events).wait;
+        if !wait.exists() {
+            return -(FI_ENOSYS as isize);
+        }
+        wait.wait(left);
     }
 }
 

@@ -5,8 +5,10 @@ use core::ptr;
 
 use crate::abi::*;
 use crate::counter::Counter;
+use crate::entry::{fid_ops, not_there, object};
+use crate::event::{self, Events};
+use crate::open;
 use crate::queue::Queue;
-use crate::{domain, event, not_there, object};
 
 /// A fabric that was opened.
 #[repr(C)]
@@ -14,32 +16,11 @@ pub(crate) struct Fabric {
     pub(crate) fid: fid_fabric,
 }
 
-static FID_OPS: fi_ops = fi_ops { close, ..NO_FID_OPS };
-
-/// The entries that an object has which does nothing but end.
-pub(crate) const NO_FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: not_there,
-    tostr: not_there,
-    ops_set: not_there,
-};
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-pub(crate) unsafe extern "C" fn no_bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
-    -FI_ENOSYS
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-pub(crate) unsafe extern "C" fn no_control(_: *mut fid, _: c_int, _: *mut c_void) -> c_int {
-    -FI_ENOSYS
-}
+static FID_OPS: fi_ops = fid_ops(close);
 
 static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
-    domain: domain::open,
+    domain: open::open_domain,
     passive_ep: not_there,
     eq_open: event::open,
     wait_open: not_there,
@@ -78,7 +59,7 @@ unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_i
         let idle = match class {
             FI_CLASS_CQ => object!(fid, Queue).park(),
             FI_CLASS_CNTR => object!(fid, Counter).park(),
-            FI_CLASS_EQ => object!(fid, event::Events).is_empty(),
+            FI_CLASS_EQ => object!(fid, Events).is_empty(),
             _ => return -FI_ENOSYS,
         };
         if !idle {

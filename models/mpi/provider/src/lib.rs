@@ -12,22 +12,23 @@ mod atomic;
 mod counter;
 mod domain;
 mod endpoint;
+mod entry;
 mod event;
 mod fabric;
 mod info;
 mod message;
+mod open;
 mod queue;
 mod rma;
 mod span;
 mod vector;
+mod waiting;
 mod yields;
 
-use core::ffi::c_int;
 use core::ptr;
 use std::cell::UnsafeCell;
 
 use abi::fi_provider;
-use tombolo_fabric::{Busy, Failure};
 
 /// The structure that libfabric knows the provider by.
 struct Provider(UnsafeCell<fi_provider>);
@@ -54,54 +55,3 @@ pub extern "C" fn fi_prov_ini() -> *mut core::ffi::c_void {
     yields::find();
     PROVIDER.0.get().cast()
 }
-
-/// An entry for what is not offered.
-// SAFETY: callers keep to what libfabric's manual says of the call.
-pub(crate) unsafe extern "C" fn not_there() -> isize {
-    -(abi::FI_ENOSYS as isize)
-}
-
-/// The number of libfabric that says why an operation failed.
-pub(crate) fn error_number(failure: Failure) -> c_int {
-    match failure {
-        Failure::Truncated { .. } => abi::FI_ETRUNC,
-        Failure::Canceled => abi::FI_ECANCELED,
-        Failure::NoMessage => abi::FI_ENOMSG,
-        Failure::Unreachable => abi::FI_EHOSTUNREACH,
-        Failure::PeerClosed | Failure::PeerDied => abi::FI_ECONNRESET,
-        Failure::Violation => abi::FI_EIO,
-        Failure::NoKey => abi::FI_ENOKEY,
-        Failure::NoAccess => abi::FI_EACCES,
-        Failure::NoSuchOperation => abi::FI_EOPNOTSUPP,
-    }
-}
-
-/// What a call returns that began an operation, or did not.
-#[inline]
-pub(crate) fn begun(result: Result<(), Busy>) -> isize {
-    match result {
-        Ok(()) => 0,
-        Err(Busy::Again) => -(abi::FI_EAGAIN as isize),
-        Err(Busy::Failed(failure)) => -(error_number(failure) as isize),
-    }
-}
-
-/// An object by the structure that it begins with.
-macro_rules! object {
-    ($pointer:expr, $type:ty) => {
-        // SAFETY: libfabric's users pass what the call that opened it returned, which was a box of this type, until they close
-        // it, and from one thread at a time (`FI_THREAD_DOMAIN`). Objects that one call looks at are different ones, and none is
-        // kept by reference beyond it.
-        unsafe { &mut *$pointer.cast::<$type>() }
-    };
-}
-
-/// What a pointer of a program points to.
-macro_rules! given {
-    ($pointer:expr) => {
-        // SAFETY: libfabric's users pass pointers to what the manual says, there for the duration of the call.
-        unsafe { &*$pointer }
-    };
-}
-
-pub(crate) use {given, object};

@@ -1,13 +1,14 @@
 //! Messages, tagged and not.
 
 use core::ffi::c_void;
+use core::ptr;
 
 use tombolo_fabric::{Memory, NO_ADDRESS, Peek, Receive, Send};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;
+use crate::entry::{begun, entries, given, object};
 use crate::span::Span;
-use crate::{begun, given, object};
 
 pub(crate) static MSG_OPS: fi_ops_msg = fi_ops_msg {
     size: size_of::<fi_ops_msg>(),
@@ -35,7 +36,7 @@ pub(crate) static TAGGED_OPS: fi_ops_tagged = fi_ops_tagged {
     injectdata: tinjectdata,
 };
 
-/// Which message, to whom.
+/// What accompanies the bytes of a message.
 #[derive(Clone, Copy)]
 struct Letter {
     to: u64,
@@ -64,14 +65,14 @@ fn do_send(ep: *mut fid_ep, memory: Span, letter: Letter, flags: u64) -> isize {
     }))
 }
 
-/// A send with the flags that the endpoint has for those without.
+/// A send with the flags of the endpoint.
 #[inline(always)]
 fn send_plain(ep: *mut fid_ep, memory: Span, letter: Letter) -> isize {
     let flags = object!(ep, Endpoint).tx_flags;
     do_send(ep, memory, letter, flags)
 }
 
-/// A send of what is the program's again at once, without a completion.
+/// A send whose memory the program may use again at once, without a completion.
 #[inline(always)]
 fn send_injected(ep: *mut fid_ep, buf: *const c_void, len: usize, letter: Letter) -> isize {
     let endpoint = object!(ep, Endpoint);
@@ -124,222 +125,111 @@ fn receive_plain(
     do_receive(ep, memory, from, tag, context, flags)
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn recv(
-    ep: *mut fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _: *mut c_void,
-    from: u64,
-    context: *mut c_void,
-) -> isize {
-    receive_plain(ep, Span::new(buf, len), from, None, context)
+/// The entries of messages that have tags or have none: a tagged one takes a tag, and to receive a tag and which of its bits to ignore.
+macro_rules! transfers {
+    (
+        $recv:ident $recvv:ident $send:ident $sendv:ident $inject:ident $senddata:ident $injectdata:ident,
+        ($($tag:ident)?) => $sent:expr,
+        ($($matched:ident)*) => $match:expr
+    ) => {
+        entries! { fid_ep:
+            fn $recv(
+                ep, buf: *mut c_void, len: usize, _desc: *mut c_void, from: u64 $(, $matched: u64)*, context: *mut c_void,
+            ) -> isize {
+                receive_plain(ep, Span::new(buf, len), from, $match, context)
+            }
+
+            fn $recvv(
+                ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: u64 $(, $matched: u64)*,
+                context: *mut c_void,
+            ) -> isize {
+                // SAFETY: the program passes that many entries.
+                let memory = unsafe { Span::of_iov(iov, count) };
+                receive_plain(ep, memory, from, $match, context)
+            }
+
+            fn $send(
+                ep, buf: *const c_void, len: usize, _desc: *mut c_void, to: u64 $(, $tag: u64)?, context: *mut c_void,
+            ) -> isize {
+                send_plain(ep, Span::new(buf, len), Letter { to, tag: $sent, data: None, context })
+            }
+
+            fn $sendv(
+                ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64 $(, $tag: u64)?, context: *mut c_void,
+            ) -> isize {
+                // SAFETY: the program passes that many entries.
+                let memory = unsafe { Span::of_iov(iov, count) };
+                send_plain(ep, memory, Letter { to, tag: $sent, data: None, context })
+            }
+
+            fn $inject(ep, buf: *const c_void, len: usize, to: u64 $(, $tag: u64)?) -> isize {
+                send_injected(ep, buf, len, Letter { to, tag: $sent, data: None, context: ptr::null_mut() })
+            }
+
+            fn $senddata(
+                ep, buf: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: u64 $(, $tag: u64)?,
+                context: *mut c_void,
+            ) -> isize {
+                send_plain(ep, Span::new(buf, len), Letter { to, tag: $sent, data: Some(data), context })
+            }
+
+            fn $injectdata(ep, buf: *const c_void, len: usize, data: u64, to: u64 $(, $tag: u64)?) -> isize {
+                send_injected(ep, buf, len, Letter { to, tag: $sent, data: Some(data), context: ptr::null_mut() })
+            }
+        }
+    };
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn recvv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    from: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(iov, count) };
-    receive_plain(ep, memory, from, None, context)
-}
+transfers!(recv recvv send sendv inject senddata injectdata, () => None, () => None);
+transfers!(
+    trecv trecvv tsend tsendv tinject tsenddata tinjectdata,
+    (tag) => Some(tag),
+    (tag ignore) => Some((tag, ignore))
+);
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
-    if flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
-        return -(FI_EBADFLAGS as isize);
+entries! { fid_ep:
+    fn recvmsg(ep, msg: *const fi_msg, flags: u64) -> isize {
+        if flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
+            return -(FI_EBADFLAGS as isize);
+        }
+        let msg = given!(msg);
+        // SAFETY: the program passes that many entries.
+        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        do_receive(ep, memory, msg.addr, None, msg.context, flags)
     }
-    let msg = given!(msg);
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
-    do_receive(ep, memory, msg.addr, None, msg.context, flags)
-}
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn send(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    to: u64,
-    context: *mut c_void,
-) -> isize {
-    send_plain(ep, Span::new(buf, len), Letter { to, tag: None, data: None, context })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn sendv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(iov, count) };
-    send_plain(ep, memory, Letter { to, tag: None, data: None, context })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
-    let msg = given!(msg);
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
-    let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
-    do_send(ep, memory, Letter { to: msg.addr, tag: None, data, context: msg.context }, flags)
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: u64) -> isize {
-    send_injected(ep, buf, len, Letter { to, tag: None, data: None, context: core::ptr::null_mut() })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn senddata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    data: u64,
-    to: u64,
-    context: *mut c_void,
-) -> isize {
-    send_plain(ep, Span::new(buf, len), Letter { to, tag: None, data: Some(data), context })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn injectdata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    to: u64,
-) -> isize {
-    send_injected(ep, buf, len, Letter { to, tag: None, data: Some(data), context: core::ptr::null_mut() })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn trecv(
-    ep: *mut fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _: *mut c_void,
-    from: u64,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    receive_plain(ep, Span::new(buf, len), from, Some((tag, ignore)), context)
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn trecvv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    from: u64,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(iov, count) };
-    receive_plain(ep, memory, from, Some((tag, ignore)), context)
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-    let msg = given!(msg);
-    let context = msg.context.expose_provenance();
-    let engine = &mut object!(ep, Endpoint).engine;
-    let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD != 0);
-    if flags & FI_PEEK != 0 {
-        let from = if msg.addr == FI_ADDR_NOTAVAIL { NO_ADDRESS } else { msg.addr };
-        engine.peek(Peek { from, tag: msg.tag, ignore: msg.ignore, context, claim, discard });
-        return 0;
+    fn sendmsg(ep, msg: *const fi_msg, flags: u64) -> isize {
+        let msg = given!(msg);
+        // SAFETY: the program passes that many entries.
+        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
+        do_send(ep, memory, Letter { to: msg.addr, tag: None, data, context: msg.context }, flags)
     }
-    if discard {
-        let found = claim && engine.discard_claimed(context);
-        return if found { 0 } else { -(FI_EINVAL as isize) };
+
+    fn trecvmsg(ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
+        let msg = given!(msg);
+        let context = msg.context.expose_provenance();
+        let engine = &mut object!(ep, Endpoint).engine;
+        let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD != 0);
+        if flags & FI_PEEK != 0 {
+            let from = if msg.addr == FI_ADDR_NOTAVAIL { NO_ADDRESS } else { msg.addr };
+            engine.peek(Peek { from, tag: msg.tag, ignore: msg.ignore, context, claim, discard });
+            return 0;
+        }
+        if discard {
+            let found = claim && engine.discard_claimed(context);
+            return if found { 0 } else { -(FI_EINVAL as isize) };
+        }
+        // SAFETY: the program passes that many entries.
+        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        do_receive(ep, memory, msg.addr, Some((msg.tag, msg.ignore)), msg.context, flags)
     }
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
-    do_receive(ep, memory, msg.addr, Some((msg.tag, msg.ignore)), msg.context, flags)
-}
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn tsend(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    to: u64,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    send_plain(ep, Span::new(buf, len), Letter { to, tag: Some(tag), data: None, context })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn tsendv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(iov, count) };
-    send_plain(ep, memory, Letter { to, tag: Some(tag), data: None, context })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-    let msg = given!(msg);
-    // SAFETY: the program passes so many entries.
-    let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
-    let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
-    do_send(ep, memory, Letter { to: msg.addr, tag: Some(msg.tag), data, context: msg.context }, flags)
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn tinject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: u64, tag: u64) -> isize {
-    send_injected(ep, buf, len, Letter { to, tag: Some(tag), data: None, context: core::ptr::null_mut() })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn tsenddata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    data: u64,
-    to: u64,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    send_plain(ep, Span::new(buf, len), Letter { to, tag: Some(tag), data: Some(data), context })
-}
-
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn tinjectdata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    to: u64,
-    tag: u64,
-) -> isize {
-    let letter = Letter { to, tag: Some(tag), data: Some(data), context: core::ptr::null_mut() };
-    send_injected(ep, buf, len, letter)
+    fn tsendmsg(ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
+        let msg = given!(msg);
+        // SAFETY: the program passes that many entries.
+        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
+        do_send(ep, memory, Letter { to: msg.addr, tag: Some(msg.tag), data, context: msg.context }, flags)
+    }
 }

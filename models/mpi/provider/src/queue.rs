@@ -3,20 +3,16 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
-use std::os::fd::{AsFd, AsRawFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tombolo::{Interest, Token, Trigger, WaitSet};
 use tombolo_fabric::{Completion, Failure};
 
 use crate::abi::*;
 use crate::domain::Domain;
-use crate::endpoint::Endpoint;
-use crate::fabric::NO_FID_OPS;
-use crate::{error_number, object, yields};
-
-/// How long a wait without end lasts at most before it is begun anew.
-const LONG: Duration = Duration::from_secs(3600);
+use crate::endpoint::{Binding, Endpoint};
+use crate::entry::{entries, error_number, fid_ops, object};
+use crate::waiting::{Limit, WaitObject};
+use crate::yields;
 
 /// An endpoint by what it is bound for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,55 +22,6 @@ struct Bound {
     receives: bool,
 }
 
-/// What a program waits on, and the endpoints that it is told of.
-pub(crate) struct Waiting {
-    set: WaitSet,
-    tokens: Vec<(*mut Endpoint, Token)>,
-}
-
-impl Waiting {
-    pub(crate) fn new() -> Option<Waiting> {
-        let mut set = WaitSet::new().ok()?;
-        set.set_spin_ns(0);
-        Some(Waiting { set, tokens: Vec::new() })
-    }
-
-    /// Lets an endpoint tell when something happens. False when something has.
-    pub(crate) fn park(&mut self, endpoint: *mut Endpoint) -> bool {
-        let Some(parked) = object!(endpoint, Endpoint).engine.park() else { return false };
-        if !self.tokens.iter().any(|(known, _)| *known == endpoint) {
-            match self.set.add_descriptor(&*parked, Interest::Read, Trigger::Level) {
-                Ok(token) => self.tokens.push((endpoint, token)),
-                // Nobody would be told: better not to wait.
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-
-    pub(crate) fn remove(&mut self, endpoint: *mut Endpoint) {
-        self.tokens.retain(|(known, token)| {
-            if *known == endpoint {
-                self.set.remove(*token);
-            }
-            *known != endpoint
-        });
-    }
-
-    /// Waits until something happens. False when the time is over.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> bool {
-        self.set.wait(timeout).is_ok()
-    }
-
-    pub(crate) fn descriptor(&self) -> c_int {
-        self.set.as_fd().as_raw_fd()
-    }
-
-    pub(crate) fn waker(&self) -> tombolo::Waker {
-        self.set.waker()
-    }
-}
-
 /// A completion queue that was opened.
 #[repr(C)]
 pub(crate) struct Queue {
@@ -82,13 +29,12 @@ pub(crate) struct Queue {
     domain: *mut Domain,
     bound: Vec<Bound>,
     entry_bytes: usize,
-    wait_object: c_int,
-    waiting: Option<Waiting>,
-    /// Somebody wants a wait to end.
+    wait: WaitObject,
+    /// A wait is to end.
     signaled: bool,
 }
 
-static FID_OPS: fi_ops = fi_ops { close, control, ..NO_FID_OPS };
+static FID_OPS: fi_ops = fi_ops { control, ..fid_ops(close) };
 
 static OPS: fi_ops_cq =
     fi_ops_cq { size: size_of::<fi_ops_cq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
@@ -116,13 +62,9 @@ pub(crate) unsafe extern "C" fn open(
         FI_CQ_FORMAT_TAGGED => 48,
         _ => return -FI_ENOSYS,
     };
-    let waiting = match wait_object {
-        FI_WAIT_NONE => None,
-        FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => match Waiting::new() {
-            Some(waiting) => Some(waiting),
-            None => return -FI_ENOMEM,
-        },
-        _ => return -FI_ENOSYS,
+    let wait = match WaitObject::open(wait_object) {
+        Ok(wait) => wait,
+        Err(error) => return error,
     };
     let domain = domain.cast::<Domain>();
     object!(domain, Domain).users += 1;
@@ -132,8 +74,7 @@ pub(crate) unsafe extern "C" fn open(
         domain,
         bound: Vec::new(),
         entry_bytes,
-        wait_object,
-        waiting,
+        wait,
         signaled: false,
     });
     // SAFETY: the program passes where the pointer goes.
@@ -155,15 +96,14 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
-    let queue = object!(fid, Queue);
-    match (command, &queue.waiting) {
-        // SAFETY: the program passes where the answer goes.
-        (FI_GETWAIT, Some(waiting)) => unsafe { *argument.cast::<c_int>() = waiting.descriptor() },
-        // SAFETY: as above.
-        (FI_GETWAITOBJ, _) => unsafe { *argument.cast::<c_int>() = queue.wait_object },
-        _ => return -FI_ENOSYS,
+    object!(fid, Queue).wait.control(command, argument)
+}
+
+impl Binding for Queue {
+    fn remove_endpoint(&mut self, endpoint: *mut Endpoint) {
+        self.bound.retain(|bound| bound.endpoint != endpoint);
+        self.wait.remove(endpoint);
     }
-    0
 }
 
 impl Queue {
@@ -174,13 +114,6 @@ impl Queue {
                 bound.receives |= receives;
             }
             None => self.bound.push(Bound { endpoint, sends, receives }),
-        }
-    }
-
-    pub(crate) fn remove_endpoint(&mut self, endpoint: *mut Endpoint) {
-        self.bound.retain(|bound| bound.endpoint != endpoint);
-        if let Some(waiting) = &mut self.waiting {
-            waiting.remove(endpoint);
         }
     }
 
@@ -206,12 +139,9 @@ impl Queue {
         if !self.is_empty() {
             return false;
         }
-        let Some(waiting) = &mut self.waiting else { return false };
-        let parked = self.bound.iter().all(|bound| waiting.park(bound.endpoint));
-        // What the descriptor says now is of before.
-        parked
-            && self.is_empty()
-            && !self.waiting.as_mut().is_some_and(|waiting| waiting.wait(Duration::ZERO))
+        let parked = self.wait.exists() && self.wait.park(self.bound.iter().map(|bound| bound.endpoint));
+        // The descriptor may still tell of what happened before.
+        parked && self.is_empty() && !self.wait.wait(Duration::ZERO)
     }
 
     /// Takes up to `count` completions, until one that is an error.
@@ -267,11 +197,10 @@ impl Queue {
     }
 
     fn read_waiting(&mut self, buf: *mut c_void, count: usize, sources: *mut u64, timeout: c_int) -> isize {
-        if self.waiting.is_none() {
+        if !self.wait.exists() {
             return -(FI_ENOSYS as isize);
         }
-        let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
-        let begin = Instant::now();
+        let limit = Limit::of_milliseconds(timeout);
         loop {
             let taken = self.read(buf, count, sources);
             if taken != -(FI_EAGAIN as isize) {
@@ -280,14 +209,12 @@ impl Queue {
             if core::mem::take(&mut self.signaled) {
                 return -(FI_EAGAIN as isize);
             }
-            let left = limit.map_or(LONG, |limit| limit.saturating_sub(begin.elapsed()));
+            let left = limit.left();
             if left.is_zero() {
                 return -(FI_EAGAIN as isize);
             }
-            if self.park()
-                && let Some(waiting) = &mut self.waiting
-            {
-                waiting.wait(left);
+            if self.park() {
+                self.wait.wait(left);
             }
         }
     }
@@ -321,37 +248,24 @@ fn entry_of(completion: &Completion) -> fi_cq_tagged_entry {
     }
 }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    object!(cq, Queue).read(buf, count, ptr::null_mut())
-}
+entries! { fid_cq:
+    fn read(cq, buf: *mut c_void, count: usize) -> isize {
+        object!(cq, Queue).read(buf, count, ptr::null_mut())
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn readfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
-    object!(cq, Queue).read(buf, count, sources)
-}
+    fn readfrom(cq, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
+        object!(cq, Queue).read(buf, count, sources)
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn sread(
-    cq: *mut fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    _: *const c_void,
-    timeout: c_int,
-) -> isize {
-    object!(cq, Queue).read_waiting(buf, count, ptr::null_mut(), timeout)
-}
+    fn sread(cq, buf: *mut c_void, count: usize, _cond: *const c_void, timeout: c_int) -> isize {
+        object!(cq, Queue).read_waiting(buf, count, ptr::null_mut(), timeout)
+    }
 
-// SAFETY: callers keep to what libfabric's manual says of the call.
-unsafe extern "C" fn sreadfrom(
-    cq: *mut fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    sources: *mut u64,
-    _: *const c_void,
-    timeout: c_int,
-) -> isize {
-    object!(cq, Queue).read_waiting(buf, count, sources, timeout)
+    fn sreadfrom(
+        cq, buf: *mut c_void, count: usize, sources: *mut u64, _cond: *const c_void, timeout: c_int,
+    ) -> isize {
+        object!(cq, Queue).read_waiting(buf, count, sources, timeout)
+    }
 }
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
@@ -384,13 +298,7 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _: u64)
 unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     let queue = object!(cq, Queue);
     queue.signaled = true;
-    match &queue.waiting {
-        Some(waiting) => {
-            waiting.waker().wake();
-            0
-        }
-        None => -FI_ENOSYS,
-    }
+    if queue.wait.wake() { 0 } else { -FI_ENOSYS }
 }
 
 /// What the errors of the provider itself are called: they have the numbers of libfabric.

@@ -8,9 +8,8 @@ use tombolo_fabric::{ADDRESS_BYTES, Address};
 
 use crate::abi::*;
 use crate::domain::Domain;
-use crate::endpoint::Endpoint;
-use crate::fabric::NO_FID_OPS;
-use crate::{not_there, object};
+use crate::endpoint::{Binding, Endpoint, give_address};
+use crate::entry::{fid_ops, not_there, object};
 
 /// An address vector that was opened. An address has one index, however often it was inserted.
 #[repr(C)]
@@ -22,7 +21,7 @@ pub(crate) struct Vector {
     endpoints: Vec<*mut Endpoint>,
 }
 
-static FID_OPS: fi_ops = fi_ops { close, bind, ..NO_FID_OPS };
+static FID_OPS: fi_ops = fi_ops { bind, ..fid_ops(close) };
 
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
@@ -90,6 +89,12 @@ unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     0
 }
 
+impl Binding for Vector {
+    fn remove_endpoint(&mut self, removed: *mut Endpoint) {
+        self.endpoints.retain(|endpoint| *endpoint != removed);
+    }
+}
+
 impl Vector {
     /// Lets an endpoint know all addresses.
     pub(crate) fn add_endpoint(&mut self, added: *mut Endpoint) {
@@ -100,10 +105,6 @@ impl Vector {
             }
         }
         self.endpoints.push(added);
-    }
-
-    pub(crate) fn remove_endpoint(&mut self, removed: *mut Endpoint) {
-        self.endpoints.retain(|endpoint| *endpoint != removed);
     }
 
     fn tell(&self, index: u64, address: Option<Address>) {
@@ -199,21 +200,6 @@ unsafe extern "C" fn lookup(av: *mut fid_av, fi_addr: u64, addr: *mut c_void, ad
     // SAFETY: the program passes a buffer and its length.
     unsafe { give_address(address, addr, addrlen) };
     0
-}
-
-/// Gives a program an address, as far as there is room, and says how long it is.
-///
-/// # Safety
-/// At `addrlen` is a length, and at `addr` are so many bytes.
-pub(crate) unsafe fn give_address(address: Address, addr: *mut c_void, addrlen: *mut usize) {
-    let bytes = address.to_bytes();
-    // SAFETY: the caller's: no more is written than there is room for.
-    unsafe {
-        if !addr.is_null() {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), addr.cast(), bytes.len().min(*addrlen));
-        }
-        *addrlen = bytes.len();
-    }
 }
 
 // SAFETY: callers keep to what libfabric's manual says of the call.

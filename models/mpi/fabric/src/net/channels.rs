@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tombolo::{
     Channel, ChannelOptions, Domain, DomainId, Draft, Error, Interest, Mapping, Message, Ready, Rights,
-    Token, TransportKind, WaitSet,
+    Token, WaitSet,
 };
 
 use super::exposed::{Exposures, Replace};
@@ -396,11 +396,6 @@ impl Net for ChannelNet {
 /// Whose address it is, for people.
 fn named(address: Address) -> String {
     DomainId::from_bits(address.domain).map_or_else(|| "?".into(), |domain| domain.to_string())
-}
-
-/// Whether memory can be shared over what carries a channel.
-pub(super) fn shares_memory(channel: &Channel) -> bool {
-    matches!(channel.transport(), TransportKind::Shm | TransportKind::Window)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use tombolo::{
 };
 
 use super::Stages;
-use super::channels::shares_memory;
 
 /// Chunks of a region.
 pub(super) const CHUNKS: u16 = 16;
@@ -47,6 +46,11 @@ impl Place {
                 .or_else(|_| domain.create_region(&options.in_window_of(peer))),
         }
     }
+}
+
+/// Whether memory can be shared over what carries a channel.
+fn shares_memory(channel: &Channel) -> bool {
+    matches!(channel.transport(), TransportKind::Shm | TransportKind::Window)
 }
 
 /// Regions that were made, by place.

@@ -1,0 +1,119 @@
+//! Wait objects: what a program waits on for a completion queue, a counter or an event queue.
+
+use core::ffi::{c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use tombolo::{Interest, Token, Trigger, WaitSet};
+
+use crate::abi::*;
+use crate::endpoint::Endpoint;
+use crate::entry::object;
+
+/// The longest single wait of a program that waits without a limit.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A wait object, and the endpoints that wake it.
+pub(crate) struct WaitObject {
+    kind: c_int,
+    /// `None` where the program asked for none.
+    set: Option<WaitSet>,
+    tokens: Vec<(*mut Endpoint, Token)>,
+}
+
+impl WaitObject {
+    /// One of a kind that a program asks for (`FI_WAIT_…`).
+    ///
+    /// # Errors
+    /// The number of the error to return.
+    pub(crate) fn open(kind: c_int) -> Result<Self, c_int> {
+        let set = match kind {
+            FI_WAIT_NONE => None,
+            FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => {
+                let mut set = WaitSet::new().map_err(|_| -FI_ENOMEM)?;
+                set.set_spin_ns(0);
+                Some(set)
+            }
+            _ => return Err(-FI_ENOSYS),
+        };
+        Ok(Self { kind, set, tokens: Vec::new() })
+    }
+
+    /// Whether there is anything to wait on.
+    pub(crate) fn exists(&self) -> bool {
+        self.set.is_some()
+    }
+
+    /// What a program asks of the object that this belongs to, with `fi_control`.
+    pub(crate) fn control(&self, command: c_int, argument: *mut c_void) -> c_int {
+        let answer = match (command, &self.set) {
+            (FI_GETWAIT, Some(set)) => set.as_fd().as_raw_fd(),
+            (FI_GETWAITOBJ, _) => self.kind,
+            _ => return -FI_ENOSYS,
+        };
+        // SAFETY: the program passes where the answer goes.
+        unsafe { *argument.cast::<c_int>() = answer };
+        0
+    }
+
+    /// Has endpoints wake the waiter when something happens. False when something has, or nothing would wake it.
+    pub(crate) fn park(&mut self, endpoints: impl IntoIterator<Item = *mut Endpoint>) -> bool {
+        endpoints.into_iter().all(|endpoint| self.park_one(endpoint))
+    }
+
+    fn park_one(&mut self, endpoint: *mut Endpoint) -> bool {
+        let Some(set) = &mut self.set else { return false };
+        let Some(parked) = object!(endpoint, Endpoint).engine.park() else { return false };
+        if !self.tokens.iter().any(|(known, _)| *known == endpoint) {
+            match set.add_descriptor(&*parked, Interest::Read, Trigger::Level) {
+                Ok(token) => self.tokens.push((endpoint, token)),
+                // Nothing would wake the waiter: better not to wait.
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// The endpoint is closed.
+    pub(crate) fn remove(&mut self, endpoint: *mut Endpoint) {
+        let Some(set) = &mut self.set else { return };
+        self.tokens.retain(|(known, token)| {
+            if *known == endpoint {
+                set.remove(*token);
+            }
+            *known != endpoint
+        });
+    }
+
+    /// Waits until something happens. False when the time is over, or there is nothing to wait on.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> bool {
+        self.set.as_mut().is_some_and(|set| set.wait(timeout).is_ok())
+    }
+
+    /// Ends a wait. False where there is nothing to wait on.
+    pub(crate) fn wake(&self) -> bool {
+        self.set.as_ref().map(|set| set.waker().wake()).is_some()
+    }
+}
+
+/// How long a call of a program may wait: milliseconds, or without a limit where they are negative.
+pub(crate) struct Limit {
+    limit: Option<Duration>,
+    began: Instant,
+}
+
+impl Limit {
+    pub(crate) fn of_milliseconds(timeout: c_int) -> Self {
+        Self { limit: u64::try_from(timeout).ok().map(Duration::from_millis), began: Instant::now() }
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_set(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// What is left of the time: how long to wait at once.
+    pub(crate) fn left(&self) -> Duration {
+        self.limit.map_or(LONG, |limit| limit.saturating_sub(self.began.elapsed()))
+    }
+}
