@@ -2,6 +2,7 @@
 //!
 //! Each rule is a function from the [`Tree`] to findings and has a fixture that it bites.
 
+mod circles;
 mod dependencies;
 mod examples;
 mod fence;
@@ -68,6 +69,7 @@ const RULES: &[Rule] = &[
     ("banned words", words::banned),
     ("white space", words::white_space),
     ("dead files", dependencies::dead_files),
+    ("circles of modules", circles::circles),
     ("examples", examples::doc_tests),
 ];
 
