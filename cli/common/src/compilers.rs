@@ -1,4 +1,4 @@
-//! What `tombolo mpicc` and `tombolo ompcc` have in common: gcc's words with our own among them, and what compilers say.
+//! What `tombolo mpicc` and `tombolo ompcc` have in common: options of their own among gcc's, and what compilers print.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,24 +6,124 @@ use std::path::Path;
 use clap::CommandFactory;
 use tombolo::Isa;
 use tombolo_machine::Image;
-use tombolo_machine::build::gcc::{CompileError, Outcome, Said, names};
+use tombolo_machine::build::gcc::{CompileError, ISAS, Outcome, Said, names};
 
-use crate::context::Context;
+use crate::context::{Context, print};
 use crate::failure::Failure;
 use crate::text;
 
-/// Adds the instruction sets of a list like `x86_64,aarch64`, of those that are `known`; fails with the name that is not.
-pub fn add_isas<'a>(isas: &mut Vec<Isa>, list: &'a str, known: &[Isa]) -> Result<(), &'a str> {
-    for name in list.split(',') {
-        let isa = Isa::from_name(name).filter(|isa| known.contains(isa)).ok_or(name)?;
-        if !isas.contains(&isa) {
-            isas.push(isa);
-        }
-    }
-    Ok(())
+/// A command that takes gcc's words, and options of its own among them: `--isa LIST`, `--show`, `--help`, and these.
+#[derive(Clone, Copy, Debug)]
+pub struct Wrapper {
+    /// The command, behind `tombolo`.
+    pub name: &'static str,
+    /// What is said of an instruction set that it does not compile for, before the name of that.
+    pub unsupported: &'static str,
+    /// Options without a value.
+    pub flags: &'static [&'static str],
+    /// Options with a value, each of which may be repeated.
+    pub values: &'static [&'static str],
 }
 
-/// Passes on what compilers said and what was asked of them, for so many instruction sets; an error if one failed.
+/// The words of a command line: the wrapper's own, and gcc's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Words {
+    /// The instruction sets of `--isa`; none where it was not given.
+    pub isas: Vec<Isa>,
+    /// Whether the commands are to be shown, and not run.
+    pub show: bool,
+    /// Whether the help is asked for.
+    pub help: bool,
+    /// What is for gcc, in its order.
+    pub gcc: Vec<String>,
+    flags: Vec<&'static str>,
+    values: Vec<(&'static str, String)>,
+}
+
+impl Words {
+    /// Whether an option without a value was given.
+    #[must_use]
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// The values of an option, in their order.
+    #[must_use]
+    pub fn values(&self, option: &str) -> Vec<String> {
+        self.values.iter().filter(|(name, _)| *name == option).map(|(_, value)| value.clone()).collect()
+    }
+}
+
+impl Wrapper {
+    /// Takes the options of its own out of a command line.
+    ///
+    /// # Errors
+    /// An option without its value, or an instruction set that it does not compile for.
+    pub fn read(&self, words: &[String]) -> Result<Words, Failure> {
+        let mut read = Words::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, given) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word.as_str(), None),
+            };
+            if let Some(&option) = ["--isa"].iter().chain(self.values).find(|option| **option == name) {
+                let value = given.or_else(|| words.next().map(String::as_str));
+                let value = value.ok_or_else(|| self.usage(&format!("{option} needs a value after it")))?;
+                if option == "--isa" {
+                    self.add_isas(&mut read.isas, value)?;
+                } else {
+                    read.values.push((option, value.to_owned()));
+                }
+                continue;
+            }
+            match word.as_str() {
+                "--show" | "-show" => read.show = true,
+                "--help" | "-h" => read.help = true,
+                word => match self.flags.iter().find(|flag| **flag == word) {
+                    Some(flag) => read.flags.push(flag),
+                    None => read.gcc.push(word.to_owned()),
+                },
+            }
+        }
+        Ok(read)
+    }
+
+    /// Adds the instruction sets of a list like `x86_64,aarch64`.
+    fn add_isas(&self, isas: &mut Vec<Isa>, list: &str) -> Result<(), Failure> {
+        for name in list.split(',') {
+            let known = Isa::from_name(name).filter(|isa| ISAS.contains(isa));
+            let isa = known.ok_or_else(|| {
+                self.usage(&format!("{} '{name}', only for {}", self.unsupported, names(ISAS)))
+            })?;
+            if !isas.contains(&isa) {
+                isas.push(isa);
+            }
+        }
+        Ok(())
+    }
+
+    fn usage(&self, message: &str) -> Failure {
+        let hint = match self.name {
+            "mpicc" => "`tombolo mpicc --help` lists the options",
+            _ => "`tombolo ompcc --help` lists the options",
+        };
+        Failure::Usage { message: message.to_owned(), hint: Some(hint) }
+    }
+}
+
+/// Prints command lines, for `--show`.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn show(commands: impl IntoIterator<Item = String>) -> Result<(), Failure> {
+    print(commands.into_iter().map(|line| line + "\n").collect::<String>())
+}
+
+/// Prints the messages of compilers for `isas` instruction sets, and their output.
+///
+/// # Errors
+/// A compiler failed, or standard output cannot be written.
 pub fn pass_on(outcome: Outcome, isas: usize) -> Result<(), Failure> {
     show_said(&outcome.said, isas);
     if !outcome.failed.is_empty() {
@@ -32,11 +132,11 @@ pub fn pass_on(outcome: Outcome, isas: usize) -> Result<(), Failure> {
     io::stdout().lock().write_all(&outcome.text).map_err(Failure::Output)
 }
 
-/// Shows what compilers said, with their instruction sets where there are several.
+/// Prints the messages of compilers, with their instruction sets where there are several.
 fn show_said(said: &[Said], isas: usize) {
     let mut error = io::stderr().lock();
     for said in said {
-        // Nobody reads what cannot be written.
+        // A standard error that is closed is no reason to fail.
         if isas > 1 {
             let _ = writeln!(error, "for {}:", names(&said.isas));
         }
@@ -44,7 +144,7 @@ fn show_said(said: &[Said], isas: usize) {
     }
 }
 
-/// Says what has been made, to whoever wants to know.
+/// Says what was made, with `--verbose`.
 pub fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
     if let Some((path, image)) = made
         && context.verbose
@@ -53,7 +153,7 @@ pub fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
     }
 }
 
-/// The help of command `name` of a program, for a command whose usual option would come too late: gcc's words may stand before it.
+/// The help of the command `name` of a program. clap's own option would not be seen behind gcc's words.
 #[must_use]
 pub fn help<P: CommandFactory>(name: &str) -> String {
     let mut program = P::command();
@@ -61,5 +161,42 @@ pub fn help<P: CommandFactory>(name: &str) -> String {
     match program.find_subcommand_mut(name) {
         Some(command) => command.render_long_help().to_string(),
         None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRAPPER: Wrapper = Wrapper {
+        name: "mpicc",
+        unsupported: "MPI cannot be compiled for",
+        flags: &["--abi", "-Wno-some-warning"],
+        values: &["--allow"],
+    };
+
+    fn read(line: &str) -> Result<Words, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        WRAPPER.read(&words).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn own_options_are_taken_out_wherever_they_stand() {
+        let words = read("-O2 --isa aarch64 a.c --abi -o a --allow env -show --allow=b -DX=y").unwrap();
+        assert_eq!(words.gcc.join(" "), "-O2 a.c -o a -DX=y");
+        assert_eq!(
+            (words.isas.as_slice(), words.values("--allow").join(" ")),
+            (&[Isa::Aarch64][..], "env b".to_owned())
+        );
+        assert!(words.show && words.has("--abi") && !words.has("-Wno-some-warning") && !words.help);
+        assert_eq!(read("--isa=x86_64,aarch64,x86_64 a.c").unwrap().isas, [Isa::X86_64, Isa::Aarch64]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_them_is_said() {
+        assert!(read("a.c --isa").unwrap_err().contains("--isa needs a value"));
+        assert!(read("a.c --allow").unwrap_err().contains("--allow needs a value"));
+        let expected = "MPI cannot be compiled for 'riscv64', only for x86_64 and aarch64";
+        assert!(read("--isa riscv64").unwrap_err().contains(expected));
     }
 }

@@ -4,11 +4,10 @@ use clap::Args;
 use tombolo::Isa;
 use tombolo_machine::Kit;
 use tombolo_machine::build::BuildError;
-use tombolo_machine::build::gcc::{ISAS, names};
 use tombolo_mpi::Installation;
 use tombolo_mpi::compile::{Abi, Compilation, CompileError, Request};
 
-use crate::compilers;
+use crate::compilers::{self, Wrapper};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -46,85 +45,45 @@ pub(crate) struct Options {
     words: Vec<String>,
 }
 
-/// The command line, ours apart from gcc's.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Wanted {
-    isas: Vec<Isa>,
-    cxx: bool,
-    abi: bool,
-    show: bool,
-    help: bool,
-    warn: bool,
-    words: Vec<String>,
-}
+const WRAPPER: Wrapper = Wrapper {
+    name: "mpicc",
+    unsupported: "MPI programs cannot be compiled for",
+    flags: &["--cxx", "--abi", NO_LONG_DOUBLE],
+    values: &[],
+};
 
-impl Wanted {
-    fn read(words: &[String]) -> Result<Wanted, Failure> {
-        let mut wanted = Wanted { warn: true, ..Wanted::default() };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--isa" => {
-                    let list = words.next().ok_or_else(|| usage("nothing comes after --isa"))?;
-                    wanted.add_isas(list)?;
-                }
-                "--cxx" => wanted.cxx = true,
-                "--abi" => wanted.abi = true,
-                "--show" | "-show" => wanted.show = true,
-                "--help" | "-h" => wanted.help = true,
-                NO_LONG_DOUBLE => wanted.warn = false,
-                word => match word.strip_prefix("--isa=") {
-                    Some(list) => wanted.add_isas(list)?,
-                    None => wanted.words.push(word.to_owned()),
-                },
-            }
-        }
-        Ok(wanted)
+/// MPI for the instruction sets of `--isa`, or for all that the kit has it for.
+fn installations(isas: &[Isa], kit: &Kit) -> Result<Vec<Installation>, Failure> {
+    if !isas.is_empty() {
+        return Ok(isas.iter().map(|isa| Installation::find(kit, *isa)).collect::<Result<_, _>>()?);
     }
-
-    fn add_isas(&mut self, list: &str) -> Result<(), Failure> {
-        compilers::add_isas(&mut self.isas, list, ISAS)
-            .map_err(|name| usage(&format!("there is no MPI for '{name}', only for {}", names(ISAS))))
+    let mut found = Installation::all(kit);
+    if found.is_empty() {
+        Installation::find(kit, Isa::current())?;
     }
-
-    /// MPI for what was asked for, or for all that it is there for.
-    fn installations(&self, kit: &Kit) -> Result<Vec<Installation>, Failure> {
-        if !self.isas.is_empty() {
-            let found = self.isas.iter().map(|isa| Installation::find(kit, *isa));
-            return Ok(found.collect::<Result<_, _>>()?);
-        }
-        let mut found = Installation::all(kit);
-        if found.is_empty() {
-            Installation::find(kit, Isa::current())?;
-        }
-        // Other compilers' messages come after those of this host's.
-        found.sort_by_key(|mpi| mpi.isa() != Isa::current());
-        Ok(found)
-    }
-}
-
-fn usage(message: &str) -> Failure {
-    Failure::Usage { message: message.to_owned(), hint: Some("`tombolo mpicc --help` shows what there is") }
+    // This host's compiler runs first, so that its messages come first.
+    found.sort_by_key(|mpi| mpi.isa() != Isa::current());
+    Ok(found)
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    let wanted = Wanted::read(&options.words)?;
-    if wanted.help {
+    let words = WRAPPER.read(&options.words)?;
+    if words.help {
         return print(compilers::help::<crate::Arguments>("mpicc"));
     }
-    let mut installations = wanted.installations(&Kit::locate()?)?;
+    let mut installations = installations(&words.isas, &Kit::locate()?)?;
     let compilation = loop {
         let request = Request {
-            words: wanted.words.clone(),
-            cxx: wanted.cxx,
-            abi: if wanted.abi { Abi::Standard } else { Abi::Mpich },
+            words: words.gcc.clone(),
+            cxx: words.has("--cxx"),
+            abi: if words.has("--abi") { Abi::Standard } else { Abi::Mpich },
             installations: installations.clone(),
             colour: context.colour_errors,
         };
         match Compilation::plan(request) {
-            // What nobody asked for may be missing.
+            // A compiler that was not asked for may be missing.
             Err(CompileError::Build(error @ BuildError::MissingTool { target, .. }))
-                if wanted.isas.is_empty() && installations.len() > 1 =>
+                if words.isas.is_empty() && installations.len() > 1 =>
             {
                 context.say(format!("left out: {error}"));
                 installations.retain(|mpi| mpi.isa() != target.isa);
@@ -132,10 +91,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             planned => break planned?,
         }
     };
-    if wanted.show {
-        return print(compilation.commands().iter().map(|(_, line)| format!("{line}\n")).collect::<String>());
+    if words.show {
+        return compilers::show(compilation.commands().into_iter().map(|(_, line)| line));
     }
-    compile(context, &compilation, (wanted.warn, installations.len()))
+    compile(context, &compilation, (!words.has(NO_LONG_DOUBLE), installations.len()))
 }
 
 fn compile(context: &Context, compilation: &Compilation, (warn, isas): (bool, usize)) -> Result<(), Failure> {
@@ -153,27 +112,4 @@ fn compile(context: &Context, compilation: &Compilation, (warn, isas): (bool, us
     compilers::pass_on(compiled.outcome, isas)?;
     compilers::say_made(context, compiled.image.as_ref());
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(line: &str) -> Result<Wanted, String> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Wanted::read(&words).map_err(|failure| failure.to_string())
-    }
-
-    #[test]
-    fn own_options_are_taken_out_wherever_they_stand() {
-        let wanted = read("-O2 --isa aarch64 a.c --abi -o a -show -Wno-tombolo-long-double").unwrap();
-        assert_eq!(wanted.words.join(" "), "-O2 a.c -o a");
-        assert_eq!(wanted.isas, [Isa::Aarch64]);
-        assert!(wanted.abi && wanted.show && !wanted.warn && !wanted.cxx);
-        assert_eq!(read("--isa=x86_64,aarch64,x86_64 a.c").unwrap().isas, [Isa::X86_64, Isa::Aarch64]);
-        assert!(read("a.c --isa").unwrap_err().contains("nothing comes after --isa"));
-        assert!(
-            read("--isa riscv64").unwrap_err().contains("no MPI for 'riscv64', only for x86_64 and aarch64")
-        );
-    }
 }

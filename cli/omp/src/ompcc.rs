@@ -3,11 +3,11 @@
 use clap::Args;
 use tombolo::Isa;
 use tombolo_machine::Kit;
-use tombolo_machine::build::gcc::{ISAS, names};
+use tombolo_machine::build::gcc::ISAS;
 use tombolo_omp_image::compile::{Compilation, Request};
 use tombolo_omp_image::{Installation, Report};
 
-use crate::compilers;
+use crate::compilers::{self, Wrapper};
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
@@ -43,84 +43,38 @@ pub(crate) struct Options {
     words: Vec<String>,
 }
 
-/// The command line, ours apart from gcc's.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Wanted {
-    isas: Vec<Isa>,
-    allow: Vec<String>,
-    report: bool,
-    json: bool,
-    show: bool,
-    help: bool,
-    words: Vec<String>,
-}
+const WRAPPER: Wrapper = Wrapper {
+    name: "ompcc",
+    unsupported: "OpenMP programs cannot be compiled for",
+    flags: &["--report", "--json"],
+    values: &["--allow"],
+};
 
-impl Wanted {
-    fn read(words: &[String]) -> Result<Wanted, Failure> {
-        let mut wanted = Wanted::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| usage(&format!("nothing comes after {word}")));
-            match word.as_str() {
-                "--isa" => {
-                    let list = value()?;
-                    wanted.add_isas(list)?;
-                }
-                "--allow" => {
-                    let name = value()?.clone();
-                    wanted.allow.push(name);
-                }
-                "--report" => wanted.report = true,
-                "--json" => wanted.json = true,
-                "--show" | "-show" => wanted.show = true,
-                "--help" | "-h" => wanted.help = true,
-                word => match (word.strip_prefix("--isa="), word.strip_prefix("--allow=")) {
-                    (Some(list), _) => wanted.add_isas(list)?,
-                    (_, Some(name)) => wanted.allow.push(name.to_owned()),
-                    _ => wanted.words.push(word.to_owned()),
-                },
-            }
-        }
-        Ok(wanted)
-    }
-
-    fn add_isas(&mut self, list: &str) -> Result<(), Failure> {
-        compilers::add_isas(&mut self.isas, list, ISAS).map_err(|name| {
-            usage(&format!("OpenMP programs are not made for '{name}', only for {}", names(ISAS)))
-        })
-    }
-
-    /// What to link with for what was asked for, or for all that there is something for.
-    fn installations(&self, kit: &Kit) -> Result<Vec<Installation>, Failure> {
-        let isas = if self.isas.is_empty() { ISAS } else { &self.isas };
-        let found = isas.iter().map(|isa| Installation::find(kit, *isa));
-        let mut found: Vec<Installation> = found.collect::<Result<_, _>>()?;
-        // Other compilers' messages come after those of this host's.
-        found.sort_by_key(|installation| installation.isa() != Isa::current());
-        Ok(found)
-    }
-}
-
-fn usage(message: &str) -> Failure {
-    Failure::Usage { message: message.to_owned(), hint: Some("`tombolo ompcc --help` shows what there is") }
+/// What to link with for the instruction sets of `--isa`, or for all.
+fn installations(isas: &[Isa], kit: &Kit) -> Result<Vec<Installation>, Failure> {
+    let isas = if isas.is_empty() { ISAS } else { isas };
+    let found = isas.iter().map(|isa| Installation::find(kit, *isa));
+    let mut found: Vec<Installation> = found.collect::<Result<_, _>>()?;
+    // This host's compiler runs first, so that its messages come first.
+    found.sort_by_key(|installation| installation.isa() != Isa::current());
+    Ok(found)
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    let wanted = Wanted::read(&options.words)?;
-    if wanted.help {
+    let words = WRAPPER.read(&options.words)?;
+    if words.help {
         return print(compilers::help::<crate::Arguments>("ompcc"));
     }
-    let installations = wanted.installations(&Kit::locate()?)?;
+    let installations = installations(&words.isas, &Kit::locate()?)?;
     let isas = installations.len();
     let compilation = Compilation::plan(Request {
-        words: wanted.words,
+        allow: words.values("--allow"),
+        words: words.gcc.clone(),
         installations,
-        allow: wanted.allow,
         colour: context.colour_errors,
     })?;
-    if wanted.show {
-        let lines = compilation.commands().into_iter().map(|(_, line)| format!("{line}\n"));
-        return print(lines.collect::<String>());
+    if words.show {
+        return compilers::show(compilation.commands().into_iter().map(|(_, line)| line));
     }
     let compiled = compilation.run()?;
     compilers::pass_on(compiled.outcome, isas)?;
@@ -129,7 +83,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     for allowed in &report.allowed {
         context.say(format!("allowed: {allowed}"));
     }
-    match (wanted.json, wanted.report) {
+    match (words.has("--json"), words.has("--report")) {
         (true, _) => print_json(report),
         (_, true) => print(render(report, context.colour)),
         _ => Ok(()),
@@ -178,32 +132,4 @@ fn render(report: &Report, colour: bool) -> String {
         shown += &format!("only for {}: {}{more}\n", only.isa, names.join(", "));
     }
     shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(line: &str) -> Result<Wanted, String> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Wanted::read(&words).map_err(|failure| failure.to_string())
-    }
-
-    #[test]
-    fn own_options_are_taken_out_wherever_they_stand() {
-        let wanted =
-            read("-O2 --isa aarch64 a.c --allow env --allow=buffer -o a --report --json -show").unwrap();
-        assert_eq!(wanted.words.join(" "), "-O2 a.c -o a");
-        assert_eq!(
-            (wanted.isas, wanted.allow),
-            (vec![Isa::Aarch64], vec!["env".to_owned(), "buffer".to_owned()])
-        );
-        assert!(wanted.report && wanted.json && wanted.show);
-        assert!(read("a.c --allow").unwrap_err().contains("nothing comes after --allow"));
-        assert!(
-            read("--isa riscv64")
-                .unwrap_err()
-                .contains("not made for 'riscv64', only for x86_64 and aarch64")
-        );
-    }
 }
