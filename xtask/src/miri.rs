@@ -12,8 +12,10 @@ use crate::workspace::{Workspace, execute, execute_whole};
 /// Big-endian: what it reads must still be the little-endian bytes of the protocol.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
 
-/// The test programs that are interpreted there, besides the tests in libraries: what lays out bytes. Whether memory is used as it
-/// may be does not depend on their order, and what rings do with it is tested on s390x itself (`cargo xtask foreign`).
+/// What is interpreted there: the library that loads and stores words, which alone has `unsafe`, and of the others the test programs
+/// about where bytes lie. Whether memory is used as it may be depends on the order of bytes nowhere else, and every test of all of
+/// them runs on s390x itself (`cargo xtask foreign`).
+const OF_WORDS: &str = "tombolo-base";
 const OF_LAYOUT: [&str; 2] = ["golden", "specification"];
 
 /// Runs the protocol crates under miri, little-endian and big-endian.
@@ -46,19 +48,35 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
 
 /// Runs the tests under miri for a target, or for this machine's own.
 fn interpret(workspace: &Workspace, options: &Options, target: Option<&str>) -> Result<(), Failure> {
-    let mut test = cargo_miri(workspace, "test", target);
-    test.args(["--no-fail-fast", "--lib"]);
     if target == Some(BIG_ENDIAN) {
-        test.args(OF_LAYOUT.iter().flat_map(|program| ["--test", program]));
-    } else {
-        test.arg("--tests");
+        let words = tests(workspace, options, target, &[OF_WORDS], &["--lib"]);
+        let programs = OF_LAYOUT.map(|program| ["--test", program]);
+        return words.and(tests(
+            workspace,
+            options,
+            target,
+            &workspace.layers.checks.miri,
+            programs.as_flattened(),
+        ));
     }
+    tests(workspace, options, target, &workspace.layers.checks.miri, &["--lib", "--tests"])
+}
+
+fn tests(
+    workspace: &Workspace,
+    options: &Options,
+    target: Option<&str>,
+    packages: &[impl AsRef<str>],
+    targets: &[&str],
+) -> Result<(), Failure> {
+    let mut test = cargo_miri(workspace, "test", target);
+    test.arg("--no-fail-fast").args(targets);
     test.env("CARGO_TARGET_DIR", workspace.target.join("miri"))
         .env("MIRIFLAGS", "-Zmiri-strict-provenance -Zmiri-disable-isolation")
         // A few cases are enough to see every path under miri; the many run natively.
         .env("PROPTEST_CASES", "4");
-    for package in &workspace.layers.checks.miri {
-        test.args(["--package", package]);
+    for package in packages {
+        test.args(["--package", package.as_ref()]);
     }
     test.args(&options.filter);
     execute_whole(&mut test)
