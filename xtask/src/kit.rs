@@ -31,6 +31,11 @@ pub(crate) struct Options {
     #[arg(long)]
     programs_only: bool,
 
+    /// Build the command, and what nodes and images are made of; leave what programs behind the command, C, Python, MPI and OpenMP
+    /// need to a later call
+    #[arg(long, conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp", "crowd"])]
+    base: bool,
+
     /// Make only this image of the examples; may be repeated
     #[arg(long = "image", value_name = "NAME", value_parser = image)]
     images: Vec<&'static Image>,
@@ -78,7 +83,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         [] => IMAGES.iter().collect(),
         images => images.to_vec(),
     };
-    build_for_host(workspace, &needs, &images)?;
+    build_for_host(workspace, &needs, &images, options.base)?;
     build_for_nodes(workspace, &needs, &images)?;
     build_for_boards(workspace, &needs, &images)?;
     install_monitors(workspace, &needs, &kit)?;
@@ -101,8 +106,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
             pack(workspace, image, &needs, &kit.join("images"))?;
         }
     }
-    // Whoever names a machine or images wants those alone.
-    if needs.everything && options.images.is_empty() {
+    // A machine or images that are named are wanted alone.
+    if needs.everything && options.images.is_empty() && !options.base {
         gomp::build(workspace, &kit)?;
         if !options.programs_only {
             mpi::build_if_reached(workspace, &kit)?;
@@ -114,10 +119,18 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
 
 /// The command, the monitor of this machine itself, and images' programs for it, in one call of cargo: they share what they
 /// depend on. For one machine, nothing else; and of the programs with heavy dependencies those that are there already.
-fn build_for_host(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
+fn build_for_host(
+    workspace: &Workspace,
+    needs: &Needs,
+    images: &[&Image],
+    base: bool,
+) -> Result<(), Failure> {
     let mut build = workspace.cargo();
     build.args(["build", "--release"]);
-    if needs.everything {
+    if base {
+        select_packages(&mut build);
+        build.args(["--bin", "tombolo", "--bin", "tombolod"]);
+    } else if needs.everything {
         select_installed(&mut build);
     } else {
         select_command(&mut build);
@@ -165,6 +178,16 @@ pub(crate) fn select_installed(build: &mut Command) {
     select_command(build);
     PROGRAMS.iter().for_each(|program| add_program(build, program));
     build.args(["--package", "tombolo-c", "--package", "tombolo-python", "--lib"]);
+}
+
+/// The packages of an installation, without saying which of their programs and libraries are built. What is built of them is what
+/// [`select_installed`] builds, for cargo unites the features that the packages ask for.
+fn select_packages(build: &mut Command) {
+    let programs = PROGRAMS.map(|program| format!("tombolo-cli-{program}"));
+    let others = ["tombolo-cli", "tombolod", "tombolo-c", "tombolo-python"];
+    for package in others.into_iter().chain(programs.iter().map(String::as_str)) {
+        build.args(["--package", package]);
+    }
 }
 
 /// With what the kit was built with, which it shares.

@@ -22,6 +22,7 @@ mod needs;
 mod omp;
 mod place;
 mod rust_sources;
+mod schedule;
 mod sim;
 mod step;
 mod tidy;

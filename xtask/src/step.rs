@@ -19,17 +19,17 @@ pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) lane: Lane,
+    /// The names of the steps that have to end before, passed or not.
+    pub(crate) after: Vec<&'static str>,
 }
 
-/// When a step runs.
+/// What a step runs beside. The steps of a lane run one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// At once: what steps on machines need, and tests that have deadlines. None of these may need what another makes.
-    Front,
-    /// When all of the front have ended, for it needs the kit, and starts programs that nothing may replace meanwhile.
+    /// Brings machines up, which have deadlines, or makes what those need first.
     Machines,
-    /// As those on machines, and beside them: it needs what the front makes, or shares its target folder. At a low priority, for
-    /// tests on machines have deadlines, and it compiles for no more than a moment where they may wait for cargo.
+    /// Beside those on machines, at a lower priority: it makes what they need later, or shares its target folder with them. While they
+    /// may wait for cargo, it compiles for no more than a moment.
     Behind,
     /// With the time that the others leave. Such a step shares no target folder with them.
     Beside,
@@ -84,13 +84,17 @@ pub(crate) struct Tests {
 }
 
 impl Step {
-    /// A step of the front.
+    /// A step on machines that needs no other.
     pub(crate) fn new(name: &str, command: Command) -> Self {
-        Self { name: name.to_owned(), command, lane: Lane::Front }
+        Self { name: name.to_owned(), command, lane: Lane::Machines, after: Vec::new() }
     }
 
     pub(crate) fn in_lane(self, lane: Lane) -> Self {
         Self { lane, ..self }
+    }
+
+    pub(crate) fn after(self, needed: &[&'static str]) -> Self {
+        Self { after: needed.to_vec(), ..self }
     }
 
     /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose`; else

@@ -1,0 +1,97 @@
+//! Which step of `cargo xtask ci` is next in a lane.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::step::{Lane, Step};
+
+/// The steps that have not begun, and those that have not ended. Each stands behind those that it needs, so one can always begin
+/// until there are none.
+pub(crate) struct Schedule {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+struct State {
+    waiting: Vec<Step>,
+    /// The names of steps that have not ended.
+    unfinished: Vec<String>,
+}
+
+impl State {
+    /// Where the first step of a lane waits.
+    fn first_of(&self, lane: Lane) -> Option<usize> {
+        self.waiting.iter().position(|step| step.lane == lane)
+    }
+
+    /// Whether all that a step needs has ended, or is no part of this run.
+    fn can_begin(&self, step: &Step) -> bool {
+        step.after.iter().all(|needed| self.unfinished.iter().all(|name| name != needed))
+    }
+}
+
+impl Schedule {
+    pub(crate) fn new(steps: Vec<Step>) -> Self {
+        let unfinished = steps.iter().map(|step| step.name.clone()).collect();
+        Self { state: Mutex::new(State { waiting: steps, unfinished }), ended: Condvar::new() }
+    }
+
+    /// Waits until the next step of the first of these lanes that has one can begin; nothing when none of them has. It counts as
+    /// running for as long as what is returned with it.
+    pub(crate) fn take(&self, lanes: &[Lane]) -> Option<(Step, Running<'_>)> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let next = lanes.iter().find_map(|&lane| state.first_of(lane))?;
+            if state.can_begin(&state.waiting[next]) {
+                let step = state.waiting.remove(next);
+                let running = Running { schedule: self, name: step.name.clone() };
+                return Some((step, running));
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A step that runs. Those that need it can begin when this is dropped, also by a step that could not be run, or a panic.
+pub(crate) struct Running<'a> {
+    schedule: &'a Schedule,
+    name: String,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.schedule.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unfinished.retain(|unfinished| *unfinished != self.name);
+        self.schedule.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn step(name: &str, lane: Lane) -> Step {
+        Step::new(name, Command::new("true")).in_lane(lane)
+    }
+
+    #[test]
+    fn a_lane_keeps_its_order_and_goes_on_to_the_next_when_it_is_empty() {
+        let schedule = Schedule::new(vec![
+            step("beside", Lane::Beside),
+            step("one", Lane::Machines),
+            step("two", Lane::Machines).after(&["one"]),
+        ]);
+        let lanes = [Lane::Machines, Lane::Beside];
+        for name in ["one", "two", "beside"] {
+            let (step, _running) = schedule.take(&lanes).expect("a step");
+            assert_eq!(step.name, name);
+        }
+        assert!(schedule.take(&lanes).is_none());
+    }
+
+    #[test]
+    fn what_is_no_part_of_a_run_is_not_waited_for() {
+        let schedule = Schedule::new(vec![step("two", Lane::Machines).after(&["one"])]);
+        assert!(schedule.take(&[Lane::Machines]).is_some());
+    }
+}
