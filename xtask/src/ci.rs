@@ -14,6 +14,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::schedule::Schedule;
 use crate::step::{Lane, Outcome, Report, Step, Tests};
+use crate::toolchain::Toolchain;
 use crate::workspace::{Target, Workspace};
 
 /// Everything that `make test` does, as named steps. One that fails does not keep the others from being tried:
@@ -211,7 +212,12 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let cargo_check = |name: &str, words: &[&str]| check(name, cargo(name, words).command);
     let mut documentation =
         cargo_check("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
-    documentation.command.env("RUSTDOCFLAGS", "-D warnings");
+    documentation
+        .command
+        .env("RUSTDOCFLAGS", "-D warnings")
+        // As `cargo clippy -- -D warnings` calls the compiler of the workspace: what it has checked is not checked again.
+        .env("RUSTC_WORKSPACE_WRAPPER", Toolchain::find()?.clippy_driver())
+        .env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     let programs = TestPrograms::of(workspace)?;
     // Each selects the whole workspace and picks targets: cargo unites the features that the selected packages ask of what
     // they share, and compiles all of it again for another selection.

@@ -37,14 +37,19 @@ pub(crate) fn target_variable(target: &str, what: &str) -> String {
 
 /// The compiler that cargo uses here.
 pub(crate) struct Toolchain {
-    libraries: PathBuf,
+    sysroot: PathBuf,
 }
 
 impl Toolchain {
     /// Asks the compiler where its libraries are.
     pub(crate) fn find() -> Result<Self, Failure> {
         let sysroot = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
-        Ok(Self { libraries: PathBuf::from(sysroot.trim()).join("lib/rustlib") })
+        Ok(Self { sysroot: sysroot.trim().into() })
+    }
+
+    /// The compiler with lints, where `cargo clippy` looks for it.
+    pub(crate) fn clippy_driver(&self) -> PathBuf {
+        self.sysroot.join("bin/clippy-driver")
     }
 
     /// The target of this machine itself.
@@ -56,7 +61,7 @@ impl Toolchain {
 
     /// Whether there is a standard (or core) library for `target`.
     pub(crate) fn has(&self, target: &str) -> bool {
-        self.libraries.join(target).join("lib").is_dir()
+        self.sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
     }
 
     /// The target to build programs of this instruction set with.
