@@ -1,8 +1,8 @@
 #!/bin/sh
-# Tests the page of `tombolo web` in Chromium against a real machine with an Arm virtual machine, and against a made-up one of a
-# thousand nodes. Fetches what drives the browser: what package-lock.json names, by npm, which checks it.
+# Tests the page of `tombolo web` in Chromium against a real machine with an Arm virtual machine, and against a synthetic
+# one of a thousand nodes. Fetches the packages of package-lock.json by npm, which verifies them.
 # usage: browser.sh TARGET_FOLDER [words in the names of tests…]
-#        browser.sh TARGET_FOLDER --pictures    draws those of the book anew
+#        browser.sh TARGET_FOLDER --pictures    takes the screenshots of the book
 #        browser.sh TARGET_FOLDER --soak [MINUTES]
 set -eu
 TARGET=$(realpath "$1")
@@ -12,10 +12,10 @@ export SCRIPT=browser TARGET
 . scripts/lib.sh
 
 sh scripts/setup.sh browser
-cargo xtask kit --crowd
+cargo xtask kit --synthetic
 
 cd testing/browser
-# What is there is left alone as long as it is what the lock file says.
+# Installed packages are kept while they match the lock file.
 if ! cmp -s package-lock.json node_modules/.installed; then
     say "fetching what package-lock.json names"
     retry npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null || fail "npm could not fetch it"
@@ -28,5 +28,5 @@ case ${1:-} in
 esac
 status=0
 node machine.mjs "$@" || status=1
-[ $# -gt 0 ] || node crowd.mjs || status=1
+[ $# -gt 0 ] || node synthetic.mjs || status=1
 exit $status

@@ -8,7 +8,7 @@ const TARGET: &str = "aarch64-unknown-none";
 
 /// What runs on boards, as nothing else does.
 const ON_BOARDS: [&str; 5] =
-    ["tombolo-platform-bare", "tombolo-bare", "tombolo-board", "tombolo-litmus", "tombolo-far-end"];
+    ["tombolo-platform-bare", "tombolo-bare", "tombolo-board", "tombolo-litmus", "tombolo-remote-peer"];
 
 /// Boards' own code is seen by the lints only when it is compiled for boards.
 fn check_boards(workspace: &Workspace) -> Result<(), Failure> {

@@ -29,7 +29,7 @@ pub(crate) const IMAGES: &[Image] = &[
     Image::new("bench", "tombolo-bench-far", "bench-peer"),
     Image::new("bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
     Image::new("litmus", "tombolo-litmus", "tombolo-litmus").on_boards(),
-    Image::new("far-end", "tombolo-far-end", "tombolo-far-end").on_boards(),
+    Image::new("remote-peer", "tombolo-remote-peer", "tombolo-remote-peer").on_boards(),
 ];
 
 impl Image {

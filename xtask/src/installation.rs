@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use crate::atomic_write::replace_file;
 use crate::failure::Failure;
 use crate::kit::PROGRAMS;
-use crate::place::place;
 use crate::rust_sources;
 use crate::workspace::Workspace;
 
@@ -188,7 +188,7 @@ fn filled(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
 impl Item {
     /// Puts it below `prefix` at once: programs that use what was there go on using that.
     pub(crate) fn install(&self, prefix: &Path) -> Result<(), Failure> {
-        place(&prefix.join(&self.path), |path| {
+        replace_file(&prefix.join(&self.path), |path| {
             let mode = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
             match &self.what {
                 What::File(source, rights) => fs::copy(source, path).and_then(|_| mode(*rights)),

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::atomic_write::replace_file;
 use crate::c_library::{self, CTarget};
 use crate::failure::Failure;
 use crate::gomp;
@@ -13,7 +14,6 @@ use crate::images::{IMAGES, Image, pack};
 use crate::mpi;
 use crate::needs::{Needs, RustTarget};
 use crate::omp;
-use crate::place::place;
 use crate::toolchain::add_target;
 use crate::workspace::{Workspace, execute};
 
@@ -45,17 +45,17 @@ pub(crate) struct Options {
     #[arg(conflicts_with_all = ["machine", "programs_only", "images", "mpi", "omp"])]
     c: Option<Vec<CTarget>>,
 
-    /// Build programs and put MPI in place; fetch no kernel and make no images
+    /// Build the programs and install MPI; fetch no kernel and pack no images
     #[arg(long, conflicts_with_all = ["programs_only", "images"])]
     mpi: bool,
 
-    /// Build programs and put in place what OpenMP programs are linked with; fetch no kernel and make no images
+    /// Build the programs and install what OpenMP programs link with; fetch no kernel and pack no images
     #[arg(long, conflicts_with_all = ["programs_only", "images", "mpi"])]
     omp: bool,
 
-    /// Build the made-up machine that the page is tested with (`testing/crowd`), and nothing else
+    /// Build only the synthetic machine that tests the web page (`testing/synthetic`)
     #[arg(long, conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp"])]
-    crowd: bool,
+    synthetic: bool,
 }
 
 fn image(name: &str) -> Result<&'static Image, String> {
@@ -71,8 +71,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if let Some(targets) = &options.c {
         return c_library::build(workspace, &kit, targets);
     }
-    if options.crowd {
-        return build_crowd(workspace);
+    if options.synthetic {
+        return build_synthetic(workspace);
     }
     let needs = match &options.machine {
         Some(file) => Needs::of_machine(file)?,
@@ -190,12 +190,12 @@ fn select_packages(build: &mut Command) {
     }
 }
 
-/// With what the kit was built with, which it shares.
-fn build_crowd(workspace: &Workspace) -> Result<(), Failure> {
+/// Builds the synthetic machine with the package selection of the kit, so that cargo shares what is built.
+fn build_synthetic(workspace: &Workspace) -> Result<(), Failure> {
     let mut build = workspace.cargo();
     build.args(["build", "--release", "--quiet"]);
     select_installed(&mut build);
-    execute(build.args(["--package", "tombolo-crowd", "--bin", "tombolo-crowd"]))
+    execute(build.args(["--package", "tombolo-synthetic", "--bin", "tombolo-synthetic"]))
 }
 
 /// Lets this call of cargo build one of [`PROGRAMS`].
@@ -257,19 +257,19 @@ pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
     if fs::read_to_string(file).is_ok_and(|present| present == text) {
         return Ok(());
     }
-    place(file, |path| fs::write(path, &text))
+    replace_file(file, |path| fs::write(path, &text))
 }
 
 /// The file that says so of a library; the command refuses that of another release (`machine/src/build/gcc/installed.rs`).
 pub(crate) const RELEASE_FILE: &str = "release";
 
-/// Copies a program into place at once, unless it is there already.
+/// Copies a program to its target atomically, unless the same bytes are there already.
 pub(crate) fn install(source: &Path, target: &Path) -> Result<(), Failure> {
     let fresh = fs::read(source).map_err(Failure::file("reading", source))?;
     if fs::read(target).is_ok_and(|present| present == fresh) {
         return Ok(());
     }
-    place(target, |path| fs::copy(source, path).map(|_| ()))
+    replace_file(target, |path| fs::copy(source, path).map(|_| ()))
 }
 
 #[cfg(test)]

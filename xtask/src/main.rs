@@ -1,5 +1,6 @@
 //! The project's own tool, run as `cargo xtask <command>`: one module per command.
 
+mod atomic_write;
 mod bare;
 mod c_library;
 mod chaos;
@@ -20,7 +21,6 @@ mod model;
 mod mpi;
 mod needs;
 mod omp;
-mod place;
 mod rust_sources;
 mod schedule;
 mod sim;

@@ -1,4 +1,4 @@
-// A machine and servers of its page, of this test alone, which leave nothing behind.
+// A machine and its web servers for one test run; removes everything afterwards.
 
 import { spawn, execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync, existsSync } from 'node:fs';
@@ -16,7 +16,7 @@ for (const part of [tombolo, path.join(images, 'communities.tbi'), path.join(tar
 
 const running = new Set();
 
-/** Ends everything that was started here; of what is left the test says nothing good. */
+/** Ends every process that was started here. */
 export async function clear() {
   for (const child of [...running]) await end(child);
 }
@@ -47,7 +47,7 @@ function started(program, words, options) {
   return child;
 }
 
-/** The whole of a child's first line, or why there is none. */
+/** The first line that a child prints. Rejects when it ends or prints none in time. */
 function line(child, what, seconds = 60) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`${what} said nothing within ${seconds} s; ${child.complained}`)), seconds * 1000);
@@ -77,7 +77,7 @@ export class Machine {
     for (const variable of ['TOMBOLO_MONITOR', 'TOMBOLO_KIT', 'TOMBOLO_TOMBOLOD', 'TOMBOLO_NODE']) delete this.environment[variable];
   }
 
-  /** Runs `tombolo` to its end; becomes what it printed. */
+  /** Runs `tombolo` to its end and resolves to its output. */
   tombolo(...words) {
     return new Promise((resolve, reject) => {
       execFile(tombolo, words, { env: this.environment, cwd: this.folder, timeout: 120_000, maxBuffer: 1 << 24 }, (error, said, complained) => {
@@ -91,7 +91,7 @@ export class Machine {
     return JSON.parse(await this.tombolo(...words, '--json'));
   }
 
-  /** Starts a program by `tombolo run`, and goes on. */
+  /** Starts a program by `tombolo run`, without waiting for it. */
   start(...words) {
     return started(tombolo, ['run', '--no-input', ...words], { env: this.environment, cwd: this.folder, stdio: ['ignore', 'pipe', 'pipe'] });
   }
@@ -101,13 +101,13 @@ export class Machine {
     this.isUp = true;
   }
 
-  /** How `status` describes a node. */
+  /** The entry of a node in `tombolo status`. */
   async node(name) {
     const { machines } = await this.json('status');
     return machines[0].nodes.find((node) => node.name === name);
   }
 
-  /** A server of its page; `{url, address, token}`. */
+  /** Starts `tombolo web`; resolves to `{url, address, token, child, stop}`. */
   async web(...words) {
     const child = started(tombolo, ['web', '--json', ...(words.includes('--port') ? [] : ['--port', '0']), ...words], { env: this.environment, cwd: this.folder, stdio: ['ignore', 'pipe', 'pipe'] });
     const said = JSON.parse(await line(child, 'tombolo web'));
@@ -125,15 +125,15 @@ export class Machine {
   }
 }
 
-/** A machine that is made up: a thousand nodes and ten thousand domains of the real monitor. */
-export class CrowdMachine extends Machine {
+/** A synthetic machine: the real monitor with a thousand simulated nodes and ten thousand simulated domains. */
+export class SyntheticMachine extends Machine {
   constructor(...words) {
-    super('', `crowd-${process.pid}`);
+    super('', `synthetic-${process.pid}`);
     this.words = words;
   }
 
   async up() {
-    const program = path.join(programs, 'tombolo-crowd');
+    const program = path.join(programs, 'tombolo-synthetic');
     if (!existsSync(program)) throw new Error(`${program} is missing: scripts/browser.sh builds it`);
     this.child = started(program, ['--machine', this.name, ...this.words], { env: this.environment, cwd: this.folder, stdio: ['ignore', 'pipe', 'pipe'] });
     const until = Date.now() + 60_000;
@@ -142,7 +142,7 @@ export class CrowdMachine extends Machine {
         await this.tombolo('status');
         return;
       } catch (error) {
-        if (Date.now() > until || this.child.exitCode !== null) throw new Error(`tombolo-crowd: ${this.child.complained} ${error.message}`);
+        if (Date.now() > until || this.child.exitCode !== null) throw new Error(`tombolo-synthetic: ${this.child.complained} ${error.message}`);
         await new Promise((resolve) => setTimeout(resolve, 200));
       }
     }

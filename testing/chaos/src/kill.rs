@@ -7,9 +7,9 @@ use tombolo::{Domain, Error};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 
 use crate::arguments::Only;
-use crate::crowd::Failure;
 use crate::late::Cause;
 use crate::pause::Class;
+use crate::population::Failure;
 use crate::state::Chaos;
 
 /// Something to kill.
@@ -131,33 +131,33 @@ impl Chaos {
 
     fn kill_domain(&mut self) -> Result<(), Failure> {
         // The first is never killed: somebody has to have seen it all.
-        let count = self.crowd.members.len() as u64 - 1;
+        let count = self.population.members.len() as u64 - 1;
         let place = 1 + self.random.below(count) as usize;
-        let member = &self.crowd.members[place];
+        let member = &self.population.members[place];
         let (pid, in_vm) = (member.pid, self.is_in_vm(&member.node));
         let control = pid.filter(|_| !in_vm);
         let id = member.child.as_ref().map(tombolo::Child::id).ok_or("a place is empty")?;
         match pid.and_then(Pid::from_raw) {
             Some(pid) if !in_vm => {
-                self.crowd.will_die(&[place], Cause::Domain, control);
+                self.population.will_die(&[place], Cause::Domain, control);
                 // Our own, and not reaped while it is not known to have ended.
                 kill_process(pid, Signal::KILL).map_err(|errno| format!("kill process {pid:?}: {errno}"))?;
             }
             // Too young to have said its number, or in another kernel: its monitor does it.
             _ => {
                 let cause = if in_vm { Cause::Across } else { Cause::Domain };
-                self.crowd.will_die(&[place], cause, control);
+                self.population.will_die(&[place], cause, control);
                 self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
             }
         }
-        self.crowd.settle(&self.domain)?;
+        self.population.settle(&self.domain)?;
         self.fill(place)
     }
 
     /// One side closes a channel in order: its peer must not take that for a death.
     fn close_channel(&mut self) -> Result<(), Failure> {
-        let place = self.random.below(self.crowd.members.len() as u64) as usize;
-        if let Some(child) = &self.crowd.members[place].child {
+        let place = self.random.below(self.population.members.len() as u64) as usize;
+        if let Some(child) = &self.population.members[place].child {
             child.input(b"drop\n", std::time::Duration::from_secs(30)).map_err(text)?;
         }
         Ok(())
@@ -180,7 +180,7 @@ impl Chaos {
             return Err("the machine has no process".into());
         }
         let pid = candidates[self.random.below(candidates.len() as u64) as usize];
-        self.crowd.pauses.stop(pid, time);
+        self.population.pauses.stop(pid, time);
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Chaos {
         let words = ["run", "--on", on, &image].into_iter().chain(SLEEP);
         let run = self.machine.start(words);
         let pause = Duration::from_millis(self.random.below(300));
-        self.crowd.attend(&self.domain, pause)?;
+        self.population.attend(&self.domain, pause)?;
         run.signal([Signal::KILL, interrupt(), Signal::TERM][self.random.below(3) as usize]);
         let finished = run.finish();
         if finished.status == 0 {
@@ -207,7 +207,7 @@ impl Chaos {
             if Instant::now() > until {
                 return Err("a domain of a `tombolo run` that was killed goes on".into());
             }
-            self.crowd.attend(&self.domain, Duration::from_millis(20))?;
+            self.population.attend(&self.domain, Duration::from_millis(20))?;
         }
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Chaos {
         let machine = Machine::new(&file);
         let up = machine.start(["up".as_ref(), machine.file().as_os_str()]);
         let pause = Duration::from_millis(self.random.below(200));
-        self.crowd.attend(&self.domain, pause)?;
+        self.population.attend(&self.domain, pause)?;
         let signal = [Signal::KILL, interrupt()][self.random.below(2) as usize];
         up.signal(signal);
         let finished = up.finish();
@@ -243,17 +243,18 @@ impl Chaos {
             self.kinds_of_nodes.iter().filter(|(_, of)| of == kind).map(|(node, _)| node.clone()).collect();
         let node = nodes[self.random.below(nodes.len() as u64) as usize].clone();
         let (before, pid) = self.node(&node, |info| (info.generation, info.pid))?;
-        let places: Vec<usize> =
-            (0..self.crowd.members.len()).filter(|place| self.crowd.members[*place].node == node).collect();
-        self.crowd.will_die(&places, cause, Some(pid));
+        let places: Vec<usize> = (0..self.population.members.len())
+            .filter(|place| self.population.members[*place].node == node)
+            .collect();
+        self.population.will_die(&places, cause, Some(pid));
         self.machine.kill(pid);
-        self.crowd.settle(&self.domain)?;
+        self.population.settle(&self.domain)?;
         let until = Instant::now() + PATIENCE;
         while self.node(&node, |info| info.up)? {
             if Instant::now() > until {
                 return Err(format!("hangs: node {node} was killed and is said to be up"));
             }
-            self.crowd.attend(&self.domain, Duration::from_millis(5))?;
+            self.population.attend(&self.domain, Duration::from_millis(5))?;
         }
         self.domain.restart_node(&node).map_err(text)?;
         let after = self.node(&node, |info| info.generation)?;
@@ -275,7 +276,7 @@ impl Chaos {
             );
         }
         self.machine.assert_gone();
-        self.crowd.forget_all();
+        self.population.forget_all();
         self.close_watch();
         self.machine.bring_up();
         self.attach()?;

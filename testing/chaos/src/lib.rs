@@ -7,13 +7,13 @@
 //! end.
 
 pub mod arguments;
-mod crowd;
 mod endings;
 mod flat;
 mod kill;
 mod late;
 mod latency;
 mod pause;
+mod population;
 mod sample;
 mod state;
 mod watchdog;

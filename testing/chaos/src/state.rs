@@ -1,4 +1,4 @@
-//! A run: the machine, its crowd, and what was seen.
+//! A run: the machine, its population, and what was seen.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use tombolo::{Domain, NodeInfo};
 use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
 
 use crate::arguments::{Arguments, Beside};
-use crate::crowd::{Crowd, Failure};
 use crate::kill::{Kind, text};
 use crate::late::{Cause, Deaths};
+use crate::population::{Failure, Population};
 use crate::sample::Watched;
 use crate::watchdog::{Scene, Watchdog};
 
@@ -32,7 +32,7 @@ pub struct Chaos {
     pub(crate) random: Random,
     pub(crate) machine: Machine,
     pub(crate) domain: Domain,
-    pub(crate) crowd: Crowd,
+    pub(crate) population: Population,
     pub(crate) image: PathBuf,
     /// Every node, with its kind.
     pub(crate) kinds_of_nodes: Vec<(String, String)>,
@@ -73,7 +73,7 @@ fn machine_file(beside: &[Beside]) -> MachineFile {
 }
 
 impl Chaos {
-    /// Brings the machine up and lets the crowd run. The run ends early once `interrupted` is set.
+    /// Brings the machine up and lets the population run. The run ends early once `interrupted` is set.
     ///
     /// # Errors
     /// What did not start.
@@ -92,7 +92,7 @@ impl Chaos {
             watchdog: Watchdog::start(scene.clone()),
             scene,
             random: Random::new(seed),
-            crowd: Crowd::new(&places, arguments.latency_ms),
+            population: Population::new(&places, arguments.latency_ms),
             kinds_of_nodes: nodes.into_iter().map(|node| (node.name, node.kind)).collect(),
             kills: BTreeMap::new(),
             watched: Vec::new(),
@@ -107,7 +107,7 @@ impl Chaos {
             return Err("nothing of what `--only` names is in a machine of these `--nodes`".into());
         }
         chaos.watch();
-        chaos.crowd.listen(&chaos.domain);
+        chaos.population.listen(&chaos.domain);
         chaos.start_all()?;
         Ok(chaos)
     }
@@ -127,20 +127,20 @@ impl Chaos {
             failures.extend(self.end().err());
         }
         if !failures.is_empty() {
-            eprintln!("chaos: {}\n{}{}", failures[0], self.crowd.describe(), self.scene.describe());
+            eprintln!("chaos: {}\n{}{}", failures[0], self.population.describe(), self.scene.describe());
         }
         self.close_watch();
         failures.extend(self.past.iter().flat_map(Watched::grown));
-        failures.extend(self.crowd.deaths.failure());
+        failures.extend(self.population.deaths.failure());
         let summary = Summary {
             seed,
             replay: self.arguments.replay(seed),
             failures,
             interrupted,
             kills: std::mem::take(&mut self.kills),
-            deaths: self.crowd.deaths.clone(),
+            deaths: self.population.deaths.clone(),
             watched: std::mem::take(&mut self.past),
-            messages: self.crowd.messages,
+            messages: self.population.messages,
             time: began.elapsed(),
         };
         if summary.failures.is_empty() {
@@ -160,18 +160,18 @@ impl Chaos {
                 return Ok(());
             }
             let pause = Duration::from_micros(self.random.below(MAX_PAUSE_MS * 1000));
-            self.crowd.attend(&self.domain, pause)?;
+            self.population.attend(&self.domain, pause)?;
             let kind = self.choose();
             self.watchdog.now(format!("kill {}, {},", kills + 1, kind.name()));
             self.kill(kind).map_err(|failure| format!("kill {}, {}: {failure}", kills + 1, kind.name()))?;
-            self.crowd.assert_alive()?;
+            self.population.assert_alive()?;
             kills += 1;
             *self.kills.entry(kind).or_default() += 1;
             if kills % SAMPLE_EVERY == 0 {
                 self.sample(kills)?;
             }
             if kills % PROGRESS_EVERY == 0 {
-                let (deaths, seconds) = (self.crowd.deaths.count, began.elapsed().as_secs());
+                let (deaths, seconds) = (self.population.deaths.count, began.elapsed().as_secs());
                 eprintln!("{kills} kills in {seconds} s, {deaths} deaths seen by survivors");
             }
         }
@@ -179,20 +179,20 @@ impl Chaos {
 
     /// After all that the machine works as on the first day, and nothing that was lent is missing.
     fn end(&mut self) -> Result<(), Failure> {
-        self.crowd.pauses.finish();
-        self.crowd.attend(&self.domain, Duration::from_millis(200))?;
-        for place in 0..self.crowd.members.len() {
-            if let Some(child) = &self.crowd.members[place].child {
+        self.population.pauses.finish();
+        self.population.attend(&self.domain, Duration::from_millis(200))?;
+        for place in 0..self.population.members.len() {
+            if let Some(child) = &self.population.members[place].child {
                 let id = child.id();
-                self.crowd.will_die(&[place], Cause::Across, None);
+                self.population.will_die(&[place], Cause::Across, None);
                 self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
             }
         }
         // Those that wait for their own end see the ends of others: no latency of these counts.
-        let seen = self.crowd.deaths.clone();
-        self.crowd.settle(&self.domain)?;
-        self.crowd.deaths = seen;
-        self.crowd.assert_explained()?;
+        let seen = self.population.deaths.clone();
+        self.population.settle(&self.domain)?;
+        self.population.deaths = seen;
+        self.population.assert_explained()?;
         let names = self.domain.names().find("_").map_err(text)?;
         if let Some(name) = names.first() {
             return Err(format!("the record '{name}' of a dead domain is left"));
@@ -218,17 +218,17 @@ impl Chaos {
     }
 
     pub(crate) fn fill(&mut self, place: usize) -> Result<(), Failure> {
-        self.crowd.start(&self.domain, &self.image, place, self.arguments.pause_us)
+        self.population.start(&self.domain, &self.image, place, self.arguments.pause_us)
     }
 
     pub(crate) fn start_all(&mut self) -> Result<(), Failure> {
-        (0..self.crowd.members.len()).try_for_each(|place| self.fill(place))
+        (0..self.population.members.len()).try_for_each(|place| self.fill(place))
     }
 
     /// Attaches to the machine that has come up again.
     pub(crate) fn attach(&mut self) -> Result<(), Failure> {
         self.domain = Domain::attach_to_machine(self.machine.name()).map_err(text)?;
-        self.crowd.listen(&self.domain);
+        self.population.listen(&self.domain);
         self.watch();
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Chaos {
     }
 
     fn sample(&mut self, kills: u64) -> Result<(), Failure> {
-        let pids = [Some(self.root_pid()?), self.crowd.members[0].pid, Some(std::process::id() as i32)];
+        let pids = [Some(self.root_pid()?), self.population.members[0].pid, Some(std::process::id() as i32)];
         for (watched, pid) in self.watched.iter_mut().zip(pids) {
             if let Some(pid) = pid {
                 watched.sample(pid, kills);

@@ -20,7 +20,7 @@ fn chaos(seed: u64, words: &str) {
 }
 
 #[test]
-fn domains_die_in_a_crowd_over_three_instruction_sets() {
+fn domains_die_in_a_population_over_three_instruction_sets() {
     chaos(5, "--kills 60 --only processes");
 }
 

@@ -24,6 +24,7 @@ pub use command::{Finished, Running, eventually};
 pub use kit::{actor_image, built, host_actor, image, libgomp, restartable_actor_image, tombolo};
 pub use machine::{Machine, MachineFile};
 pub use terminal::Terminal;
+pub use tombolo_base::Random;
 
 use std::io::Write;
 use std::time::Duration;
@@ -44,29 +45,4 @@ pub fn skipped(what: &str) {
 /// Says past the harness what this kernel, or who runs the test, cannot do.
 pub fn unsupported(what: &str) {
     let _ = writeln!(std::io::stdout(), "\nUNSUPPORTED {what}");
-}
-
-/// A random number generator for tests: the same seed, the same numbers.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// Starts at a seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    /// The next number: SplitMix64.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `limit`, which is not 0.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next_u64() % limit
-    }
 }

@@ -28,7 +28,7 @@ const INSTALLED: [&str; 17] = [
     "tombolo-gomp",
     "tombolo-bench-far",
     "tombolo-litmus",
-    "tombolo-far-end",
+    "tombolo-remote-peer",
     "pingpong",
     "bare-pingpong",
 ];

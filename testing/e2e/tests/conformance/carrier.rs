@@ -8,10 +8,10 @@ use std::time::Duration;
 use tombolo::{Channel, ChannelOptions, Error, Fault};
 use tombolo_conformance::peer::{Doomed, Order, Role};
 use tombolo_conformance::{Carrier, Rig, deadline, hello, patience};
-use tombolo_far_end::Opening;
 use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
+use tombolo_remote_peer::Opening;
 use tombolo_ring::Variant;
 use tombolo_transport::contract::Announced;
 use tombolo_transport::wait::{self, Spin};
@@ -19,23 +19,23 @@ use tombolo_transport::{
     Batch, Capabilities, ChannelError, Description, Draft, EndError, Message, Stats, Transport, error,
 };
 
-use crate::far::FarEnd;
 use crate::fleet::{self, Convict, Place};
+use crate::remote::RemotePeer;
 
-/// Channels between this process and a far end at `P`, which connects (side A) if `FIRST` and else accepts.
-pub(crate) struct Far<P, const FIRST: bool>(PhantomData<P>);
+/// Channels between this process and a remote peer at `P`, which connects (side A) if `FIRST` and else accepts.
+pub(crate) struct Remote<P, const FIRST: bool>(PhantomData<P>);
 
 /// An end of such a channel.
 pub(crate) enum End {
     Near(Box<Channel>),
-    Far(Box<FarEnd>),
+    Remote(Box<RemotePeer>),
 }
 
 macro_rules! on_end {
     ($end:expr, $it:ident => $body:expr) => {
         match $end {
             End::Near($it) => $body,
-            End::Far($it) => $body,
+            End::Remote($it) => $body,
         }
     };
 }
@@ -148,7 +148,7 @@ impl Doomed for Convict {
     }
 }
 
-impl<P: Place, const FIRST: bool> Carrier for Far<P, FIRST> {
+impl<P: Place, const FIRST: bool> Carrier for Remote<P, FIRST> {
     type Channel = End;
     /// The name that the channel goes by: the monitors make it when it is opened.
     type End = String;
@@ -173,7 +173,7 @@ impl<P: Place, const FIRST: bool> Carrier for Far<P, FIRST> {
     fn open(name: String, side: Side, hello: Hello, deadline: Deadline) -> Result<End, ChannelError> {
         let opening = opening(name, side, hello, deadline);
         if (side == Side::A) == FIRST {
-            FarEnd::open::<P>(opening).map(|end| End::Far(Box::new(end)))
+            RemotePeer::open::<P>(opening).map(|end| End::Remote(Box::new(end)))
         } else {
             open_near(&opening).map(|end| End::Near(Box::new(end))).map_err(error_of)
         }
@@ -204,7 +204,7 @@ impl<P: Place, const FIRST: bool> Carrier for Far<P, FIRST> {
 
     fn rung(channel: &End, awaited: Interest, timeout: Duration) -> bool {
         match channel {
-            End::Far(end) => end.is_rung(timeout),
+            End::Remote(end) => end.is_rung(timeout),
             End::Near(end) => {
                 let mut sources = Vec::new();
                 end.sources(awaited, &mut sources);

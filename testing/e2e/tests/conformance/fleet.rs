@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Child, Domain, SpawnOptions};
 use tombolo_e2e::{Machine, MachineFile, eventually, image};
-use tombolo_far_end::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
+use tombolo_remote_peer::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
 use tombolo_transport::Capabilities;
 
-/// Channels under test that a far end has at a time, at most: the suite waits on four at once.
+/// Channels under test that a remote peer has at a time, at most: the suite waits on four at once.
 const CONTROLS: usize = 5;
 
-/// Where a far end is.
+/// Where a remote peer is.
 pub(crate) trait Place: 'static {
     /// What cases are listed under.
     const NAME: &'static str;
-    /// The node of the far end that does what it is told.
+    /// The node of the remote peer that does what it is told.
     const NODE: &'static str;
-    /// Nodes for far ends that are killed, two of which a case may want at once: a board runs one program.
+    /// Nodes for remote peers that are killed, two of which a case may want at once: a board runs one program.
     const SPARES: [&'static str; 2];
     /// What its channels can do.
     const CAPABILITIES: Capabilities;
@@ -56,7 +56,7 @@ impl Place for S390x {
 
 /// What a node has.
 struct Station {
-    _far_end: Child,
+    _remote_peer: Child,
     controls: Vec<Channel>,
     spares: Vec<&'static str>,
 }
@@ -106,8 +106,8 @@ impl Fleet {
     }
 
     fn spawn<'a>(&self, node: &str, words: impl IntoIterator<Item = &'a str>) -> Child {
-        let options = SpawnOptions::image(image("far-end")).on(node).args(words);
-        self.domain.spawn(&options).unwrap_or_else(|error| panic!("a far end on {node}: {error}"))
+        let options = SpawnOptions::image(image("remote-peer")).on(node).args(words);
+        self.domain.spawn(&options).unwrap_or_else(|error| panic!("a remote peer on {node}: {error}"))
     }
 
     fn start<P: Place>(&self) -> Station {
@@ -118,10 +118,10 @@ impl Fleet {
             options.export(&self.domain, &format!("{prefix}/{number}")).expect("a name of its own")
         });
         let listeners: Vec<_> = listeners.collect();
-        let far_end = self.spawn(P::NODE, ["serve", &prefix, &CONTROLS.to_string()]);
-        let accept = |listener: tombolo::Listener| listener.accept().expect("a far end that connects");
+        let remote_peer = self.spawn(P::NODE, ["serve", &prefix, &CONTROLS.to_string()]);
+        let accept = |listener: tombolo::Listener| listener.accept().expect("a remote peer that connects");
         let controls = listeners.into_iter().map(accept).collect();
-        Station { _far_end: far_end, controls, spares: P::SPARES.to_vec() }
+        Station { _remote_peer: remote_peer, controls, spares: P::SPARES.to_vec() }
     }
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn give_back_control<P: Place>(control: Channel) {
     give_back::<P>(|station| station.controls.push(control));
 }
 
-/// A far end that will be killed.
+/// A remote peer that will be killed.
 pub(crate) struct Convict {
     child: Child,
     give_back: Option<Box<dyn FnOnce() + Send>>,

@@ -4,12 +4,12 @@ use std::fs;
 
 use rustix::process::Signal;
 use tombolo_e2e::python::Python;
-use tombolo_e2e::{Machine, MachineFile, Running};
+use tombolo_e2e::{Machine, MachineFile, Random, Running};
 
 #[path = "../../../../runtime/c/tests/samples/mod.rs"]
 mod samples;
 
-use samples::{Random, check, mutated, samples};
+use samples::{check, mutated, samples};
 
 #[test]
 fn the_tests_of_the_python_package_pass() {
@@ -102,9 +102,9 @@ fn the_benchmark_in_python_hands_arrays_over() {
 
 #[test]
 fn python_reads_and_writes_what_rust_does_and_refuses_what_rust_refuses() {
-    let (whole, mut random) = (samples(), Random(2));
+    let (whole, mut random) = (samples(), Random::new(2));
     let wrong = (0..5000).map(|_| {
-        let (which, message) = &whole[random.below(whole.len())];
+        let (which, message) = &whole[random.index(whole.len())];
         (*which, mutated(message, &mut random), 0)
     });
     let all = whole.iter().map(|(which, message)| (*which, message.clone(), 1)).chain(wrong);

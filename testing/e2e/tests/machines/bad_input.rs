@@ -79,7 +79,7 @@ fn garbage_hangs_up_and_harms_nobody() {
                 attach(&client);
             }
             let length = 1 + random.below(if round % 10 == 0 { 65_000 } else { 80 }) as usize;
-            let garbage: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
+            let garbage: Vec<u8> = (0..length).map(|_| random.word() as u8).collect();
             // The monitor may hang up at any time from here on.
             while send(&client, &garbage, &[]) && random.below(4) > 0 {}
         }

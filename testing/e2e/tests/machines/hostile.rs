@@ -194,8 +194,8 @@ fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_o
             while !stop.load(Ordering::Relaxed) {
                 for _ in 0..1000 {
                     let reach = [1 << 16, 1 << 20, length as u64][random.below(3) as usize];
-                    let word = [random.next_u64(), random.below(64), 1 << random.below(64)]
-                        [random.below(3) as usize];
+                    let word =
+                        [random.word(), random.below(64), 1 << random.below(64)][random.below(3) as usize];
                     memory
                         .copy_in((random.below(reach) & !7) as usize, &word.to_le_bytes())
                         .expect("in bounds");

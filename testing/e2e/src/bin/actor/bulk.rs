@@ -8,8 +8,8 @@ use tombolo::{
     Arrival, Buffer, BulkChannel, BulkError, BulkOptions, Domain, Error, Pool, PoolOptions, Ready, Trust,
     WaitSet,
 };
+use tombolo_base::Random;
 
-use crate::exchange::Random;
 use crate::{Outcome, PATIENCE};
 
 /// Bytes of a buffer, many pages and no round number of them; and how many there are.
@@ -31,8 +31,8 @@ fn pool_options(trust: Trust, node: &str) -> PoolOptions {
 }
 
 fn pattern(round: u64) -> Vec<u8> {
-    let mut random = Random(round);
-    let mut bytes: Vec<u8> = (0..BUFFER_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut random = Random::new(round);
+    let mut bytes: Vec<u8> = (0..BUFFER_BYTES / 8).flat_map(|_| random.word().to_le_bytes()).collect();
     // Where each domain of the chain leaves its mark.
     bytes[..8].fill(0);
     bytes

@@ -3,34 +3,23 @@
 use std::time::{Duration, Instant};
 
 use tombolo::{Channel, ChannelOptions, Error};
+use tombolo_base::Random;
 
 use crate::{Outcome, PATIENCE};
 
-/// SplitMix64: the same on every processor.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
 /// What rank `from` sends as message `number`.
 pub(crate) fn message(from: u64, number: u64, max_bytes: usize, buffer: &mut Vec<u8>) {
-    let mut random = Random(from << 32 | number);
+    let mut random = Random::new(from << 32 | number);
     // Mostly short; one in a hundred as long as can be, or nearly.
-    let limit = match random.next() % 100 {
+    let limit = match random.word() % 100 {
         0 => max_bytes as u64,
         1..10 => 2000,
         _ => 130,
     };
-    let length = if number == 7 { max_bytes } else { (random.next() % (limit + 1)) as usize };
+    let length = if number == 7 { max_bytes } else { (random.word() % (limit + 1)) as usize };
     buffer.clear();
     while buffer.len() < length {
-        buffer.extend_from_slice(&random.next().to_le_bytes());
+        buffer.extend_from_slice(&random.word().to_le_bytes());
     }
     buffer.truncate(length);
 }

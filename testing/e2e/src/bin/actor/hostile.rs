@@ -5,9 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use tombolo::{Channel, ChannelOptions, Error, wait_any_from};
+use tombolo_base::Random;
 use tombolo_platform::guest::pci::{Registers, WindowDevice};
 
-use crate::exchange::{Random, message};
+use crate::exchange::message;
 use crate::{Outcome, PATIENCE};
 
 /// What an honest client says first, and what ends its server.
@@ -33,10 +34,10 @@ fn channel_memory() -> Result<Vec<(u64, u64)>, Box<dyn std::error::Error>> {
 
 /// A number that means something to whoever reads it, as often as one that does not.
 fn anything(random: &mut Random) -> u64 {
-    match random.next() % 3 {
-        0 => random.next(),
-        1 => random.next() % 64,
-        _ => 1 << (random.next() % 64),
+    match random.word() % 3 {
+        0 => random.word(),
+        1 => random.word() % 64,
+        _ => 1 << (random.word() % 64),
     }
 }
 
@@ -45,7 +46,7 @@ fn anything(random: &mut Random) -> u64 {
 pub(crate) fn scribble(name: &str, seed: &str, channels: &str) -> Outcome {
     let domain = crate::attach()?;
     let own_memory = OpenOptions::new().write(true).open("/proc/self/mem")?;
-    let mut random = Random(seed.parse()?);
+    let mut random = Random::new(seed.parse()?);
     let (channels, mut failed): (u32, u32) = (channels.parse()?, 0);
     for _ in 0..channels {
         let mut channel = domain.connect(name)?;
@@ -66,13 +67,13 @@ fn scribble_on(
     };
     let mut buffer = Vec::new();
     for _ in 0..ROUNDS {
-        for _ in 0..random.next() % 16 {
+        for _ in 0..random.word() % 16 {
             // Headers and lines as often as all the rest.
-            let length = if random.next().is_multiple_of(2) { 4096.min(end - start) } else { end - start };
-            let at = start + random.next() % (length / 8) * 8;
+            let length = if random.word().is_multiple_of(2) { 4096.min(end - start) } else { end - start };
+            let at = start + random.word() % (length / 8) * 8;
             own_memory.write_all_at(&anything(random).to_le_bytes(), at)?;
         }
-        let sent = channel.try_send(&vec![7; (random.next() % 300) as usize]);
+        let sent = channel.try_send(&vec![7; (random.word() % 300) as usize]);
         let received = channel.try_recv_into(&mut buffer).map(|_| ());
         for result in [sent, received] {
             match result {
@@ -97,14 +98,14 @@ pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
     let window = device.open_memory()?;
     let memory = tombolo_platform::memory::map(&window.file, 0, usize::try_from(window.length_bytes)?)?;
     let registers = Registers::map(device.open_registers()?)?;
-    let mut random = Random(seed.parse()?);
+    let mut random = Random::new(seed.parse()?);
     println!("{} bytes are in reach", memory.len_bytes());
     for _ in 0..rounds.parse::<u64>()? {
         // What the monitors say to each other, what is lent first, and all the rest.
-        let reach = [1 << 16, 1 << 20, memory.len_bytes()][(random.next() % 3) as usize];
-        let at = (random.next() as usize % (reach.min(memory.len_bytes()) / 8)) * 8;
+        let reach = [1 << 16, 1 << 20, memory.len_bytes()][(random.word() % 3) as usize];
+        let at = (random.word() as usize % (reach.min(memory.len_bytes()) / 8)) * 8;
         memory.copy_in(at, &anything(&mut random).to_le_bytes())?;
-        let bell = random.next();
+        let bell = random.word();
         registers.ring((bell % 4) as u16, (bell >> 8) as u16 % 64);
     }
     Ok(())

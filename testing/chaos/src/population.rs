@@ -1,0 +1,357 @@
+//! The domains that keep the machine busy: what they say, and whether it fits to what was done to them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions, Stream};
+use tombolo_e2e::PATIENCE;
+
+use crate::endings::Endings;
+use crate::late::{Cause, Deaths, Seen};
+use crate::monotonic_ns;
+use crate::pause::Pauses;
+
+/// What went wrong, in words.
+pub(crate) type Failure = String;
+
+/// How long one look for news lasts at most.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One place in the population, taken by one domain after the other.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    peers: Vec<String>,
+    /// Who has the place now.
+    pub(crate) child: Option<Child>,
+    /// Its process, on this kernel.
+    pub(crate) pid: Option<i32>,
+    /// Its channels, by number, and who is at their other ends.
+    open: HashMap<u64, String>,
+    messages: u64,
+    last_sign: Instant,
+    last_words: String,
+}
+
+/// Everything that children have written.
+type Said = Arc<Mutex<VecDeque<(DomainId, Vec<u8>)>>>;
+
+/// All members.
+pub(crate) struct Population {
+    pub(crate) members: Vec<Member>,
+    said: Said,
+    partial: HashMap<DomainId, Vec<u8>>,
+    /// Who was killed, when and how.
+    killed: HashMap<String, (i64, Cause)>,
+    /// Killed, and not yet known to have ended.
+    dying: HashSet<DomainId>,
+    dropped: HashSet<u64>,
+    closed: HashSet<u64>,
+    /// Who gave up connecting, when its time was over, closed what the other side may have had open already.
+    gave_up: usize,
+    /// What survivors said of those.
+    pub(crate) deaths: Deaths,
+    endings: Endings,
+    /// Who was stopped meanwhile.
+    pub(crate) pauses: Pauses,
+    pub(crate) messages: u64,
+}
+
+impl Population {
+    /// A population on these nodes, each given with how many of it are there. Nobody runs yet. A death on this kernel is
+    /// late after so long.
+    pub(crate) fn new(nodes: &[(String, u16)], latency_ms: u64) -> Population {
+        let places: Vec<&String> =
+            nodes.iter().flat_map(|(node, count)| std::iter::repeat_n(node, usize::from(*count))).collect();
+        let members = places
+            .iter()
+            .enumerate()
+            .map(|(index, node)| Member {
+                name: format!("member-{index}"),
+                node: (*node).clone(),
+                peers: (1..=3).map(|step| format!("member-{}", (index + step) % places.len())).collect(),
+                child: None,
+                pid: None,
+                open: HashMap::new(),
+                messages: 0,
+                last_sign: Instant::now(),
+                last_words: String::new(),
+            })
+            .collect();
+        Population {
+            members,
+            said: Said::default(),
+            partial: HashMap::new(),
+            killed: HashMap::new(),
+            dying: HashSet::new(),
+            dropped: HashSet::new(),
+            closed: HashSet::new(),
+            gave_up: 0,
+            deaths: Deaths::judged_after_ms(latency_ms),
+            endings: Endings::default(),
+            pauses: Pauses::default(),
+            messages: 0,
+        }
+    }
+
+    /// Listens to what the children of this domain say.
+    pub(crate) fn listen(&mut self, domain: &Domain) {
+        let said = Arc::clone(&self.said);
+        domain.on_output(move |child, _: Stream, bytes| {
+            said.lock().unwrap_or_else(PoisonError::into_inner).push_back((child, bytes.to_vec()));
+        });
+    }
+
+    /// Fills a place with a new domain.
+    pub(crate) fn start(
+        &mut self,
+        domain: &Domain,
+        image: &std::path::Path,
+        place: usize,
+        pause_us: u64,
+    ) -> Result<(), Failure> {
+        let member = &mut self.members[place];
+        let words = ["member".to_owned(), member.name.clone(), pause_us.to_string()];
+        let options = SpawnOptions::image(image)
+            .on(member.node.clone())
+            .args(words.into_iter().chain(member.peers.iter().cloned()))
+            .with_input();
+        let child = domain.spawn(&options).map_err(|error| format!("start {}: {error}", member.name))?;
+        if self.killed.contains_key(&child.id().to_string()) {
+            return Err(format!("the id {} was given out again", child.id()));
+        }
+        member.child = Some(child);
+        (member.pid, member.last_sign, member.messages) = (None, Instant::now(), 0);
+        member.open.clear();
+        member.last_words.clear();
+        Ok(())
+    }
+
+    /// The machine is gone, and everybody with it.
+    pub(crate) fn forget_all(&mut self) {
+        for member in &mut self.members {
+            (member.child, member.pid) = (None, None);
+            member.open.clear();
+        }
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.partial.clear();
+        // Another machine of the same name gives out the same ids again.
+        self.killed.clear();
+        self.endings.forget_all();
+        self.dying.clear();
+        self.dropped.clear();
+        self.closed.clear();
+        self.gave_up = 0;
+    }
+
+    /// Notes that the domains of some places are about to be killed, now, by the end of a process of this kernel if
+    /// one is named.
+    pub(crate) fn will_die(&mut self, places: &[usize], cause: Cause, process: Option<i32>) {
+        let children = places.iter().filter_map(|place| self.members[*place].child.as_ref());
+        let ids: Vec<DomainId> = children.map(Child::id).collect();
+        if let Some(pid) = process {
+            self.endings.watch(ids.iter().map(ToString::to_string).collect(), pid);
+        }
+        let now_ns = monotonic_ns();
+        self.killed.extend(ids.iter().map(|id| (id.to_string(), (now_ns, cause))));
+        self.dying.extend(ids);
+    }
+
+    /// Who is there, what each said last and when, and which channels it has.
+    pub(crate) fn describe(&self) -> String {
+        let lines = self.members.iter().map(|member| {
+            let Member { name, node, child, pid, open, last_sign, last_words, .. } = member;
+            let id = child.as_ref().map_or("nobody".to_owned(), |child| child.id().to_string());
+            let silent_s = last_sign.elapsed().as_secs();
+            format!("{name} on {node}: {id}, process {pid:?}, silent for {silent_s} s after {last_words:?}, {open:?}\n")
+        });
+        lines.chain([format!("killed and not known to have ended: {:?}\n", self.dying)]).collect()
+    }
+
+    fn place_of(&self, id: DomainId) -> Option<usize> {
+        self.members.iter().position(|member| member.child.as_ref().is_some_and(|child| child.id() == id))
+    }
+
+    /// Takes in what comes within `time`.
+    pub(crate) fn attend(&mut self, domain: &Domain, time: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match domain.next_exit(left.min(LOOK)) {
+                Ok((id, exit)) => {
+                    self.hear()?;
+                    self.ended(id, &exit)?;
+                }
+                Err(Error::TimedOut { .. }) => self.hear()?,
+                Err(error) => return Err(error.to_string()),
+            }
+            if left.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Attends until everybody who was killed has ended, and no survivor has a channel left to any of them.
+    pub(crate) fn settle(&mut self, domain: &Domain) -> Result<(), Failure> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.attend(domain, Duration::ZERO)?;
+            let Some(what) = self.unsettled() else { return Ok(()) };
+            if Instant::now() > until {
+                return Err(format!("hangs: after {} s {what}", PATIENCE.as_secs()));
+            }
+            self.attend(domain, Duration::from_millis(1))?;
+        }
+    }
+
+    fn unsettled(&self) -> Option<String> {
+        if let Some(id) = self.dying.iter().next() {
+            return Some(format!("domain {id}, which was killed, is not known to have ended"));
+        }
+        let alive = self.members.iter().filter(|member| member.child.is_some());
+        alive
+            .flat_map(|member| member.open.iter().map(move |(channel, peer)| (member, channel, peer)))
+            .find(|(.., peer)| self.killed.contains_key(*peer))
+            .map(|(member, channel, peer)| {
+                let Member { name, node, .. } = member;
+                format!("{name} on {node} does not know that {peer}, at the other end of channel {channel}, is dead")
+            })
+    }
+
+    /// Every living member has given a sign of life lately, and every message was counted.
+    pub(crate) fn assert_alive(&self) -> Result<(), Failure> {
+        let silent = self
+            .members
+            .iter()
+            .find(|member| member.child.is_some() && member.last_sign.elapsed() > PATIENCE);
+        silent.map_or(Ok(()), |member| {
+            let Member { name, node, .. } = member;
+            Err(format!("hangs: {name} on {node} has said nothing for {} s", PATIENCE.as_secs()))
+        })
+    }
+
+    /// Every channel that was seen to be closed had been closed by somebody, or given up by whoever was opening it.
+    pub(crate) fn assert_explained(&self) -> Result<(), Failure> {
+        let unexplained: Vec<_> = self.closed.difference(&self.dropped).collect();
+        if unexplained.len() <= self.gave_up {
+            return Ok(());
+        }
+        Err(format!(
+            "channels {unexplained:?} were said to be closed in order, and nobody closed them, nor gave up but {} times",
+            self.gave_up
+        ))
+    }
+
+    fn ended(&mut self, id: DomainId, exit: &Exit) -> Result<(), Failure> {
+        let Some(place) = self.place_of(id) else { return Ok(()) };
+        self.partial.remove(&id);
+        let member = &mut self.members[place];
+        (member.child, member.pid) = (None, None);
+        member.open.clear();
+        if self.dying.remove(&id) {
+            return Ok(());
+        }
+        let Member { name, node, last_words, .. } = member;
+        Err(format!(
+            "{name} ({id} on {node}), which nobody killed, ended: {exit:?}; it said last: {last_words}"
+        ))
+    }
+
+    /// Reads what was said, line by line.
+    fn hear(&mut self) -> Result<(), Failure> {
+        loop {
+            let next = self.said.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((id, bytes)) = next else { return Ok(()) };
+            let partial = self.partial.entry(id).or_default();
+            partial.extend_from_slice(&bytes);
+            let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else { continue };
+            let whole: Vec<u8> = partial.drain(..=end).collect();
+            for line in String::from_utf8_lossy(&whole).lines() {
+                self.line(id, line)?;
+            }
+        }
+    }
+
+    fn line(&mut self, id: DomainId, line: &str) -> Result<(), Failure> {
+        let Some(place) = self.place_of(id) else { return Ok(()) };
+        let member = &mut self.members[place];
+        member.last_sign = Instant::now();
+        member.last_words = line.to_owned();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let strange = || Err(format!("{} on {} says {line:?}", member.name, member.node));
+        match words.as_slice() {
+            ["ready", pid] => member.pid = pid.parse().ok(),
+            ["alive", count] => {
+                let count = count.parse().unwrap_or(0);
+                self.messages += count - member.messages.min(count);
+                member.messages = count;
+            }
+            ["open", channel, peer] => {
+                let Ok(channel) = channel.parse() else { return strange() };
+                member.open.insert(channel, (*peer).to_owned());
+            }
+            ["end", channel, peer, how, at_ns, starved_ns, ..] => {
+                let (Ok(channel), Ok(at_ns), Ok(starved_ns)) =
+                    (channel.parse(), at_ns.parse(), starved_ns.parse())
+                else {
+                    return strange();
+                };
+                return self
+                    .end(place, channel, peer, how, (at_ns, starved_ns))
+                    .map_err(|failure| format!("{failure} ({line})"));
+            }
+            // Whom it tried to reach did not come in time, was not there, or went away meanwhile.
+            ["unconnected", _, "timed-out", ..] => self.gave_up += 1,
+            ["unconnected", _, "died" | "closed" | "monitor", ..] => {}
+            // It speaks of something that ended it, or that should not be.
+            ["unconnected" | "corrupt", ..] => return strange(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        place: usize,
+        channel: u64,
+        peer: &str,
+        how: &str,
+        (at_ns, starved_ns): (i64, i64),
+    ) -> Result<(), Failure> {
+        let member = &mut self.members[place];
+        member.open.remove(&channel);
+        let Member { name, node, .. } = member;
+        match how {
+            "dropped" => {
+                self.dropped.insert(channel);
+            }
+            "closed" => {
+                self.closed.insert(channel);
+            }
+            "died" => {
+                let Some(&(killed_ns, cause)) = self.killed.get(peer) else {
+                    return Err(format!("{name} on {node} says that {peer} died, and nobody killed it"));
+                };
+                let in_vm = node == "arm0";
+                // The clock of a virtual machine is another: what counts is when it was heard here.
+                let known_ns = if in_vm { monotonic_ns() } else { at_ns };
+                let cause = match cause {
+                    _ if self.pauses.touch(killed_ns, known_ns) => Cause::Paused,
+                    _ if in_vm => Cause::Across,
+                    cause => cause,
+                };
+                self.deaths.add(Seen {
+                    latency_ns: known_ns - killed_ns,
+                    gone_after_ns: self.endings.gone_ns(peer).map(|gone_ns| gone_ns - killed_ns),
+                    starved_ns,
+                    cause,
+                    survivor: format!("{name} on {node}"),
+                    victim: peer.to_owned(),
+                });
+            }
+            _ => return Err(format!("channel {channel} of {name} on {node} to {peer} ended so: {how}")),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! What a program on Linux has.
+
+use tombolo::{Channel, ChannelOptions, Domain, Error};
+use tombolo_link::ChannelConfig;
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::{Deadline, barrier};
+use tombolo_remote_peer::Awaited;
+use tombolo_ring::Variant;
+use tombolo_transport::Transport;
+use tombolo_transport::contract::Announced;
+
+use crate::station::Station;
+use crate::{Outcome, PATIENCE};
+
+pub(crate) fn options(config: ChannelConfig, interface_hash: u64) -> Result<ChannelOptions, Error> {
+    let options = ChannelOptions::default().slot_bytes(config.slot.bytes())?.slots(config.slots)?;
+    let options = options.interface_hash(interface_hash);
+    Ok(if config.variant == Variant::UsedFlag { options.used_flag() } else { options })
+}
+
+fn of(awaited: Awaited) -> Interest {
+    match awaited {
+        Awaited::Message => Interest::Read,
+        Awaited::Room => Interest::Write,
+        Awaited::Both => Interest::ReadWrite,
+    }
+}
+
+pub(crate) fn readable(end: &mut Channel) -> bool {
+    end.is_ready(Interest::Read)
+}
+
+pub(crate) fn announce(end: &mut Channel, awaited: Awaited) {
+    if end.announce_sleep(of(awaited)) == Announced::NeedsBarrier {
+        barrier::everywhere();
+    }
+}
+
+pub(crate) fn may_sleep(end: &mut Channel, awaited: Awaited) -> bool {
+    Transport::may_sleep(end, of(awaited))
+}
+
+pub(crate) fn awake(end: &mut Channel, rung: bool) {
+    end.woken(rung);
+}
+
+pub(crate) fn close(end: &mut Channel) {
+    Transport::close(end);
+}
+
+/// Sleeps until there are orders or an end that sleeps is rung.
+pub(crate) fn sleep(_domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
+    stations.iter_mut().for_each(|station| announce(&mut station.control, Awaited::Message));
+    let mut rung = Vec::new();
+    if stations.iter_mut().all(|station| may_sleep(&mut station.control, Awaited::Message)) {
+        let (mut sources, mut owners) = (Vec::new(), Vec::new());
+        for (number, station) in stations.iter().enumerate() {
+            station.control.sources(Interest::Read, &mut sources);
+            owners.resize(sources.len(), (number, false));
+            if let (Some(end), Some(awaited)) = (&station.end, station.asleep) {
+                end.sources(of(awaited), &mut sources);
+                owners.resize(sources.len(), (number, true));
+            }
+        }
+        let ready = poll(&sources, Some(Deadline::after(PATIENCE)))?;
+        rung =
+            owners.into_iter().zip(ready).filter(|(_, ready)| ready.any()).map(|(owner, _)| owner).collect();
+    }
+    for (number, station) in stations.iter_mut().enumerate() {
+        station.control.woken(rung.contains(&(number, false)));
+        station.rung = rung.contains(&(number, true));
+    }
+    Ok(())
+}
+
+pub(crate) fn idle(_domain: &Domain) -> Result<(), Error> {
+    std::thread::sleep(PATIENCE);
+    Ok(())
+}
