@@ -14,6 +14,7 @@ pub mod hash;
 pub mod ids;
 pub mod isa;
 pub mod memory;
+pub mod random;
 pub mod sync;
 pub mod tap;
 pub mod timeout;
@@ -21,6 +22,7 @@ pub mod timeout;
 pub use ids::{ChannelId, DomainId, NodeId, RegionId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
+pub use random::Random;
 pub use timeout::{DEFAULT_TIMEOUT, OperationTimeout};
 
 /// The distance between fields with different writers, in bytes.

@@ -19,6 +19,7 @@ pub mod job;
 pub mod launch;
 pub mod port;
 pub mod publish;
+pub mod random;
 pub mod report;
 pub mod search;
 pub mod store;

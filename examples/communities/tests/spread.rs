@@ -5,10 +5,11 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::{Numbers, graph_of, planted};
+use common::{graph_of, planted};
 use communities::crew::{Identity, MemberReport, Options, Workers};
 use communities::graph::{Csr, Duplicates, Edge};
 use communities::port::{LocalHub, LocalPort, Port, PortError};
+use communities::random::Random;
 use communities::search::{Alone, Communities, SMALL_ARCS, Search};
 use communities::{wire, worker};
 use proptest::prelude::*;
@@ -80,12 +81,12 @@ fn spread(
     (found, reports, warnings)
 }
 
-fn random_graph(numbers: &mut Numbers, vertices: u32, edges: u32, weight_max: u32) -> Csr {
+fn random_graph(random: &mut Random, vertices: u32, edges: u32, weight_max: u32) -> Csr {
     let edges: Vec<Edge> = (0..edges)
         .map(|_| Edge {
-            source: numbers.below(vertices),
-            target: numbers.below(vertices),
-            weight: u64::from(numbers.below(weight_max)) + 1,
+            source: random.below(vertices.into()) as u32,
+            target: random.below(vertices.into()) as u32,
+            weight: random.below(weight_max.into()) + 1,
         })
         .collect();
     Csr::from_edges(vertices as usize, &edges, Duplicates::Add).expect("a valid graph").0
@@ -113,8 +114,8 @@ proptest! {
         part_cost_min in 1u64..300,
         small_arcs in prop_oneof![Just(0usize), Just(500), Just(SMALL_ARCS)],
     ) {
-        let mut numbers = Numbers::new(seed);
-        let graph = random_graph(&mut numbers, vertices, vertices * density, weight_max);
+        let mut random = Random::new(seed);
+        let graph = random_graph(&mut random, vertices, vertices * density, weight_max);
         let options = Options { part_cost_min, ..Options::default() };
         let (found, reports, warnings) = spread(&graph, seed, &lives, message_bytes, small_arcs, options);
         prop_assert_eq!(found, alone_but(&graph, seed, small_arcs));

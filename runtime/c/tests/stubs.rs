@@ -5,12 +5,13 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tombolo_base::Random;
 use tombolo_idl::build;
 use tombolo_idl::c::COptions;
 
 mod samples;
 
-use samples::{Random, check, mutated, samples};
+use samples::{check, mutated, samples};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -147,10 +148,10 @@ fn what_rust_writes_c_reads_and_writes_again() {
 #[test]
 fn c_refuses_what_rust_refuses_and_touches_nothing_else() {
     let count = std::env::var("TOMBOLO_C_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
-    let (samples, mut random) = (samples(), Random(1));
+    let (samples, mut random) = (samples(), Random::new(1));
     let messages: Vec<(u8, Vec<u8>)> = (0..count)
         .map(|_| {
-            let (which, message) = &samples[random.below(samples.len())];
+            let (which, message) = &samples[random.index(samples.len())];
             (*which, mutated(message, &mut random))
         })
         .collect();

@@ -9,7 +9,7 @@ mod mutate;
 mod read;
 mod targets;
 
-pub use mutate::{Mutator, Random};
+pub use mutate::Mutator;
 pub use targets::TARGETS;
 
 /// Something to feed.

@@ -1,13 +1,12 @@
 //! A channel between two simulated domains: numbered messages whose every byte is known beforehand, or bulk data.
 
-use tombolo_base::{ChannelId, DomainId};
+use tombolo_base::{ChannelId, DomainId, Random};
 use tombolo_control::{CapabilityId, Grant};
 use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 
 use crate::bulk::{BulkEnd, Pools};
 use crate::channel::{Ended, MemoryEnd};
 use crate::descriptor::{Actor, End, Fd};
-use crate::random::Random;
 use crate::shared::{ChannelLog, Shared};
 use crate::window::Place;
 

@@ -22,7 +22,6 @@ pub mod memory;
 pub mod node;
 pub mod plan;
 pub mod process;
-pub mod random;
 pub mod rights;
 pub mod root;
 pub mod shared;

@@ -5,10 +5,8 @@
 
 use std::fmt::Write;
 
-use tombolo_base::Isa;
+use tombolo_base::{Isa, Random};
 use tombolo_machine::Machine;
-
-use crate::random::Random;
 
 /// Most nodes of a simulated machine.
 pub const MAX_NODES: usize = 64;

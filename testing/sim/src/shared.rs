@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use tombolo_base::hash::fnv1a;
-use tombolo_base::{ChannelId, DomainId};
+use tombolo_base::{ChannelId, DomainId, Random};
 use tombolo_control::CapabilityId;
 use tombolo_machine::Image;
 
@@ -12,7 +12,6 @@ use crate::audit::Audit;
 use crate::bulk::Book;
 use crate::descriptor::{Actor, End, Wakes};
 use crate::plan::Plan;
-use crate::random::Random;
 use crate::window::{Place, Shore, Windows};
 
 /// Events that are remembered for the report of a failure.

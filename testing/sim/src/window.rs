@@ -9,11 +9,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tombolo_base::SharedMemory;
 use tombolo_base::tap::Recorded;
+use tombolo_base::{Random, SharedMemory};
 
 use crate::descriptor::Actor;
-use crate::random::Random;
 
 /// Stores among which the link may change the order.
 const REORDERED: usize = 12;

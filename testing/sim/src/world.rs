@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tombolo_base::NodeId;
+use tombolo_base::{NodeId, Random};
 use tombolo_control::Request;
 use tombolo_link::ChannelConfig;
 use tombolo_link::window::WindowHeader;
@@ -16,7 +16,6 @@ use crate::line::Line;
 use crate::node::Node;
 use crate::plan::{Options, Plan};
 use crate::process::{Fate, Process};
-use crate::random::Random;
 use crate::rights::Counts;
 use crate::root::Root;
 use crate::shared::{Birth, Event, Shared};

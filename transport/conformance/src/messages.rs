@@ -81,21 +81,3 @@ pub fn recv_until_end<T: Transport>(
         }
     }
 }
-
-/// A small random generator with a seed, so that failures can be repeated.
-pub struct Random(pub u64);
-
-impl Random {
-    /// A number in the whole range of `u64`.
-    pub fn number(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// A number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.number() % bound
-    }
-}

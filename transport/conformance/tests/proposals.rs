@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use tombolo_base::Random;
 use tombolo_link::{ChannelConfig, ChannelLayout, HandshakeError, Refusal, Side};
 use tombolo_platform::memory::create_sealed;
 use tombolo_platform::socket::{self, SocketKind};
@@ -11,7 +12,6 @@ use tombolo_ring::Violation;
 use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, TransportExt, shm, window};
 
 use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, lent};
-use tombolo_conformance::messages::Random;
 use tombolo_conformance::{Carrier, bare_pair, deadline, hello};
 
 /// The result of accepting a proposal with these bytes and descriptors.
@@ -114,7 +114,7 @@ fn a_shape_that_cannot_be_is_refused_on_both_sides() {
 
 #[test]
 fn garbage_on_a_stream_is_refused_or_times_out() {
-    let mut random = Random(0x9a9b);
+    let mut random = Random::new(0x9a9b);
     let good = hello(ChannelConfig::default()).to_bytes();
     for round in 0..200 {
         let (a, b) = socket::pair(SocketKind::Stream).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tombolo_base::Random;
 use tombolo_link::Side;
 
 /// The properties of a link.
@@ -57,7 +58,7 @@ struct SideState {
 struct World {
     conditions: Conditions,
     now_ns: u64,
-    random: u64,
+    random: Random,
     directions: [Direction; 2],
     ends: [SideState; 2],
 }
@@ -99,7 +100,7 @@ pub(super) enum Polled<P> {
 /// Creates a link and returns both ends.
 #[must_use]
 pub fn link(conditions: Conditions, seed: u64) -> (SimEnd, SimEnd) {
-    let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let random = Random::new(seed);
     let world =
         World { conditions, now_ns: 0, random, directions: Default::default(), ends: Default::default() };
     let world = Arc::new(Mutex::new(world));
@@ -107,15 +108,8 @@ pub fn link(conditions: Conditions, seed: u64) -> (SimEnd, SimEnd) {
 }
 
 impl World {
-    fn draw(&mut self, bound: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 16) % bound.max(1)
-    }
-
     fn send(&mut self, direction: usize, packet: Packet) {
-        let delay_ns = self.conditions.latency_ns + self.draw(self.conditions.jitter_ns + 1);
+        let delay_ns = self.conditions.latency_ns + self.random.below(self.conditions.jitter_ns + 1);
         let arrival_ns = (self.now_ns + delay_ns).max(self.directions[direction].last_ns);
         let direction = &mut self.directions[direction];
         direction.last_ns = arrival_ns;

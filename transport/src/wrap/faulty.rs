@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use tombolo_base::Random;
 use tombolo_platform::OsError;
 use tombolo_platform::event::{Interest, drain, eventfd, signal};
 
@@ -69,7 +70,7 @@ pub struct Injected {
 pub struct Faulty<T> {
     inner: T,
     faults: Faults,
-    state: u64,
+    random: Random,
     /// Sends still to refuse.
     refusing: u32,
     /// Polls still to hide a message from.
@@ -97,8 +98,7 @@ impl<T: Transport> Faulty<T> {
         Ok(Faulty {
             inner,
             faults,
-            // A xorshift generator must not start at zero, which it would never leave.
-            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Random::new(seed),
             refusing: 0,
             hiding: 0,
             shown: false,
@@ -123,21 +123,14 @@ impl<T: Transport> Faulty<T> {
         self.inner
     }
 
-    fn draw(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state >> 16
-    }
-
     fn happens(&mut self, percent: u8) -> bool {
-        percent > 0 && self.draw() % 100 < u64::from(percent)
+        percent > 0 && self.random.below(100) < u64::from(percent)
     }
 
     /// The length of a streak that begins now.
     fn streak(&mut self) -> u32 {
         let longest = u64::from(self.faults.streak.max(1));
-        (self.draw() % longest) as u32 + 1
+        self.random.below(longest) as u32 + 1
     }
 
     /// Whether this poll hides a message.
@@ -263,7 +256,7 @@ impl<T: Transport> Transport for Faulty<T> {
             return true;
         }
         self.injected.wake_ups += 1;
-        if self.draw().is_multiple_of(2) {
+        if self.random.chance(500) {
             return false;
         }
         // Fails only when it is full, which wakes as well.

@@ -4,8 +4,8 @@
 //! the rest to vertices of its community. Edges are drawn by pairing the ends of edges at random. All arithmetic is in integers,
 //! so that every processor makes the same graph.
 
-use super::random::Random;
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
+use crate::random::Random;
 
 /// Least and largest degree; a degree k is drawn with a probability proportional to 1/k².
 const DEGREES: std::ops::RangeInclusive<u64> = 5..=200;

@@ -6,7 +6,6 @@ mod edge_list;
 pub mod lfr;
 mod matrix_market;
 mod names;
-mod random;
 pub mod rmat;
 mod text;
 mod weight;

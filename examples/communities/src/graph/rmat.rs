@@ -3,8 +3,8 @@
 //! Each edge falls into one quarter of the adjacency matrix, then into one of that, and so on: with the odds of Graph500,
 //! 57, 19, 19 and 5 in a hundred.
 
-use super::random::Random;
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
+use crate::random::Random;
 
 /// Edges for each vertex, before those that are given twice are one.
 const EDGES_PER_VERTEX: usize = 8;
@@ -31,7 +31,7 @@ pub fn make(scale: u32) -> Result<Input, ReadError> {
 fn edge(random: &mut Random, scale: u32) -> Edge {
     let (mut source, mut target) = (0, 0);
     for _ in 0..scale {
-        let (down, right) = match random.next() % 100 {
+        let (down, right) = match random.word() % 100 {
             0..57 => (0, 0),
             57..76 => (0, 1),
             76..95 => (1, 0),

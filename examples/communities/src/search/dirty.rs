@@ -1,8 +1,7 @@
 //! The vertices that are to be looked at.
 
 use crate::graph::Csr;
-
-use super::mix;
+use crate::random::mix;
 
 /// A set of vertices, one bit each.
 pub(super) struct Dirty {

@@ -5,8 +5,9 @@
 //! surroundings; and what counts in the end is the best labelling met, by exact modularity.
 
 use super::dirty::Dirty;
-use super::{Crew, Modularity, Move, Partition, Tally, mix};
+use super::{Crew, Modularity, Move, Partition, Tally};
 use crate::graph::Csr;
+use crate::random::mix;
 
 /// Rounds per sweep: each vertex has its turn in one of them.
 pub const ROUNDS_PER_SWEEP: u32 = 8;

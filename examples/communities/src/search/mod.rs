@@ -26,6 +26,7 @@ pub use partition::Partition;
 use std::time::{Duration, Instant};
 
 use crate::graph::{Csr, GraphError};
+use crate::random::mix;
 
 /// Most times that the whole way down and up is gone.
 pub const MAX_PASSES: u32 = 6;
@@ -336,12 +337,4 @@ impl<'w> Search<'w> {
         });
         Ok((partition, modularity))
     }
-}
-
-/// A bijection of 64 bits that scatters well (the finaliser of SplitMix64).
-fn mix(value: u64) -> u64 {
-    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

@@ -4,8 +4,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Finder, MAX_SWEEPS, Move, Partition, Tally, mix};
+use super::{Finder, MAX_SWEEPS, Move, Partition, Tally};
 use crate::graph::Csr;
+use crate::random::mix;
 
 /// Moves vertices until none gains by moving. Each vertex waits in a queue, and comes back to it when a neighbour has moved away.
 /// Returns the number of arcs looked at.

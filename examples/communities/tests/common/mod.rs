@@ -2,28 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use communities::graph::{Csr, Duplicates, Edge};
+use communities::random::Random;
 use communities::search::{Modularity, Partition, contract, number_communities};
-
-/// A small generator of numbers, the same everywhere.
-pub(crate) struct Numbers(u64);
-
-impl Numbers {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u32) -> u32 {
-        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u32
-    }
-}
 
 pub(crate) fn graph_of(vertices: usize, pairs: impl IntoIterator<Item = (u32, u32)>) -> Csr {
     let edges: Vec<Edge> =
@@ -33,16 +13,16 @@ pub(crate) fn graph_of(vertices: usize, pairs: impl IntoIterator<Item = (u32, u3
 
 /// `groups` groups of `size` vertices; each vertex draws `inside` partners in its group and `outside` anywhere.
 pub(crate) fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u64) -> Csr {
-    let mut numbers = Numbers::new(seed);
+    let mut random = Random::new(seed);
     let vertices = groups * size;
     let mut pairs = Vec::new();
     for vertex in 0..vertices {
         let first = vertex / size * size;
         for _ in 0..inside {
-            pairs.push((vertex, first + numbers.below(size)));
+            pairs.push((vertex, first + random.below(size.into()) as u32));
         }
         for _ in 0..outside {
-            pairs.push((vertex, numbers.below(vertices)));
+            pairs.push((vertex, random.below(vertices.into()) as u32));
         }
     }
     graph_of(vertices as usize, pairs.into_iter().filter(|(source, target)| source != target))
@@ -51,11 +31,11 @@ pub(crate) fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u
 /// The Louvain method as published (Blondel et al. 2008): one vertex at a time, in a shuffled order.
 /// Returns the modularity reached.
 pub(crate) fn classic_louvain(graph: &Csr, seed: u64) -> Modularity {
-    let mut numbers = Numbers::new(seed);
+    let mut random = Random::new(seed);
     let mut members: Vec<u32> = (0..graph.vertices() as u32).collect();
     let mut level = graph.clone();
     loop {
-        let partition = classic_level(&level, &mut numbers);
+        let partition = classic_level(&level, &mut random);
         let (labels, count) = number_communities(partition.labels());
         for member in &mut members {
             *member = labels[*member as usize];
@@ -68,12 +48,12 @@ pub(crate) fn classic_louvain(graph: &Csr, seed: u64) -> Modularity {
     Modularity::of(graph, &Partition::from_labels(graph, members).expect("labels are vertices"))
 }
 
-fn classic_level(graph: &Csr, numbers: &mut Numbers) -> Partition {
+fn classic_level(graph: &Csr, random: &mut Random) -> Partition {
     let total = graph.total_weight() as f64;
     let mut partition = Partition::singletons(graph);
     let mut order: Vec<u32> = (0..graph.vertices() as u32).collect();
     for index in (1..order.len()).rev() {
-        order.swap(index, numbers.below(index as u32 + 1) as usize);
+        order.swap(index, random.below(index as u64 + 1) as usize);
     }
     let mut links = vec![0u64; graph.vertices()];
     loop {

@@ -1,5 +1,6 @@
 //! Messages with every type, and messages with something wrong: what other languages are held against.
 
+use tombolo_base::Random;
 use tombolo_interface::{Body, Budget, Header, Kind, Malformed, Outgoing, Record, View};
 use tombolo_interfaces::everything::{
     Colour, Entry, EverythingNumbersRequest, EverythingNumbersRequestView, EverythingPartsReply,
@@ -94,29 +95,19 @@ pub(crate) fn check(which: u8, message: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// The same numbers for the same seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % limit
-    }
-}
-
 /// A message with something wrong in it, most likely.
 pub(crate) fn mutated(message: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = message.to_vec();
     for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len());
+        let at = random.index(bytes.len());
         match random.below(6) {
             0 => bytes[at] ^= 1 << random.below(8),
             1 => bytes[at] = random.below(256) as u8,
             2 => bytes[at & !7] = (random.below(32) * 8) as u8,
             3 => bytes[at & !3] = random.below(10) as u8,
-            4 if bytes.len() > 16 => bytes.truncate(bytes.len() - 1 - random.below(9)),
+            4 if bytes.len() > 16 => bytes.truncate(bytes.len() - 1 - random.index(9)),
             _ => {
-                let from = random.below(bytes.len()) & !7;
+                let from = random.index(bytes.len()) & !7;
                 let word: Vec<u8> = bytes.iter().skip(from).take(8).copied().collect();
                 let to = at & !7;
                 bytes.iter_mut().skip(to).zip(word).for_each(|(byte, value)| *byte = value);

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use tombolo_base::Random;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
 use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use crate::carrier::{Carrier, effort, watched};
-use crate::messages::{Random, check, message, recv_until_end, some_length};
+use crate::messages::{check, message, recv_until_end, some_length};
 use crate::patience::{deadline, in_time, patience};
 use crate::peer::{Doomed, Order, Role};
 
@@ -33,7 +34,7 @@ fn killed_during<R>(mut peer: Box<dyn Doomed>, random: &mut Random, wait: impl F
 const ROUNDS: u64 = 12;
 
 pub(crate) fn of_a_sender<C: Carrier>() {
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     for round in 0..effort::<C>(ROUNDS) {
         let (peer, mut channel) = with_peer::<C>(Role::Sends, round);
         let max_bytes = channel.max_message_bytes();
@@ -53,7 +54,7 @@ pub(crate) fn of_a_sender<C: Carrier>() {
 
 /// The receiver polls and never sleeps.
 pub(crate) fn seen_by_a_poller<C: Carrier>() {
-    let mut random = Random(0xca11);
+    let mut random = Random::new(0xca11);
     for round in 0..effort::<C>(ROUNDS) {
         let role = if round % 2 == 0 { Role::Sends } else { Role::Idles };
         let (peer, mut channel) = with_peer::<C>(role, round);
@@ -78,7 +79,7 @@ pub(crate) fn seen_by_a_poller<C: Carrier>() {
 
 /// The death of a receiver, and of a peer that does not receive, so that the sender soon sleeps for room.
 pub(crate) fn of_a_receiver<C: Carrier>() {
-    let mut random = Random(0xdead);
+    let mut random = Random::new(0xdead);
     for round in 0..effort::<C>(ROUNDS) {
         let role = if round % 2 == 0 { Role::Receives } else { Role::Idles };
         let (peer, mut channel) = with_peer::<C>(role, round);
@@ -99,7 +100,7 @@ pub(crate) fn of_a_receiver<C: Carrier>() {
 
 pub(crate) fn of_one_among_several<C: Carrier>() {
     let (mut alive, mut channel) = with_peer::<C>(Role::Idles, 0);
-    let mut random = Random(0xfeed);
+    let mut random = Random::new(0xfeed);
     let (peer, mut doomed) = with_peer::<C>(Role::Idles, 1);
     let index = killed_during(peer, &mut random, || {
         in_time(|| wait::any(&mut [&mut channel, &mut doomed], &mut Spin::new(0), patience(), 0))

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tombolo_base::Random;
 use tombolo_link::handshake::{Handshake, Progress};
 use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{ChannelConfig, Hello, Side};
@@ -11,7 +12,7 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Message, Transport, TransportExt};
 
 use crate::carrier::{Carrier, Hostile, hello, pair, shape};
-use crate::messages::{Random, check, message, recv, send};
+use crate::messages::{check, message, recv, send};
 use crate::patience::deadline;
 
 /// Opens a channel whose side A is hostile from now on.
@@ -54,13 +55,13 @@ enum Taste {
 
 fn scribble(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBool) {
     use tombolo_base::sync::Ordering::Relaxed;
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let words = hostile.memory.len_bytes() as u64 / 8;
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..32 {
             match taste {
                 Taste::Anything => {
-                    hostile.memory.store_le(random.below(words) as usize, random.number(), Relaxed);
+                    hostile.memory.store_le(random.below(words) as usize, random.word(), Relaxed);
                 }
                 Taste::Bits => {
                     let index = random.below(words) as usize;
@@ -121,7 +122,7 @@ fn use_it<C: Carrier>(
 
 pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
     let (mut good_a, mut good_b) = pair::<C>(ChannelConfig::default());
-    let mut random = Random(0xbad);
+    let mut random = Random::new(0xbad);
     let mut failures = 0;
     for round in 0..60_u64 {
         let taste = [Taste::Anything, Taste::Bits, Taste::Lines][(round % 3) as usize];

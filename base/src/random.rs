@@ -1,13 +1,15 @@
-//! The one source of chance: a generator that gives the same numbers for the same seed, everywhere.
+//! The random number generator of simulations, fault injection and tests.
+//!
+//! A seed gives the same numbers on every processor, so that a run can be repeated. Not for keys or tokens.
 
-/// xoshiro256++ seeded by splitmix64.
+/// xoshiro256++, seeded by SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The numbers of a seed.
+    /// Starts the sequence of a seed. Any seed will do, 0 included.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut mixed = seed;
@@ -21,7 +23,7 @@ impl Random {
         Random { state: [next(), next(), next(), next()] }
     }
 
-    /// The next 64 bits.
+    /// The next 64 random bits.
     pub fn word(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -30,39 +32,42 @@ impl Random {
         result
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0. The bias, below `bound` / 2^64, does not matter to tests.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The bias of the upper bits is of no matter here.
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// An index into something of length `len`; 0 if `len` is 0.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// A number from `low` to `high`, both included. `low` must not exceed `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// A number from `low` to `high` whose magnitude is evenly spread: as often between 1 and 10 as between 10 and
-    /// 100.
+    /// A number from `low` to `high` with a uniformly distributed magnitude: 1 to 10 is as likely as 10 to 100.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         let (low_bits, high_bits) = (low.max(1).ilog2(), high.max(1).ilog2());
         let bits = self.between(low_bits.into(), high_bits.into());
         self.between(1 << bits, (2 << bits) - 1).clamp(low, high)
     }
 
-    /// True in so many cases of a thousand.
+    /// True with a probability of `permille` / 1000.
     pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
 
-    /// One of `items`, if there are any.
+    /// An element of `items`; `None` if there are none.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        items.get(self.below(items.len() as u64) as usize)
+        items.get(self.index(items.len()))
     }
 
-    /// Another order.
+    /// Shuffles `items` (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for index in (1..items.len()).rev() {
-            items.swap(index, self.below(index as u64 + 1) as usize);
+            items.swap(index, self.index(index + 1));
         }
     }
 }
@@ -72,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_on_every_machine() {
+    fn a_seed_gives_the_same_numbers_on_every_processor() {
         let mut random = Random::new(42);
         let words = [random.word(), random.word(), random.word()];
         assert_eq!(words, [0xd076_4d4f_4476_689f, 0x519e_4174_576f_3791, 0xfbe0_7cfb_0c24_ed8c]);
@@ -84,9 +89,19 @@ mod tests {
         for _ in 0..10_000 {
             assert!((3..=5).contains(&random.between(3, 5)));
             assert!((10..=1000).contains(&random.magnitude(10, 1000)));
+            assert!(random.index(7) < 7);
         }
-        assert_eq!(random.below(0), 0);
+        assert_eq!((random.below(0), random.index(0)), (0, 0));
         assert!(!random.chance(0) && random.chance(1000));
         assert_eq!(random.pick::<u8>(&[]), None);
+    }
+
+    #[test]
+    fn shuffling_keeps_every_element() {
+        let mut items: [u8; 100] = core::array::from_fn(|index| index as u8);
+        Random::new(1).shuffle(&mut items);
+        assert!(!items.is_sorted());
+        items.sort_unstable();
+        assert!((0..100).eq(items));
     }
 }
