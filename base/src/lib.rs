@@ -23,7 +23,7 @@ pub use ids::{ChannelId, DomainId, NodeId, RegionId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
 pub use random::Random;
-pub use timeout::{DEFAULT_TIMEOUT, OperationTimeout};
+pub use timeout::{DEFAULT_TIMEOUT, DomainTimeouts, OperationTimeout};
 
 /// The distance between fields with different writers, in bytes.
 ///

@@ -5,6 +5,45 @@ use core::time::Duration;
 /// How long an operation waits by default: longer than an emulated node takes to start on a busy host.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The timeouts of a domain: of its own operations, and of those of the channels that it opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DomainTimeouts {
+    operation: Duration,
+    channel: Duration,
+}
+
+impl Default for DomainTimeouts {
+    fn default() -> Self {
+        DomainTimeouts::new(DEFAULT_TIMEOUT)
+    }
+}
+
+impl DomainTimeouts {
+    /// Everything waits up to `timeout`.
+    #[must_use]
+    pub const fn new(timeout: Duration) -> Self {
+        DomainTimeouts { operation: timeout, channel: timeout }
+    }
+
+    /// The domain's own operations wait up to `timeout`, and those of its channels as long as before.
+    #[must_use]
+    pub const fn within(self, timeout: Duration) -> Self {
+        DomainTimeouts { operation: timeout, channel: self.channel }
+    }
+
+    /// How long an operation of the domain waits.
+    #[must_use]
+    pub const fn operation(&self) -> Duration {
+        self.operation
+    }
+
+    /// How long an operation of a channel waits that the domain opens without a timeout of its own.
+    #[must_use]
+    pub const fn channel(&self) -> Duration {
+        self.channel
+    }
+}
+
 /// The timeout of the operations on one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OperationTimeout {
@@ -47,6 +86,14 @@ impl OperationTimeout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_timeout_of_a_domain_is_not_its_channels() {
+        let [second, minute] = [1, 60].map(Duration::from_secs);
+        let timeouts = DomainTimeouts::new(second).within(minute);
+        assert_eq!([timeouts.operation(), timeouts.channel()], [minute, second]);
+        assert_eq!(DomainTimeouts::default().channel(), DEFAULT_TIMEOUT);
+    }
 
     #[test]
     fn set_once_applies_to_one_operation() {

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::kit::select_installed;
 use crate::layers::Layers;
+use crate::surface;
 use crate::workspace::{Workspace, capture, execute};
 
 /// Writes the generated files anew.
@@ -49,6 +50,7 @@ pub(crate) fn is_generated(path: &str) -> bool {
 /// Every generated file of the tree. Whoever adds one adds it here.
 const GENERATORS: &[Generator] = &[
     Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },
+    Generator { path: "docs/api/tombolo.txt", cost: Cost::Cheap, generate: public_items },
     Generator { path: "interface/c/common.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/everything.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/growth.h", cost: Cost::Built, generate: c_stubs },
@@ -161,6 +163,11 @@ const MAP_END: &str = "<!-- end of layers -->\n";
 fn code_map(workspace: &Workspace, _path: &str, present: &str) -> Result<String, Failure> {
     replace_between(present, MAP_BEGIN, MAP_END, &layer_table(&workspace.layers))
         .ok_or_else(|| Failure::malformed("ARCHITECTURE.md", "the marks around the table of layers are gone"))
+}
+
+/// The public items of the crate that programs in Rust use.
+fn public_items(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
+    surface::of_facade(workspace)
 }
 
 fn replace_between(text: &str, begin: &str, end: &str, middle: &str) -> Option<String> {

@@ -25,6 +25,7 @@ mod rust_sources;
 mod schedule;
 mod sim;
 mod step;
+mod surface;
 mod tidy;
 mod toolchain;
 mod workspace;

@@ -60,27 +60,24 @@ fn filter(domain: &Domain, mut camera: BulkChannel, mut viewer: BulkChannel) -> 
     viewer.assign(&pool)?;
     println!("{} on {} finds edges", Isa::current(), domain.node_name());
     let mut set = WaitSet::new()?;
-    let (camera, viewer) = (set.add_bulk(camera)?, set.add_bulk(viewer)?);
+    let (camera, viewer) = (set.add(camera)?, set.add(viewer)?);
     let mut metadata = Vec::new();
     loop {
-        let viewing = set.get_bulk_mut(viewer).ok_or("the viewer left the set")?;
-        let is_over = match viewing.settle() {
+        let is_over = match set[viewer].settle() {
             Err(error) if error.is_peer_gone() => true,
             settled => settled.map(|()| false)?,
         };
-        let taking = set.get_bulk_mut(camera).ok_or("the camera left the set")?;
         while let Some(free) = came_back(&pool)? {
-            taking.pass(free, &[])?;
+            set[camera].pass(free, &[])?;
         }
         if is_over {
             return Ok(());
         }
-        match taking.within(Duration::ZERO).recv(&mut metadata) {
+        match set[camera].within(Duration::ZERO).recv(&mut metadata) {
             Ok(Arrival::Moved(received)) => {
                 let mut frame = received.into_first();
                 find_edges(&mut frame)?;
-                let viewing = set.get_bulk_mut(viewer).ok_or("the viewer left the set")?;
-                viewing.move_to(frame, &metadata)?;
+                set[viewer].move_to(frame, &metadata)?;
             }
             Ok(other) => return Err(format!("the camera did something else: {other:?}").into()),
             Err(tombolo::Error::WouldBlock) => drop(set.wait(PATIENCE)?),
@@ -94,7 +91,7 @@ fn filter(domain: &Domain, mut camera: BulkChannel, mut viewer: BulkChannel) -> 
 fn came_back(pool: &Pool) -> Result<Option<Buffer>, tombolo::Error> {
     match pool.take() {
         Ok(buffer) => Ok(Some(buffer)),
-        Err(tombolo::Error::Bulk(tombolo::BulkError::NoBuffer { .. })) => Ok(None),
+        Err(tombolo::Error::Bulk(tombolo::bulk::BulkError::NoBuffer { .. })) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -39,7 +39,8 @@ pub use message::{Fault, Header, Kind, Outgoing};
 pub use owned::{Envelope, Holds, HoldsPair, Messages, Unsendable};
 pub use port::{Carries, Connect, Port, Sent};
 pub use server::{
-    Call, Decline, Incoming, Outcome, ReplyError, Responder, Response, ServeError, Served, Server,
+    Call, Decline, Incoming, MAX_OUTSTANDING, Outcome, ReplyError, Responder, Response, ServeError, Served,
+    Server,
 };
 pub use source::{Sink, Source};
 pub use tombolo_base::DomainId;

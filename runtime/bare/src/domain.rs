@@ -5,7 +5,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::time::Duration;
 
-use tombolo_base::{DEFAULT_TIMEOUT, DomainId};
+use tombolo_base::{DomainId, DomainTimeouts};
 use tombolo_control::{FINGERPRINT, Grant, Membership, Reply, Request};
 use tombolo_naming::split_scope;
 
@@ -28,10 +28,7 @@ pub struct Domain {
     id: DomainId,
     node: String,
     machine: String,
-    /// Of its operations.
-    timeout: Duration,
-    /// Of the channels that it opens.
-    channel_timeout: Duration,
+    timeouts: DomainTimeouts,
 }
 
 impl Domain {
@@ -44,8 +41,7 @@ impl Domain {
         let program = env::args().next().unwrap_or_default();
         match link.ask(Request::Attach { version: FINGERPRINT, program }, ANSWER_TIMEOUT)? {
             Reply::Attach { domain, node, machine, .. } => {
-                let (timeout, channel_timeout) = (DEFAULT_TIMEOUT, DEFAULT_TIMEOUT);
-                Ok(Domain { link, id: domain, node, machine, timeout, channel_timeout })
+                Ok(Domain { link, id: domain, node, machine, timeouts: DomainTimeouts::default() })
             }
             other => Err(unexpected(&other)),
         }
@@ -72,13 +68,13 @@ impl Domain {
     /// The same domain, whose operations and channels wait up to `timeout`.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Domain {
-        Domain { timeout, channel_timeout: timeout, ..self }
+        Domain { timeouts: DomainTimeouts::new(timeout), ..self }
     }
 
     /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's own.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Domain {
-        Domain { timeout, ..self.clone() }
+        Domain { timeouts: self.timeouts.within(timeout), ..self.clone() }
     }
 
     /// The job that this program was started in.
@@ -131,7 +127,7 @@ impl ChannelOptions {
         match domain.link.ask(request, ANSWER_TIMEOUT)? {
             Reply::Export { listener } => {
                 let (domain, name, options) = (domain.clone(), name.to_owned(), self.clone());
-                let timeout = domain.channel_timeout;
+                let timeout = domain.timeouts.channel();
                 let taken = Taken { domain, number: listener, name, options };
                 Ok(Listener { taken: Rc::new(taken), timeout })
             }
@@ -144,7 +140,7 @@ impl ChannelOptions {
     /// # Errors
     /// As [`Domain::connect`].
     pub fn connect(&self, domain: &Domain, name: &str) -> Result<Channel, Error> {
-        let timeout = domain.timeout;
+        let timeout = domain.timeouts.operation();
         let start = Instant::now();
         let (scope, name) = split_scope(name);
         let request = Request::Connect { scope, name: name.to_owned(), timeout, config: self.config };
@@ -157,7 +153,7 @@ impl ChannelOptions {
 
 impl Domain {
     fn open(&self, grant: &Grant, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
-        Channel::open(&self.link, grant, self.id, options, (timeout, self.channel_timeout))
+        Channel::open(&self.link, grant, self.id, options, (timeout, self.timeouts.channel()))
     }
 }
 

@@ -248,10 +248,9 @@ tombolo_status tombolo_send_in_place(tombolo_channel *channel, size_t length,
 /* Writes a part of it, at any offset. */
 tombolo_status tombolo_draft_write(tombolo_draft *draft, size_t offset, const void *source, size_t length);
 
-/* Waits until one of several channels has something to receive or has ended, looking from `start` on, and puts its index into
- * `*index`. Pass one more than the last answer to serve all of them in turn. TOMBOLO_TIMED_OUT when nothing happened. */
-tombolo_status tombolo_wait(tombolo_channel *const *channels, size_t count, size_t start, uint64_t timeout_ns,
-                            size_t *index);
+/* Waits until one of several channels has something to receive or has ended, and puts its index into `*index`. Each call begins
+ * to look at another channel than the one before, so that all are served in turn. TOMBOLO_TIMED_OUT when nothing happened. */
+tombolo_status tombolo_wait(tombolo_channel *const *channels, size_t count, uint64_t timeout_ns, size_t *index);
 
 /* Prepares to wait in an event loop. TOMBOLO_WOULD_BLOCK: nothing is there, and `*descriptor`, which was written, becomes readable
  * (poll, epoll) when something is. TOMBOLO_OK: there is something to receive now. The descriptor stays the channel's; call this

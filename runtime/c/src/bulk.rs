@@ -4,9 +4,9 @@ use std::ffi::{CString, c_char};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use tombolo::bulk::{PoolOffer, Received};
 use tombolo::{
-    Arrival, Buffer, BulkChannel, BulkOptions, ChannelOptions, Error, NotSent, PoolOffer, Received, Token,
-    TransportKind, WaitSet,
+    Arrival, Buffer, BulkChannel, BulkOptions, ChannelOptions, Error, NotSent, Token, TransportKind, WaitSet,
 };
 
 use crate::boundary::{
@@ -40,9 +40,9 @@ enum Carrier {
     /// As it was opened.
     Alone(Box<BulkChannel>),
     /// In a set of its own, for its descriptor.
-    Polled(Box<WaitSet>, Token),
-    /// Could not be put into a set.
-    Lost,
+    Polled(Box<WaitSet<BulkChannel>>, Token),
+    /// On its way from one to the other.
+    Nowhere,
 }
 
 /// `tombolo_bulk_options`.
@@ -68,10 +68,9 @@ impl How {
         if self.flags & !(ASK | NO_METADATA) != 0 || self.reserved != 0 {
             return Err(Failure::invalid("options have flags that this library does not know"));
         }
-        let out_of_range = |error: Error| Failure::invalid(error.to_string());
         let mut channel = ChannelOptions::default();
         if self.slots != 0 {
-            channel = channel.slots(self.slots).map_err(out_of_range)?;
+            channel = channel.slots(self.slots)?;
         }
         if self.spin_ns != 0 {
             channel = channel.spin_ns(self.spin_ns);
@@ -79,11 +78,11 @@ impl How {
         let mut options = BulkOptions::default().trust(trust_of(self.trust)?).channel(channel);
         if self.max_pools != 0 {
             let pools = u8::try_from(self.max_pools).unwrap_or(u8::MAX);
-            options = options.max_pools(pools).map_err(out_of_range)?;
+            options = options.max_pools(pools)?;
         }
         if self.max_metadata != 0 || self.flags & NO_METADATA != 0 {
             let bytes = u16::try_from(self.max_metadata).unwrap_or(u16::MAX);
-            options = options.max_metadata_bytes(bytes).map_err(out_of_range)?;
+            options = options.max_metadata_bytes(bytes)?;
         }
         if self.max_pool_bytes != 0 {
             options = options.max_pool_bytes(self.max_pool_bytes);
@@ -121,24 +120,29 @@ impl End {
     fn channel(&mut self) -> Result<&mut BulkChannel, Failure> {
         let channel = match &mut self.carrier {
             Carrier::Alone(channel) => Some(&mut **channel),
-            Carrier::Polled(set, token) => set.get_bulk_mut(*token),
-            Carrier::Lost => None,
+            Carrier::Polled(set, token) => set.get_mut(*token),
+            Carrier::Nowhere => None,
         };
-        channel.ok_or_else(lost)
+        channel.ok_or_else(nowhere)
     }
 
-    fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
+    fn set(&mut self) -> Result<(&mut WaitSet<BulkChannel>, Token), Failure> {
         if let Carrier::Alone(_) = self.carrier {
             let mut set = Box::new(WaitSet::new()?);
-            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Lost) else {
-                return Err(lost());
+            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Nowhere) else {
+                return Err(nowhere());
             };
-            let token = set.add_bulk(*channel)?;
-            self.carrier = Carrier::Polled(set, token);
+            match set.add(*channel) {
+                Ok(token) => self.carrier = Carrier::Polled(set, token),
+                Err(refused) => {
+                    self.carrier = Carrier::Alone(Box::new(refused.kept));
+                    return Err(refused.error.into());
+                }
+            }
         }
         match &mut self.carrier {
             Carrier::Polled(set, token) => Ok((set, *token)),
-            _ => Err(lost()),
+            _ => Err(nowhere()),
         }
     }
 
@@ -185,8 +189,8 @@ impl End {
     }
 }
 
-fn lost() -> Failure {
-    Failure::new(Status::Closed, "the bulk channel was lost when it was put into a set")
+fn nowhere() -> Failure {
+    Failure::new(Status::Internal, "a bulk channel was used while it was put into a wait set")
 }
 
 impl BulkHandle {

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use tombolo::{Channel, Draft, Error, Message, Token, TransportKind, WaitSet, wait_any_from};
+use tombolo::{Channel, Draft, Error, Message, Token, TransportKind, WaitSet, wait_any};
 
 use crate::boundary::{
     Exclusive, ask, bytes, bytes_mut, c_text, guard, hand_out, present, put, shared, take_back,
@@ -36,8 +36,8 @@ enum Carrier {
     Alone(Box<Channel>),
     /// In a set of its own, for its descriptor.
     Polled(Box<WaitSet>, Token),
-    /// Could not be put into a set.
-    Lost,
+    /// On its way from one to the other.
+    Nowhere,
 }
 
 /// `tombolo_stats`.
@@ -68,9 +68,9 @@ impl End {
         let channel = match &mut self.carrier {
             Carrier::Alone(channel) => Some(&mut **channel),
             Carrier::Polled(set, token) => set.get_mut(*token),
-            Carrier::Lost => None,
+            Carrier::Nowhere => None,
         };
-        channel.ok_or_else(|| Failure::new(Status::Closed, "the channel was lost when it was put into a set"))
+        channel.ok_or_else(nowhere)
     }
 
     /// The next message, to the start of `target`; its length.
@@ -113,17 +113,26 @@ impl End {
     fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
         if let Carrier::Alone(_) = self.carrier {
             let mut set = Box::new(WaitSet::new()?);
-            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Lost) else {
-                return Err(Failure::new(Status::Internal, "a channel changed while it was looked at"));
+            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Nowhere) else {
+                return Err(nowhere());
             };
-            let token = set.add(*channel)?;
-            self.carrier = Carrier::Polled(set, token);
+            match set.add(*channel) {
+                Ok(token) => self.carrier = Carrier::Polled(set, token),
+                Err(refused) => {
+                    self.carrier = Carrier::Alone(Box::new(refused.kept));
+                    return Err(refused.error.into());
+                }
+            }
         }
         match &mut self.carrier {
             Carrier::Polled(set, token) => Ok((set, *token)),
-            _ => Err(Failure::new(Status::Closed, "the channel was lost when it was put into a set")),
+            _ => Err(nowhere()),
         }
     }
+}
+
+fn nowhere() -> Failure {
+    Failure::new(Status::Internal, "a channel was used while it was put into a wait set")
 }
 
 enum Received {
@@ -352,7 +361,6 @@ pub unsafe extern "C" fn tombolo_draft_write(
 pub unsafe extern "C" fn tombolo_wait(
     channels: *const *mut ChannelHandle,
     count: usize,
-    start: usize,
     timeout_ns: u64,
     index: *mut usize,
 ) -> Status {
@@ -370,7 +378,7 @@ pub unsafe extern "C" fn tombolo_wait(
         }
         let mut found = 0;
         all_of(&handles, &mut Vec::with_capacity(count), &mut |ends| {
-            found = wait_on(ends, start, Duration::from_nanos(timeout_ns))?;
+            found = wait_on(ends, Duration::from_nanos(timeout_ns))?;
             Ok(())
         })?;
         // SAFETY: the caller's room for a number, by the contract.
@@ -393,12 +401,12 @@ fn all_of<'a>(
     })
 }
 
-fn wait_on(ends: &mut [&mut End], start: usize, timeout: Duration) -> Result<usize, Failure> {
+fn wait_on(ends: &mut [&mut End], timeout: Duration) -> Result<usize, Failure> {
     if let Some(index) = ends.iter().position(|end| end.kept.is_some()) {
         return Ok(index);
     }
     let mut channels = ends.iter_mut().map(|end| end.channel()).collect::<Result<Vec<_>, _>>()?;
-    Ok(wait_any_from(&mut channels, timeout, start)?)
+    Ok(wait_any(&mut channels, timeout)?)
 }
 
 /// `tombolo_arm`: see `tombolo.h`.

@@ -46,12 +46,11 @@ impl Options {
         if self.flags & !USED_FLAG != 0 || self.reserved != 0 {
             return Err(Failure::invalid("options have flags that this library does not know"));
         }
-        let out_of_range = |error: tombolo::Error| Failure::invalid(error.to_string());
         if self.slot_bytes != 0 {
-            options = options.slot_bytes(self.slot_bytes as usize).map_err(out_of_range)?;
+            options = options.slot_bytes(self.slot_bytes as usize)?;
         }
         if self.slots != 0 {
-            options = options.slots(self.slots).map_err(out_of_range)?;
+            options = options.slots(self.slots)?;
         }
         if self.spin_ns != 0 {
             options = options.spin_ns(self.spin_ns);

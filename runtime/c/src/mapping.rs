@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use tombolo::{MapOptions, Mapping};
+use tombolo::region::{MapOptions, Mapping};
 
 use crate::boundary::{ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back};
 use crate::region::{CapabilityHandle, held, rights_of};

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use tombolo::{NewRecord, Record};
+use tombolo::names::{NewRecord, Record};
 
 use crate::boundary::{bytes_mut, guard, present, put, shared, text};
 use crate::domain::DomainHandle;

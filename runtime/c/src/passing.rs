@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use tombolo::error::Fault;
 use tombolo::interface::{Carries, Handle, Port};
-use tombolo::{Endpoint, Error, FarEnd, Fault};
+use tombolo::region::FarEnd;
+use tombolo::{Endpoint, Error};
 
 use crate::boundary::{guard, hand_out, present, put, shared};
 use crate::channel::{ChannelHandle, with};
@@ -112,7 +114,7 @@ pub unsafe extern "C" fn tombolo_accept_right(
         let capability = match right.mark & !MOVED {
             REGION => {
                 let region = domain.domain.accept(from, Handle::<2, false> { object });
-                region.map(tombolo::Region::into_capability)
+                region.map(tombolo::region::Region::into_capability)
             }
             CAPABILITY => domain.domain.accept(from, Handle::<3, false> { object }),
             _ => {

@@ -4,9 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use tombolo::{
-    Capability, CapabilityId, CapabilityInfo, DomainId, Extent, RegionInfo, RegionOptions, Rights,
-};
+use tombolo::DomainId;
+use tombolo::region::{Capability, CapabilityId, CapabilityInfo, Extent, RegionInfo, RegionOptions, Rights};
 
 use crate::boundary::{ask, guard, hand_out, present, put, shared, take_back, text};
 use crate::domain::DomainHandle;

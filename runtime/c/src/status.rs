@@ -6,8 +6,12 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use tombolo::Error;
+use tombolo::bulk::{BulkError, TableError, BulkSendError};
+use tombolo::error::Fault;
 use tombolo::files::{FileError, FileFault};
-use tombolo::{BulkError, BulkSendError, CapabilityFault, Error, Fault, NameFault, TableError};
+use tombolo::names::NameFault;
+use tombolo::region::CapabilityFault;
 
 use crate::boundary::{c_text, guard, text};
 
@@ -205,7 +209,8 @@ fn status_of(error: &Error) -> Status {
         Error::MonitorLost { .. } => Status::MonitorLost,
         Error::NoMachine(_) => Status::NoMachine,
         Error::MonitorProtocol(_) => Status::MonitorProtocol,
-        Error::Text(_) => Status::BadText,
+        Error::Text { .. } => Status::BadText,
+        Error::BadOption { .. } => Status::InvalidArgument,
         Error::Revoked { .. } => Status::Revoked,
         Error::OutOfRange(_) => Status::OutOfRange,
         Error::Bulk(error) => status_of_bulk(error),
@@ -224,7 +229,7 @@ fn status_of_bulk(error: &BulkError) -> Status {
         BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => Status::PoolRefused,
         BulkError::Send(_) | BulkError::Layout(_) => Status::InvalidArgument,
         BulkError::NoBuffer { .. } => Status::NoBuffer,
-        BulkError::Range { .. } | BulkError::Copy(_) => Status::OutOfRange,
+        BulkError::Range { .. } | BulkError::Unaligned { .. } | BulkError::Copy(_) => Status::OutOfRange,
         BulkError::Lost { .. } => Status::ContentLost,
         _ => Status::PoolRefused,
     }

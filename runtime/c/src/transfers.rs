@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tombolo::bulk::{BulkError, Transfers};
 use tombolo::interface::Handle;
-use tombolo::{BulkError, Error, NotSent, Transfers};
+use tombolo::{Error, NotSent};
 
 use crate::boundary::{guard, hand_out, present, put, shared, take_back};
 use crate::bulk::{How, list, options, put_back, taken};

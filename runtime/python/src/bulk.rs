@@ -35,20 +35,19 @@ pub(crate) struct Options<'a> {
 
 impl Options<'_> {
     pub(crate) fn read(self) -> Result<BulkOptions, Failure> {
-        let out_of_range = |error: Error| Failure::invalid(error.to_string());
         let mut channel = tombolo::ChannelOptions::default();
         if let Some(slots) = self.slots {
-            channel = channel.slots(slots).map_err(out_of_range)?;
+            channel = channel.slots(slots)?;
         }
         if let Some(Seconds(spin)) = self.spin {
             channel = channel.spin_ns(u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX));
         }
         let mut options = BulkOptions::default().trust(trust_of(self.trust)?).channel(channel);
         if let Some(pools) = self.max_pools {
-            options = options.max_pools(pools).map_err(out_of_range)?;
+            options = options.max_pools(pools)?;
         }
         if let Some(bytes) = self.max_metadata_bytes {
-            options = options.max_metadata_bytes(bytes).map_err(out_of_range)?;
+            options = options.max_metadata_bytes(bytes)?;
         }
         if let Some(bytes) = self.max_pool_bytes {
             options = options.max_pool_bytes(bytes);
@@ -92,7 +91,7 @@ enum End {
     /// As it was opened.
     Alone(Box<Channel>),
     /// In a set of its own, for its descriptor.
-    InSet(Box<WaitSet>, Token),
+    InSet(Box<WaitSet<Channel>>, Token),
     Closed,
 }
 
@@ -104,18 +103,23 @@ impl End {
     fn channel(&mut self) -> Result<&mut Channel, Failure> {
         let channel = match self {
             End::Alone(channel) => Some(&mut **channel),
-            End::InSet(set, token) => set.get_bulk_mut(*token),
+            End::InSet(set, token) => set.get_mut(*token),
             End::Closed => None,
         };
         channel.ok_or_else(closed)
     }
 
-    fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
+    fn set(&mut self) -> Result<(&mut WaitSet<Channel>, Token), Failure> {
         if matches!(self, End::Alone(_)) {
             let mut set = Box::new(WaitSet::new()?);
             let End::Alone(channel) = std::mem::replace(self, End::Closed) else { return Err(closed()) };
-            let token = set.add_bulk(*channel)?;
-            *self = End::InSet(set, token);
+            match set.add(*channel) {
+                Ok(token) => *self = End::InSet(set, token),
+                Err(refused) => {
+                    *self = End::Alone(Box::new(refused.kept));
+                    return Err(refused.error.into());
+                }
+            }
         }
         match self {
             End::InSet(set, token) => Ok((set, *token)),
@@ -133,7 +137,7 @@ pub(crate) struct Arrival {
     metadata: Py<PyBytes>,
     count: usize,
     pool: Option<Pool>,
-    offer: Mutex<Option<tombolo::PoolOffer>>,
+    offer: Mutex<Option<tombolo::bulk::PoolOffer>>,
     offered: Option<(u64, u32)>,
 }
 
@@ -153,7 +157,7 @@ impl Arrival {
     fn of(py: Python<'_>, arrival: tombolo::Arrival, metadata: &[u8]) -> PyResult<Arrival> {
         fn pieces<'py, T, E: Exporter>(
             py: Python<'py>,
-            received: tombolo::Received<T>,
+            received: tombolo::bulk::Received<T>,
             parts: impl Fn(T) -> E::Parts,
         ) -> PyResult<Py<PyList>> {
             let all = received.into_vec().into_iter().map(|piece| made::<E>(py, parts(piece)));
@@ -657,7 +661,7 @@ impl BulkChannel {
     }
 }
 
-fn offer_of(arrival: &Arrival) -> Result<tombolo::PoolOffer, Failure> {
+fn offer_of(arrival: &Arrival) -> Result<tombolo::bulk::PoolOffer, Failure> {
     let offer = exclusive(&arrival.offer, "the arrival")?.take();
     offer.ok_or_else(|| Failure::invalid("no pool is offered with this, or it was answered already"))
 }

@@ -135,7 +135,7 @@ impl Channel {
     #[getter]
     pub(crate) fn far_end(&self) -> Result<FarEnd, Failure> {
         match self.state()?.end.channel() {
-            Ok(channel) => Ok(FarEnd { end: tombolo::FarEnd::from(channel) }),
+            Ok(channel) => Ok(FarEnd { end: tombolo::region::FarEnd::from(channel) }),
             Err(_) => FarEnd::of(&self.about),
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use tombolo::{BulkOptions, CapabilityId, ChannelOptions, RegionOptions, SpawnOptions, WaitSet};
+use tombolo::region::{CapabilityId, RegionOptions};
+use tombolo::{BulkOptions, ChannelOptions, SpawnOptions, WaitSet};
 
 use crate::bulk::{self, BulkChannel};
 use crate::channel::{Channel, exclusive};
@@ -48,12 +49,11 @@ struct Options {
 impl Options {
     fn read(self) -> Result<ChannelOptions, Failure> {
         let mut options = ChannelOptions::default().interface_hash(self.interface_hash);
-        let out_of_range = |error: tombolo::Error| Failure::invalid(error.to_string());
         if let Some(slot_bytes) = self.slot_bytes {
-            options = options.slot_bytes(slot_bytes).map_err(out_of_range)?;
+            options = options.slot_bytes(slot_bytes)?;
         }
         if let Some(slots) = self.slots {
-            options = options.slots(slots).map_err(out_of_range)?;
+            options = options.slots(slots)?;
         }
         if let Some(Seconds(spin)) = self.spin {
             options = options.spin_ns(u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX));

@@ -143,8 +143,13 @@ impl End {
             let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Closed) else {
                 return Err(closed());
             };
-            let token = set.add(*channel)?;
-            self.carrier = Carrier::InSet(set, token);
+            match set.add(*channel) {
+                Ok(token) => self.carrier = Carrier::InSet(set, token),
+                Err(refused) => {
+                    self.carrier = Carrier::Alone(Box::new(refused.kept));
+                    return Err(refused.error.into());
+                }
+            }
         }
         match &mut self.carrier {
             Carrier::InSet(set, token) => Ok((set, *token)),

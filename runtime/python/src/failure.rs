@@ -2,8 +2,12 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use tombolo::Error;
+use tombolo::bulk::{BulkError, TableError, BulkSendError};
+use tombolo::error::Fault;
 use tombolo::files::{FileError, FileFault};
-use tombolo::{BulkError, BulkSendError, CapabilityFault, Error, Fault, NameFault, TableError};
+use tombolo::names::NameFault;
+use tombolo::region::CapabilityFault;
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -105,7 +109,8 @@ fn class_of(error: &Error) -> &'static str {
         Error::MonitorLost { .. } => "MonitorLost",
         Error::NoMachine(_) => "NoMachine",
         Error::MonitorProtocol(_) => "MonitorProtocol",
-        Error::Text(_) => "BadText",
+        Error::Text { .. } => "BadText",
+        Error::BadOption { .. } => "InvalidArgument",
         Error::Revoked { .. } => "Revoked",
         Error::OutOfRange(_) => "OutOfRange",
         Error::Bulk(error) => class_of_bulk(error),
@@ -124,7 +129,7 @@ fn class_of_bulk(error: &BulkError) -> &'static str {
         BulkError::Send(BulkSendError::NoSuchPool | BulkSendError::TooManyPools(_)) => "PoolRefused",
         BulkError::Send(_) | BulkError::Layout(_) => "InvalidArgument",
         BulkError::NoBuffer { .. } => "NoBuffer",
-        BulkError::Range { .. } | BulkError::Copy(_) => "OutOfRange",
+        BulkError::Range { .. } | BulkError::Unaligned { .. } | BulkError::Copy(_) => "OutOfRange",
         BulkError::Lost { .. } => "ContentLost",
         _ => "PoolRefused",
     }

@@ -32,7 +32,7 @@ use crate::memory::{self, View, born, source};
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    mapped: Mutex<Option<Arc<tombolo::Mapping>>>,
+    mapped: Mutex<Option<Arc<tombolo::region::Mapping>>>,
     lookers: Lookers,
 }
 
@@ -57,11 +57,11 @@ impl Exporter for Mapping {
 }
 
 impl Mapping {
-    pub(crate) fn new(mapping: tombolo::Mapping) -> Mapping {
+    pub(crate) fn new(mapping: tombolo::region::Mapping) -> Mapping {
         Mapping { mapped: Mutex::new(Some(Arc::new(mapping))), lookers: Lookers::default() }
     }
 
-    fn mapped(&self) -> Result<Arc<tombolo::Mapping>, Failure> {
+    fn mapped(&self) -> Result<Arc<tombolo::region::Mapping>, Failure> {
         let mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         mapped.clone().ok_or_else(|| Failure::new("Closed", "the mapping was closed"))
     }
@@ -117,7 +117,7 @@ impl Mapping {
         let length_bytes = length.unwrap_or(available_bytes.saturating_sub(offset));
         if offset.checked_add(length_bytes).is_none_or(|end| end > available_bytes) {
             // Before memory is asked for.
-            let error = tombolo::OutOfRange { offset_bytes: offset, length_bytes, available_bytes };
+            let error = tombolo::region::OutOfRange { offset_bytes: offset, length_bytes, available_bytes };
             return Err(tombolo::Error::OutOfRange(error).into());
         }
         let copy = |target: &mut [u8]| Ok(mapped.read(offset, target).map_err(Failure::from)?);

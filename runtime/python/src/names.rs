@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
-use tombolo::{Attributes, Change, NewRecord, Notice as Told, Value, WatchOptions};
+use tombolo::names::{Attributes, Change, NewRecord, Notice as Told, Value, WatchOptions};
 
 use crate::channel::exclusive;
 use crate::failure::Failure;
@@ -18,11 +18,11 @@ use crate::wait::{Seconds, Until, wait, wait_on};
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Names {
-    names: tombolo::Names,
+    names: tombolo::names::Names,
 }
 
 impl Names {
-    pub(crate) fn new(names: tombolo::Names) -> Names {
+    pub(crate) fn new(names: tombolo::names::Names) -> Names {
         Names { names }
     }
 }
@@ -31,7 +31,7 @@ impl Names {
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Record {
-    record: tombolo::Record,
+    record: tombolo::names::Record,
 }
 
 #[pymethods]
@@ -182,7 +182,7 @@ impl Names {
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Watch {
-    watch: Mutex<tombolo::Watch>,
+    watch: Mutex<tombolo::names::Watch>,
 }
 
 #[pymethods]

@@ -2,8 +2,9 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use tombolo::error::Fault;
 use tombolo::interface::Handle;
-use tombolo::{ChannelId, DomainId, Error, Fault};
+use tombolo::{ChannelId, DomainId, Error};
 
 use crate::channel::{About, Channel};
 use crate::failure::{Failure, region_class};
@@ -13,7 +14,7 @@ use crate::failure::{Failure, region_class};
 #[pyclass(module = "tombolo", frozen, from_py_object)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FarEnd {
-    pub(crate) end: tombolo::FarEnd,
+    pub(crate) end: tombolo::region::FarEnd,
 }
 
 #[pymethods]
@@ -34,12 +35,12 @@ impl FarEnd {
     pub(crate) fn of(about: &About) -> Result<FarEnd, Failure> {
         let gone = || Failure::new("NoSuchDomain", "there is nobody at the other end");
         let domain = DomainId::from_bits(about.peer).ok_or_else(gone)?;
-        Ok(FarEnd { end: tombolo::FarEnd::new(domain, ChannelId(about.id)) })
+        Ok(FarEnd { end: tombolo::region::FarEnd::new(domain, ChannelId(about.id)) })
     }
 }
 
 /// Where a right goes or comes from: a channel, or its far end.
-pub(crate) fn end_of(object: &Bound<'_, PyAny>) -> PyResult<tombolo::FarEnd> {
+pub(crate) fn end_of(object: &Bound<'_, PyAny>) -> PyResult<tombolo::region::FarEnd> {
     if let Ok(channel) = object.cast::<Channel>() {
         return Ok(channel.get().far_end()?.end);
     }
@@ -95,14 +96,14 @@ pub(crate) fn refused(error: Error) -> Failure {
 
 /// What a right to memory is taken up as.
 pub(crate) enum Taken {
-    Region(tombolo::Region),
-    Capability(tombolo::Capability),
+    Region(tombolo::region::Region),
+    Capability(tombolo::region::Capability),
 }
 
 pub(crate) fn accept(
     py: Python<'_>,
     domain: &tombolo::Domain,
-    from: tombolo::FarEnd,
+    from: tombolo::region::FarEnd,
     right: Right,
 ) -> Result<Taken, Failure> {
     let object = right.object;

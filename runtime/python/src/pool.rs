@@ -59,7 +59,8 @@ impl Pool {
         let length = data.len() as u64;
         if length > slf.get().pool.buffer_bytes() {
             let available_bytes = slf.get().pool.buffer_bytes();
-            let error = tombolo::BulkError::Range { offset_bytes: 0, length_bytes: length, available_bytes };
+            let error =
+                tombolo::bulk::BulkError::Range { offset_bytes: 0, length_bytes: length, available_bytes };
             return Err(Error::from(error).into());
         }
         let mut buffer = slf.get().pool.take()?;
@@ -272,8 +273,11 @@ impl Held {
         if offset.checked_add(length).is_none_or(|end| end > available) {
             // Before memory is asked for.
             let (offset_bytes, length_bytes) = (offset as u64, length as u64);
-            let error =
-                tombolo::BulkError::Range { offset_bytes, length_bytes, available_bytes: available as u64 };
+            let error = tombolo::bulk::BulkError::Range {
+                offset_bytes,
+                length_bytes,
+                available_bytes: available as u64,
+            };
             return Err(Error::from(error).into());
         }
         let copy = |target: &mut [u8]| {

@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use tombolo::{CapabilityInfo, DomainId, MapOptions, RegionInfo, RegionOptions};
+use tombolo::DomainId;
+use tombolo::region::{CapabilityInfo, MapOptions, RegionInfo, RegionOptions};
 
 use crate::boundary::{Source, descriptor, made};
 use crate::failure::{Failure, region_class};
@@ -30,7 +31,7 @@ use crate::wait::{Seconds, wait_apart};
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Capability {
-    held: Mutex<Option<tombolo::Capability>>,
+    held: Mutex<Option<tombolo::region::Capability>>,
     info: Info,
 }
 
@@ -38,9 +39,9 @@ pub(crate) struct Capability {
 #[derive(Clone, Copy, Debug)]
 struct Info {
     id: u64,
-    region: tombolo::RegionId,
-    extent: tombolo::Extent,
-    rights: tombolo::Rights,
+    region: tombolo::region::RegionId,
+    extent: tombolo::region::Extent,
+    rights: tombolo::region::Rights,
 }
 
 /// Memory with an owner: the capability to all of it, which its maker holds. From :meth:`Domain.create_region` and its like.
@@ -53,7 +54,7 @@ pub(crate) struct Region {
 
 /// Rights, as Python says them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rights(pub(crate) tombolo::Rights);
+pub(crate) struct Rights(pub(crate) tombolo::region::Rights);
 
 impl<'py> FromPyObject<'_, 'py> for Rights {
     type Error = PyErr;
@@ -62,16 +63,16 @@ impl<'py> FromPyObject<'_, 'py> for Rights {
         let bits: u8 = object.extract().map_err(|_| {
             PyTypeError::new_err("rights are tombolo.Rights, such as Rights.READ | Rights.GRANT")
         })?;
-        let rights = tombolo::Rights::from_bits(bits);
+        let rights = tombolo::region::Rights::from_bits(bits);
         Ok(Rights(rights.ok_or_else(|| Failure::invalid(format!("there are no rights {bits:#x}")))?))
     }
 }
 
-fn rights_of(py: Python<'_>, rights: tombolo::Rights) -> PyResult<Bound<'_, PyAny>> {
+fn rights_of(py: Python<'_>, rights: tombolo::region::Rights) -> PyResult<Bound<'_, PyAny>> {
     region_class(py, "Rights")?.call1((rights.bits(),))
 }
 
-fn extent_of(py: Python<'_>, extent: tombolo::Extent) -> PyResult<Bound<'_, PyAny>> {
+fn extent_of(py: Python<'_>, extent: tombolo::region::Extent) -> PyResult<Bound<'_, PyAny>> {
     region_class(py, "Extent")?.call1((extent.offset_bytes, extent.length_bytes))
 }
 
@@ -106,7 +107,7 @@ fn domain_of(id: u64) -> Result<DomainId, Failure> {
 }
 
 impl Capability {
-    pub(crate) fn new(capability: tombolo::Capability) -> Capability {
+    pub(crate) fn new(capability: tombolo::region::Capability) -> Capability {
         let info = Info {
             id: capability.id().0,
             region: capability.region(),
@@ -117,7 +118,7 @@ impl Capability {
     }
 
     /// The capability, for a request that other threads do not wait for.
-    pub(crate) fn held(&self) -> Result<tombolo::Capability, Failure> {
+    pub(crate) fn held(&self) -> Result<tombolo::region::Capability, Failure> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || {
             let text = format!("capability {:#x} was let go here, or given away", self.info.id);
@@ -126,7 +127,7 @@ impl Capability {
         held.clone().ok_or_else(gone)
     }
 
-    fn let_go(&self) -> Option<tombolo::Capability> {
+    fn let_go(&self) -> Option<tombolo::region::Capability> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -199,7 +200,7 @@ impl Capability {
         rights: Option<Rights>,
     ) -> Result<Capability, Failure> {
         let capability = self.held()?;
-        let extent = extent.map(|(offset, length)| tombolo::Extent::new(offset, length));
+        let extent = extent.map(|(offset, length)| tombolo::region::Extent::new(offset, length));
         let rights = rights.map_or(self.info.rights, |rights| rights.0);
         Ok(Capability::new(py.detach(|| capability.derive(extent, rights))?))
     }
@@ -218,7 +219,7 @@ impl Capability {
         let granted = py.detach(|| match extent {
             None => capability.grant(domain, rights.0),
             Some((offset, length)) => {
-                capability.grant_part(domain, tombolo::Extent::new(offset, length), rights.0)
+                capability.grant_part(domain, tombolo::region::Extent::new(offset, length), rights.0)
             }
         });
         Ok(granted?.id.0)
@@ -266,9 +267,9 @@ impl Capability {
     ) -> Result<Bound<'py, Mapping>, Failure> {
         let capability = self.held()?;
         let rights = rights.map_or_else(
-            || match self.info.rights.contains(tombolo::Rights::WRITE) {
-                true => tombolo::Rights::READ_WRITE,
-                false => tombolo::Rights::READ,
+            || match self.info.rights.contains(tombolo::region::Rights::WRITE) {
+                true => tombolo::region::Rights::READ_WRITE,
+                false => tombolo::region::Rights::READ,
             },
             |rights| rights.0,
         );
@@ -385,7 +386,7 @@ impl Region {
 
 fn region(
     py: Python<'_>,
-    region: tombolo::Region,
+    region: tombolo::region::Region,
     registered: Option<Source>,
 ) -> Result<Py<Region>, Failure> {
     let base = PyClassInitializer::from(Capability::new(region.into_capability()));

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use tombolo::bulk::BulkError;
 use tombolo::interface::Handle;
-use tombolo::{BulkError, BulkOptions, Error, NotSent};
+use tombolo::{BulkOptions, Error, NotSent};
 
 use crate::boundary::made;
 use crate::bulk::Load;
@@ -32,7 +33,7 @@ const BUFFER: u8 = 4;
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Transfers {
-    transfers: Mutex<Option<tombolo::Transfers>>,
+    transfers: Mutex<Option<tombolo::bulk::Transfers>>,
 }
 
 /// A buffer that is not there is the peer's fault; what else went wrong is not.
@@ -65,7 +66,7 @@ pub(crate) fn open(
 }
 
 impl Transfers {
-    fn get(&self) -> Result<tombolo::Transfers, Failure> {
+    fn get(&self) -> Result<tombolo::bulk::Transfers, Failure> {
         let transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let closed = || Failure::new("Closed", "the bulk channel was closed here");
         transfers.clone().ok_or_else(closed)

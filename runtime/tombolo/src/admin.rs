@@ -6,11 +6,13 @@ use std::time::Duration;
 use tombolo_base::DomainId;
 use tombolo_control::{Reply, Request};
 
-pub use tombolo_control::{DomainInfo, NodeInfo};
+pub use tombolo_base::Target;
+pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, TracedInfo};
 
 use crate::domain::Domain;
 use crate::error::Error;
-use crate::monitor::{ANSWER_TIMEOUT, ConsoleOutput};
+use crate::monitor::ANSWER_TIMEOUT;
+pub use crate::monitor::ConsoleOutput;
 use crate::spawn::unexpected;
 
 /// How long a node may take to start again.

@@ -1,4 +1,4 @@
-//! Captures of a program's channels, for whoever started it (`tombolo run --capture`).
+//! Captures of a program's channels, written when the job is started with `tombolo run --capture`.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -20,7 +20,7 @@ pub const CAPTURE_VARIABLE: &str = "TOMBOLO_CAPTURE";
 /// A channel that is captured.
 pub(crate) type Captured = Capture<Plain, BufWriter<File>>;
 
-/// Where to capture to, if somebody wants that.
+/// The folder to capture to, if [`CAPTURE_VARIABLE`] is set.
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os(CAPTURE_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }

@@ -1,27 +1,32 @@
 //! One end of a channel, whatever carries it.
 
+use std::cell::Cell;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, OperationTimeout};
 use tombolo_control::Grant;
-use tombolo_link::{Hello, Side, TransportKind};
+use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::contract::Announced;
-use tombolo_transport::memory::RawMemory;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    Batch, ChannelError, Description, Draft, EndError, MemoryChannel, Message, Stats, StreamChannel,
-    Transport, TransportExt, shm, window,
+    ChannelError, Description, EndError, MemoryChannel, StreamChannel, Transport, TransportExt, shm, window,
 };
 
+pub use tombolo_link::TransportKind;
+pub use tombolo_transport::memory::RawMemory;
+pub use tombolo_transport::{Batch, Draft, Message, NotAdded, Stats};
+
+pub use crate::capture::CAPTURE_VARIABLE;
+
 use crate::capture::{self, Captured};
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::future::Registration;
 use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
@@ -169,8 +174,11 @@ impl Channel {
             Side::B => tombolo_link::ChannelConfig { slot: options.config.slot, ..grant.config },
         };
         let hello = Hello::new(config, options.interface_hash, Some(owner.id));
-        let (carrier, companion) = carry(&grant, fds, hello, options, Deadline::after(timeout))
-            .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
+        let (carrier, companion) =
+            carry(&grant, fds, hello, options, Deadline::after(timeout)).map_err(|error| {
+                let far = error::End { channel: grant.channel, peer: grant.peer, node: &grant.peer_node };
+                Error::of_channel(error, &far, timeout)
+            })?;
         let carrier = match capture::folder() {
             Some(folder) => Plain::Captured(Box::new(capture::start(carrier, &folder, &grant, owner.id)?)),
             None => carrier,
@@ -224,7 +232,18 @@ impl Channel {
     /// The error for an operation that failed or took longer than `timeout`.
     #[cold]
     pub(crate) fn error(&self, error: ChannelError, timeout: Duration) -> Error {
-        Error::of_channel(error, self.peer, &self.peer_node, timeout)
+        Error::of_channel(error, &self.far_end(), timeout)
+    }
+
+    /// The other end, for errors.
+    fn far_end(&self) -> error::End<'_> {
+        error::End { channel: self.id, peer: self.peer, node: &self.peer_node }
+    }
+
+    /// The error for a peer that sent `what` it should not have.
+    #[cold]
+    pub(crate) fn violation(&self, what: String) -> Error {
+        Error::Violation { peer: self.peer, node: self.peer_node.clone(), channel: self.id, what }
     }
 
     /// The error for an operation that did not happen. Pollers get `Full` more often than a message, so that it alone is inlined.
@@ -464,34 +483,32 @@ impl Channel {
     }
 }
 
-/// Waits until one of `channels` has something to receive, or has ended, and returns its index: the first after
-/// `start`, so that passing one more than the last answer serves all of them in turn.
+/// Waits until one of `channels` has something to receive, or has ended, and returns its index. Each call begins to look at
+/// another channel than the one before, so that one that is never empty starves no other.
 ///
 /// # Errors
 /// [`Error::TimedOut`] when nothing happened on any.
-pub fn wait_any_from(channels: &mut [&mut Channel], timeout: Duration, start: usize) -> Result<usize, Error> {
+pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
     let Some(first) = channels.first() else {
         std::thread::sleep(timeout);
         return Err(Error::TimedOut { what: "anything on no channel".into(), timeout });
     };
-    let (peer, node) = (first.peer, first.peer_node.clone());
+    let (channel, peer, node) = (first.id, first.peer, first.peer_node.clone());
     let mut spin = first.spin;
+    let start = START.replace(START.get().wrapping_add(1));
     let mut carriers: Vec<&mut Carrier> = channels.iter_mut().map(|channel| &mut channel.carrier).collect();
     let result = wait::any(&mut carriers, &mut spin, timeout, start);
     result.map_err(|error| match error {
         ChannelError::TimedOut(awaited) => {
             Error::TimedOut { what: format!("that a peer {awaited}"), timeout }
         }
-        error => Error::of_channel(error, peer, &node, timeout),
+        error => Error::of_channel(error, &error::End { channel, peer, node: &node }, timeout),
     })
 }
 
-/// [`wait_any_from`] the first channel on.
-///
-/// # Errors
-/// As [`wait_any_from`].
-pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
-    wait_any_from(channels, timeout, 0)
+thread_local! {
+    /// Where the next [`wait_any`] of this thread begins to look.
+    static START: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Opens the transport that a grant names.
@@ -519,10 +536,10 @@ fn carry(
     Ok((plain, None))
 }
 
-/// Tells the peer of a channel that nobody here takes up any more that there will be none. Left alone it would see an end that
-/// looks like a death.
+/// Tells the peer that a channel is not opened after all: its future was dropped. Otherwise the peer would take the end for a
+/// death.
 pub(crate) fn withdraw(grant: &Grant, fds: Vec<OwnedFd>) {
-    // Where the grant is of no use, nobody can be told.
+    // Without a usable grant there is no way to tell the peer.
     match Joint::of(grant, fds) {
         Ok(Joint::Shm(socket)) => shm::withdraw(&socket),
         Ok(Joint::Stream(socket)) => StreamChannel::withdraw(&socket),
@@ -569,7 +586,17 @@ mod tests {
     use tombolo_platform::socket::{self, SocketKind};
 
     use super::*;
-    use crate::testing::{LONG, domain_id, grant};
+    use crate::testing::{LONG, domain_id, grant, pair};
+
+    #[test]
+    fn a_channel_that_is_never_empty_starves_no_other() {
+        let (mut busy, mut busy_peer) = pair();
+        let (mut other, mut other_peer) = pair();
+        busy_peer.try_send(b"x").unwrap();
+        other_peer.try_send(b"x").unwrap();
+        let found = [(); 2].map(|()| wait_any(&mut [&mut busy, &mut other], LONG).unwrap());
+        assert_ne!(found[0], found[1]);
+    }
 
     #[test]
     fn a_grant_that_nobody_takes_up_is_no_death() {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo_base::{DEFAULT_TIMEOUT, DomainId};
+use tombolo_base::{DomainId, DomainTimeouts};
 use tombolo_control::{FINGERPRINT, Membership, Reply, Request};
 use tombolo_naming::{Scope, split_scope};
 use tombolo_platform::Deadline;
@@ -35,16 +35,13 @@ pub struct Domain {
     node: String,
     machine: String,
     spawned: bool,
-    /// Of its operations.
-    timeout: Duration,
-    /// Of the channels that it opens.
-    channel_timeout: Duration,
+    timeouts: DomainTimeouts,
 }
 
 impl Domain {
     /// Attaches to the machine of this program: the one that started it, or the one that `TOMBOLO_MACHINE`
     /// names, or the only one that is up. On a plain host with none it starts a monitor for this host alone, so
-    /// that no configuration is needed; that monitor ends by itself when nobody uses it.
+    /// that no configuration is needed; that monitor ends by itself when its last program has ended.
     ///
     /// # Errors
     /// [`Error::NoMachine`] says what to set or start.
@@ -83,8 +80,8 @@ impl Domain {
         match link.ask(request, ANSWER_TIMEOUT)? {
             (Reply::Attach { domain, node, machine, spawned }, fds) => {
                 let recorder = link.recorder.get_or_init(|| trace::recorder_of(domain, fds)).clone();
-                let (timeout, channel_timeout) = (DEFAULT_TIMEOUT, DEFAULT_TIMEOUT);
-                Ok(Domain { link, recorder, id: domain, node, machine, spawned, timeout, channel_timeout })
+                let timeouts = DomainTimeouts::default();
+                Ok(Domain { link, recorder, id: domain, node, machine, spawned, timeouts })
             }
             (other, _) => Err(unexpected(&other)),
         }
@@ -94,8 +91,7 @@ impl Domain {
     pub(crate) fn of_link(link: Arc<MonitorLink>, id: DomainId) -> Domain {
         let recorder = Recorder::none();
         let (node, machine) = ("host".into(), "test".into());
-        let (timeout, channel_timeout) = (DEFAULT_TIMEOUT, DEFAULT_TIMEOUT);
-        Domain { link, recorder, id, node, machine, spawned: true, timeout, channel_timeout }
+        Domain { link, recorder, id, node, machine, spawned: true, timeouts: DomainTimeouts::default() }
     }
 
     /// Whose its channels are, and what they count and trace with.
@@ -104,7 +100,7 @@ impl Domain {
             id: self.id,
             recorder: &self.recorder,
             link: Arc::downgrade(&self.link),
-            timeout: self.channel_timeout,
+            timeout: self.timeouts.channel(),
         }
     }
 
@@ -120,7 +116,7 @@ impl Domain {
     /// ```
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Domain {
-        Domain { timeout, channel_timeout: timeout, ..self }
+        Domain { timeouts: DomainTimeouts::new(timeout), ..self }
     }
 
     /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's own.
@@ -136,19 +132,19 @@ impl Domain {
     /// ```
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Domain {
-        Domain { timeout, ..self.clone() }
+        Domain { timeouts: self.timeouts.within(timeout), ..self.clone() }
     }
 
     /// How long an operation waits.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        self.timeouts.operation()
     }
 
     /// The job that this program was started in.
     ///
     /// # Errors
-    /// [`Error::Job`] when nobody started it as one of a job.
+    /// [`Error::Job`] when it was not started as one of a job.
     pub fn job(&self) -> Result<Job, Error> {
         let membership = Membership::from_variables(|name| std::env::var(name).ok())?;
         Ok(Job::new(self, membership))
@@ -187,12 +183,12 @@ impl Domain {
         ChannelOptions::default().export(self, name)
     }
 
-    /// Opens a channel to whoever exports `name`, waiting for somebody to do so and to accept. `@/NAME` is a name of the
+    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept. `@/NAME` is a name of the
     /// node that this program runs on, `@NODE/NAME` one of that node. [`ChannelOptions::connect`] does so with other
     /// options than the default.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
+    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far side.
     /// [`Error::TimedOut`] when it did not accept in time.
     pub fn connect(&self, name: &str) -> Result<Channel, Error> {
         ChannelOptions::default().connect(self, name)
@@ -214,7 +210,7 @@ impl Domain {
     /// What is asked of the monitor to connect to a name.
     pub(crate) fn connection(&self, name: &str, options: &ChannelOptions) -> Request {
         let (scope, name) = self.in_scope(name);
-        Request::Connect { scope, name, timeout: self.timeout, config: options.config }
+        Request::Connect { scope, name, timeout: self.timeout(), config: options.config }
     }
 
     /// Takes up a name for channels, or for bulk channels.
@@ -230,7 +226,7 @@ impl Domain {
             Reply::Export { listener } => {
                 let (domain, name) = (self.clone(), name.to_owned());
                 let taken = Taken { domain, number: listener, name, options, bulk };
-                Ok(Listener { taken: Arc::new(taken), timeout: self.channel_timeout })
+                Ok(Listener { taken: Arc::new(taken), timeout: self.timeouts.channel() })
             }
             other => Err(unexpected(&other)),
         }
@@ -251,9 +247,9 @@ impl ChannelOptions {
     /// # Errors
     /// As [`Domain::connect`].
     pub fn connect(&self, domain: &Domain, name: &str) -> Result<Channel, Error> {
-        let deadline = Deadline::after(domain.timeout);
+        let deadline = Deadline::after(domain.timeout());
         let request = domain.connection(name, self);
-        let (reply, fds) = domain.link.ask(request, domain.timeout.saturating_add(ANSWER_TIMEOUT))?;
+        let (reply, fds) = domain.link.ask(request, domain.timeout().saturating_add(ANSWER_TIMEOUT))?;
         match reply {
             Reply::Connect { grant } => {
                 Channel::open(grant, fds, domain.channel_owner(), self, deadline.remaining())
@@ -317,14 +313,14 @@ impl Listener {
         self.taken.number
     }
 
-    /// Waits for somebody to connect, and opens the channel.
+    /// Waits for a domain to connect, and opens the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when nobody did; [`Error::Refused`] when the two sides do not fit, after which others
+    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which others
     /// can still be accepted.
     pub fn accept(&self) -> Result<Channel, Error> {
         let deadline = Deadline::after(self.timeout);
-        let what = format!("that somebody connects to '{}'", self.name());
+        let what = format!("that a domain connects to '{}'", self.name());
         let number = self.number();
         let (grant, fds) = self
             .link()
@@ -333,11 +329,11 @@ impl Listener {
         Channel::open(grant, fds, self.domain().channel_owner(), self.options(), patience)
     }
 
-    /// Takes note that somebody was taken from those who wait; says how long opening may last.
+    /// Tells the monitor that a connection was accepted; returns how long opening it may take.
     pub(crate) fn accepted(&self, deadline: Deadline) -> Duration {
         // Room for one more; if the monitor is gone, the channel may still come to be.
         let _ = self.link().tell(Request::Accepted { count: 1 });
-        // Whoever connected is there already, but may be slow to start: an emulated node on a busy host.
+        // The peer has connected already, but may be slow to open its end: an emulated node on a busy host.
         deadline.remaining().max(Duration::from_secs(10))
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints: services that nobody has to know by name.
+//! Endpoints: listeners without a name of their own.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -15,7 +15,7 @@ use crate::region::{FarEnd, Right};
 /// How names of endpoints begin. The number follows in 16 hexadecimal digits.
 const PREFIX: &str = "endpoint-";
 
-/// Where a [`Listener`] can be reached: a number of 64 bits that nobody has drawn before, to be passed in messages. Whoever
+/// Where a [`Listener`] can be reached: a random number of 64 bits, to be passed in messages. Whoever
 /// has it can connect, for as long as the listener is there.
 ///
 /// ```no_run
@@ -42,7 +42,7 @@ impl Endpoint {
         Handle { object: self.number }
     }
 
-    /// For a parameter `move endpoint`. Whoever gives an endpoint away still knows its number: it is a promise not to use it.
+    /// For a parameter `move endpoint`. The sender still knows the number: giving it away is a promise not to use it.
     #[must_use]
     pub fn to_move(self) -> interface::Endpoint<true> {
         Handle { object: self.number }
@@ -69,14 +69,14 @@ impl Endpoint {
 impl<const MOVED: bool> Right for interface::Endpoint<MOVED> {
     type Taken = Endpoint;
 
-    /// Whether somebody is there shows when it is connected to.
+    /// Whether a domain still listens there shows when it is connected to.
     fn accept(self, _: &Domain, _: FarEnd) -> Result<Endpoint, Error> {
         Ok(Endpoint { number: self.object })
     }
 }
 
 impl Domain {
-    /// Listens where nobody can find it who was not told: under a name of the machine that is drawn anew. It is no secret, for
+    /// Listens under a random name of the machine, to be found by those who are told. The name is not secret, for
     /// names can be listed.
     ///
     /// # Errors
@@ -85,10 +85,10 @@ impl Domain {
         ChannelOptions::default().listen(self)
     }
 
-    /// Opens a channel to whoever listens at an endpoint.
+    /// Opens a channel to the domain that listens at an endpoint.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); nobody listens there any more.
+    /// As [`connect`](Self::connect).
     pub fn connect_to(&self, endpoint: Endpoint) -> Result<Channel, Error> {
         self.connect(&endpoint.name())
     }

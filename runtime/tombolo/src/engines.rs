@@ -51,7 +51,7 @@ const MEASURED_BYTES: usize = 4 << 20;
 /// An engine that this node has not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
-    /// Which.
+    /// The engine that was asked for.
     pub engine: String,
     /// Why.
     pub why: String,
@@ -255,7 +255,7 @@ impl CopyServer {
         let timeout = until.remaining();
         serve(&mut self.0, until).map_err(|error| {
             let channel = self.0.channel();
-            Error::of_channel(error, channel.peer(), channel.peer_node(), timeout)
+            channel.error(error, timeout)
         })
     }
 }

@@ -1,10 +1,13 @@
-//! What can go wrong, for programs.
+//! The error of this library.
 
 use std::time::Duration;
 
-use tombolo_base::{DomainId, OutOfRange};
+use tombolo_base::{ChannelId, DomainId, OutOfRange};
 use tombolo_capability::RegionId;
-use tombolo_control::{Fault, JobError, Unsendable};
+pub use tombolo_control::Fault;
+use tombolo_control::{JobError, Unsendable};
+use tombolo_interface::{CallError, Malformed, ReplyError, ServeError};
+use tombolo_naming::TextError;
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
 
@@ -27,20 +30,24 @@ pub enum Error {
         timeout: Duration,
     },
     /// The peer closed its end of the channel; everything it sent before has been received.
-    #[error("domain {peer} on {node} closed the channel")]
+    #[error("domain {peer} on {node} closed {channel}")]
     Closed {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
+        /// The channel, by the id that both ends know.
+        channel: ChannelId,
     },
     /// The peer died, or its node was lost; everything it sent before has been received.
-    #[error("domain {peer} on {node} died (open a new channel once it is back)")]
+    #[error("domain {peer} on {node} died, and {channel} with it: open a new channel once it is back")]
     PeerDied {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
+        /// The channel, by the id that both ends know.
+        channel: ChannelId,
     },
     /// The message is longer than the channel carries.
     #[error(
@@ -54,34 +61,42 @@ pub enum Error {
         max_bytes: usize,
     },
     /// The two sides of a channel do not fit, or the far side declined.
-    #[error("domain {peer} on {node}: {why}")]
+    #[error("domain {peer} on {node} cannot open {channel} with this program: {why}")]
     Refused {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
+        /// The channel, by the id that both ends know.
+        channel: ChannelId,
         /// Both values, or the reason given.
         why: String,
     },
     /// The peer broke the protocol; its channel is of no use any more.
-    #[error("domain {peer} on {node} broke the protocol: {what}")]
+    #[error("domain {peer} on {node} broke the protocol of {channel}: {what}")]
     Violation {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
-        /// How.
+        /// The channel, by the id that both ends know.
+        channel: ChannelId,
+        /// What it sent, and what it should have sent.
         what: String,
     },
-    /// A client took no answers, and was let go.
-    #[error("domain {peer} on {node}: {why}")]
-    Stuck {
-        /// Who.
-        peer: DomainId,
-        /// Its node.
-        node: String,
-        /// How long it was waited for.
-        why: String,
+    /// A call has no results, or what came over a channel is not what its interface says.
+    /// [`CallError`](crate::interface::CallError) tells the cases apart.
+    #[error("{0}")]
+    Call(String),
+    /// An option has a value that it cannot have.
+    #[error("{option} cannot be {given}: choose {allowed}")]
+    BadOption {
+        /// The option, by the name of the function that sets it.
+        option: &'static str,
+        /// The value that was given.
+        given: u64,
+        /// The values that it can have.
+        allowed: &'static str,
     },
     /// An interface was bound to a channel that lacks what it needs.
     #[error(transparent)]
@@ -92,7 +107,7 @@ pub enum Error {
     /// The monitor is gone, and the machine with it.
     #[error("the monitor of machine '{machine}' is gone: bring it up again with `tombolo up`")]
     MonitorLost {
-        /// Which machine.
+        /// The name of the machine.
         machine: String,
     },
     /// The program has no place in a job, or not the one that was asked for.
@@ -113,12 +128,19 @@ pub enum Error {
         why: String,
     },
     /// A record or query as it was written cannot be understood.
-    #[error(transparent)]
-    Text(#[from] tombolo_naming::TextError),
+    #[error("'{text}' is wrong at byte {offset}: {why}")]
+    Text {
+        /// All of it.
+        text: String,
+        /// Where it is wrong, in bytes from its start.
+        offset: usize,
+        /// What is wrong there.
+        why: String,
+    },
     /// The right to memory that is mapped was taken back.
     #[error("the right to region {region} has been revoked")]
     Revoked {
-        /// Which.
+        /// The region that it was a right to.
         region: RegionId,
     },
     /// Bytes that do not lie in the memory.
@@ -131,8 +153,62 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] FileError),
     /// The operating system refused something.
-    #[error(transparent)]
-    Os(#[from] OsError),
+    #[error("cannot {operation}: {}", std::io::Error::from_raw_os_error(*.errno))]
+    Os {
+        /// What was tried, to read after "cannot".
+        operation: String,
+        /// The number of the error, as in `errno`.
+        errno: i32,
+    },
+}
+
+impl From<OsError> for Error {
+    fn from(error: OsError) -> Self {
+        Error::Os { operation: error.operation, errno: error.errno.raw_os_error() }
+    }
+}
+
+impl From<TextError> for Error {
+    fn from(error: TextError) -> Self {
+        Error::Text { text: error.text, offset: error.offset, why: error.why }
+    }
+}
+
+impl From<Malformed> for Error {
+    fn from(error: Malformed) -> Self {
+        Error::Call(format!("the message does not follow its interface: {error}"))
+    }
+}
+
+/// The end of a channel stays what it is; everything else is [`Error::Call`].
+impl<D: std::fmt::Debug> From<CallError<Error, D>> for Error {
+    fn from(error: CallError<Error, D>) -> Self {
+        match error {
+            CallError::Ended { error, .. } => error,
+            CallError::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
+            other => Error::Call(other.to_string()),
+        }
+    }
+}
+
+/// The end of a channel stays what it is; everything else is [`Error::Call`].
+impl From<ServeError<Error>> for Error {
+    fn from(error: ServeError<Error>) -> Self {
+        match error {
+            ServeError::Ended(error) => error,
+            other => Error::Call(other.to_string()),
+        }
+    }
+}
+
+/// The end of a channel stays what it is; everything else is [`Error::Call`].
+impl From<ReplyError<Error>> for Error {
+    fn from(error: ReplyError<Error>) -> Self {
+        match error {
+            ReplyError::NotSent(error) => error.into(),
+            other => Error::Call(other.to_string()),
+        }
+    }
 }
 
 impl From<Unsendable> for Error {
@@ -151,22 +227,31 @@ impl Error {
         matches!(self, Error::PeerDied { .. } | Error::Closed { .. })
     }
 
-    /// An error of a channel, with who is at its other end.
-    pub(crate) fn of_channel(error: ChannelError, peer: DomainId, node: &str, timeout: Duration) -> Error {
-        let node = node.to_owned();
+    /// An error of a channel.
+    pub(crate) fn of_channel(error: ChannelError, end: &End<'_>, timeout: Duration) -> Error {
+        let (peer, node, channel) = (end.peer, end.node.to_owned(), end.channel);
         match error {
             ChannelError::WouldBlock => Error::WouldBlock,
-            ChannelError::TimedOut(awaited) => {
-                Error::TimedOut { what: format!("that domain {peer} on {node} {awaited}"), timeout }
-            }
-            ChannelError::Closed => Error::Closed { peer, node },
-            ChannelError::PeerDied => Error::PeerDied { peer, node },
+            ChannelError::TimedOut(awaited) => Error::TimedOut {
+                what: format!("that domain {peer} on {node} {awaited} on {channel}"),
+                timeout,
+            },
+            ChannelError::Closed => Error::Closed { peer, node, channel },
+            ChannelError::PeerDied => Error::PeerDied { peer, node, channel },
             ChannelError::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
             ChannelError::Violation(what) | ChannelError::Diverged(what) => {
-                Error::Violation { peer, node, what }
+                Error::Violation { peer, node, channel, what }
             }
-            ChannelError::Handshake(why) => Error::Refused { peer, node, why: why.to_string() },
-            ChannelError::Os(error) => Error::Os(error),
+            ChannelError::Handshake(why) => Error::Refused { peer, node, channel, why: why.to_string() },
+            ChannelError::Os(error) => error.into(),
         }
     }
+}
+
+/// The other end of a channel, for errors.
+pub(crate) struct End<'a> {
+    pub(crate) channel: ChannelId,
+    pub(crate) peer: DomainId,
+    /// The name of its node.
+    pub(crate) node: &'a str,
 }

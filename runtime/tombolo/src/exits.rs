@@ -1,4 +1,4 @@
-//! How children ended: kept for whoever has a child in hand, and in line for whoever asks for the next.
+//! How children ended: kept while there is a handle of the child, and in a queue for `next_exit`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
@@ -90,6 +90,6 @@ mod tests {
         assert!(exits.watched.is_empty());
         drop(exits.of(child(2)));
         exits.push(child(2), exit(2));
-        assert!(exits.watched.is_empty(), "nothing is kept of whom nobody has in hand");
+        assert!(exits.watched.is_empty(), "nothing is kept of a child without a handle");
     }
 }

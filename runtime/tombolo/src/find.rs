@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// Whether its monitor is started by who attaches, and ends when nobody uses it.
+    /// Whether its monitor is started by the first program that attaches, and ends with the last.
     pub(crate) fn is_started_here(&self) -> bool {
         self.start
     }
@@ -71,7 +71,7 @@ impl Target {
 
     pub(crate) fn connect(&self) -> Result<OwnedFd, Error> {
         match self.try_connect() {
-            Err(Error::Os(error)) if error.errno == Errno::CONNREFUSED => {}
+            Err(error) if is_refused(&error) => {}
             result => return result,
         }
         if !self.start {
@@ -91,7 +91,7 @@ impl Target {
         let deadline = Deadline::after(START_TIMEOUT);
         loop {
             match self.try_connect() {
-                Err(Error::Os(error)) if error.errno == Errno::CONNREFUSED && !deadline.passed() => {
+                Err(error) if is_refused(&error) && !deadline.passed() => {
                     // Not even one that another program has started meanwhile.
                     std::mem::replace(&mut started, Ok(()))?;
                     std::thread::sleep(Duration::from_millis(5));
@@ -217,6 +217,11 @@ pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -
     }
     let status = child.wait().context("reap the monitor")?;
     Err(Error::NoMachine(format!("the monitor ended before it was ready ({status})")))
+}
+
+/// Whether there is no monitor at a socket.
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Os { errno, .. } if *errno == Errno::CONNREFUSED.raw_os_error())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tombolo_control::Membership;
+pub use tombolo_control::{JobError, Membership};
 
 use crate::bulk::{BulkChannel, BulkOptions};
 use crate::channel::Channel;

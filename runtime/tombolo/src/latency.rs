@@ -15,7 +15,7 @@ use crate::error::Error;
 /// it, the slowest in a thousand do. `tombolo bench latency` shows the whole distribution on your host.
 ///
 /// ```no_run
-/// use tombolo::{LatencyOptions, Scheduling};
+/// use tombolo::latency::{LatencyOptions, Scheduling};
 ///
 /// # fn main() -> Result<(), tombolo::Error> {
 /// let placed = LatencyOptions::default().cpus([3]).scheduling(Scheduling::Fifo(10)).apply()?;

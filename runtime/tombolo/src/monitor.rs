@@ -1,6 +1,6 @@
 //! The connection to the monitor of this node, shared by all threads of the program.
 //!
-//! It has no thread. Whoever waits for something reads the socket for everybody: it files answers and
+//! It has no thread. A thread that waits for something reads the socket for all: it files answers and
 //! events and wakes the others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -36,7 +36,7 @@ pub(crate) type OutputSink = Box<dyn FnMut(DomainId, Stream, &[u8]) + Send>;
 /// A piece of console output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsoleOutput {
-    /// Bytes lost before these because nobody took them in time.
+    /// Bytes lost before these because they were not taken in time.
     pub dropped_bytes: u64,
     /// What the node printed.
     pub bytes: Vec<u8>,
@@ -210,7 +210,7 @@ impl MonitorLink {
         sent.map(|()| request)
     }
 
-    /// Nobody takes the answer to a request any more.
+    /// Throws away the answer to a request when it comes.
     pub(crate) fn abandon(&self, request: u32) {
         let mut arrived = unpoisoned(&self.arrived);
         match arrived.take_reply(request) {
@@ -242,7 +242,7 @@ impl MonitorLink {
         named(result?.0)
     }
 
-    /// Nobody takes the answer to a request about names any more: what it was given, or is given yet, goes back.
+    /// Gives up a request about names: what it was given, or is given yet, goes back.
     pub(crate) fn abandon_names(&self, request: u32, scope: &Scope) {
         let reply = {
             let mut arrived = unpoisoned(&self.arrived);
@@ -264,7 +264,7 @@ impl MonitorLink {
         self.tell(Request::Names { scope: scope.clone(), operation })
     }
 
-    /// A watch is gone, and with it what it was told and nobody took.
+    /// Forgets a watch, with what it was told and did not take.
     pub(crate) fn forget_watch(&self, watch: WatchKey) {
         unpoisoned(&self.arrived).notices.remove(&watch);
     }
@@ -274,7 +274,7 @@ impl MonitorLink {
         self.send(0, body, &[])
     }
 
-    /// Sends what the monitor takes now, and leaves the rest to whoever reads: a monitor may listen again only
+    /// Sends what the monitor takes now, and leaves the rest to the thread that reads: a monitor may listen again only
     /// when it has been listened to.
     fn send(&self, request: u32, body: Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let bytes = ClientMessage { request, body }.to_bytes()?;
@@ -293,7 +293,7 @@ impl MonitorLink {
                 Ok(_) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
-                    // Why, whoever reads will hear.
+                    // The thread that reads learns why.
                     outbox.clear();
                     return Ok(());
                 }
@@ -342,7 +342,7 @@ impl MonitorLink {
             }
             looked = true;
             if arrived.reading && !unpoisoned(&self.outbox).is_empty() {
-                // Whoever reads may not know that there is something to send, and sleep.
+                // The thread that reads may sleep without knowing that there is something to send.
                 drop(arrived);
                 let soon = Deadline::after(deadline.remaining().min(RETRY));
                 poll(&[(self.socket.as_fd(), Interest::Write)], Some(soon))?;
@@ -511,13 +511,13 @@ impl MonitorLink {
         }
         drop(arrived);
         if !bytes.is_empty() {
-            // Nobody listens to it any more. If the monitor is gone by now, the next read says so.
+            // The watch is gone. If the monitor is gone by now, the next read says so.
             let bytes = bytes.len() as u32;
             let _ = self.tell(Request::OutputTaken { domain, stream: streams::SIDE, bytes });
         }
     }
 
-    /// Puts one message where whoever waits for it looks.
+    /// Puts one message where the thread that waits for it looks.
     fn file(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
         let message = MonitorMessage::from_bytes(bytes).map_err(|error| error.to_string())?;
         let request = message.number();
@@ -539,7 +539,7 @@ impl MonitorLink {
         match message.body {
             Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
                 drop(arrived);
-                // It came too late: whoever connected sees an end.
+                // It came too late: the peer sees an end.
                 let _ = self.tell(Request::Accepted { count: 1 });
                 withdraw(&grant, fds);
             }
@@ -549,14 +549,14 @@ impl MonitorLink {
             Reply::TurnedAway { fault } => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
                 self.recorder.get().inspect(|recorder| trace::child_ended(recorder, domain));
-                // One that nobody asked for will not be asked for any more.
+                // A child without a handle gets none later.
                 if arrived.sides.get(&domain).is_some_and(|side| !side.taken) {
                     arrived.sides.remove(&domain);
                 }
                 arrived.exits.push(domain, exit);
             }
             Reply::Noticed { origin, notice } => {
-                // Without whoever watches nobody is told.
+                // The watch is gone.
                 if let Some(notices) = arrived.notices.get_mut(&(origin, notice.watch)) {
                     notices.push_back(notice);
                 }

@@ -37,20 +37,27 @@ impl ChannelOptions {
     /// Bytes of a slot: 32, 64 or 128; each carries 8 less. A message may take many slots.
     ///
     /// # Errors
-    /// [`Error::Os`] with `EINVAL` for another size.
+    /// [`Error::BadOption`] for another size.
     pub fn slot_bytes(mut self, bytes: usize) -> Result<Self, Error> {
-        self.config.slot = SlotSize::from_bytes(bytes)
-            .ok_or_else(|| invalid(format!("use slots of {bytes} bytes: choose 32, 64 or 128")))?;
+        self.config.slot = SlotSize::from_bytes(bytes).ok_or(Error::BadOption {
+            option: "slot_bytes",
+            given: bytes as u64,
+            allowed: "32, 64 or 128",
+        })?;
         Ok(self)
     }
 
     /// Slots of each ring: a power of two from 2 to 65,536. A message can be as long as what a ring carries.
     ///
     /// # Errors
-    /// [`Error::Os`] with `EINVAL` for another number.
+    /// [`Error::BadOption`] for another number.
     pub fn slots(mut self, slots: u32) -> Result<Self, Error> {
         self.config = ChannelConfig::new(self.config.slot, slots, self.config.variant).map_err(|_| {
-            invalid(format!("use rings of {slots} slots: choose a power of two from 2 to 65536"))
+            Error::BadOption {
+                option: "slots",
+                given: slots.into(),
+                allowed: "a power of two from 2 to 65536",
+            }
         })?;
         Ok(self)
     }
@@ -83,8 +90,4 @@ impl ChannelOptions {
         self.spin_ns = spin_ns;
         self
     }
-}
-
-fn invalid(operation: String) -> Error {
-    Error::Os(tombolo_platform::OsError::new(operation, tombolo_platform::Errno::INVAL))
 }

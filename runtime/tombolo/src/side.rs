@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 8 << 10;
 pub(crate) struct Side {
     /// What came and was not taken; an empty piece is the end. No more than the child's monitor lets be on its way.
     pub(crate) pieces: VecDeque<Vec<u8>>,
-    /// Somebody has it in hand.
+    /// There is a `SideStream` of it.
     pub(crate) taken: bool,
     /// What was sent last, until it is known to have been taken.
     sending: Option<u32>,
@@ -52,7 +52,7 @@ pub struct SideStream {
 }
 
 impl SideStream {
-    /// Of this child, if nobody has it.
+    /// Of this child, unless it was taken before.
     pub(crate) fn take(link: &Arc<MonitorLink>, domain: DomainId) -> Option<SideStream> {
         let free = |arrived: &mut Arrived| {
             let side = arrived.sides.get_mut(&domain).filter(|side| !side.taken)?;
@@ -273,7 +273,7 @@ mod tests {
     fn a_waitset_tells_of_both() {
         let (domain, monitor) = Monitor::with_domain();
         let (_child, mut side) = child(&domain, &monitor);
-        let mut set = WaitSet::new().unwrap();
+        let mut set: WaitSet = WaitSet::new().unwrap();
         let token = set.add_side(&side).unwrap();
         assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token));
         assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token), "until it is taken");
@@ -286,7 +286,7 @@ mod tests {
         monitor.say(request, Reply::Done, &[]);
         assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token));
         assert_eq!(side.try_send(b"more").unwrap(), 4);
-        // What nobody has in hand is let go, and so is what comes for it.
+        // What was not received is let go, and so is what comes later.
         drop(side);
         assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
         say(&monitor, b"late");

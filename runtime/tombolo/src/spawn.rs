@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::exits::Ended;
 use crate::files::FILES_VARIABLE;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
-use crate::side::SideStream;
+pub use crate::side::SideStream;
 
 /// One of a program's output streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,7 +171,7 @@ impl SpawnOptions {
 impl Domain {
     /// Starts a domain. It is killed when this one ends.
     ///
-    /// Its output goes to whoever started the whole job: `tombolo run`, or this program's own output while it
+    /// Its output goes to the program that started the whole job: `tombolo run`, or this program's own output while it
     /// waits for something.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Domain {
         self.link.set_output(Box::new(sink));
     }
 
-    /// Waits until any child ends, and takes note of it: in the order in which they ended. Of ends that nobody takes
+    /// Waits until any child ends, and takes note of it: in the order in which they ended. Of ends that are not taken
     /// note of the latest 4096 are kept.
     ///
     /// # Errors
@@ -314,6 +314,6 @@ mod tests {
         assert_eq!(child.wait(now).unwrap(), exit);
         assert_eq!(child.wait(now).unwrap(), exit, "the answer stays");
         assert_eq!(domain.next_exit(now).unwrap(), (child.id(), exit.clone()));
-        assert_eq!(child.wait(now).unwrap(), exit, "whoever else took note of it");
+        assert_eq!(child.wait(now).unwrap(), exit, "taken by another call too");
     }
 }

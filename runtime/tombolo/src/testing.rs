@@ -105,7 +105,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         }
         let woken = signal.woken.lock().unwrap();
         let (mut woken, waited) = signal.changed.wait_timeout_while(woken, LONG, |woken| !*woken).unwrap();
-        assert!(!waited.timed_out(), "nobody woke the future");
+        assert!(!waited.timed_out(), "the future was not woken");
         *woken = false;
     }
 }
@@ -140,7 +140,7 @@ impl Monitor {
         (Domain::of_link(domain.link, id(domain_id().to_bits() + number)), monitor)
     }
 
-    /// A domain like no other of this process, whose monitor makes one region, and lets whoever asks map it: all of it, and
+    /// A domain like no other of this process, whose monitor makes one region, and lets any domain map it: all of it, and
     /// with all rights.
     pub(crate) fn domain_with(memory: &Arc<OneRegion>) -> Domain {
         let (domain, monitor) = Self::with_another_domain();

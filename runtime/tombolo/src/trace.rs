@@ -1,7 +1,7 @@
 //! Tracing: what a program adds to the trace of its machine, and reading such traces.
 //!
 //! Channels trace by themselves what passes them, while somebody records (`tombolo trace record`). A program can add
-//! what it is about: spans of time, markers and values. While nobody records each costs a load and a branch.
+//! what it is about: spans of time, markers and values. While nothing is recorded each costs a load and a branch.
 //!
 //! ```
 //! fn sort(numbers: &mut [u32]) {

@@ -4,6 +4,7 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +21,12 @@ pub use tombolo_platform::epoll::Trigger;
 pub use tombolo_platform::event::{Interest, Ready as DescriptorReady};
 pub use tombolo_transport::waitset::{Token, WaitStats};
 
-use crate::bulk::BulkChannel;
+use crate::bulk::{BulkChannel, NotSent};
 use crate::channel::{Carrier, Channel};
 use crate::domain::Listener;
 use crate::error::Error;
 use crate::exits::Ended;
+use crate::future::HasChannel;
 use crate::monitor::MonitorLink;
 use crate::side::{Side, SideStream};
 use crate::spawn::Child;
@@ -35,8 +37,8 @@ pub enum Ready {
     /// What is awaited of this channel is there: a message or an end to receive, or room to send. Told again until
     /// it is taken.
     Channel(Token),
-    /// Somebody connected to this listener: [`Listener::accept`] does not wait for anybody to come. Also when the
-    /// monitor is gone, which it then says. Told again until it is taken.
+    /// A domain connected to this listener: [`Listener::accept`] does not wait for one. Also when the monitor is gone,
+    /// which it then says. Told again until it is taken.
     Listener(Token),
     /// This child has ended: [`Child::wait`] says how. Also when the monitor is gone, which it then says. Told once.
     Child(Token),
@@ -49,7 +51,7 @@ pub enum Ready {
     Descriptor(Token, DescriptorReady),
     /// This timer went off, so many times since it was last told. One that goes off once is then removed.
     Timer(Token, u64),
-    /// Somebody called [`Waker::wake`].
+    /// [`Waker::wake`] was called.
     Woken,
 }
 
@@ -99,38 +101,92 @@ impl std::task::Wake for News {
     }
 }
 
-/// A channel in the set below.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "most are plain, and are looked at all the time")]
-enum Member {
-    Plain(Channel),
-    Bulk(Box<BulkChannel>),
+/// A channel with what the program keeps beside it, for a [`WaitSet`].
+///
+/// [`Channel`], [`BulkChannel`] and references to them are such. A server implements it for what it knows of a client, so
+/// that the set finds that together with the channel:
+///
+/// ```
+/// use tombolo::{Channel, Waited};
+///
+/// struct Client {
+///     channel: Channel,
+///     name: String,
+/// }
+///
+/// impl Waited for Client {
+///     type End = Channel;
+///
+///     fn end(&self) -> &Channel {
+///         &self.channel
+///     }
+///
+///     fn end_mut(&mut self) -> &mut Channel {
+///         &mut self.channel
+///     }
+/// }
+/// ```
+pub trait Waited {
+    /// [`Channel`] or [`BulkChannel`].
+    type End: HasChannel;
+
+    /// The channel, always the same one.
+    fn end(&self) -> &Self::End;
+
+    /// The channel, always the same one.
+    fn end_mut(&mut self) -> &mut Self::End;
 }
 
-impl Member {
-    #[inline]
-    fn channel(&self) -> &Channel {
-        match self {
-            Member::Plain(channel) => channel,
-            Member::Bulk(bulk) => bulk.channel(),
+macro_rules! waited_itself {
+    ($end:ty) => {
+        impl Waited for $end {
+            type End = $end;
+
+            #[inline]
+            fn end(&self) -> &$end {
+                self
+            }
+
+            #[inline]
+            fn end_mut(&mut self) -> &mut $end {
+                self
+            }
         }
+    };
+}
+
+waited_itself!(Channel);
+waited_itself!(BulkChannel);
+
+impl<T: Waited> Waited for &mut T {
+    type End = T::End;
+
+    #[inline]
+    fn end(&self) -> &T::End {
+        (**self).end()
+    }
+
+    #[inline]
+    fn end_mut(&mut self) -> &mut T::End {
+        (**self).end_mut()
     }
 }
 
-impl Endpoint for Member {
+/// What the set below holds.
+#[derive(Debug)]
+struct Member<T>(T);
+
+impl<T: Waited> Endpoint for Member<T> {
     type Transport = Carrier;
 
     #[inline]
     fn transport(&self) -> &Carrier {
-        self.channel().carrier()
+        self.0.end().channel().carrier()
     }
 
     #[inline]
     fn transport_mut(&mut self) -> &mut Carrier {
-        match self {
-            Member::Plain(channel) => channel.carrier_mut(),
-            Member::Bulk(bulk) => bulk.channel_mut().carrier_mut(),
-        }
+        self.0.end_mut().channel_mut().carrier_mut()
     }
 }
 
@@ -156,9 +212,10 @@ enum What {
 /// Channels, listeners, children, timers and descriptors to wait for, all at once, at a cost that depends on those
 /// on which something happens: ten thousand idle channels beside a busy one cost nothing.
 ///
-/// The set owns its channels. They are used in place, through [`get_mut`](Self::get_mut) and
-/// [`try_send`](Self::try_send), and come back with [`remove`](Self::remove). What is ready is told one at a time
-/// and in turn, so that a channel that is never empty starves no other.
+/// The set holds its channels, each as the program keeps it: a [`Channel`], a [`BulkChannel`], what the program knows of a
+/// client (see [`Waited`]), or a reference to one of these. They are used in place, as `set[token]`, and
+/// [`remove`](Self::remove) gives them back. Everything else is registered and stays where it is. What is ready is told
+/// one at a time and in turn, so that a channel that is never empty starves no other.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -176,10 +233,10 @@ enum What {
 ///         Ready::Listener(_) => {
 ///             set.add(listener.accept()?)?;
 ///         }
-///         Ready::Channel(token) => match set.get_mut(token).map(|channel| channel.try_recv_into(&mut message)) {
-///             Some(Ok(Some(_))) => set.try_send(token, &message)?,
-///             Some(Err(_)) => drop(set.remove(token)),
-///             _ => {}
+///         Ready::Channel(token) => match set[token].try_recv_into(&mut message) {
+///             Ok(Some(_)) => set[token].try_send(&message)?,
+///             Ok(None) => {}
+///             Err(_) => drop(set.remove(token)),
 ///         },
 ///         Ready::Timer(token, _) if token == report => println!("{} channels", set.channels()),
 ///         _ => {}
@@ -194,8 +251,8 @@ enum What {
 ///
 /// **Threads.** One thread waits; others have a [`Waker`].
 #[derive(Debug)]
-pub struct WaitSet {
-    set: waitset::WaitSet<Member>,
+pub struct WaitSet<T = Channel> {
+    set: waitset::WaitSet<Member<T>>,
     watched: HashMap<Token, Watched>,
     channels: usize,
     /// Something a monitor tells of may have changed.
@@ -205,12 +262,12 @@ pub struct WaitSet {
     called: Arc<AtomicBool>,
 }
 
-impl WaitSet {
+impl<T: Waited> WaitSet<T> {
     /// An empty set.
     ///
     /// # Errors
     /// [`Error::Os`] with `EMFILE`: it takes three descriptors.
-    pub fn new() -> Result<WaitSet, Error> {
+    pub fn new() -> Result<Self, Error> {
         let set = waitset::WaitSet::new()?;
         let news = Arc::new(News { waker: set.waker(), arrived: AtomicBool::new(false) });
         Ok(WaitSet {
@@ -230,52 +287,23 @@ impl WaitSet {
         self.set.set_spin(Spin::new(spin_ns));
     }
 
-    /// Adds a channel, to be told when there is something to receive, an end included.
+    /// Adds a channel, to be told when there is something to receive, an end included; [`set_interest`](Self::set_interest)
+    /// changes that.
+    ///
+    /// Of a bulk channel something may come that is for the channel alone: after [`Ready::Channel`] call
+    /// [`recv`](BulkChannel::recv) within no time until it finds nothing, and once before the first wait, for what came
+    /// while something else was awaited is not reported.
     ///
     /// # Errors
-    /// [`Error::Os`] with `ENOSPC` when this user waits for as much as `/proc/sys/fs/epoll/max_user_watches` allows.
-    /// The channel is closed.
-    pub fn add(&mut self, channel: Channel) -> Result<Token, Error> {
-        self.add_for(channel, Interest::Read)
-    }
-
-    /// Adds a channel, to be told when `awaited` is possible.
-    ///
-    /// # Errors
-    /// As [`add`](Self::add).
-    pub fn add_for(&mut self, channel: Channel, awaited: Interest) -> Result<Token, Error> {
-        let token = self.set.add(Member::Plain(channel), awaited)?;
-        self.channels += 1;
-        Ok(token)
-    }
-
-    /// Adds a channel for bulk data, to be told as [`Ready::Channel`] when something comes on it: then
-    /// [`recv`](BulkChannel::recv) with no timeout until it finds nothing, as it must have done before the first wait too,
-    /// for what came while something else was awaited is told by nobody. What comes may be for the channel alone.
-    ///
-    /// # Errors
-    /// As [`add`](Self::add).
-    pub fn add_bulk(&mut self, bulk: BulkChannel) -> Result<Token, Error> {
-        let token = self.set.add(Member::Bulk(Box::new(bulk)), Interest::Read)?;
-        self.channels += 1;
-        Ok(token)
-    }
-
-    /// A bulk channel of the set, to do anything with.
-    pub fn get_bulk_mut(&mut self, token: Token) -> Option<&mut BulkChannel> {
-        match self.set.get_mut(token)? {
-            Member::Bulk(bulk) => Some(bulk),
-            Member::Plain(_) => None,
-        }
-    }
-
-    /// Takes a bulk channel out. Nothing more is told of it.
-    pub fn remove_bulk(&mut self, token: Token) -> Option<BulkChannel> {
-        self.get_bulk_mut(token)?;
-        self.channels -= 1;
-        match self.set.remove(token)? {
-            Member::Bulk(bulk) => Some(*bulk),
-            Member::Plain(_) => None,
+    /// [`Error::Os`] with `ENOSPC` when this user waits for as much as `/proc/sys/fs/epoll/max_user_watches` allows. The
+    /// channel comes back.
+    pub fn add(&mut self, channel: T) -> Result<Token, Box<NotSent<T>>> {
+        match self.set.try_add(Member(channel), Interest::Read) {
+            Ok(token) => {
+                self.channels += 1;
+                Ok(token)
+            }
+            Err((error, Member(channel))) => Err(NotSent::new(error.into(), channel)),
         }
     }
 
@@ -360,47 +388,26 @@ impl WaitSet {
         self.set.set_timer(token, once(after))
     }
 
-    /// A channel of the set.
+    /// A channel of the set; `None` when the token is not of one.
     #[must_use]
-    pub fn get(&self, token: Token) -> Option<&Channel> {
-        self.set.get(token).map(Member::channel)
+    pub fn get(&self, token: Token) -> Option<&T> {
+        self.set.get(token).map(|member| &member.0)
     }
 
-    /// A channel of the set, to do anything with; none for a bulk channel, which has a [getter](Self::get_bulk_mut) of its own.
+    /// A channel of the set, to do anything with. The next wait looks at it.
     #[inline]
-    pub fn get_mut(&mut self, token: Token) -> Option<&mut Channel> {
-        match self.set.get_mut(token)? {
-            Member::Plain(channel) => Some(channel),
-            Member::Bulk(_) => None,
-        }
+    pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        self.set.get_mut(token).map(|member| &mut member.0)
     }
 
-    /// Sends on a channel of the set, if there is room. An idle channel stays idle: whoever has something to tell to
-    /// ten thousand should do it this way rather than through [`get_mut`](Self::get_mut).
-    ///
-    /// # Errors
-    /// As [`Channel::try_send`]; [`Error::Os`] with `ENOENT` when the channel is not in.
-    pub fn try_send(&mut self, token: Token, message: &[u8]) -> Result<(), Error> {
-        let sent = self.set.try_send(token, message);
-        match (sent, self.get(token)) {
-            (Some(Ok(())), _) => Ok(()),
-            (Some(Err(error)), Some(channel)) => Err(channel.refused(error, message.len())),
-            _ => Err(OsError::new("send on a channel that is not in the waitset", Errno::NOENT).into()),
-        }
-    }
-
-    /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it was one; a bulk
-    /// channel is closed, unless it is taken out by [`remove_bulk`](Self::remove_bulk).
-    pub fn remove(&mut self, token: Token) -> Option<Channel> {
+    /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it was one.
+    pub fn remove(&mut self, token: Token) -> Option<T> {
         if let Some(removed) = self.watched.remove(&token) {
             self.forget_link_if_unused(&removed.link);
         }
-        let member = self.set.remove(token)?;
+        let Member(channel) = self.set.remove(token)?;
         self.channels -= 1;
-        match member {
-            Member::Plain(channel) => Some(channel),
-            Member::Bulk(_) => None,
-        }
+        Some(channel)
     }
 
     /// How many channels are in.
@@ -543,6 +550,45 @@ impl WaitSet {
     }
 }
 
+impl<T: Waited<End = Channel>> WaitSet<T> {
+    /// Sends on a channel of the set, if there is room. Unlike the same through [`get_mut`](Self::get_mut) this leaves an
+    /// idle channel idle, so that the next wait need not look at each of ten thousand that were told something.
+    ///
+    /// # Errors
+    /// As [`Channel::try_send`]; [`Error::Os`] with `ENOENT` when the channel is not in.
+    pub fn try_send(&mut self, token: Token, message: &[u8]) -> Result<(), Error> {
+        let sent = self.set.try_send(token, message);
+        match (sent, self.get(token)) {
+            (Some(Ok(())), _) => Ok(()),
+            (Some(Err(error)), Some(member)) => Err(member.end().refused(error, message.len())),
+            _ => Err(OsError::new("send on a channel that is not in the waitset", Errno::NOENT).into()),
+        }
+    }
+}
+
+impl<T: Waited> Index<Token> for WaitSet<T> {
+    type Output = T;
+
+    /// A channel of the set.
+    ///
+    /// # Panics
+    /// The token is not of a channel that is in. [`get`](WaitSet::get) asks.
+    fn index(&self, token: Token) -> &T {
+        self.get(token).expect("a token of a channel in the wait set")
+    }
+}
+
+impl<T: Waited> IndexMut<Token> for WaitSet<T> {
+    /// As [`get_mut`](WaitSet::get_mut).
+    ///
+    /// # Panics
+    /// The token is not of a channel that is in.
+    #[inline]
+    fn index_mut(&mut self, token: Token) -> &mut T {
+        self.get_mut(token).expect("a token of a channel in the wait set")
+    }
+}
+
 /// Whether there is something to tell of it. The end of the monitor is, of everything that it would tell of.
 fn is_ready(watched: &Watched) -> bool {
     let found = match &watched.what {
@@ -565,7 +611,7 @@ fn once(after: Duration) -> Schedule {
     Schedule::once(Deadline::after(after).as_ns())
 }
 
-impl AsFd for WaitSet {
+impl<T> AsFd for WaitSet<T> {
     /// Readable when a wait would find something, provided that the last one found nothing.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()

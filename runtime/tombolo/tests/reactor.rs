@@ -30,7 +30,7 @@ fn it_comes_with_the_first_that_waits_and_goes_with_the_last() {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..3 {
         settles_at(0);
-        let mut set = WaitSet::new().unwrap();
+        let mut set: WaitSet = WaitSet::new().unwrap();
         {
             let mut one = pin!(sleep(LONG));
             let mut other = pin!(set.wait_async(LONG));

@@ -155,16 +155,23 @@ impl<C: Endpoint> WaitSet<C> {
     /// # Errors
     /// `ENOSPC`, see [`Epoll::add`]. The channel is closed.
     pub fn add(&mut self, channel: C, awaited: Interest) -> Result<Token, OsError> {
-        let member = Member::Channel(ChannelMember::new(channel, awaited));
-        let token = self.members.insert(member).ok_or_else(full)?;
-        if let Some(Member::Channel(member)) = self.members.get_mut(token) {
-            if let Err(error) = member.register(&self.epoll, token) {
-                self.members.remove(token);
-                return Err(error);
-            }
-            // Bell rings from before the channel was added do not matter.
-            member.disarm(true);
+        self.try_add(channel, awaited).map_err(|(error, _)| error)
+    }
+
+    /// Adds a channel, waiting for `awaited`.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), with the channel, which is not in and not closed.
+    pub fn try_add(&mut self, channel: C, awaited: Interest) -> Result<Token, (OsError, C)> {
+        let mut member = ChannelMember::new(channel, awaited);
+        let Some(token) = self.members.next_token() else { return Err((full(), member.channel)) };
+        if let Err(error) = member.register(&self.epoll, token) {
+            return Err((error, member.release(&self.epoll)));
         }
+        // What its bell said until now, while it was opened, is of no interest.
+        member.disarm(true);
+        let inserted = self.members.insert(Member::Channel(member));
+        debug_assert_eq!(inserted, Some(token));
         self.hot.push_back(token);
         self.changed();
         Ok(token)

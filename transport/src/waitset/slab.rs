@@ -41,18 +41,26 @@ impl<T> Slab<T> {
         Slab { places: Vec::new(), free: Vec::new(), taken: 0 }
     }
 
+    /// What [`insert`](Self::insert) is going to return.
+    pub(super) fn next_token(&self) -> Option<Token> {
+        match self.free.last() {
+            Some(&index) => Some(Token { index, generation: self.places[index as usize].0 }),
+            None => {
+                let index = u32::try_from(self.places.len()).ok().filter(|index| *index < NO_INDEX)?;
+                Some(Token { index, generation: 0 })
+            }
+        }
+    }
+
     /// Returns `None` when all slots are in use.
     pub(super) fn insert(&mut self, value: T) -> Option<Token> {
-        if let Some(index) = self.free.pop() {
-            let (generation, place) = &mut self.places[index as usize];
-            *place = Some(value);
-            self.taken += 1;
-            return Some(Token { index, generation: *generation });
+        let token = self.next_token()?;
+        match self.free.pop() {
+            Some(index) => self.places[index as usize].1 = Some(value),
+            None => self.places.push((0, Some(value))),
         }
-        let index = u32::try_from(self.places.len()).ok().filter(|index| *index < NO_INDEX)?;
-        self.places.push((0, Some(value)));
         self.taken += 1;
-        Some(Token { index, generation: 0 })
+        Some(token)
     }
 
     #[inline]

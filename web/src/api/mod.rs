@@ -18,7 +18,8 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
-use tombolo::{Domain, Error, Fault};
+use tombolo::error::Fault;
+use tombolo::{Domain, Error};
 
 use crate::metrics;
 use crate::rows::to_json;
@@ -103,7 +104,7 @@ impl From<Error> for Problem {
             ) => StatusCode::NOT_FOUND,
             Error::Monitor(Fault::System { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
             Error::Monitor(_) => StatusCode::CONFLICT,
-            Error::TooLong { .. } | Error::Text(_) => StatusCode::BAD_REQUEST,
+            Error::TooLong { .. } | Error::Text { .. } => StatusCode::BAD_REQUEST,
             Error::MonitorLost { .. } | Error::NoMachine(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -95,12 +95,12 @@ impl Handle {
         self.pool.memory.as_ref().map_or(Ok(()), super::memory::PoolMemory::check)
     }
 
-    fn bytes(&self) -> Result<&[u8], Error> {
+    pub(super) fn bytes(&self) -> Result<&[u8], Error> {
         let (from, to) = (self.offset_bytes as usize, (self.offset_bytes + self.length_bytes) as usize);
         Ok(&self.content.bytes()?[from..to])
     }
 
-    fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
+    pub(super) fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         let (from, to) = (self.offset_bytes as usize, (self.offset_bytes + self.length_bytes) as usize);
         Ok(&mut self.content.bytes_mut()?[from..to])
     }
@@ -139,7 +139,7 @@ impl Handle {
     }
 }
 
-/// Nobody wants it here any more.
+/// Gives the buffer back to where it came from.
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.is_spent {
@@ -150,7 +150,7 @@ impl Drop for Handle {
         let back = match (self.is_borrowed, self.from) {
             (true, Some(link)) if state.table.is_live(link) => Some((Verb::Release, link)),
             (true, _) => {
-                // Lent on, it is forgotten with the last that comes back; nobody waits for it.
+                // Lent on, it is forgotten with the last that comes back; no operation waits for it.
                 let _ = state.table.forget(buffer);
                 None
             }
@@ -169,7 +169,7 @@ impl Drop for Handle {
     }
 }
 
-/// A buffer to read and write, which nobody else has.
+/// A buffer to read and write. No other domain has it.
 ///
 /// One that is dropped is free again: at once where it was taken, and where it came from over a channel, with the next
 /// operation on that channel.
@@ -178,18 +178,17 @@ pub struct Buffer {
     pub(super) handle: Handle,
 }
 
-/// A buffer to read, which others may read too and nobody writes.
+/// A buffer to read. Other domains may read it too, and none writes to it.
 ///
-/// One that came over a channel is released when it is dropped, with the next operation on that channel. Whoever shared
-/// a buffer of its own can [take it back](Self::reclaim) when all others have released it; if it drops this, the
-/// buffer is free then.
+/// One that came over a channel is released when it is dropped, with the next operation on that channel. A domain
+/// that shared a buffer of its own can [take it back](Self::reclaim) when all others have released it; if it drops this,
+/// the buffer is free then.
 #[derive(Debug)]
 pub struct Shared {
     pub(super) handle: Handle,
 }
 
-/// A transfer that did not happen, and what was to be sent.
-#[derive(Debug)]
+/// An operation that did not happen, and what was to be sent or added.
 pub struct NotSent<T> {
     /// Why not.
     pub error: Error,
@@ -198,8 +197,14 @@ pub struct NotSent<T> {
 }
 
 impl<T> NotSent<T> {
-    pub(super) fn new(error: Error, kept: T) -> Box<Self> {
+    pub(crate) fn new(error: Error, kept: T) -> Box<Self> {
         Box::new(NotSent { error, kept })
+    }
+}
+
+impl<T> std::fmt::Debug for NotSent<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NotSent").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
@@ -209,7 +214,7 @@ impl<T> std::fmt::Display for NotSent<T> {
     }
 }
 
-impl<T: std::fmt::Debug> std::error::Error for NotSent<T> {
+impl<T> std::error::Error for NotSent<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
     }
@@ -249,7 +254,7 @@ macro_rules! reading {
             self.handle.read(offset_bytes, target)
         }
 
-        /// The bytes themselves, of a pool without trust: nobody can change them.
+        /// The bytes themselves, of a pool without trust: the kernel keeps others from changing them.
         ///
         /// # Errors
         /// [`BulkError::Mapped`] for a pool with trust, whose memory others map.
@@ -293,7 +298,7 @@ impl Buffer {
         self.handle.write(offset_bytes, source)
     }
 
-    /// The bytes themselves, of a pool without trust: nobody else has them.
+    /// The bytes themselves, of a pool without trust: no other domain maps them.
     ///
     /// # Errors
     /// [`BulkError::Mapped`] for a pool with trust; what the kernel refused.

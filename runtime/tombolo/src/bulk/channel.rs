@@ -23,7 +23,7 @@ use super::memory;
 use super::options::{BulkOptions, PoolOptions};
 use super::pool::{Inner, Pool};
 
-/// How long taking back what a peer had may take when nobody waits for it.
+/// How long taking back what a peer had may take at the end of a channel.
 const TAKE_BACK: Duration = Duration::from_secs(5);
 
 /// One end of a channel for bulk data.
@@ -64,7 +64,7 @@ pub struct BulkChannel {
     pub(super) inbox: Vec<u8>,
     pub(super) outbox: Vec<u8>,
     pub(super) segments: Vec<Segment>,
-    /// The peer is gone, and what it had was seen to.
+    /// The peer is gone, and what it had was taken back.
     pub(super) is_lost: bool,
 }
 
@@ -169,18 +169,13 @@ impl BulkChannel {
         !self.arrived.is_empty()
     }
 
-    /// What a waitset waits for.
-    pub(crate) fn channel_mut(&mut self) -> &mut Channel {
-        &mut self.channel
-    }
-
     /// What both sides agreed to.
     #[must_use]
     pub fn terms(&self) -> Option<Terms> {
         self.session.terms()
     }
 
-    /// The pools that are on the channel, whoever assigned them.
+    /// The pools that are on the channel, assigned by either end.
     pub fn pools(&self) -> impl Iterator<Item = Pool> + '_ {
         let assigned = self.assigned.iter().filter(|assigned| assigned.state != State::Offered);
         assigned.map(|assigned| Pool { inner: Arc::clone(&assigned.pool) })
@@ -460,7 +455,7 @@ impl BulkChannel {
                 continue;
             }
             drop(state);
-            // Nobody reaches it any more, and only then is it free. Where that cannot be had the buffers stay out.
+            // The buffers are free only once the peer cannot reach them. If taking back fails they stay out.
             let taken = match lent {
                 Some(lent) => memory::take_back(lent, TAKE_BACK),
                 None => Ok(()),

@@ -14,7 +14,7 @@ pub(super) enum Content {
     Pool,
     /// In memory of this process alone.
     Fresh(Fresh),
-    /// In memory that nobody can write to.
+    /// In memory that is sealed: no process can write to it.
     Sealed(Sealed),
     /// In a copy of such, made as it is written to.
     Private(Private),
@@ -23,7 +23,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// The bytes, where nobody else can write them.
+    /// The bytes, unless other domains map them.
     pub(super) fn bytes(&self) -> Result<&[u8], Error> {
         match self {
             Content::Fresh(memory) => Ok(memory),
@@ -34,7 +34,7 @@ impl Content {
         }
     }
 
-    /// The bytes to be written, where nobody else has them.
+    /// The bytes to be written, unless other domains map them.
     pub(super) fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         if matches!(self, Content::Sealed(_))
             && let Content::Sealed(sealed) = std::mem::replace(self, Content::Gone)
@@ -49,7 +49,7 @@ impl Content {
         }
     }
 
-    /// Nobody can write to it any more, so that it can be sent.
+    /// Seals the memory, so that it can be sent.
     pub(super) fn seal(&mut self) -> Result<(), Error> {
         *self = match std::mem::replace(self, Content::Gone) {
             Content::Fresh(fresh) => Content::Sealed(fresh.seal()?),

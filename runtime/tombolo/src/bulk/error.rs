@@ -39,8 +39,8 @@ pub enum BulkError {
     /// The pool is on this channel already.
     #[error("the pool is on this channel already")]
     OnChannel,
-    /// Whoever assigned the pool does not want it assigned further.
-    #[error("whoever assigned the pool here does not allow to assign it further")]
+    /// The domain that assigned the pool does not allow to assign it further.
+    #[error("the domain that assigned the pool here does not allow to assign it further")]
     MayNotForward,
     /// The two sides of a channel do not trust each other alike, or the pool is of another kind.
     #[error("trust {ours} here, {theirs} there: both ends of a channel and its pools must be of one kind")]
@@ -64,6 +64,16 @@ pub enum BulkError {
         length_bytes: u64,
         /// How long the buffer is.
         available_bytes: u64,
+    },
+    /// Numbers that do not lie at a multiple of their length.
+    #[error(
+        "numbers of {align_bytes} bytes cannot begin at byte {offset_bytes} of the buffer: choose a multiple"
+    )]
+    Unaligned {
+        /// Where the part of the buffer begins.
+        offset_bytes: u64,
+        /// How long a number is.
+        align_bytes: u64,
     },
     /// The memory of the pool is not as long as it was to be.
     #[error(transparent)]

@@ -23,7 +23,13 @@ use super::options::{ACCEPTED, BulkOptions};
 use super::pool::Pool;
 
 impl HasChannel for BulkChannel {
-    fn channel(&mut self) -> &mut Channel {
+    #[inline]
+    fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    #[inline]
+    fn channel_mut(&mut self) -> &mut Channel {
         &mut self.channel
     }
 }
@@ -161,28 +167,37 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
-    pub async fn assign_async(&mut self, pool: &Pool) -> Result<(), Error> {
+    pub fn assign_async<'a>(
+        &'a mut self,
+        pool: &'a Pool,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'a {
         let timeout = self.channel.timeout.take();
-        let deadline = Deadline::after(timeout);
-        let offer = Say(|bulk: &mut BulkChannel| bulk.begin_assign(pool, true, Duration::ZERO));
-        Operation::new(self, timeout, offer).await?;
-        let answer =
-            Hear(|bulk: &mut BulkChannel| bulk.finish_assign(pool, &mut Patience::of(Duration::ZERO)));
-        Operation::new(self, deadline.remaining(), answer).await
+        async move {
+            let deadline = Deadline::after(timeout);
+            let request = Say(|bulk: &mut BulkChannel| bulk.begin_assign(pool, true, Duration::ZERO));
+            Operation::new(self, timeout, request).await?;
+            let finish = |bulk: &mut BulkChannel| bulk.finish_assign(pool, &mut Patience::of(Duration::ZERO));
+            Operation::new(self, deadline.remaining(), Hear(finish)).await
+        }
     }
 
     /// [`unassign`](Self::unassign) as a future. After one that is dropped, asking again waits on for the answer.
     ///
     /// # Errors
     /// As [`unassign`](Self::unassign).
-    pub async fn unassign_async(&mut self, pool: &Pool) -> Result<(), Error> {
+    pub fn unassign_async<'a>(
+        &'a mut self,
+        pool: &'a Pool,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'a {
         let timeout = self.channel.timeout.take();
-        let deadline = Deadline::after(timeout);
-        let request = Say(|bulk: &mut BulkChannel| bulk.begin_unassign(pool, Duration::ZERO));
-        Operation::new(self, timeout, request).await?;
-        let answer =
-            Hear(|bulk: &mut BulkChannel| bulk.finish_unassign(pool, &mut Patience::of(Duration::ZERO)));
-        Operation::new(self, deadline.remaining(), answer).await
+        async move {
+            let deadline = Deadline::after(timeout);
+            let request = Say(|bulk: &mut BulkChannel| bulk.begin_unassign(pool, Duration::ZERO));
+            Operation::new(self, timeout, request).await?;
+            let finish =
+                |bulk: &mut BulkChannel| bulk.finish_unassign(pool, &mut Patience::of(Duration::ZERO));
+            Operation::new(self, deadline.remaining(), Hear(finish)).await
+        }
     }
 
     /// [`move_to`](Self::move_to) as a future. One that is dropped before it is ready has sent nothing, and the buffer is

@@ -34,8 +34,8 @@ impl BulkChannel {
         }
     }
 
-    /// The buffer that comes over by `verb`, if that is what the other side says next. Whatever else that is has been seen to
-    /// afterwards, as if it had been [heard](Self::hear).
+    /// The buffer that comes over by `verb`, if that is the next message. Any other message is handled as by
+    /// [`hear`](Self::hear).
     #[inline(always)]
     pub(super) fn expect(
         &mut self,
@@ -57,7 +57,7 @@ impl BulkChannel {
     }
 
     /// A buffer of `pool` that comes back, if that is what the other side says next, as if it had been taken from the pool.
-    /// Whatever else that is has been seen to afterwards.
+    /// Any other message is handled.
     #[inline(always)]
     pub(super) fn expect_back(&mut self, pool: &Pool, timeout: Duration) -> Result<Option<Handle>, Error> {
         match self.found(timeout)? {
@@ -151,7 +151,7 @@ impl BulkChannel {
         }
     }
 
-    /// An error, after what it means for the channel has been seen to.
+    /// Passes an error on, after doing what the end of a channel takes.
     #[cold]
     fn noted(&mut self, error: Error) -> Error {
         match error {

@@ -9,9 +9,9 @@ use tombolo_capability::{CapabilityFault, CapabilityId};
 use tombolo_control::Fault;
 use tombolo_platform::Errno;
 
-use crate::Rights;
 use crate::domain::Domain;
 use crate::error::Error;
+use crate::region::Rights;
 use crate::region::{Capability, MapOptions, Mapping, RegionOptions};
 
 use super::options::PoolOptions;
@@ -43,7 +43,7 @@ impl PoolMemory {
         let memory = mapping.memory().filter(|memory| memory.len_bytes() as u64 >= layout.pool_bytes());
         let memory = memory.ok_or_else(|| {
             let what = "map a pool whose region is a file, or shorter than the pool";
-            Error::Os(tombolo_platform::OsError::new(what, Errno::INVAL))
+            Error::from(tombolo_platform::OsError::new(what, Errno::INVAL))
         })?;
         Ok(PoolMemory { capability, mapping, memory })
     }
@@ -90,7 +90,7 @@ pub(super) fn veto_of(error: &Error) -> Veto {
         Error::Monitor(Fault::Capability { fault: CapabilityFault::NotReachable { .. } }) => {
             Veto::Unreachable
         }
-        Error::Os(error) if error.errno == Errno::NOMEM => Veto::OutOfMemory,
+        Error::Os { errno, .. } if *errno == Errno::NOMEM.raw_os_error() => Veto::OutOfMemory,
         _ => Veto::Declined,
     }
 }

@@ -11,8 +11,8 @@
 //! | [release](BulkChannel::release) | a right to read goes back | nothing |
 //!
 //! How far the ends trust each other is said when pool and channel are made: [`Trust::Full`](tombolo_bulk::Trust::Full) maps a pool once, and no
-//! system call is made for a transfer; with [`Trust::None`](tombolo_bulk::Trust::None) each buffer is memory of its own, which nobody else can write,
-//! by the word of the kernel.
+//! system call is made for a transfer; with [`Trust::None`](tombolo_bulk::Trust::None) each buffer is memory of its
+//! own, which the kernel keeps all others from writing.
 
 mod arrival;
 mod buffer;
@@ -30,8 +30,13 @@ mod receive;
 mod tests;
 mod transfer;
 mod transfers;
+mod values;
 
 pub(crate) use tombolo_bulk::wire::MAX_METADATA_BYTES;
+
+pub use tombolo_bulk::session::BulkSendError;
+pub use tombolo_bulk::wire::Veto;
+pub use tombolo_bulk::{Counts, LayoutError, TableError, Terms, Trust};
 
 pub use arrival::{Arrival, PoolOffer, Received};
 pub use buffer::{Buffer, NotSent, Shared};
@@ -40,3 +45,4 @@ pub use error::BulkError;
 pub use options::{BulkOptions, PoolOptions};
 pub use pool::Pool;
 pub use transfers::{MAX_UNCLAIMED, Parcelled, Transfers};
+pub use values::{Scalar, Values, ValuesMut};

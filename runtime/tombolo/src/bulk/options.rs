@@ -86,10 +86,10 @@ impl BulkOptions {
     /// How many pools the channel can have, both sides' together: 1 to 32.
     ///
     /// # Errors
-    /// [`Error::Os`] with `EINVAL` for another number.
+    /// [`Error::BadOption`] for another number.
     pub fn max_pools(mut self, pools: u8) -> Result<Self, Error> {
         if pools == 0 || pools > MAX_POOLS {
-            return Err(invalid(format!("have {pools} pools on a channel: choose 1 to {MAX_POOLS}")));
+            return Err(Error::BadOption { option: "max_pools", given: pools.into(), allowed: "1 to 32" });
         }
         self.terms.max_pools = pools;
         Ok(self)
@@ -98,12 +98,11 @@ impl BulkOptions {
     /// The most metadata that a transfer carries, in bytes: up to 2,048.
     ///
     /// # Errors
-    /// [`Error::Os`] with `EINVAL` for more.
+    /// [`Error::BadOption`] for more.
     pub fn max_metadata_bytes(mut self, bytes: u16) -> Result<Self, Error> {
         if usize::from(bytes) > MAX_METADATA_BYTES {
-            return Err(invalid(format!(
-                "carry {bytes} bytes of metadata: choose up to {MAX_METADATA_BYTES}"
-            )));
+            let (option, given) = ("max_metadata_bytes", bytes.into());
+            return Err(Error::BadOption { option, given, allowed: "0 to 2048" });
         }
         self.terms.max_metadata_bytes = bytes;
         Ok(self)
@@ -142,9 +141,8 @@ impl BulkOptions {
 /// How long a client that was accepted has for the handshake, at least.
 pub(super) const ACCEPTED: Duration = Duration::from_secs(10);
 
-fn invalid(operation: String) -> Error {
-    Error::Os(tombolo_platform::OsError::new(operation, tombolo_platform::Errno::INVAL))
-}
+// What errors say is allowed.
+const _: () = assert!(MAX_POOLS == 32 && MAX_METADATA_BYTES == 2048);
 
 /// The longest message of a bulk channel has to fit its rings.
 pub(super) fn fits(channel: &Channel, terms: Terms) -> Terms {
@@ -168,7 +166,7 @@ impl Domain {
         BulkOptions::default().export(self, name)
     }
 
-    /// Opens a channel for bulk data to whoever exports `name` for that. [`BulkOptions::connect`] does so with other options
+    /// Opens a channel for bulk data to the domain that exports `name` for that. [`BulkOptions::connect`] does so with other options
     /// than the default.
     ///
     /// # Errors

@@ -124,7 +124,7 @@ impl Drop for Inner {
 pub(super) fn is_known(owner: DomainId, id: PoolId) -> bool {
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known.as_ref().and_then(|known| known.get(&(owner, id))).and_then(Weak::upgrade);
-    // Of one that is not on a channel from upstream any more only buffers are left, of which nobody hears again.
+    // Of one that is not on a channel from upstream any more only buffers are left, which no message mentions again.
     found.is_some_and(|found| {
         let state = found.lock();
         state.table.is_home() || state.table.is_live(UPSTREAM)
@@ -227,7 +227,7 @@ impl Pool {
         self.inner.lock().table.counts()
     }
 
-    /// Whether whoever made it took it back, so that nothing of it can be used any more.
+    /// Whether the domain that made it took it back: its buffers cannot be used any more.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.inner.lock().table.is_revoked()

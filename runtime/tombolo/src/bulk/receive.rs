@@ -21,7 +21,7 @@ use super::hear::Patience;
 use super::memory::{PoolMemory, veto_of};
 use super::pool::{self, Inner, Pool};
 
-/// How long an answer may wait for room. Whoever offers pools reads answers.
+/// How long an answer may wait for room. A peer that offers pools reads answers.
 const ANSWER: Duration = Duration::from_secs(10);
 
 impl BulkChannel {
@@ -130,7 +130,7 @@ impl BulkChannel {
     }
 
     pub(super) fn violation(&self, what: String) -> Error {
-        Error::Violation { peer: self.channel.peer(), node: self.channel.peer_node().to_owned(), what }
+        self.channel.violation(what)
     }
 
     /// Does what the message in the inbox says.

@@ -227,7 +227,7 @@ fn what_is_shared_goes_further_and_comes_back_in_order() {
     assert!(middle.share_again(&mut between, &[]).is_err(), "it came from there");
     onward.share_again(&mut between, &[]).unwrap();
     let last = far.recv_shared(&mut Vec::new()).unwrap();
-    // The middle is done first, but has to wait for whoever has it from there.
+    // The middle is done first, but has to wait for the domain that has it from there.
     drop(between);
     middle.settle().unwrap();
     home.settle().unwrap();
@@ -316,7 +316,7 @@ fn what_does_not_arrive_stays() {
     let pool = pool(200);
     let mut right = right;
     assign(&mut left, &mut right, &pool);
-    // Nobody reads: at some time there is no room, and what was to be sent is still here.
+    // The peer does not read: at some time there is no room, and what was to be sent is still here.
     let mut sent = 0;
     let not_sent = loop {
         match left.within(Duration::ZERO).move_to(pool.take().unwrap(), &[0; 512]) {

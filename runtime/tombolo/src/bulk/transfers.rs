@@ -25,7 +25,7 @@ use super::hear::Patience;
 use super::options::{BulkOptions, fits};
 use super::pool::Pool;
 
-/// Buffers that have come and that nobody has claimed, of one channel. Of more the oldest go back.
+/// The most buffers of one channel that wait to be claimed. Of more the oldest go back.
 pub const MAX_UNCLAIMED: usize = 1024;
 
 /// What came over, by the number of its transfer and its place in that.
@@ -164,7 +164,7 @@ impl Parcelled for interface::Buffer<false> {
     }
 }
 
-/// The bulk channel beside a channel of typed messages. Clones are of the same one: a client or server has the channel, whoever
+/// The bulk channel beside a channel of typed messages. Clones are of the same one: a client or server has the channel, the code that
 /// calls or serves has this.
 ///
 /// A `move buffer` of an interface is what [`move_to`](Self::move_to) returns, a `copy buffer` what [`share`](Self::share)
@@ -209,7 +209,7 @@ impl Joint {
         result
     }
 
-    /// If somebody is at work on the channel, that one does it afterwards: it looks after it has let the lock go, and whoever
+    /// If somebody is at work on the channel, that one does it afterwards: it looks after it has let the lock go, and the one that
     /// finds the lock taken has said before that there is something.
     fn give_back_dropped(&self) {
         while self.dropped.load(Ordering::Relaxed) {
@@ -341,7 +341,7 @@ impl Transfers {
         })
     }
 
-    /// The pools that are on the channel, whoever assigned them.
+    /// The pools that are on the channel, assigned by either end.
     #[must_use]
     pub fn pools(&self) -> Vec<Pool> {
         self.with(|beside| beside.bulk.pools().collect())
@@ -359,7 +359,7 @@ impl Channel {
     /// Opens a bulk channel beside this one, so that interfaces that pass buffers can be bound to it. Both ends do so before
     /// anything else. `pools` are assigned to it: those of both ends are there when this returns.
     ///
-    /// The accepting side listens at an endpoint that it tells over this channel, and takes nobody there but the domain at
+    /// The accepting side listens at an endpoint that it tells over this channel, and accepts only the domain at
     /// its other end.
     ///
     /// # Errors
@@ -403,7 +403,7 @@ impl Channel {
         let theirs = self.recv_preface(patience)?;
         loop {
             let channel = listener.within(patience.remaining()).accept()?;
-            // Nobody else was told where; but names can be listed.
+            // Only the peer was told where; but names can be listed.
             if channel.peer() == self.peer() {
                 let terms = fits(&channel, options.terms);
                 let bulk = BulkChannel::open(domain, channel, options, terms, patience.remaining())?;
@@ -426,7 +426,7 @@ impl Channel {
         let channel = underneath.connect(&domain.within(patience.remaining()), &endpoint.name())?;
         if channel.peer() != self.peer() {
             let what = format!("its bulk channel leads to domain {}", channel.peer());
-            return Err(Error::Violation { peer: self.peer(), node: self.peer_node().to_owned(), what });
+            return Err(self.violation(what));
         }
         let terms = fits(&channel, options.terms);
         let bulk = BulkChannel::open(domain, channel, options, terms, patience.remaining())?;
@@ -436,11 +436,8 @@ impl Channel {
     fn recv_preface(&mut self, patience: &mut Patience) -> Result<Preface, Error> {
         let mut message = Vec::new();
         self.within(patience.remaining()).recv_into(&mut message).map_err(|error| patience.told(error))?;
-        Preface::decode(&message).ok_or_else(|| Error::Violation {
-            peer: self.peer(),
-            node: self.peer_node().to_owned(),
-            what: "it does not open a bulk channel beside this one".into(),
-        })
+        Preface::decode(&message)
+            .ok_or_else(|| self.violation("it does not open a bulk channel beside this one".into()))
     }
 }
 
@@ -509,7 +506,10 @@ mod tests {
         }
         let ahead = interface::Buffer::<true> { object: lent.object + 1 };
         let late = right.within(Duration::from_millis(1)).claim(ahead);
-        assert!(matches!(late, Err(Error::TimedOut { .. })), "nobody waits longer than he wants: {late:?}");
+        assert!(
+            matches!(late, Err(Error::TimedOut { .. })),
+            "each waits as long as its own timeout: {late:?}"
+        );
         assert_eq!(starts_with(&right.claim(moved).unwrap()), 1);
         let as_moved = interface::Buffer::<true> { object: lent.object };
         assert_eq!(fault(right.claim(as_moved)), BulkError::OtherVerb);

@@ -1,4 +1,4 @@
-//! A program's connection to whoever serves it files: calls, each with a buffer, and their answers.
+//! A program's connection to its file server: calls, each with a buffer, and their answers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(super) struct Leave {
 struct Call {
     /// Made for what may be wanted later: its answer may be thrown away for want of a buffer.
     ahead: bool,
-    /// Nobody wants the answer any more.
+    /// The answer is thrown away when it comes.
     given_up: bool,
     answer: Option<Answer>,
 }
@@ -119,8 +119,7 @@ impl Connection {
     }
 
     pub(super) fn violation(&self, what: String) -> Error {
-        let channel = self.bulk.channel();
-        Error::Violation { peer: channel.peer(), node: channel.peer_node().to_owned(), what }
+        self.bulk.channel().violation(what)
     }
 
     /// Makes a call and waits for its answer.
@@ -203,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Throws away what was read ahead and nobody has asked for yet.
+    /// Throws away what was read ahead and not asked for yet.
     fn throw_away(&mut self) -> bool {
         let ahead = self.calls.iter().find(|(_, call)| call.ahead && call.answer.is_some());
         let Some(number) = ahead.map(|(number, _)| *number) else { return false };
@@ -252,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// Nobody wants the answer to this call any more.
+    /// Throws away the answer to this call when it comes.
     pub(super) fn give_up(&mut self, number: u32) {
         match self.calls.get_mut(&number) {
             Some(call) if call.answer.is_none() => call.given_up = true,
@@ -288,7 +287,7 @@ impl Connection {
         match self.calls.get_mut(&number) {
             Some(Call { given_up: true, .. }) => drop(self.calls.remove(&number)),
             Some(call) if call.answer.is_none() => call.answer = Some((answer.body, buffer)),
-            _ => return Err(self.violation(format!("an answer to call {number}, which nobody made"))),
+            _ => return Err(self.violation(format!("an answer to call {number}, which was not made"))),
         }
         Ok(())
     }

@@ -13,13 +13,13 @@ use crate::error::Error;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// Nobody serves files to this program.
+    /// This program was granted no files.
     #[error("this program was granted no files: start its job with `tombolo run --grant PATH`")]
     NoneGranted,
-    /// Nobody serves files under that name, or not to this domain, or not with so much memory.
+    /// The server under that name does not serve this domain, or not with so much memory; or there is none.
     #[error(
-        "'{name}' does not serve this domain: files are for the domains that whoever serves them started, up to a \
-         number of them and with up to so much memory each"
+        "'{name}' does not serve this domain: a server serves the domains that its own domain started, up to \
+         a number of them and with up to so much memory each"
     )]
     NotServed {
         /// The name.
@@ -62,9 +62,9 @@ impl fmt::Display for FileFault {
             FileFault::NotFound => "there is no such file",
             FileFault::Exists => "it is there already",
             FileFault::IsFolder => "it is a folder",
-            FileFault::NotAFolder => "it, or something on the way to it, is no folder",
+            FileFault::NotAFolder => "it, or something on the way to it, is not a folder",
             FileFault::NotAFile => "it is neither file nor folder",
-            FileFault::Denied => "whoever serves it may not do that",
+            FileFault::Denied => "its server is not allowed to do that",
             FileFault::NoSpace => "there is no space left",
             FileFault::TooManyOpen(limit) => {
                 return write!(f, "{limit} files are open, which are as many as can be: close some");

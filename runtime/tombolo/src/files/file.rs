@@ -207,7 +207,7 @@ impl File {
     /// the file reaches too. Dropping the buffer gives it back to be read into again.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](crate::BulkError::NoBuffer) when the program has all.
+    /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](crate::bulk::BulkError::NoBuffer) when the program has all.
     pub fn buffer_at(&self, offset_bytes: u64) -> Result<Buffer, Error> {
         let mut connection = self.lock();
         let length = connection.buffer_bytes();

@@ -9,7 +9,7 @@ use super::file::File;
 use super::messages::FileFault;
 use crate::error::Error;
 
-/// A part of a file that was brought here: bytes of this program alone, which nobody else changes. What is changed here is the
+/// A part of a file that was brought here: a copy that belongs to this program alone. What is changed here is the
 /// file's when it was [flushed](Self::flush), and is lost if it was not.
 #[derive(Debug)]
 pub struct FileMap {

@@ -1,6 +1,6 @@
 //! Files of one node for programs of others that do not have them.
 //!
-//! Whoever has files serves some of them to the domains that it started ([`Domain::serve_files`], which
+//! A domain that has files serves some of them to the domains that it started ([`Domain::serve_files`], which
 //! `tombolo run --grant` does for a job); these open them by [`Domain::files`], on whatever node they run.
 //!
 //! ```no_run
@@ -96,7 +96,7 @@ impl FilesOptions {
     }
 }
 
-/// The files that were granted to this program. Cloning names the same connection to whoever serves them; threads may share
+/// The files that were granted to this program. Cloning names the same connection to their server; threads may share
 /// it, and take turns.
 #[derive(Clone, Debug)]
 pub struct Files {
@@ -116,7 +116,7 @@ impl Domain {
     /// The files that were granted to this program's job.
     ///
     /// # Errors
-    /// [`FileError::NoneGranted`]; [`FileError::NotServed`] when whoever serves them does not serve this domain.
+    /// [`FileError::NoneGranted`]; [`FileError::NotServed`] when their server does not serve this domain.
     pub fn files(&self) -> Result<Files, Error> {
         self.files_with(&FilesOptions::default())
     }

@@ -168,7 +168,7 @@ impl Shared {
         while !self.is_stopping() {
             match set.wait(AWHILE) {
                 Ok(Ready::Listener(_)) => match listener.within(Duration::ZERO).accept() {
-                    // Whoever is not served sees its channel end.
+                    // A client that is not admitted sees its channel end.
                     Ok(channel) => drop(self.admit(channel)),
                     Err(Error::MonitorLost { .. }) => return,
                     Err(_) => {}
@@ -212,12 +212,12 @@ impl Shared {
         Ok(false)
     }
 
-    /// Serves a client until its channel ends, or it does what it must not: nobody else notices.
-    fn serve(&self, channel: Channel, mut set: WaitSet) {
+    /// Serves a client until its channel ends or it breaks the protocol. Other clients are not affected.
+    fn serve(&self, channel: Channel, mut set: WaitSet<BulkChannel>) {
         let Ok(options) = bulk_options() else { return };
         let options = options.max_pool_bytes(self.options.max_pool_bytes);
         let Ok(bulk) = BulkChannel::of_channel(&self.domain, channel, &options, PATIENCE) else { return };
-        let Ok(token) = set.add_bulk(bulk) else { return };
+        let Ok(token) = set.add(bulk) else { return };
         let mut client = Serving {
             session: Session::new(Arc::clone(&self.grants), self.options.max_open),
             pool: None,
@@ -226,8 +226,7 @@ impl Shared {
         while !self.is_stopping() {
             match set.wait(AWHILE) {
                 Ok(Ready::Channel(_)) => {
-                    let Some(bulk) = set.get_bulk_mut(token) else { return };
-                    if client.serve_all(bulk).is_none() {
+                    if client.serve_all(&mut set[token]).is_none() {
                         return;
                     }
                 }

@@ -214,7 +214,7 @@ impl From<std::io::Error> for FileFault {
 impl From<Error> for FileFault {
     fn from(error: Error) -> Self {
         match error {
-            Error::Os(error) => error.errno.into(),
+            Error::Os { errno, .. } => Errno::from_raw_os_error(errno).into(),
             _ => FileFault::OutOfRange,
         }
     }

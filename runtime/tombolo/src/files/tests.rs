@@ -116,7 +116,7 @@ fn lies_are_refused_and_change_nothing() {
     assert!(matches!(fault(refused), FileFault::System(_)), "a zero byte in a name");
     let write = FilesRequest::Write { file, offset_bytes: 0 };
     assert_eq!(fault(ask(write, Brought::Filled)), FileFault::OpenedReadOnly);
-    // What is closed stays so, and its number is given to nobody else.
+    // What is closed stays so, and its number is not given out again.
     assert!(ask(FilesRequest::Close { file }, Brought::Empty).is_ok());
     assert_eq!(fault(ask(read(file, 0, 1), Brought::Empty)), FileFault::NotOpen(file));
     assert_ne!(open(&mut session, place.path("read/file"), OpenMode::default()), Ok(file));

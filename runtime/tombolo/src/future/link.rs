@@ -21,7 +21,7 @@ use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink, named};
 use crate::options::ChannelOptions;
 use crate::spawn::{Child, unexpected};
 
-/// Wakes whoever observes a connection to a monitor when something happens on it.
+/// Wakes the observers of a connection to a monitor when something happens on it.
 #[derive(Debug)]
 struct Herald(Weak<MonitorLink>);
 
@@ -113,7 +113,7 @@ impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Future for Arrival<F> {
     }
 }
 
-/// A request whose answer nobody takes any more is abandoned.
+/// A request that is abandoned when its future is dropped.
 struct Pending {
     link: Arc<MonitorLink>,
     request: Option<u32>,
@@ -232,7 +232,7 @@ impl ChannelOptions {
 }
 
 impl Listener {
-    /// [`accept`](Self::accept) as a future. Whoever had connected when one is dropped is still there for the next;
+    /// [`accept`](Self::accept) as a future. A peer that had connected when one is dropped is still there for the next;
     /// one that was being opened sees an end.
     ///
     /// # Errors

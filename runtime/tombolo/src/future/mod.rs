@@ -27,7 +27,7 @@ use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use crate::channel::{Carrier, Channel};
 use crate::error::Error;
-use crate::waitset::{Ready, WaitSet};
+use crate::waitset::{Ready, WaitSet, Waited};
 pub(crate) use link::{Arrival, Watch, ask_names};
 pub(crate) use offload::offload;
 pub(crate) use reactor::Registration;
@@ -36,12 +36,22 @@ pub(crate) use reactor::Registration;
 const ATTEMPTS_IN_A_ROW: u32 = 16;
 
 /// What an operation acts on: a channel, or an object with a channel underneath.
-pub(crate) trait HasChannel: Unpin {
-    fn channel(&mut self) -> &mut Channel;
+pub trait HasChannel: Unpin {
+    /// The channel.
+    fn channel(&self) -> &Channel;
+
+    /// The channel.
+    fn channel_mut(&mut self) -> &mut Channel;
 }
 
 impl HasChannel for Channel {
-    fn channel(&mut self) -> &mut Channel {
+    #[inline]
+    fn channel(&self) -> &Channel {
+        self
+    }
+
+    #[inline]
+    fn channel_mut(&mut self) -> &mut Channel {
         self
     }
 }
@@ -166,7 +176,7 @@ impl<'a, C: HasChannel, A: Attempt<C>> Operation<'a, C, A> {
     /// Whether it sleeps now, or why it does not have to wait any longer.
     fn sleep(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         let deadline = *self.deadline.get_or_insert_with(|| Deadline::after(self.timeout));
-        let channel = self.target.channel();
+        let channel = self.target.channel_mut();
         if deadline.passed() {
             return Err(channel.error(ChannelError::TimedOut(A::AWAITED.1), self.timeout));
         }
@@ -179,7 +189,7 @@ impl<'a, C: HasChannel, A: Attempt<C>> Operation<'a, C, A> {
 impl<C: HasChannel, A> Operation<'_, C, A> {
     fn wake_up(&mut self, rung: bool) {
         if std::mem::take(&mut self.announced) {
-            self.target.channel().carrier_mut().woken(rung);
+            self.target.channel_mut().carrier_mut().woken(rung);
         }
     }
 }
@@ -208,7 +218,7 @@ impl<C: HasChannel, A: Attempt<C>> Future for Operation<'_, C, A> {
 impl<C: HasChannel, A> Drop for Operation<'_, C, A> {
     fn drop(&mut self) {
         self.wake_up(true);
-        if let Some(registration) = &mut self.target.channel().registration {
+        if let Some(registration) = &mut self.target.channel_mut().registration {
             registration.disarm();
         }
     }
@@ -269,27 +279,27 @@ pub fn sleep(duration: Duration) -> impl Future<Output = Result<(), Error>> + Se
     })
 }
 
-impl WaitSet {
+impl<T: Waited> WaitSet<T> {
     /// [`wait`](Self::wait) as a future. Nothing that is ready is lost with a future that is dropped.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    pub fn wait_async(
-        &mut self,
-        timeout: Duration,
-    ) -> impl Future<Output = Result<Ready, Error>> + Send + '_ {
+    pub fn wait_async(&mut self, timeout: Duration) -> impl Future<Output = Result<Ready, Error>> + Send + '_
+    where
+        T: Send,
+    {
         Waiting { set: self, timeout, deadline: None, registration: None }
     }
 }
 
-struct Waiting<'a> {
-    set: &'a mut WaitSet,
+struct Waiting<'a, T> {
+    set: &'a mut WaitSet<T>,
     timeout: Duration,
     deadline: Option<Deadline>,
     registration: Option<Registration>,
 }
 
-impl Future for Waiting<'_> {
+impl<T: Waited> Future for Waiting<'_, T> {
     type Output = Result<Ready, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -318,7 +328,7 @@ impl Future for Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl<T> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
         if let Some(registration) = &self.registration {
             registration.forget(&*self.set);

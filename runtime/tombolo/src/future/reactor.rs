@@ -203,7 +203,7 @@ impl Registration {
         shared.epoll.add(source, Interest::ReadWrite, Trigger::Edge, self.key)
     }
 
-    /// Wakes nobody any more, until armed again.
+    /// Wakes no task any more, until armed again.
     pub(crate) fn disarm(&mut self) {
         let mut state = self.reactor.shared.state();
         // Dropped after the lock: what belongs to a waker may do anything.

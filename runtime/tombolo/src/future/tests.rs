@@ -12,7 +12,7 @@ use super::*;
 use crate::spawn::Exit;
 use crate::testing::{LONG, Monitor, block_on, grant, pair, pair_over};
 
-/// Polls a future once, with a waker that wakes nobody.
+/// Polls a future once, with a waker that does nothing.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -175,7 +175,7 @@ fn the_monitor_answers_and_tells() {
         let connect = domain.connect_async("name");
         drop(block_on(assert_send(connect)).unwrap());
     });
-    // An answer that nobody waits for any more is thrown away, with what it grants, and whoever is at the other end is told.
+    // The answer to a future that was dropped is thrown away, with what it grants, and the peer is told.
     assert!(poll_once(domain.connect_async("name")).is_pending());
     let (request, _) = monitor.next_request();
     let (a, b) = socket::pair(SocketKind::Stream).unwrap();
@@ -185,7 +185,7 @@ fn the_monitor_answers_and_tells() {
     assert_eq!(
         socket::receive(&b, &mut [0; 8]).unwrap().length,
         1,
-        "nobody said that there will be no channel"
+        "the peer was not told that there will be no channel"
     );
     assert_eq!(socket::receive(&b, &mut [0; 8]).unwrap().length, 0, "the grant is still held");
     drop(monitor);
@@ -253,7 +253,7 @@ fn what_a_dropped_future_was_given_goes_back() {
         let all = dropped(assert_send(record), Answer::Done, heard);
         assert_eq!(all[1..], *std::slice::from_ref(&cancel));
         // These it does not.
-        let watch = names.watch_async("r", crate::WatchOptions::default());
+        let watch = names.watch_async("r", crate::names::WatchOptions::default());
         let given = Answer::Watching { watch: 7, records: Vec::new(), next: None };
         let mut all = dropped(assert_send(watch), given, heard);
         all.sort_by_key(|asked| matches!(asked, Asked::Unwatch { .. }));

@@ -12,7 +12,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use service::{Service, Turn, serve};
+pub use service::{Service, Turn, serve, serve_async};
 pub use shared::SharedClient;
 pub use tombolo_interface::*;
 use tombolo_platform::time::now_ns;
@@ -52,7 +52,7 @@ struct Room<'a, 'd>(&'a mut Draft<'d>);
 impl Sink for Room<'_, '_> {
     #[inline]
     fn word(&mut self, at: u32, value: u64) {
-        // Whoever writes has measured; what would lie outside is dropped, as the trait says.
+        // The length was measured before; what would lie outside is dropped, as the trait says.
         let _ = self.0.write_u64_le(at as usize, value);
     }
 

@@ -1,21 +1,33 @@
 //! A service: one handler for any number of clients, in one thread.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::Future;
 use std::time::Duration;
 
 use tombolo_base::{DomainId, OperationTimeout};
-use tombolo_interface::{Interface, ServeError, Served, Serves};
+use tombolo_interface::{BindError, Body, Carries, Interface, Outgoing, Port, Sent, Served, Serves, Source};
+use tombolo_platform::event::Interest;
+use tombolo_transport::TransportExt;
 
+use crate::channel::Channel;
 use crate::domain::{Domain, Listener};
 use crate::error::Error;
 use crate::options::ChannelOptions;
-use crate::waitset::{Ready, Token, WaitSet};
+use crate::waitset::{Ready, Token, WaitSet, Waited};
+
+/// Answers of one client that wait for room in its ring before the service leaves its calls where they are.
+const QUEUED: usize = 64;
+
+/// Beyond [`QUEUED`], for calls whose responders are dropped all at once.
+const QUEUED_AT_MOST: usize = QUEUED + tombolo_interface::MAX_OUTSTANDING;
 
 /// A name under which clients of an interface find a server. Each client has a channel; whatever one does ends that channel at
 /// most.
 ///
-/// What a client asks waits in its own ring until the service comes to it, in turn with the others. A client that takes no
-/// answers holds the service up for 10 seconds and is let go then.
+/// A call waits in its client's ring until the service comes to it, in turn with those of other clients. Answers that find no
+/// room wait in a queue of the client. When 64 wait, the service serves no more calls of that client until it takes some, and
+/// all others as before.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};
@@ -33,9 +45,8 @@ use crate::waitset::{Ready, Token, WaitSet};
 #[derive(Debug)]
 pub struct Service<I> {
     listener: Listener,
-    set: WaitSet,
+    set: WaitSet<Client<I>>,
     timeout: OperationTimeout,
-    clients: HashMap<Token, Served<I>>,
 }
 
 /// What a service did.
@@ -45,10 +56,103 @@ pub enum Turn {
     Served(DomainId),
     /// It took a client in.
     Connected(DomainId),
-    /// A client closed its channel, died, or was let go.
+    /// A client closed its channel, died, or broke the protocol.
     Left(DomainId, Error),
-    /// Somebody connected whose channel could not be opened.
+    /// A domain connected whose channel could not be opened.
     Refused(Error),
+}
+
+/// A client, and what the service knows of it.
+#[derive(Debug)]
+struct Client<I> {
+    port: Queued,
+    served: Served<I>,
+}
+
+impl<I> Waited for Client<I> {
+    type End = Channel;
+
+    fn end(&self) -> &Channel {
+        &self.port.channel
+    }
+
+    fn end_mut(&mut self) -> &mut Channel {
+        &mut self.port.channel
+    }
+}
+
+/// A channel that never waits for room: what finds none is queued.
+#[derive(Debug)]
+struct Queued {
+    channel: Channel,
+    answers: VecDeque<Vec<u8>>,
+}
+
+impl Queued {
+    /// Sends what was queued, as far as there is room.
+    fn flush(&mut self) -> Result<(), Error> {
+        while let Some(answer) = self.answers.front() {
+            match self.channel.try_send(answer) {
+                Ok(()) => drop(self.answers.pop_front()),
+                Err(Error::WouldBlock) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What to wait for: calls, unless too many answers wait; room, if any does.
+    fn interest(&mut self) -> Interest {
+        match self.answers.len() {
+            0 if !self.channel.carrier_mut().unsent() => Interest::Read,
+            QUEUED.. => Interest::Write,
+            _ => Interest::ReadWrite,
+        }
+    }
+}
+
+impl Port for Queued {
+    type Error = Error;
+
+    fn now_ns(&self) -> u64 {
+        self.channel.now_ns()
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        self.channel.max_message_bytes()
+    }
+
+    fn carries(&self) -> Carries {
+        self.channel.carries()
+    }
+
+    fn bound(&mut self, needs: Carries) {
+        self.channel.bound(needs);
+    }
+
+    fn is_polled(&self) -> bool {
+        self.channel.is_polled()
+    }
+
+    fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, _: Duration) -> Result<Sent, Error> {
+        if self.answers.is_empty() {
+            match Port::send(&mut self.channel, message, Duration::ZERO)? {
+                Sent::Accepted => return Ok(Sent::Accepted),
+                Sent::NoRoom => {}
+            }
+        }
+        if self.answers.len() >= QUEUED_AT_MOST {
+            return Ok(Sent::NoRoom);
+        }
+        let mut bytes = vec![0; message.length_bytes()];
+        message.write(&mut *bytes);
+        self.answers.push_back(bytes);
+        Ok(Sent::Accepted)
+    }
+
+    fn recv(&mut self, timeout: Duration, read: impl FnMut(&dyn Source)) -> Result<bool, Error> {
+        Port::recv(&mut self.channel, timeout, read)
+    }
 }
 
 impl<I: Interface> Service<I> {
@@ -69,7 +173,7 @@ impl<I: Interface> Service<I> {
         let mut set = WaitSet::new()?;
         set.add_listener(&listener)?;
         let timeout = OperationTimeout::new(listener.timeout());
-        Ok(Service { listener, set, timeout, clients: HashMap::new() })
+        Ok(Service { listener, set, timeout })
     }
 
     /// Has the next turn wait up to `timeout`.
@@ -82,7 +186,7 @@ impl<I: Interface> Service<I> {
     /// How many clients there are.
     #[must_use]
     pub fn clients(&self) -> usize {
-        self.clients.len()
+        self.set.channels()
     }
 
     /// Waits for something to do and does it: one message of a client, or a client that comes or goes.
@@ -96,7 +200,10 @@ impl<I: Interface> Service<I> {
         let timeout = self.timeout.take();
         loop {
             match self.set.wait(timeout)? {
-                Ready::Listener(_) => return Ok(self.take_in()),
+                Ready::Listener(_) => {
+                    let accepted = self.listener.within(Duration::ZERO).accept();
+                    return Ok(self.take_in(accepted));
+                }
                 Ready::Channel(token) => {
                     if let Some(turn) = self.serve_client(token, handler) {
                         return Ok(turn);
@@ -107,13 +214,46 @@ impl<I: Interface> Service<I> {
         }
     }
 
-    fn take_in(&mut self) -> Turn {
-        let opened = self.listener.within(Duration::ZERO).accept().and_then(|mut channel| {
-            let served = Served::bind(&mut channel)?;
-            let client = channel.peer();
-            let token = self.set.add(channel)?;
-            self.clients.insert(token, served);
-            Ok(client)
+    /// [`serve_one`](Self::serve_one) as a future. One that is dropped has served nothing; a client that was about to be taken
+    /// in sees its channel end.
+    ///
+    /// # Errors
+    /// As [`serve_one`](Self::serve_one).
+    pub fn serve_one_async<'a, H>(
+        &'a mut self,
+        handler: &'a mut H,
+    ) -> impl Future<Output = Result<Turn, Error>> + Send + 'a
+    where
+        I: Serves<H>,
+        H: Send + ?Sized,
+    {
+        let timeout = self.timeout.take();
+        async move {
+            loop {
+                match self.set.wait_async(timeout).await? {
+                    Ready::Listener(_) => {
+                        let listener = self.listener.within(Duration::ZERO);
+                        let accepted = listener.accept_async().await;
+                        return Ok(self.take_in(accepted));
+                    }
+                    Ready::Channel(token) => {
+                        if let Some(turn) = self.serve_client(token, handler) {
+                            return Ok(turn);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, accepted: Result<Channel, Error>) -> Turn {
+        let opened = accepted.and_then(|channel| {
+            let peer = channel.peer();
+            let mut port = Queued { channel, answers: VecDeque::new() };
+            let served = Served::bind(&mut port).map_err(|error: BindError| Error::from(error))?;
+            self.set.add(Client { port, served })?;
+            Ok(peer)
         });
         opened.map_or_else(Turn::Refused, Turn::Connected)
     }
@@ -123,19 +263,26 @@ impl<I: Interface> Service<I> {
     where
         I: Serves<H>,
     {
-        let (channel, served) = (self.set.get_mut(token)?, self.clients.get_mut(&token)?);
-        let client = channel.peer();
-        let why = match served.serve_one(channel, handler, Duration::ZERO) {
-            Ok(true) => return Some(Turn::Served(client)),
-            Ok(false) => return None,
-            Err(ServeError::Ended(error)) => error,
-            Err(stuck) => {
-                Error::Stuck { peer: client, node: channel.peer_node().to_owned(), why: stuck.to_string() }
+        let client = self.set.get_mut(token)?;
+        let peer = client.port.channel.peer();
+        let before = client.port.interest();
+        let served = client.port.flush().and_then(|()| match client.port.answers.len() {
+            QUEUED.. => Ok(false),
+            _ => Ok(client.served.serve_one(&mut client.port, handler, Duration::ZERO)?),
+        });
+        match served {
+            Ok(served) => {
+                let now = client.port.interest();
+                if now != before {
+                    self.set.set_interest(token, now);
+                }
+                served.then_some(Turn::Served(peer))
             }
-        };
-        self.clients.remove(&token);
-        drop(self.set.remove(token));
-        Some(Turn::Left(client, why))
+            Err(why) => {
+                drop(self.set.remove(token));
+                Some(Turn::Left(peer, why))
+            }
+        }
     }
 }
 
@@ -143,7 +290,7 @@ impl<I: Interface> Service<I> {
 ///
 /// # Errors
 /// As [`Service::export`]; [`Error::MonitorLost`].
-pub fn serve<I, H>(domain: &Domain, name: &str, handler: &mut H) -> Result<std::convert::Infallible, Error>
+pub fn serve<I, H>(domain: &Domain, name: &str, handler: &mut H) -> Result<Infallible, Error>
 where
     I: Interface + Serves<H>,
     H: ?Sized,
@@ -151,6 +298,24 @@ where
     let mut service = Service::<I>::export(domain, name)?;
     loop {
         match service.serve_one(handler) {
+            Ok(_) | Err(Error::TimedOut { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// [`serve`] as a future.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_async<I, H>(domain: &Domain, name: &str, handler: &mut H) -> Result<Infallible, Error>
+where
+    I: Interface + Serves<H>,
+    H: Send + ?Sized,
+{
+    let mut service = Service::<I>::export(domain, name)?;
+    loop {
+        match service.serve_one_async(handler).await {
             Ok(_) | Err(Error::TimedOut { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -77,7 +77,7 @@ struct Waiting {
 }
 
 impl<I: Hears<E>, E> Shared<I, E> {
-    /// Before the channel is used: nobody is woken by it any more, until somebody has armed it again.
+    /// Before the channel is used: it wakes no task, until it is armed again.
     fn awake(&mut self) {
         if std::mem::take(&mut self.announced) {
             self.client.port().carrier_mut().woken(true);

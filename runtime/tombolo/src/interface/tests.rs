@@ -190,7 +190,7 @@ fn calls_of_several_tasks_are_in_flight_and_answered_in_any_order() {
     }
 }
 
-/// Whoever is answered has used the channel, and whoever waits for the rest must be woken by it again.
+/// A task that is answered has used the channel; the tasks that still wait must be woken by it again.
 #[test]
 fn one_answer_leaves_the_others_awake() {
     for _ in 0..200 {
@@ -215,7 +215,7 @@ fn a_call_that_is_dropped_is_cancelled_and_leaves_the_others_awake() {
     let client = slow.client.clone();
     let staying = std::thread::spawn(move || block_on(change(&client, LONG)));
     slow.serve(1);
-    // The last one that was polled is the one that the channel wakes; nobody would wake the other.
+    // The last one that was polled is the one that the channel wakes; the other would not be woken.
     let client = slow.client.clone();
     let mut dropped = Box::pin(change(&client, LONG));
     assert!(!poll_once(dropped.as_mut()));
@@ -391,4 +391,83 @@ fn a_service_has_many_clients_and_none_ends_it() {
     assert!(matches!(service.serve_one(&mut one), Ok(Turn::Served(_))));
     assert_eq!(clients[0].wait(call).unwrap().version(), Ok(4));
     assert!(matches!(service.within(Duration::ZERO).serve_one(&mut one), Err(Error::TimedOut { .. })));
+}
+
+/// A service with so many clients.
+fn service_with(clients: usize) -> (crate::Domain, Monitor, Service<Kv>, Vec<KvClient<Channel>>) {
+    let (domain, monitor) = Monitor::with_domain();
+    let mut service = std::thread::scope(|scope| {
+        scope.spawn(|| monitor.export(5));
+        Service::<Kv>::export(&domain, "kv").unwrap()
+    });
+    let mut one = One::default();
+    let connect = |_| {
+        let options = ChannelOptions::default().interface_hash(Kv::HASH);
+        let connecting = monitor.connect_with(5, options);
+        assert!(matches!(service.serve_one(&mut one), Ok(Turn::Connected(_))));
+        KvClient::bind(connecting.join().unwrap(), ()).unwrap()
+    };
+    let clients = (0..clients).map(connect).collect();
+    (domain, monitor, service, clients)
+}
+
+#[test]
+fn a_client_that_takes_no_answers_holds_up_no_other() {
+    let (_domain, _monitor, mut service, mut clients) = service_with(2);
+    let mut one = One::default();
+    let put = KvPutRequest { key: "k", value: b"v", expected: None };
+    let mut calls = Vec::new();
+    // Until its answers fill its ring and its queue, and its calls the other ring.
+    loop {
+        let started = clients[0].try_start(&put);
+        let served = service.within(Duration::ZERO).serve_one(&mut one);
+        match (started, served) {
+            (Ok(call), Ok(Turn::Served(_)) | Err(Error::TimedOut { .. })) => calls.push(call),
+            (Err(CallError::NoRoom), Ok(Turn::Served(_))) => {}
+            (Err(CallError::NoRoom), Err(Error::TimedOut { .. })) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let before = one.version;
+    assert!(before < calls.len() as u64, "calls are left in the ring");
+
+    let call = clients[1].start(&put).unwrap();
+    assert!(matches!(service.serve_one(&mut one), Ok(Turn::Served(_))));
+    assert_eq!(clients[1].wait(call).unwrap().version(), Ok(before + 1));
+
+    // It gets all of its answers when it takes them, in order.
+    let count = calls.len() as u64;
+    let mut last = 0;
+    for call in calls {
+        while !clients[0].is_ready(&call) {
+            let served = service.within(Duration::ZERO).serve_one(&mut one);
+            assert!(matches!(served, Ok(Turn::Served(_)) | Err(Error::TimedOut { .. })), "{served:?}");
+            clients[0].poll().unwrap();
+        }
+        let version = clients[0].wait(call).unwrap().version().unwrap();
+        assert!(version > last);
+        last = version;
+    }
+    assert_eq!(one.version, count + 1);
+    drop(clients);
+    for _ in 0..2 {
+        assert!(matches!(service.serve_one(&mut one), Ok(Turn::Left(_, Error::Closed { .. }))));
+    }
+}
+
+#[test]
+fn a_service_is_served_by_futures_too() {
+    let (_domain, monitor, mut service, mut clients) = service_with(1);
+    let mut one = One::default();
+    let put = KvPutRequest { key: "k", value: b"v", expected: None };
+    let call = clients[0].start(&put).unwrap();
+    assert!(matches!(block_on(service.serve_one_async(&mut one)), Ok(Turn::Served(_))));
+    assert_eq!(clients[0].wait(call).unwrap().version(), Ok(1));
+    let options = ChannelOptions::default().interface_hash(Kv::HASH);
+    let connecting = monitor.connect_with(5, options);
+    assert!(matches!(block_on(service.serve_one_async(&mut one)), Ok(Turn::Connected(_))));
+    drop(connecting.join().unwrap());
+    assert!(matches!(block_on(service.serve_one_async(&mut one)), Ok(Turn::Left(_, Error::Closed { .. }))));
+    let nothing = block_on(service.within(Duration::from_millis(1)).serve_one_async(&mut one));
+    assert!(matches!(nothing, Err(Error::TimedOut { .. })));
 }

@@ -8,7 +8,7 @@ use super::question::{Asks, Question, done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
-/// A lock by its name. Whoever asks first has it first; who dies does not have it any more.
+/// A lock by its name. It is given in the order of requests, and taken from a program that dies.
 #[derive(Clone, Debug)]
 pub struct Lock {
     names: Names,
@@ -61,7 +61,7 @@ impl Lock {
         question.that_waits(timeout)
     }
 
-    /// Takes it if nobody has it.
+    /// Takes it if it is free.
     ///
     /// # Errors
     /// [`Error::Monitor`], but not for being held: that is `None`.
@@ -76,7 +76,7 @@ impl Lock {
 
 /// A lock that this program holds, until this is dropped or the program ends.
 ///
-/// **What it does not promise:** that nobody else acts at the same time on what it guards. A program that is stopped
+/// **What it does not promise:** that no other program acts at the same time on what it guards. A program that is stopped
 /// for a while, or cut off with its node, may be held dead and the lock be given on before it acts. So what is guarded
 /// should be shown the [fencing token](Self::fencing_token), and refuse one that is smaller than the largest it has
 /// seen; records do that by themselves with [`Condition::Fenced`](super::Condition::Fenced).

@@ -2,7 +2,8 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tombolo::{Domain, Error, NewRecord};
+//! use tombolo::{Domain, Error};
+//! use tombolo::names::NewRecord;
 //!
 //! fn main() -> Result<(), Error> {
 //!     let domain = Domain::attach()?;
@@ -72,7 +73,7 @@ impl Names {
     /// What is asked for, and of whom.
     fn query(&self, text: &str) -> Result<(Scope, Query), Error> {
         let (scope, rest) = split_scope(text);
-        let query = parse_query(rest).map_err(|error| Error::Text(placed(text, rest, error)))?;
+        let query = parse_query(rest).map_err(|error| placed(text, rest, error))?;
         Ok((self.scope(scope), query))
     }
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 /// A record to be set. It lives as long as this program, unless it is made [`persistent`](Self::persistent).
 ///
 /// ```
-/// use tombolo::NewRecord;
+/// use tombolo::names::NewRecord;
 /// let built = NewRecord::new("obj").with("weight", 20).with("attr", "text");
 /// assert_eq!(built, "obj { attr: 'text', weight: 20 }".parse()?);
 /// # Ok::<(), tombolo::Error>(())
@@ -92,8 +92,7 @@ impl FromStr for NewRecord {
     /// As it is written: `name { attribute: value, … }`, with its scope before it.
     fn from_str(text: &str) -> Result<NewRecord, Error> {
         let (_, rest) = split_scope(text);
-        let (name, attributes) =
-            parse_record(rest).map_err(|error| Error::Text(placed(text, rest, error)))?;
+        let (name, attributes) = parse_record(rest).map_err(|error| placed(text, rest, error))?;
         let name = format!("{}{name}", &text[..text.len() - rest.len()]);
         Ok(NewRecord { attributes, ..NewRecord::new(&name) })
     }

@@ -78,7 +78,7 @@ impl Semaphore {
         question.that_waits(timeout)
     }
 
-    /// Takes permits if there are enough and nobody waits for some.
+    /// Takes permits if there are enough and no other request waits.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), but that there are not enough is `None`.
@@ -110,7 +110,7 @@ impl Semaphore {
         self.names.question(&self.scope, Operation::Post { name: self.name.clone(), permits }, done)
     }
 
-    /// Removes it. Whoever waits is told, and permits that are held are of no more use.
+    /// Removes it. Requests that wait end with an error, and permits that are held have no effect any more.
     ///
     /// # Errors
     /// [`NameFault::NoSuchSemaphore`] in [`Error::Monitor`].

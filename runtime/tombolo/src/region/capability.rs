@@ -208,7 +208,7 @@ impl Capability {
         }
     }
 
-    /// Takes back everything that was derived from it, wherever it went, and waits until nobody can reach the memory by that
+    /// Takes back everything that was derived from it, wherever it went, and waits until no domain can reach the memory by that
     /// any more. Domains that have it mapped are told to let go, which those that stand on this crate do by themselves,
     /// whatever they are doing; one that does not in time (`revoke_ms` in the machine file) is killed if the machine
     /// started it.
@@ -216,7 +216,7 @@ impl Capability {
     /// # Errors
     /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`](tombolo_capability::CapabilityFault::StillHeld) when some have
     /// not let go even so: a virtual machine that does not answer, or a program that the machine did not start. Their rights
-    /// are gone, and the memory is given to nobody else until they let go or are dead. [`Error::TimedOut`] when `timeout` is
+    /// are gone, and the memory is not given out again until they let go or are dead. [`Error::TimedOut`] when `timeout` is
     /// shorter than that takes; the revocation goes on.
     pub fn revoke(&self, timeout: Duration) -> Result<Revoked, Error> {
         self.revoked(false, timeout)
@@ -240,7 +240,7 @@ impl Capability {
         }
     }
 
-    /// Nobody writes to the region any more, whatever rights they hold, this program included. The kernel checks and keeps
+    /// Keeps all domains from writing to the region, whatever rights they hold, this program included. The kernel checks and keeps
     /// that. Takes a capability to all of the region, with the right to write.
     ///
     /// # Errors
@@ -249,7 +249,8 @@ impl Capability {
         self.ask(Request::RegionSeal { capability: self.id(), seal: Seal::Frozen }).map(|_| ())
     }
 
-    /// Nobody maps the region for writing any more; those who have it mapped so, which may be this program alone, write on.
+    /// Keeps all domains from mapping the region for writing. A mapping for writing that exists, which only this program may
+    /// have, stays.
     ///
     /// # Errors
     /// As [`freeze`](Self::freeze); another has it mapped for writing.

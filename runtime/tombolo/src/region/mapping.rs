@@ -46,8 +46,8 @@ pub struct Mapping {
 /// A part of a region as a file, for code that maps it by itself: at addresses where memory of its own was, so that others
 /// reach what the program has there.
 ///
-/// Who revokes it waits until this is dropped, and what was mapped with it by hand is to be gone before. So it is for whoever
-/// holds the first capability to a region, which nobody else can revoke.
+/// Who revokes it waits until this is dropped, and what was mapped with it by hand is to be gone before. So it is for the
+/// holder of the first capability to a region, which no other domain can revoke.
 #[derive(Debug)]
 pub struct RegionFile {
     file: OwnedFd,
@@ -97,7 +97,7 @@ struct LetGo(Weak<Revocable>);
 impl Wake for LetGo {
     fn wake(self: Arc<Self>) {
         if let Some(mapped) = self.0.upgrade() {
-            // Where that fails the lifeline stays, and whoever revokes finds that this program has not let go.
+            // If that fails the lifeline stays, and revoking finds that this program has not let go.
             let _ = mapped.let_go_if_told();
         }
     }
@@ -216,7 +216,7 @@ impl Mapping {
     /// Copies bytes in, and touches no other: two may write next to each other at once.
     ///
     /// # Errors
-    /// [`Error::Revoked`]: nobody else sees what was written. [`Error::OutOfRange`]. [`Error::Monitor`] where it is not mapped
+    /// [`Error::Revoked`]: what was written reaches no other domain. [`Error::OutOfRange`]. [`Error::Monitor`] where it is not mapped
     /// for writing.
     pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), Error> {
         if !self.is_writable() {
@@ -240,7 +240,7 @@ impl Mapping {
     }
 
     /// The memory in words, of what is mapped for writing and is no file. It keeps the mapping, and the right to it. After the
-    /// right has been taken back it is zeros that nobody else sees: [`check`](Self::check) says whether that is so.
+    /// right has been taken back it is zeros of this program alone: [`check`](Self::check) says whether that is so.
     #[must_use]
     pub fn memory(&self) -> Option<SharedMemory> {
         if self.file.is_some() { None } else { self.mapped.memory() }

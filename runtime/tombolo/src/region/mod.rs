@@ -1,13 +1,14 @@
 //! Regions: memory with an owner, and the rights to it.
 //!
-//! Whoever makes a [`Region`] holds a capability to all of it. From a [`Capability`] others are derived, with fewer rights or
-//! to a part, and granted to other domains, of whatever node; their ids travel in any message. Who holds one maps the memory,
+//! The domain that makes a [`Region`] holds a capability to all of it. From a [`Capability`] others are derived, with fewer rights or
+//! to a part, and granted to other domains, of whatever node; their ids travel in any message. The holder of one maps the memory,
 //! and works in it through a [`Mapping`], until that is dropped, or the right is taken back: then the next access ends in
 //! [`Error::Revoked`], and never in what others have there.
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tombolo::{Domain, Error, RegionOptions, Rights};
+//! use tombolo::{Domain, Error};
+//! use tombolo::region::{RegionOptions, Rights};
 //!
 //! fn main() -> Result<(), Error> {
 //!     let domain = Domain::attach()?;
@@ -28,7 +29,12 @@ pub(crate) mod passing;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tombolo_capability::{CapabilityId, CapabilityInfo, MemoryOptions, RegionInfo};
+pub use tombolo_base::{OutOfRange, SharedMemory};
+use tombolo_capability::MemoryOptions;
+pub use tombolo_capability::{
+    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights,
+    Seal,
+};
 use tombolo_control::{RegionPlace, Reply, Request};
 
 use crate::domain::Domain;
@@ -81,7 +87,7 @@ pub struct RegionOptions {
 }
 
 impl RegionOptions {
-    /// A region of `length_bytes`, rounded up to pages, in memory of the node of whoever makes it.
+    /// A region of `length_bytes`, rounded up to pages, in memory of the node of this program.
     #[must_use]
     pub fn new(length_bytes: u64) -> Self {
         let memory = MemoryOptions { huge_page_bytes: 0, numa_node: None };
@@ -189,7 +195,7 @@ impl Domain {
         }
     }
 
-    /// A capability that this program was granted or given, by its id, whoever granted it; what came in a message is better
+    /// A capability that this program was granted or given, by its id, from any domain; what came in a message is better
     /// [accepted](Self::accept). To be taken up once: when the last copy of what is returned is dropped, the capability is
     /// let go.
     ///

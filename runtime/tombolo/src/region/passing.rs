@@ -99,7 +99,7 @@ pub trait Right: sealed::Right {
     fn accept(self, domain: &Domain, from: FarEnd) -> Result<Self::Taken, Error>;
 }
 
-/// A handle to a region or a part of one, which can be taken back as long as nobody has taken it up.
+/// A handle to a region or a part of one, which can be taken back until the receiver has taken it up.
 pub trait Granted: Right {
     #[doc(hidden)]
     fn number(self) -> CapabilityId;
@@ -139,7 +139,7 @@ impl<const MOVED: bool> Granted for interface::Region<MOVED> {
 }
 
 impl Capability {
-    /// Derives another with those of the rights for whoever is at the other end of a channel, who [accepts](Domain::accept)
+    /// Derives another with those of the rights for the domain at the other end of a channel, which [accepts](Domain::accept)
     /// the handle that a message brings. A handle that was not sent is [taken back](Domain::take_back).
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Capability {
         Ok(Handle { object: info.id.0 })
     }
 
-    /// Hands it over to whoever is at the other end of a channel, who [accepts](Domain::accept) the handle that a message
+    /// Hands it over to the domain at the other end of a channel, which [accepts](Domain::accept) the handle that a message
     /// brings. Where this program has it mapped it is let go. A handle that was not sent is [taken back](Domain::take_back).
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Domain {
     /// Takes up a right that came with a message: `from` is the channel that brought it, or its [`FarEnd`].
     ///
     /// # Errors
-    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::CapabilityFault): whoever is there did not grant it to this
+    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): the domain there did not grant it to this
     /// program, it was taken up before, is not to all of a region where it has to be, or is gone. In the handler of a
     /// server `?` makes that the answer of this call.
     pub fn accept<R: Right>(&self, from: impl Into<FarEnd>, right: R) -> Result<R::Taken, Error> {
@@ -198,7 +198,7 @@ impl Domain {
     /// program's from then on. Of a copy that is dropped nothing is left.
     ///
     /// # Errors
-    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::CapabilityFault): it was taken up, or is gone.
+    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): it was taken up, or is gone.
     pub fn take_back(&self, granted: impl Granted) -> Result<Capability, Error> {
         let request = Request::CapabilityTakeBack { capability: granted.number() };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {

@@ -64,7 +64,7 @@ fn news_that_another_thread_reads_is_told_too() {
     assert!(nothing(&mut set));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Reads whatever comes, for nobody.
+        // Reads what comes and drops it.
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let _ = domain.next_exit(Duration::from_millis(2));
@@ -111,10 +111,58 @@ fn errors_name_the_channel_and_the_peer() {
         let ended = set.get_mut(token).unwrap().try_recv_into(&mut Vec::new());
         assert!(matches!(ended, Err(Error::Closed { node, .. }) if node == "host"));
         set.remove(token).unwrap();
-        assert!(matches!(set.try_send(token, b"x"), Err(Error::Os(_))));
+        assert!(matches!(set.try_send(token, b"x"), Err(Error::Os { .. })));
     }
     let error = set.wait(Duration::from_millis(1)).unwrap_err();
     assert!(error.to_string().contains("waitset"), "{error}");
+}
+
+/// What a server knows of a client.
+struct Client {
+    channel: Channel,
+    name: &'static str,
+}
+
+impl Waited for Client {
+    type End = Channel;
+
+    fn end(&self) -> &Channel {
+        &self.channel
+    }
+
+    fn end_mut(&mut self) -> &mut Channel {
+        &mut self.channel
+    }
+}
+
+#[test]
+fn a_set_holds_what_the_program_keeps_and_gives_it_back() {
+    let (channel, mut far) = pair();
+    let mut client = Client { channel, name: "first" };
+    let mut set = WaitSet::new().unwrap();
+    let token = set.add(&mut client).unwrap();
+    far.try_send(b"hello").unwrap();
+    assert_eq!(set.wait(LONG).unwrap(), Ready::Channel(token));
+    assert_eq!(set[token].name, "first");
+    set[token].channel.recv_into(&mut Vec::new()).unwrap();
+    set.remove(token).unwrap();
+    drop(set);
+    client.channel.send(b"still open").unwrap();
+    far.recv_into(&mut Vec::new()).unwrap();
+    // It can be added again, to another set too.
+    let mut set = WaitSet::new().unwrap();
+    let token = set.add(client).unwrap();
+    drop(far);
+    assert_eq!(set.wait(LONG).unwrap(), Ready::Channel(token));
+    assert_eq!(set.remove(token).unwrap().name, "first");
+}
+
+#[test]
+#[should_panic(expected = "a token of a channel")]
+fn a_token_that_is_out_of_date_panics_as_an_index() {
+    let mut set: WaitSet = WaitSet::new().unwrap();
+    let timer = set.add_timer(LONG).unwrap();
+    let _ = &set[timer];
 }
 
 #[test]

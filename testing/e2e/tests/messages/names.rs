@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use tombolo::{
-    Attributes, Change, Condition, DeleteCause, Domain, EventMask, Fault, NameFault, NewRecord, Value,
-    WatchOptions,
+use tombolo::Domain;
+use tombolo::error::Fault;
+use tombolo::names::{
+    Attributes, Change, Condition, DeleteCause, EventMask, NameFault, NewRecord, Value, WatchOptions,
 };
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
@@ -52,12 +53,12 @@ fn d2getset() {
     names.set(&record(object5)).unwrap();
     names.set(&record("object6 { pattern1: '123ababc', pattern2: 'x', pattern3: '21-00-2900' }")).unwrap();
     // Exist.
-    assert!(matches!(names.exists("a b"), Err(tombolo::Error::Text(_))));
+    assert!(matches!(names.exists("a b"), Err(tombolo::Error::Text { .. })));
     assert!(!names.exists("recordDoesNotExist").unwrap());
     assert!(names.exists("object3 { fl > 10, weight: _ }").unwrap());
     // Get.
     assert_eq!(fault(names.get("recordDoesNotExist")), missing("recordDoesNotExist"));
-    assert!(matches!(names.get("parser { error, m, }"), Err(tombolo::Error::Text(_))));
+    assert!(matches!(names.get("parser { error, m, }"), Err(tombolo::Error::Text { .. })));
     assert_eq!(get("object1").unwrap(), "object1 { weight: 20 }");
     let object4 = "object4 { attr: 'Somestring', fl: 12.0, weight: 20 }";
     assert_eq!(get("object4").unwrap(), object4);
@@ -80,7 +81,7 @@ fn d2getset() {
     assert_eq!(list("_ { weight: _ }"), ["object3", "object4"]);
     assert_eq!(list("_ { attr: _, weight: 20 }"), ["object4"]);
     assert_eq!(list("asdfasd"), [""; 0]);
-    assert!(matches!(names.find("}+_df}"), Err(tombolo::Error::Text(_))));
+    assert!(matches!(names.find("}+_df}"), Err(tombolo::Error::Text { .. })));
     // Patterns as names.
     for name in ["obj123", "obj1", "obj134"] {
         names.set(&NewRecord::new(name).with("attr", 12)).unwrap();
@@ -146,7 +147,7 @@ fn d2pubsub() {
     let (machine, subscriber) = host();
     let publisher = Domain::attach_to_machine(machine.name()).unwrap();
     let names = subscriber.names();
-    assert!(matches!(names.subscribe("111 [] attr: 10 }"), Err(tombolo::Error::Text(_))));
+    assert!(matches!(names.subscribe("111 [] attr: 10 }"), Err(tombolo::Error::Text { .. })));
     let queries = ["_ { fl: 1.01, attr: 10 }", "_ { str: r'test.txt' }", "_ { age > 9 }", "r'^msg_(6|7)$'"];
     let mut subscriptions = queries.map(|query| names.subscribe(query).unwrap());
     let texts = [
@@ -465,7 +466,10 @@ fn names_of_a_node_are_its_own_and_go_with_it() {
     let node = machine.node("s390x-user")["pid"].as_i64().expect("a process") as i32;
     machine.kill(node);
     let last = std::iter::from_fn(|| watch.next(PATIENCE).ok()).last().expect("notices");
-    assert!(last.last && matches!(last.change, Change::Ended(tombolo::EndCause::NodeLost)), "{last:?}");
+    assert!(
+        last.last && matches!(last.change, Change::Ended(tombolo::names::EndCause::NodeLost)),
+        "{last:?}"
+    );
     let down = names.get("@s390x-user/svc").expect_err("the node is down");
     assert!(matches!(down, tombolo::Error::Monitor(Fault::NodeDown { .. })), "{down}");
     assert!(first.release().is_err());

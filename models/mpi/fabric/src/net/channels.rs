@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tombolo::region::{Mapping, Rights};
 use tombolo::{
-    Channel, ChannelOptions, Domain, DomainId, Draft, Error, Interest, Mapping, Message, Ready, Rights,
-    Token, WaitSet,
+    Channel, ChannelOptions, Domain, DomainId, Draft, Error, Interest, Message, Ready, Token, TransportKind,
+    WaitSet,
 };
 
 use super::exposed::{Exposures, Replace};
@@ -162,7 +163,8 @@ impl ChannelNet {
         let id = self.hot[index].id;
         let channel = self.take_hot(index);
         // Where that cannot be the channel is closed, and the link has ended.
-        if let Ok(token) = self.cold.add_for(channel, interest) {
+        if let Ok(token) = self.cold.add(channel) {
+            self.cold.set_interest(token, interest);
             self.links[id.0 as usize].at = At::Cold(token);
             self.listened.insert(token, id);
         }

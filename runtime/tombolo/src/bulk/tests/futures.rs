@@ -115,3 +115,13 @@ fn the_end_of_the_peer_ends_a_wait() {
         assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");
     });
 }
+
+#[test]
+fn a_timeout_is_taken_when_the_future_is_made() {
+    let (mut left, _right) = pair();
+    let pool = pool(1);
+    // Dropped before it was polled: its timeout is not that of the next operation.
+    drop(left.within(Duration::ZERO).assign_async(&pool));
+    drop(left.within(Duration::ZERO).unassign_async(&pool));
+    assert_eq!(left.channel.timeout.take(), left.channel.timeout());
+}

@@ -4,9 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use tombolo::bulk::BulkError;
 use tombolo::{
-    Arrival, Buffer, BulkChannel, BulkError, BulkOptions, Domain, Error, Pool, PoolOptions, Ready, Trust,
-    WaitSet,
+    Arrival, Buffer, BulkChannel, BulkOptions, Domain, Error, Pool, PoolOptions, Ready, Trust, WaitSet,
 };
 use tombolo_base::Random;
 
@@ -178,21 +178,17 @@ fn mark(buffer: &mut Buffer, rank: u64) -> Result<(), Error> {
     buffer.write(rank, &[rank as u8])
 }
 
-fn gone(bulk: Option<&mut BulkChannel>) -> Result<&mut BulkChannel, &'static str> {
-    bulk.ok_or("a channel left the set")
-}
-
 /// Hands on, one way and the other, waiting for both at once.
 fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, rounds: u64) -> Outcome {
     let mut set = WaitSet::new()?;
-    let (before, behind) = (set.add_bulk(before)?, set.add_bulk(behind)?);
+    let (before, behind) = (set.add(before)?, set.add(behind)?);
     let mut metadata = Vec::new();
     let mut moved_back = 0;
     let mut is_shared = false;
     loop {
         for (from, to) in [(before, behind), (behind, before)] {
             loop {
-                let arrival = match gone(set.get_bulk_mut(from))?.within(Duration::ZERO).recv(&mut metadata) {
+                let arrival = match set[from].within(Duration::ZERO).recv(&mut metadata) {
                     Ok(arrival) => arrival,
                     Err(Error::WouldBlock) => break,
                     // Done with its part, whoever is behind leaves first.
@@ -207,13 +203,11 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
                         } else {
                             moved_back += 1;
                         }
-                        let to = gone(set.get_bulk_mut(to))?;
-                        to.move_to(buffer, &metadata).map_err(Error::from)?;
+                        set[to].move_to(buffer, &metadata).map_err(Error::from)?;
                     }
                     Arrival::Shared(received) => {
-                        let to = gone(set.get_bulk_mut(to))?;
                         for mut shared in received.into_vec() {
-                            to.share_again(&mut shared, &metadata)?;
+                            set[to].share_again(&mut shared, &metadata)?;
                             is_shared = true;
                         }
                     }
@@ -225,8 +219,7 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
         // Behind before: when all there have released, the pool comes off there, and can come off here.
         let counts = pool.counts();
         if is_shared && counts.away == pool.count() {
-            let behind = gone(set.get_bulk_mut(behind))?;
-            match behind.unassign(pool) {
+            match set[behind].unassign(pool) {
                 Ok(()) => is_shared = false,
                 Err(Error::Bulk(BulkError::Kept)) => std::thread::sleep(Duration::from_millis(5)),
                 Err(error) => return Err(error.into()),

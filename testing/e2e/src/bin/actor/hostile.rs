@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, ChannelOptions, Error, wait_any_from};
+use tombolo::{Channel, ChannelOptions, Error, wait_any};
 use tombolo_base::Random;
 use tombolo_platform::guest::pci::{Registers, WindowDevice};
 
@@ -186,7 +186,7 @@ pub(crate) fn steadfast(name: &str) -> Outcome {
     let listener = domain.export(name)?;
     println!("serving");
     let mut guests: Vec<Guest> = Vec::new();
-    let (mut failed, mut start, mut buffer) = (0, 0, Vec::new());
+    let (mut failed, mut buffer) = (0, Vec::new());
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         match listener.within(Duration::ZERO).accept() {
@@ -197,12 +197,11 @@ pub(crate) fn steadfast(name: &str) -> Outcome {
             Err(error) => return Err(error.into()),
         }
         let mut all: Vec<&mut Channel> = guests.iter_mut().map(|guest| &mut guest.channel).collect();
-        let index = match wait_any_from(&mut all, Duration::from_millis(5), start) {
+        let index = match wait_any(&mut all, Duration::from_millis(5)) {
             Ok(index) => index,
             Err(Error::TimedOut { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
-        start = index + 1;
         let guest = &mut guests[index];
         let served = match guest.channel.try_recv_into(&mut buffer) {
             Ok(Some(_)) if guest.honest && buffer == LAST => {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tombolo::{Channel, ChannelOptions, Domain, Error, Listener, wait_any_from};
+use tombolo::{Channel, ChannelOptions, Domain, Error, Listener, wait_any};
 
 use crate::Outcome;
 use crate::exchange::message;
@@ -201,7 +201,6 @@ struct Member {
 impl Member {
     fn live(mut self) -> Outcome {
         let mut next_sign = Instant::now();
-        let mut start = 0;
         loop {
             self.starved_before_ns = self.scheduler.starved_ns();
             while let Ok(news) = self.arriving.try_recv() {
@@ -218,9 +217,8 @@ impl Member {
             }
             let mut channels: Vec<&mut Channel> =
                 self.lines.iter_mut().map(|line| &mut line.channel).collect();
-            match wait_any_from(&mut channels, TURN.min(self.pause.max(Duration::from_millis(1))), start) {
+            match wait_any(&mut channels, TURN.min(self.pause.max(Duration::from_millis(1)))) {
                 Ok(index) => {
-                    start = index + 1;
                     let result = self.receive(index);
                     self.note(index, result)?;
                 }

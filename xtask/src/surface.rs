@@ -1,0 +1,279 @@
+//! The public items of a crate as text, so that a change of them shows in a file of its own.
+//!
+//! Read line by line, which the format of the sources allows: `cargo fmt` has laid them out, and the lint `unreachable_pub`
+//! makes sure that what is `pub` can be reached from outside.
+
+use std::collections::BTreeSet;
+
+use crate::failure::Failure;
+use crate::workspace::Workspace;
+
+const HEAD: &str = "# The public items of the crate `tombolo`, written by `cargo xtask codegen`: a change of the API shows here.\n";
+
+/// What begins a public item, after `pub `.
+const KINDS: [&str; 12] = [
+    "fn ",
+    "const fn ",
+    "async fn ",
+    "unsafe fn ",
+    "struct ",
+    "enum ",
+    "trait ",
+    "type ",
+    "const ",
+    "static ",
+    "mod ",
+    "use ",
+];
+
+/// The public items of the crate in Rust that programs use.
+pub(crate) fn of_facade(workspace: &Workspace) -> Result<String, Failure> {
+    const FOLDER: &str = "runtime/tombolo/src/";
+    let files = workspace.text_files()?;
+    let mut sources: Vec<(&str, &str)> = Vec::new();
+    for file in &files {
+        let Some(path) = file.path.strip_prefix(FOLDER).filter(|path| path.ends_with(".rs")) else {
+            continue;
+        };
+        let is_test = |part: &str| matches!(part, "tests" | "tests.rs" | "testing.rs");
+        if !path.split('/').any(is_test) {
+            sources.push((path, &file.text));
+        }
+    }
+    sources.sort_unstable();
+    Ok(surface(&sources))
+}
+
+/// Paths and texts of sources to the text of their public items.
+fn surface(sources: &[(&str, &str)]) -> String {
+    let types: BTreeSet<&str> = sources.iter().flat_map(|(_, text)| public_types(text)).collect();
+    let (mut functions, mut body) = (0, String::new());
+    for (path, text) in sources {
+        let items = Reader { lines: without_tests(text), types: &types }.items();
+        functions += items.iter().filter(|item| is_function(item)).count();
+        if !items.is_empty() {
+            body.push_str(&format!("\n{path}\n"));
+            items.iter().for_each(|item| body.push_str(&format!("  {item}\n")));
+        }
+    }
+    format!("{HEAD}# {functions} functions.\n{body}")
+}
+
+fn is_function(item: &str) -> bool {
+    item.trim_start()
+        .strip_prefix("pub ")
+        .is_some_and(|rest| KINDS[..4].iter().any(|kind| rest.starts_with(kind)))
+}
+
+/// The lines before the tests at the end of a file.
+fn without_tests(text: &str) -> Vec<&str> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    text.lines().collect()
+}
+
+fn public_types(text: &str) -> Vec<&str> {
+    let named = |line: &'_ str| line.starts_with("pub struct ") || line.starts_with("pub enum ");
+    let words = text.lines().filter(|line| named(line)).filter_map(|line| line.splitn(3, ' ').nth(2));
+    words.filter_map(|rest| rest.split(|letter: char| !letter.is_alphanumeric()).next()).collect()
+}
+
+struct Reader<'a> {
+    lines: Vec<&'a str>,
+    types: &'a BTreeSet<&'a str>,
+}
+
+impl Reader<'_> {
+    fn items(&self) -> Vec<String> {
+        let mut items = Vec::new();
+        // The head of the `impl` that the lines are in, until something in it is public.
+        let mut around: Option<String> = None;
+        let mut at = 0;
+        while let Some(line) = self.lines.get(at) {
+            let (text, depth) = (line.trim_start(), line.len() - line.trim_start().len());
+            if depth == 0 && text.starts_with("impl") {
+                let head = self.head(&mut at);
+                around = None;
+                match head.split_once(" for ") {
+                    Some((_, named)) if self.is_public(named) => items.push(head),
+                    Some(_) => {}
+                    None => around = Some(head),
+                }
+                continue;
+            }
+            if line.starts_with('}') {
+                around = None;
+            }
+            let Some(kind) = text.strip_prefix("pub ") else {
+                at += 1;
+                continue;
+            };
+            let indent = " ".repeat(depth);
+            if depth > 0
+                && let Some(head) = around.take()
+            {
+                items.push(head);
+            }
+            if !KINDS.iter().any(|known| kind.starts_with(known)) {
+                // A field.
+                items.push(format!("{indent}{}", text.trim_end_matches(',')));
+                at += 1;
+                continue;
+            }
+            let has_body = ["enum ", "trait "].iter().any(|known| kind.starts_with(known));
+            items.push(format!("{indent}{}", self.head(&mut at)));
+            if has_body {
+                self.body(depth, &mut at, &mut items);
+            }
+        }
+        items
+    }
+
+    /// Whether a type, as an `impl` names it, is one of the crate's public ones.
+    fn is_public(&self, named: &str) -> bool {
+        let named = named.trim_start_matches(['&', '\'', '_', ' ']).trim_start_matches("mut ");
+        let name = named.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
+        self.types.contains(name)
+    }
+
+    /// An item up to its body, in one line; the lines after that are next.
+    fn head(&self, at: &mut usize) -> String {
+        let mut words = String::new();
+        while let Some(line) = self.lines.get(*at) {
+            *at += 1;
+            if !words.is_empty() {
+                words.push(' ');
+            }
+            words.push_str(line.trim());
+            if line.ends_with('{') || line.ends_with(';') || line.ends_with('}') {
+                break;
+            }
+        }
+        let words = words.trim_end_matches('{').trim_end_matches(';').trim_end();
+        words.replace("( ", "(").replace(", )", ")").replace(",)", ")")
+    }
+
+    /// What is in an enum or a trait: all of it is public.
+    fn body(&self, depth: usize, at: &mut usize, items: &mut Vec<String>) {
+        let end = format!("{}}}", " ".repeat(depth));
+        // The bodies of functions that a trait provides are deeper than what is in it.
+        let mut provided: Option<usize> = None;
+        while let Some(line) = self.lines.get(*at) {
+            let (text, inner) = (line.trim_start(), line.len() - line.trim_start().len());
+            if *line == end {
+                *at += 1;
+                return;
+            }
+            if provided.is_some_and(|outer| inner > outer || text == "}") {
+                *at += 1;
+                if text == "}" && Some(inner) == provided {
+                    provided = None;
+                }
+                continue;
+            }
+            if text.is_empty()
+                || text.starts_with("//")
+                || text.starts_with("#[")
+                || text.starts_with(['}', ')', ']'])
+            {
+                *at += 1;
+            } else if text.starts_with("fn ") {
+                let first = *at;
+                let head = self.head(at);
+                if self.lines[first..*at].last().is_some_and(|last| last.ends_with('{')) {
+                    provided = Some(inner);
+                }
+                items.push(format!("{}{head}", " ".repeat(inner)));
+            } else {
+                let text = text.trim_end_matches(['{', ',', ' ']);
+                if !text.starts_with('"') {
+                    items.push(format!("{}{text}", " ".repeat(inner)));
+                }
+                *at += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"//! A module.
+
+mod inner;
+pub use inner::Thing;
+
+/// An error.
+#[derive(Debug)]
+pub enum Error {
+    /// It was not there.
+    #[error("not there")]
+    Missing {
+        /// What.
+        what: String,
+    },
+    Other(u8),
+}
+
+struct Private;
+
+impl Private {
+    fn hidden(&self) {}
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {}
+}
+
+pub struct Line {
+    pub number: u32,
+    text: String,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {}
+}
+
+impl Line {
+    pub(crate) fn own(&self) {}
+
+    /// Says it.
+    pub fn say(
+        &self,
+        to: &str,
+    ) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
+}
+
+pub trait Speaks {
+    /// Once.
+    fn speak(&self);
+
+    fn twice(&self) {
+        self.speak();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    pub fn helper() {}
+}
+"#;
+
+    #[test]
+    fn what_is_public_is_listed_and_nothing_else() {
+        let text = surface(&[("lib.rs", SOURCE)]);
+        let listed = text.strip_prefix(HEAD).unwrap();
+        assert_eq!(
+            listed,
+            "# 1 functions.\n\nlib.rs\n  pub use inner::Thing\n  pub enum Error\n      Missing\n          what: String\n      \
+             Other(u8)\n  pub struct Line\n      pub number: u32\n  impl Drop for Line\n  impl Line\n      \
+             pub fn say(&self, to: &str) -> Result<(), Error> where Self: Sized,\n  pub trait Speaks\n      \
+             fn speak(&self)\n      fn twice(&self)\n"
+        );
+    }
+}
