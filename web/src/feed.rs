@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
+use tombolo::admin::Console;
+use tombolo::names::{Record, Value};
 use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
-use tombolo::{Console, Domain, DomainId, Error, NodeId, Record, RegionId, Value};
+use tombolo::region::RegionId;
+use tombolo::{Domain, DomainId, Error, NodeId};
 
 use crate::keeper::{Keeper, MonitorState, Picture};
 use crate::rows::{Row, Rows};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tombolo::find::machines_up;
 use tombolo::observe::{Observer, Seen};
-use tombolo::{Domain, Error, Stream};
+use tombolo::spawn::Stream;
+use tombolo::{Domain, Error};
 use tombolo_platform::unpoisoned;
 
 /// Time from one look at the monitor to the next, at least.

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tombolo::{BulkOptions, Channel, Child, Domain, NodeInfo, Pool, PoolOptions, SpawnOptions};
+use tombolo::admin::NodeInfo;
+use tombolo::{BulkOptions, Channel, Child, Domain, Pool, PoolOptions, SpawnOptions};
 
 use tombolo_bench_far::bulk::command::{self, Command, Way};
 use tombolo_bench_far::bulk::copies;

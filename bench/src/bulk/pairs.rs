@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tombolo::{Channel, Child, Domain, NodeInfo, SpawnOptions};
+use tombolo::admin::NodeInfo;
+use tombolo::{Channel, Child, Domain, SpawnOptions};
 use tombolo_platform::copy::{self, Loop};
 
 use super::nodes::{

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tombolo::{LatencyOptions, Scheduling};
+use tombolo::latency::{LatencyOptions, Scheduling};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::time::now_ns;

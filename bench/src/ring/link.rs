@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{
-    Channel, ChannelOptions, Child, Domain, Exit, Listener, NodeInfo, SpawnOptions, TransportKind,
-};
+use tombolo::admin::NodeInfo;
+use tombolo::{Channel, ChannelOptions, Child, Domain, Exit, Listener, SpawnOptions, TransportKind};
 use tombolo_bench_far::ring::peer::{OPEN, back_name, opener_makes_memory, sleeper_name};
 
 use super::near::{self, Figures};

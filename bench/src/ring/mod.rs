@@ -16,7 +16,9 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tombolo::{Domain, Fault, NodeInfo};
+use tombolo::Domain;
+use tombolo::admin::NodeInfo;
+use tombolo::error::Fault;
 
 pub use tombolo_bench_far::Error;
 pub use tombolo_bench_far::ring::end::{End, Ends};

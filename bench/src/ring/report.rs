@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
-use tombolo::{Isa, NodeInfo, TransportKind};
+use tombolo::admin::NodeInfo;
+use tombolo::{Isa, TransportKind};
 
 use super::near::{Figures, typical};
 use super::{Error, table};

@@ -190,7 +190,7 @@ pub(super) fn virtual_machines(
         attached => attached?,
     };
     let nodes = domain.nodes()?;
-    let usual = |node: &tombolo::NodeInfo| Node {
+    let usual = |node: &tombolo::admin::NodeInfo| Node {
         id: node.id,
         name: node.name.clone(),
         isa: node.isa,

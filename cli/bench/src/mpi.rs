@@ -81,7 +81,7 @@ pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure
     let mut tools =
         Tools { tombolo: front()?, kit: Kit::locate()?.root().to_owned(), machine: context.machine.clone() };
     let mut report = None;
-    let mut measured = |tools: &Tools, nodes: &[tombolo::NodeInfo]| -> Result<(), Failure> {
+    let mut measured = |tools: &Tools, nodes: &[tombolo::admin::NodeInfo]| -> Result<(), Failure> {
         report = Some(measure(context, options, tools, nodes)?);
         Ok(())
     };
@@ -102,7 +102,7 @@ fn measure(
     context: &Context,
     options: &MpiOptions,
     tools: &Tools,
-    nodes: &[tombolo::NodeInfo],
+    nodes: &[tombolo::admin::NodeInfo],
 ) -> Result<mpi::Report, Failure> {
     for name in options.on.iter().filter(|name| *name != "host") {
         if nodes.is_empty() {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tombolo::{Isa, NodeInfo};
+use tombolo::Isa;
+use tombolo::admin::NodeInfo;
 use tombolo_bench::omp::{self, Section, Tools};
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
-use tombolo::{Error, Fault};
+use tombolo::Error;
+use tombolo::error::Fault;
 use tombolo_machine::file::FileError as MachineFileError;
 use tombolo_machine::image::ImageError;
 use tombolo_trace::file::FileError;

@@ -1,6 +1,7 @@
 //! Nodes that a command line names.
 
-use tombolo::{Error, NodeInfo};
+use tombolo::Error;
+use tombolo::admin::NodeInfo;
 use tombolo_placement::{PlacementError, position};
 
 use crate::failure::Failure;
@@ -9,7 +10,7 @@ use crate::failure::Failure;
 /// command line, whichever command it is given to.
 ///
 /// # Errors
-/// [`Fault::NoSuchNode`](tombolo::Fault::NoSuchNode) with the names that there are.
+/// [`Fault::NoSuchNode`](tombolo::error::Fault::NoSuchNode) with the names that there are.
 pub fn named<'a>(nodes: &'a [NodeInfo], name: &str) -> Result<&'a NodeInfo, Error> {
     position(nodes, name).map(|index| &nodes[index])
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use tombolo::{DomainId, Stream};
+use tombolo::DomainId;
+use tombolo::spawn::Stream;
 pub use tombolo_platform::unpoisoned;
 
 /// A line that is longer is shown in parts.

@@ -9,7 +9,8 @@ use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tombolo::{Child, Exit, NodeInfo};
+use tombolo::admin::NodeInfo;
+use tombolo::{Child, Exit};
 use tombolo_cli_common::nodes::placement_failure;
 use tombolo_mpi::environment::{Environment, SharedMemory};
 use tombolo_mpi::job::{

@@ -2,8 +2,10 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use tombolo::Domain;
+use tombolo::admin::NodeInfo;
 use tombolo::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
-use tombolo::{Domain, NodeInfo, Value};
+use tombolo::names::Value;
 use tombolo_cli_common::nodes::named;
 
 use crate::context::{Context, print, print_json};

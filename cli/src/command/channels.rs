@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::{DomainId, TracedInfo, TransportKind};
+use tombolo::admin::TracedInfo;
+use tombolo::{DomainId, TransportKind};
 use tombolo_trace::page::RowState;
 use tombolo_trace::snapshot::RowInfo;
 

@@ -11,7 +11,8 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tombolo::{Console, Error};
+use tombolo::Error;
+use tombolo::admin::Console;
 
 use super::kill::seconds;
 use crate::context::Context;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tombolo::{Domain, DomainId, Error, Exit, NodeInfo, SpawnOptions};
+use tombolo::admin::NodeInfo;
+use tombolo::{Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_cli_common::nodes::named;
 use tombolo_machine::Kit;
 

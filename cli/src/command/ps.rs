@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::DomainInfo;
+use tombolo::admin::DomainInfo;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;

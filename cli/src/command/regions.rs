@@ -2,7 +2,8 @@
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::{Backing, NodeId, RegionInfo, Seal};
+use tombolo::NodeId;
+use tombolo::region::{Backing, RegionInfo, Seal};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;

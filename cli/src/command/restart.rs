@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use clap::Args;
-use tombolo::{Error, Fault, NodeInfo};
+use tombolo::Error;
+use tombolo::admin::NodeInfo;
+use tombolo::error::Fault;
 use tombolo_cli_common::nodes::named;
 
 use crate::context::Context;

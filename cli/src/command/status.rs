@@ -3,8 +3,9 @@
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 use serde::Serialize;
+use tombolo::Domain;
+use tombolo::admin::NodeInfo;
 use tombolo::find::machines_up;
-use tombolo::{Domain, NodeInfo};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;

@@ -17,8 +17,9 @@ use clap::Args;
 use rustix::fs::{MemfdFlags, memfd_create};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tombolo::Domain;
+use tombolo::admin::NodeInfo;
 use tombolo::find::{find_tombolod, machines_up, start_monitor};
-use tombolo::{Domain, NodeInfo};
 use tombolo_machine::Machine;
 use tombolo_machine::file::{DEFAULT_MACHINE_FILE, FileError};
 

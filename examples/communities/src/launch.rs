@@ -5,8 +5,9 @@ mod port;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use tombolo::admin::NodeInfo;
 use tombolo::{
-    BulkChannel, Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, Listener, NodeInfo, Ready,
+    BulkChannel, Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, Listener, Ready,
     SpawnOptions, WaitSet,
 };
 

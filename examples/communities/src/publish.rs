@@ -5,7 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{Domain, Error, NewRecord};
+use tombolo::names::NewRecord;
+use tombolo::{Domain, Error};
 
 use crate::figure::Figure;
 use crate::search::Step;

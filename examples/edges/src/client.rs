@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use edges::{EdgesClient, EdgesError, EdgesFind, EdgesFindRequest, FRAME_BYTES};
+use tombolo::bulk::Transfers;
 use tombolo::interface::{CallError, Pending};
-use tombolo::{Buffer, BulkOptions, Channel, Domain, Error, Pool, Shared, Transfers, wait_any};
+use tombolo::{Buffer, BulkOptions, Channel, Domain, Error, Pool, Shared, wait_any};
 
 use crate::{NAME, Outcome};
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use edges::{BUFFERS, EdgesError, EdgesFind, EdgesFindReply, EdgesHandler, EdgesServer, FRAME_BYTES};
+use tombolo::bulk::Transfers;
 use tombolo::interface::{Call, Decline, Response};
-use tombolo::{BulkOptions, Channel, Domain, Error, Pool, Transfers};
+use tombolo::{BulkOptions, Channel, Domain, Error, Pool};
 
 use crate::{NAME, Outcome};
 

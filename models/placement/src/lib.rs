@@ -3,7 +3,9 @@
 
 use std::str::FromStr;
 
-use tombolo::{Error, Fault, NodeInfo};
+use tombolo::Error;
+use tombolo::admin::NodeInfo;
+use tombolo::error::Fault;
 
 /// The most ranks of one job, those included that it starts itself.
 pub const MAX_RANKS: usize = 4096;

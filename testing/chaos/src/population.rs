@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions, Stream};
+use tombolo::spawn::Stream;
+use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_e2e::PATIENCE;
 
 use crate::endings::Endings;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tombolo::{Domain, NodeInfo};
+use tombolo::Domain;
+use tombolo::admin::NodeInfo;
 use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
 
 use crate::arguments::{Arguments, Beside};

@@ -5,7 +5,8 @@ use core::time::Duration;
 #[cfg(target_os = "none")]
 use tombolo_bare::{self as tombolo, prelude::*};
 
-use tombolo::{Channel, Domain, Error, Fault};
+use tombolo::error::Fault;
+use tombolo::{Channel, Domain, Error};
 use tombolo_remote_peer::{Answer, Awaited, Counts, Failure, Opening, Order};
 
 use crate::{Outcome, place};

@@ -98,7 +98,7 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use tombolo::Target;
+    use tombolo::admin::Target;
 
     use super::*;
     use crate::testing::{node, seen};

@@ -110,7 +110,7 @@ fn why(seen: &Seen, node: &SeenNode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tombolo::Target;
+    use tombolo::admin::Target;
 
     use super::*;
     use crate::testing::{node, seen};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tombolo::observe::{Seen, SeenRegion};
-use tombolo::{Backing, CapabilityInfo, Seal};
+use tombolo::region::{Backing, CapabilityInfo, Seal};
 
 use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
 

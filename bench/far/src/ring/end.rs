@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, RawMemory};
+use tombolo::Channel;
+use tombolo::channel::RawMemory;
 
 use crate::Error;
 

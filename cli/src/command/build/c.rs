@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use tombolo::{Isa, Target};
+use tombolo::Isa;
+use tombolo::admin::Target;
 use tombolo_cli_common::programs::build_part;
 use tombolo_idl::c::{COptions, generate};
 use tombolo_machine::Kit;

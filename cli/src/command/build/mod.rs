@@ -5,8 +5,9 @@ mod c;
 use std::path::PathBuf;
 
 use clap::Args;
+use tombolo::Domain;
+use tombolo::admin::Target;
 use tombolo::find::{LOCAL_MACHINE, machines_up};
-use tombolo::{Domain, Target};
 use tombolo_machine::Machine;
 use tombolo_machine::build::{BuildError, Progress, Request, RustProgram, Source, build};
 

@@ -1,7 +1,7 @@
 //! Changing names.
 
 use clap::Args;
-use tombolo::{Condition, NewRecord};
+use tombolo::names::{Condition, NewRecord};
 
 use crate::context::{Context, print};
 use crate::failure::Failure;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::{Domain, NodeInfo, Record, Value};
+use tombolo::Domain;
+use tombolo::admin::NodeInfo;
+use tombolo::names::{Record, Value};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;

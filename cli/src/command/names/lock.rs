@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
-use tombolo::NameFault;
+use tombolo::names::NameFault;
 
 use crate::command::kill::seconds;
 use crate::context::Context;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tombolo::{Change, EventMask, NodeInfo, Notice};
+use tombolo::admin::NodeInfo;
+use tombolo::names::{Change, EventMask, Notice};
 
 use super::list::{RecordReport, json};
 use crate::context::{Context, print};
@@ -49,7 +50,7 @@ pub(super) fn run(context: &Context, options: &WatchOptions) -> Result<(), Failu
     let domain = context.attach_running()?;
     let nodes = domain.nodes()?;
     let events = EventMask::RECORDS.and(EventMask::PUBLISH);
-    let watch = tombolo::WatchOptions { events, capacity: 4096, ..Default::default() };
+    let watch = tombolo::names::WatchOptions { events, capacity: 4096, ..Default::default() };
     let mut watch = domain.names().watch(&options.query, watch)?;
     for record in watch.current().to_vec() {
         show(options, &nodes, "there", Notice { lost: 0, last: false, change: Change::Set(record) })?;
@@ -113,14 +114,14 @@ fn show(
             print(format!("deleted   {} ({})\n", printable(&record.to_string()), why(*cause)))
         }
         Change::Published { name, attributes, publisher } => {
-            let text = tombolo::NewRecord::from_parts(name, attributes.clone()).to_string();
+            let text = tombolo::names::NewRecord::from_parts(name, attributes.clone()).to_string();
             print(format!("published {} (by domain {publisher})\n", printable(&text)))
         }
         Change::Ended(cause) => {
             let why = match cause {
-                tombolo::EndCause::Unwatched => "it was ended",
-                tombolo::EndCause::TooCostly => "the query takes too many steps",
-                tombolo::EndCause::NodeLost => "the node is lost",
+                tombolo::names::EndCause::Unwatched => "it was ended",
+                tombolo::names::EndCause::TooCostly => "the query takes too many steps",
+                tombolo::names::EndCause::NodeLost => "the node is lost",
             };
             print(format!("ended     {why}\n"))
         }
@@ -128,10 +129,10 @@ fn show(
     }
 }
 
-fn why(cause: tombolo::DeleteCause) -> &'static str {
+fn why(cause: tombolo::names::DeleteCause) -> &'static str {
     match cause {
-        tombolo::DeleteCause::Deleted => "somebody deleted it",
-        tombolo::DeleteCause::OwnerGone => "its domain is gone",
-        tombolo::DeleteCause::NoMatch => "it does not match any more",
+        tombolo::names::DeleteCause::Deleted => "somebody deleted it",
+        tombolo::names::DeleteCause::OwnerGone => "its domain is gone",
+        tombolo::names::DeleteCause::NoMatch => "it does not match any more",
     }
 }

@@ -323,7 +323,7 @@ fn were(others: usize) -> String {
 
 fn ignore_gone(error: Error) -> Result<(), Error> {
     match error {
-        Error::Monitor(tombolo::Fault::NoSuchDomain { .. }) => Ok(()),
+        Error::Monitor(tombolo::error::Fault::NoSuchDomain { .. }) => Ok(()),
         error => Err(error),
     }
 }

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
+use tombolo::admin::{NodeInfo, Target};
+use tombolo::channel::CAPTURE_VARIABLE;
 use tombolo::files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
-use tombolo::{CAPTURE_VARIABLE, Domain, NodeInfo, SpawnOptions, Target};
+use tombolo::{Domain, SpawnOptions};
 use tombolo_cli_common::nodes::placement_failure;
 use tombolo_machine::Image;
 use tombolo_placement::{Order, Placement, place};
@@ -239,7 +241,7 @@ pub(crate) fn target_of(node: &NodeInfo) -> Target {
 fn check_builds(image: &Image, ranks: &[&NodeInfo]) -> Result<(), Failure> {
     match ranks.iter().find(|node| image.program(target_of(node)).is_err()) {
         None => Ok(()),
-        Some(node) => Err(tombolo::Error::Monitor(tombolo::Fault::NoBuildForIsa {
+        Some(node) => Err(tombolo::Error::Monitor(tombolo::error::Fault::NoBuildForIsa {
             image: image.name().to_owned(),
             node: node.name.clone(),
             isa: target_of(node),

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tombolo::Domain;
+use tombolo::admin::NodeInfo;
 use tombolo::trace::{CollectError, Collector, Recording, Summary};
-use tombolo::{Domain, NodeInfo};
 
 use crate::context::Context;
 use crate::failure::Failure;

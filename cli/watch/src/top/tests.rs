@@ -7,11 +7,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
+use tombolo::admin::{NodeInfo, Target};
 use tombolo::observe::{
     CoreSample, DomainSample, EndSample, Flow, Happening, NodePhase, NodeSample, Seen, SeenChannel,
     SeenDomain, SeenEvent, SeenLink, SeenNode,
 };
-use tombolo::{ChannelId, DomainId, NodeId, NodeInfo, Target, TransportKind};
+use tombolo::{ChannelId, DomainId, NodeId, TransportKind};
 use tombolo_web::{MonitorState, Picture};
 
 use super::app::{Action, App, Command, Mode, Tab, Thing};

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use tombolo::{BulkChannel, BulkError, Channel, Domain, Error, Pool, PoolOptions, TransportKind};
+use tombolo::bulk::BulkError;
+use tombolo::{BulkChannel, Channel, Domain, Error, Pool, PoolOptions, TransportKind};
 
 use crate::port::{Port, PortError};
 

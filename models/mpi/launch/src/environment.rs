@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tombolo::NodeInfo;
+use tombolo::admin::NodeInfo;
 use tombolo_machine::kit::Kit;
 
 use crate::installation::{Installation, InstallationError, YIELD_LIBRARY};
@@ -319,7 +319,8 @@ impl Variables {
 mod tests {
     use std::time::Duration;
 
-    use tombolo::{Isa, NodeId, Target};
+    use tombolo::admin::Target;
+    use tombolo::{Isa, NodeId};
 
     use super::*;
     use crate::program::Mpi;

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tombolo::{NodeInfo, SpawnOptions, Target};
+use tombolo::SpawnOptions;
+use tombolo::admin::{NodeInfo, Target};
 use tombolo_machine::image::{Image, ImageError, elf};
 use tombolo_machine::kit;
 

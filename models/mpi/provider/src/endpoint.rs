@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::time::{Duration, Instant};
 
+use tombolo::region::RegionFile;
 use tombolo_fabric::{Address, ChannelNet, Engine};
 
 use crate::abi::*;

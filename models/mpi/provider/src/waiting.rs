@@ -4,7 +4,8 @@ use core::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use tombolo::{Interest, Token, Trigger, WaitSet};
+use tombolo::waitset::Trigger;
+use tombolo::{Interest, Token, WaitSet};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;

@@ -7,7 +7,8 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tombolo::{Capability, Domain, Error, Exit, Listener, Ready, SpawnOptions, Token, WaitSet};
+use tombolo::region::Capability;
+use tombolo::{Domain, Error, Exit, Listener, Ready, SpawnOptions, Token, WaitSet};
 use tombolo_omp::job::env::{Mode, Read};
 use tombolo_omp::job::stack::{Call, Main, Stack};
 use tombolo_omp::job::{layout, start, words, worker};
@@ -301,7 +302,7 @@ impl Hub {
                 "the worker on node {node} is of another image than the program: compile all builds at once with `tombolo ompcc`"
             ));
         }
-        let granted = match self.capability.grant(process.child.id(), tombolo::Rights::READ_WRITE) {
+        let granted = match self.capability.grant(process.child.id(), tombolo::region::Rights::READ_WRITE) {
             Ok(granted) => granted,
             Err(error) => fatal(format_args!("node {node} does not get at what workers share: {error}")),
         };

@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use tombolo::{Capability, Domain, Error, RegionFile, RegionOptions, Rights};
+use tombolo::region::{Capability, RegionFile, RegionOptions, Rights};
+use tombolo::{Domain, Error};
 use tombolo_omp::primitives::exclusive;
 use tombolo_omp::primitives::store::{SPAN, Store};
 

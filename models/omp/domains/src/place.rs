@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use tombolo::{Isa, NodeInfo};
+use tombolo::Isa;
+use tombolo::admin::NodeInfo;
 use tombolo_omp::primitives::nodes::Named;
 
 /// Whose kernel programs of a node run on.

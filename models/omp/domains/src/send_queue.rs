@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use tombolo::Waker;
+use tombolo::waitset::Waker;
 use tombolo_omp::primitives::exclusive;
 use tombolo_omp::primitives::parker::Parker;
 use tombolo_omp::primitives::wake_domain::List;

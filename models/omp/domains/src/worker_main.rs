@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tombolo::{CapabilityId, Domain, Error, Ready, Token, WaitSet};
+use tombolo::region::CapabilityId;
+use tombolo::{Domain, Error, Ready, Token, WaitSet};
 use tombolo_omp::job::stack::Stack;
 use tombolo_omp::job::{layout, start, words, worker};
 use tombolo_omp::primitives::parker::Parker;

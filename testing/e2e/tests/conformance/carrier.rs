@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tombolo::{Channel, ChannelOptions, Error, Fault};
+use tombolo::error::Fault;
+use tombolo::{Channel, ChannelOptions, Error};
 use tombolo_conformance::peer::{Doomed, Order, Role};
 use tombolo_conformance::{Carrier, Rig, deadline, hello, patience};
 use tombolo_link::{ChannelConfig, Hello, Side};

@@ -51,7 +51,7 @@ fn a_record_that_makes_no_sense_is_passed_over() {
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
     for text in ["rubbish", "", "64:1 64"] {
         let record =
-            tombolo::NewRecord::new("copy.costs/host/caller").with("mapped-mapped", text).persistent();
+            tombolo::names::NewRecord::new("copy.costs/host/caller").with("mapped-mapped", text).persistent();
         domain.names().set(&record).expect("any program may");
         let mut engines = domain.engines().expect("engines");
         let (source, target) = (SharedMemory::zeroed(8192), SharedMemory::zeroed(8192));

@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tombolo::{Change, Domain, Error, NameFault, NewRecord, WatchOptions};
+use tombolo::names::{Change, NameFault, NewRecord, WatchOptions};
+use tombolo::{Domain, Error};
 use tombolo_e2e::{Machine, MachineFile};
 
 /// How long anything may take that is known to happen.
@@ -151,8 +152,9 @@ fn parties_of_one_thread_meet() {
     assert!(is_pending(pin!(one.wait_async(PATIENCE))));
     assert!(is_pending(pin!(two.wait_async(PATIENCE))));
     let (one, two) = (&one, &two);
-    let meets =
-        |barrier: &'static str, meeting: tombolo::Meeting| assert_eq!(meeting.generation, 1, "{barrier}");
+    let meets = |barrier: &'static str, meeting: tombolo::names::Meeting| {
+        assert_eq!(meeting.generation, 1, "{barrier}");
+    };
     run(vec![
         Box::pin(async move { meets("one", one.wait_async(PATIENCE).await.unwrap()) }),
         Box::pin(async move { meets("two", two.wait_async(PATIENCE).await.unwrap()) }),

@@ -1,7 +1,8 @@
 //! Memory that domains of the host share by capabilities, and that is taken back while it is in use.
 
 use rustix::process::{Pid, Signal, kill_process};
-use tombolo::{Domain, RegionOptions, Rights};
+use tombolo::Domain;
+use tombolo::region::{RegionOptions, Rights};
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
 /// Longer than any test lasts: nobody is killed for being slow.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use tombolo::{Capability, Domain, DomainId, Extent, FarEnd, Region, RegionFile, Rights};
+use tombolo::region::{Capability, Extent, FarEnd, Region, RegionFile, Rights};
+use tombolo::{Domain, DomainId};
 use tombolo_platform::memory::is_mapped;
 
 use super::staging::Place;

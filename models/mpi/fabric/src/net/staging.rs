@@ -3,10 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tombolo::{
-    Channel, Domain, DomainId, Error, FarEnd, MapOptions, Mapping, Region, RegionOptions, Rights,
-    TransportKind,
-};
+use tombolo::region::{FarEnd, MapOptions, Mapping, Region, RegionOptions, Rights};
+use tombolo::{Channel, Domain, DomainId, Error, TransportKind};
 
 use super::Stages;
 

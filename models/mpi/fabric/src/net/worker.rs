@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tombolo::{
-    Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listener, Mapping, Ready, Rights, WaitSet,
-    Waker,
-};
+use tombolo::region::{Mapping, Rights};
+use tombolo::waitset::Waker;
+use tombolo::{Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listener, Ready, WaitSet};
 use tombolo_platform::unpoisoned;
 
 use super::LinkId;

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tombolo::{Domain, DomainId, Error, Exit, NodeInfo, SpawnOptions};
+use tombolo::admin::NodeInfo;
+use tombolo::{Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_machine::Kit;
 
 /// Where programs of the host, and those emulated on it, have their shared memory.

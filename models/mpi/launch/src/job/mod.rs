@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tombolo::{Child, Domain, DomainId, Error, Exit, NodeInfo, WaitSet, Waker};
+use tombolo::admin::NodeInfo;
+use tombolo::waitset::Waker;
+use tombolo::{Child, Domain, DomainId, Error, Exit, WaitSet};
 use tombolo_placement::PlacementError;
 
 use crate::environment::{Environment, MissingMpi};

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tombolo::{Child, Domain, Error, Exit, Fault, Ready, SideStream, Token, WaitSet};
+use tombolo::error::Fault;
+use tombolo::spawn::SideStream;
+use tombolo::{Child, Domain, Error, Exit, Ready, Token, WaitSet};
 use tombolo_placement::{Placement, PlacementError, place};
 
 use super::cleaner::Cleaner;

@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use tombolo::{Condition, Error, Fault, NameFault, Names, NewRecord, Value};
+use tombolo::Error;
+use tombolo::error::Fault;
+use tombolo::names::{Condition, NameFault, Names, NewRecord, Value};
 
 /// The attribute that has the port.
 const PORT: &str = "port";

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tombolo::{Child, Domain, Error, NodeInfo, SpawnOptions};
+use tombolo::admin::NodeInfo;
+use tombolo::{Child, Domain, Error, SpawnOptions};
 use tombolo_placement::{MAX_RANKS, PlacementError};
 use tombolo_platform::unpoisoned;
 

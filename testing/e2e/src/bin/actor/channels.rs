@@ -102,7 +102,7 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     loop {
         match domain.connect(name) {
             Ok(channel) => open.push(channel),
-            Err(Error::Monitor(tombolo::Fault::Limit { .. })) if Instant::now() < until => {
+            Err(Error::Monitor(tombolo::error::Fault::Limit { .. })) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
             }

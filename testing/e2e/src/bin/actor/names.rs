@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use tombolo::{Condition, NewRecord, Value};
+use tombolo::names::{Condition, NewRecord, Value};
 
 use crate::{Outcome, PATIENCE};
 
@@ -108,11 +108,11 @@ pub(crate) fn use_own_node() -> Outcome {
     if by_name != here || names.exists("here")? {
         return Err("the node's names are not its own".into());
     }
-    let mut watch = names.watch("@/*", tombolo::WatchOptions::default())?;
+    let mut watch = names.watch("@/*", tombolo::names::WatchOptions::default())?;
     let guard = names.lock("@/lock")?.acquire(Duration::from_secs(10))?;
     names.set(&NewRecord::new("@/here").with("token", Value::from(guard.fencing_token() as i64)))?;
     let notice = watch.next(PATIENCE)?;
-    println!("told {:?}", matches!(notice.change, tombolo::Change::Set(_)));
+    println!("told {:?}", matches!(notice.change, tombolo::names::Change::Set(_)));
     guard.release()?;
     Ok(())
 }

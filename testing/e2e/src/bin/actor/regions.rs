@@ -1,9 +1,10 @@
 //! Regions that one domain lends and another borrows.
 
-use tombolo::{
-    Capability, CapabilityFault, CapabilityId, Channel, Domain, Error, Extent, Fault, MapOptions, Mapping,
-    RegionOptions, Rights,
+use tombolo::error::Fault;
+use tombolo::region::{
+    Capability, CapabilityFault, CapabilityId, Extent, MapOptions, Mapping, RegionOptions, Rights,
 };
+use tombolo::{Channel, Domain, Error};
 
 use crate::{Outcome, PATIENCE};
 

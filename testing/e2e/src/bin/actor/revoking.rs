@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{CapabilityFault, CapabilityId, Channel, Error, Fault, Mapping, RegionOptions, Rights};
+use tombolo::error::Fault;
+use tombolo::region::{CapabilityFault, CapabilityId, Mapping, RegionOptions, Rights};
+use tombolo::{Channel, Error};
 
 use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
 use crate::{Outcome, PATIENCE};
@@ -143,7 +145,7 @@ pub(crate) fn seal(path: &str) -> Outcome {
         matches!(refused(registered.map(Rights::READ))?, CapabilityFault::NotReachable { .. }),
         "it is copied",
     )?;
-    let part = registered.derive(Some(tombolo::Extent::new(10, 50)), Rights::READ)?;
+    let part = registered.derive(Some(tombolo::region::Extent::new(10, 50)), Rights::READ)?;
     let place = part.show()?.foreign.ok_or("nobody says where it is")?;
     let expected = (std::process::id() as i32, own.as_ptr().addr() as u64 + 10);
     require((place.pid, place.address) == expected, "it is said to be elsewhere")?;

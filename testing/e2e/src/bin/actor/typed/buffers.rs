@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tombolo::bulk::Transfers;
 use tombolo::interface::{Call, CallError, Decline, Fault, Handle, Never, Response, ServeError};
-use tombolo::{Buffer, BulkOptions, Channel, Domain, Pool, PoolOptions, Transfers, Trust};
+use tombolo::{Buffer, BulkOptions, Channel, Domain, Pool, PoolOptions, Trust};
 use tombolo_interfaces::rights::{
     Buffers, BuffersClient, BuffersHandler, BuffersPass, BuffersPassReply, BuffersPassRequest, BuffersServer,
 };

@@ -1,7 +1,8 @@
 //! Rights that go along with messages: copied, moved, several, none; and those that are refused.
 
 use tombolo::interface::{Call, CallError, Decline, Fault, Handle, Never, Response, ServeError};
-use tombolo::{Capability, Channel, Domain, Endpoint, Extent, FarEnd, Region, RegionOptions, Rights};
+use tombolo::region::{Capability, Extent, FarEnd, Region, RegionOptions, Rights};
+use tombolo::{Channel, Domain, Endpoint};
 use tombolo_interfaces::rights::{
     Rights as Interface, RightsClient, RightsHandler, RightsPass, RightsPassReply, RightsPassRequest,
     RightsServer,
