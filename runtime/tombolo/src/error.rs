@@ -85,7 +85,7 @@ pub enum Error {
         what: String,
     },
     /// A call has no results, or what came over a channel is not what its interface says.
-    /// [`CallError`](crate::interface::CallError) tells the cases apart.
+    /// [`CallError`] tells the cases apart.
     #[error("{0}")]
     Call(String),
     /// An option has a value that it cannot have.

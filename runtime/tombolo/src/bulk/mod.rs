@@ -10,8 +10,8 @@
 //! | [pass](BulkChannel::pass) | the right to read and write; the content means nothing any more | nothing |
 //! | [release](BulkChannel::release) | a right to read goes back | nothing |
 //!
-//! How far the ends trust each other is said when pool and channel are made: [`Trust::Full`](tombolo_bulk::Trust::Full) maps a pool once, and no
-//! system call is made for a transfer; with [`Trust::None`](tombolo_bulk::Trust::None) each buffer is memory of its
+//! How far the ends trust each other is said when pool and channel are made: [`Trust::Full`] maps a pool once, and no
+//! system call is made for a transfer; with [`Trust::None`] each buffer is memory of its
 //! own, which the kernel keeps all others from writing.
 
 mod arrival;
