@@ -87,7 +87,7 @@ enum {
     TOMBOLO_FAULT = 48,            /* the server gave a reason that is unknown here */
     TOMBOLO_NO_MEMORY = 49,        /* the memory given to a client or server is too small */
     TOMBOLO_LATER = 50,            /* from a handler: it answers later */
-    TOMBOLO_NOT_OUTSTANDING = 51,  /* nobody waits for that answer any more */
+    TOMBOLO_NOT_OUTSTANDING = 51,  /* the client does not wait for that answer any more */
     TOMBOLO_CANNOT_CARRY = 52,     /* the link cannot carry what the interface passes */
     TOMBOLO_NO_ROOM = 53,          /* there was no room for the message in time: nothing was sent */
     TOMBOLO_UNKNOWN_MESSAGE = 54,  /* a one-way message with an ordinal that this side does not know */
@@ -210,8 +210,7 @@ tombolo_status tombolo_job_name(const tombolo_domain *domain, const char *name, 
 
 /* Opens the channel between this program and the one of another rank, which does the same. There is one for each pair; more have
  * names. TOMBOLO_NOT_IN_JOB when there is no such rank, or it is the own. */
-tombolo_status tombolo_job_channel(const tombolo_domain *domain, uint32_t rank, uint64_t timeout_ns,
-                                   tombolo_channel **channel);
+tombolo_status tombolo_job_channel(const tombolo_domain *domain, uint32_t rank, uint64_t timeout_ns, tombolo_channel **channel);
 
 /* --- messages ------------------------------------------------------------------------------------------------------ */
 
@@ -575,13 +574,13 @@ tombolo_status tombolo_carry(tombolo_channel *channel, bool capabilities, bool b
 /* A number of equal buffers. */
 typedef struct tombolo_pool tombolo_pool;
 
-/* What a program has of a buffer: the right to read and write it, which nobody else has; or, when it is shared, a right to read.
+/* What a program has of a buffer: the sole right to read and write it; or, when it is shared, a right to read.
  * One thread at a time uses it; TOMBOLO_BUSY tells a second one. */
 typedef struct tombolo_buffer tombolo_buffer;
 
 enum {
     TOMBOLO_TRUST_FULL = 0, /* who gets the pool maps it, and nothing is done to its memory from then on */
-    TOMBOLO_TRUST_NONE = 1  /* each buffer is memory of its own, which nobody else can write; within one kernel */
+    TOMBOLO_TRUST_NONE = 1  /* each buffer is memory of its own, which the kernel keeps others from writing; within one kernel */
 };
 
 /* How a pool is made. */
@@ -609,10 +608,10 @@ bool tombolo_pool_same(const tombolo_pool *one, const tombolo_pool *other);
 typedef struct tombolo_pool_counts {
     uint32_t free;     /* here, and ready to be taken */
     uint32_t held;     /* here, and in the hands of the program */
-    uint32_t lent;     /* here, and read-only, for somebody else may read them */
+    uint32_t lent;     /* here, and read-only, for other domains may read them */
     uint32_t borrowed; /* elsewhere, and may be read here */
     uint32_t away;     /* elsewhere */
-    uint32_t revoked;  /* 1 if whoever made the pool took it back, so that nothing of it can be used any more */
+    uint32_t revoked;  /* 1 if the domain that made the pool took it back: its buffers cannot be used any more */
 } tombolo_pool_counts;
 
 tombolo_status tombolo_pool_count_buffers(const tombolo_pool *pool, tombolo_pool_counts *counts);
@@ -682,8 +681,15 @@ tombolo_status tombolo_accept_bulk(const tombolo_listener *listener, uint64_t ti
 tombolo_status tombolo_connect_bulk(const tombolo_domain *domain, const char *name, const tombolo_bulk_options *options,
                                     uint64_t timeout_ns, tombolo_bulk **bulk);
 
+/* As tombolo_job_channel, for bulk data. */
+tombolo_status tombolo_job_bulk(const tombolo_domain *domain, uint32_t rank, uint64_t timeout_ns, tombolo_bulk **bulk);
+
 /* Closes this end; what the peer had of this side's pools comes back. Null is allowed. With TOMBOLO_BUSY it is still open. */
 tombolo_status tombolo_bulk_close(tombolo_bulk *bulk);
+
+/* Makes a pool in memory that both ends reach and assigns it. Give it back with tombolo_pool_drop. */
+tombolo_status tombolo_bulk_create_pool(tombolo_bulk *bulk, uint64_t buffer_bytes, uint32_t count, uint64_t timeout_ns,
+                                        tombolo_pool **pool);
 
 /* Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is `here_only`, assign it further.
  * TOMBOLO_POOL_REFUSED if it does not take it. After TOMBOLO_TIMED_OUT asking again waits on for the answer. */

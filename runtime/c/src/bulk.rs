@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tombolo::bulk::{PoolOffer, Received};
 use tombolo::{
-    Arrival, Buffer, BulkChannel, BulkOptions, ChannelOptions, Error, NotSent, Token, TransportKind, WaitSet,
+    Arrival, Buffer, BulkChannel, BulkOptions, ChannelOptions, Error, NotSent, PoolOptions, Token,
+    TransportKind, WaitSet,
 };
 
 use crate::boundary::{
@@ -194,7 +195,7 @@ fn nowhere() -> Failure {
 }
 
 impl BulkHandle {
-    fn hand_out(channel: BulkChannel) -> *mut BulkHandle {
+    pub(crate) fn hand_out(channel: BulkChannel) -> *mut BulkHandle {
         let under = channel.channel();
         let transport = match under.transport() {
             TransportKind::Shm => c"shm",
@@ -304,6 +305,34 @@ pub unsafe extern "C" fn tombolo_bulk_close(bulk: *mut BulkHandle) -> Status {
         // from now on is refused.
         drop(unsafe { take_back(bulk) });
         Ok(())
+    })
+}
+
+/// `tombolo_bulk_create_pool`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_create_pool(
+    bulk: *mut BulkHandle,
+    buffer_bytes: u64,
+    count: u32,
+    timeout_ns: u64,
+    result: *mut *mut PoolHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the pool")?;
+        let options = PoolOptions::new(buffer_bytes, count);
+        let mut made = None;
+        let create = |end: &mut End| {
+            made = Some(end.channel()?.within(Duration::from_nanos(timeout_ns)).create_pool(&options)?);
+            Ok(())
+        };
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(bulk, create) }?;
+        let pool = made.ok_or_else(nowhere)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
     })
 }
 

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use crate::boundary::{bytes_mut, guard, present, put, shared, text};
+use crate::bulk::BulkHandle;
 use crate::channel::ChannelHandle;
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
@@ -77,5 +78,26 @@ pub unsafe extern "C" fn tombolo_job_channel(
         let channel = job.within(Duration::from_nanos(timeout_ns)).channel_to(rank)?;
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+    })
+}
+
+/// `tombolo_job_bulk`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_job_bulk(
+    domain: *const DomainHandle,
+    rank: u32,
+    timeout_ns: u64,
+    result: *mut *mut BulkHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the bulk channel")?;
+        // SAFETY: a live handle, by the contract; nothing of it ever changes.
+        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        let channel = job.within(Duration::from_nanos(timeout_ns)).bulk_channel_to(rank)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
     })
 }

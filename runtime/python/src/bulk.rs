@@ -433,6 +433,22 @@ impl BulkChannel {
         Ok(self.end()?.channel()?.pools().map(|pool| Pool { pool }).collect())
     }
 
+    /// Makes a pool of `count` buffers in memory that both ends reach, with the trust of the channel, and assigns it.
+    #[pyo3(signature = (buffer_bytes, count, timeout = Seconds(Duration::from_secs(30))),
+           text_signature = "($self, buffer_bytes, count, timeout=30.0)")]
+    fn create_pool(
+        &self,
+        py: Python<'_>,
+        buffer_bytes: u64,
+        count: u32,
+        timeout: Seconds,
+    ) -> Result<Pool, Failure> {
+        let mut end = self.end()?;
+        let (channel, options) = (end.channel()?, tombolo::PoolOptions::new(buffer_bytes, count));
+        let pool = py.detach(|| channel.within(timeout.0).create_pool(&options))?;
+        Ok(Pool { pool })
+    }
+
     /// Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is ``here_only``, assign it
     /// further. ``PoolRefused`` says why it is not taken. After ``TimedOut`` asking again waits on for the answer.
     #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(30)), *, here_only = false),

@@ -2,9 +2,10 @@
 
 use pyo3::prelude::*;
 
+use crate::bulk::BulkChannel;
 use crate::channel::Channel;
 use crate::failure::Failure;
-use crate::wait::{Seconds, wait_on};
+use crate::wait::{Seconds, wait_apart, wait_on};
 
 /// The programs that one ``tombolo run`` started, with ranks from 0, and this one's place among them: what
 /// :meth:`Domain.job` returns.
@@ -50,6 +51,13 @@ impl Job {
     fn channel_to(&self, py: Python<'_>, rank: u32, timeout: Seconds) -> Result<Channel, Failure> {
         let job = self.job.within(timeout.0);
         Ok(Channel::new(wait_on(py, async move { job.channel_to_async(rank).await })?))
+    }
+
+    /// As :meth:`channel_to`, for bulk data.
+    #[pyo3(signature = (rank, timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, rank, timeout=30.0)")]
+    fn bulk_channel_to(&self, py: Python<'_>, rank: u32, timeout: Seconds) -> Result<BulkChannel, Failure> {
+        let job = self.job.within(timeout.0);
+        Ok(BulkChannel::new(wait_apart(py, move || job.bulk_channel_to(rank))?))
     }
 
     fn __repr__(&self) -> String {
