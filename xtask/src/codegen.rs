@@ -75,7 +75,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "protocol/control/src/monitor.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/observation.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/agent.rs", cost: Cost::Built, generate: owned },
-    Generator { path: "runtime/tombolo/src/files/messages.rs", cost: Cost::Built, generate: owned_by_facade },
+    Generator { path: "runtime/tombolo/src/file_messages.rs", cost: Cost::Built, generate: owned_by_facade },
     Generator {
         path: "interface/editor/vscode/syntaxes/tombolo.tmLanguage.json",
         cost: Cost::Built,

@@ -13,7 +13,7 @@ use crate::domain::Domain;
 use crate::error::Error;
 use crate::monitor::ANSWER_TIMEOUT;
 pub use crate::monitor::ConsoleOutput;
-use crate::spawn::unexpected;
+use crate::monitor::unexpected;
 
 /// How long a node may take to start again.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(120);

@@ -9,7 +9,7 @@ use tombolo_base::{ChannelId, DomainId, OperationTimeout};
 use tombolo_control::Grant;
 use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
-use tombolo_platform::{Deadline, Errno, OsError, socket};
+use tombolo_platform::{Deadline, socket};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
@@ -27,10 +27,11 @@ pub use crate::capture::CAPTURE_VARIABLE;
 
 use crate::capture::{self, Captured};
 use crate::error::{self, Error};
-use crate::future::Registration;
+use crate::joint::Joint;
 use crate::monitor::MonitorLink;
+use crate::on_the_way::OnTheWay;
 use crate::options::ChannelOptions;
-use crate::region::passing::OnTheWay;
+use crate::reactor::Registration;
 
 /// One end of a channel: whole messages, in order, both ways.
 ///
@@ -536,56 +537,12 @@ fn carry(
     Ok((plain, None))
 }
 
-/// Tells the peer that a channel is not opened after all: its future was dropped. Otherwise the peer would take the end for a
-/// death.
-pub(crate) fn withdraw(grant: &Grant, fds: Vec<OwnedFd>) {
-    // Without a usable grant there is no way to tell the peer.
-    match Joint::of(grant, fds) {
-        Ok(Joint::Shm(socket)) => shm::withdraw(&socket),
-        Ok(Joint::Stream(socket)) => StreamChannel::withdraw(&socket),
-        Ok(Joint::Window(lent)) => drop(window::withdraw(lent, grant.side)),
-        Err(_) => {}
-    }
-}
-
-/// What joins the two ends of a channel.
-enum Joint {
-    Shm(OwnedFd),
-    Stream(OwnedFd),
-    Window(window::Lent),
-}
-
-impl Joint {
-    fn of(grant: &Grant, fds: Vec<OwnedFd>) -> Result<Joint, ChannelError> {
-        // The kernel drops those that a process has no room for.
-        let no_room = || OsError::new("receive the descriptors of a channel (see `ulimit -n`)", Errno::MFILE);
-        let missing = || ChannelError::Violation("the monitor's grant lacks a place in the window".into());
-        let mut fds = fds.into_iter();
-        let mut next = || fds.next().ok_or_else(no_room);
-        Ok(match grant.transport {
-            TransportKind::Shm => Joint::Shm(next()?),
-            TransportKind::Socket => Joint::Stream(next()?),
-            TransportKind::Window => {
-                let place = grant.window.as_ref().ok_or_else(missing)?;
-                Joint::Window(window::Lent {
-                    memory: next()?,
-                    offset_bytes: place.offset_bytes,
-                    length_bytes: place.length_bytes,
-                    lifeline: next()?,
-                    bell: next()?,
-                    ringer: next()?,
-                    ring: place.ring,
-                })
-            }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tombolo_platform::socket::{self, SocketKind};
 
     use super::*;
+    use crate::joint::withdraw;
     use crate::testing::{LONG, domain_id, grant, pair};
 
     #[test]

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::{DomainId, DomainTimeouts};
-use tombolo_control::{FINGERPRINT, Membership, Reply, Request};
+use tombolo_control::{FINGERPRINT, Reply, Request};
 use tombolo_naming::{Scope, split_scope};
 use tombolo_platform::Deadline;
 use tombolo_transport::trace::Recorder;
 
-use crate::bulk::BulkOptions;
 use crate::channel::{Channel, Owner};
 use crate::error::Error;
 use crate::find;
-use crate::job::Job;
-use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, OutputSink};
-use crate::options::ChannelOptions;
-use crate::spawn::{Stream, unexpected};
-use crate::trace;
+use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, OutputSink, Stream, unexpected};
+use crate::options::{BulkOptions, ChannelOptions};
+use crate::recorder;
 
 /// How many monitors of a plain host may end, one after another, while a program attaches.
 const ATTACH_ATTEMPTS: u32 = 3;
@@ -79,7 +76,7 @@ impl Domain {
         };
         match link.ask(request, ANSWER_TIMEOUT)? {
             (Reply::Attach { domain, node, machine, spawned }, fds) => {
-                let recorder = link.recorder.get_or_init(|| trace::recorder_of(domain, fds)).clone();
+                let recorder = link.recorder.get_or_init(|| recorder::recorder_of(domain, fds)).clone();
                 let timeouts = DomainTimeouts::default();
                 Ok(Domain { link, recorder, id: domain, node, machine, spawned, timeouts })
             }
@@ -139,15 +136,6 @@ impl Domain {
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeouts.operation()
-    }
-
-    /// The job that this program was started in.
-    ///
-    /// # Errors
-    /// [`Error::Job`] when it was not started as one of a job.
-    pub fn job(&self) -> Result<Job, Error> {
-        let membership = Membership::from_variables(|name| std::env::var(name).ok())?;
-        Ok(Job::new(self, membership))
     }
 
     /// Its id.

@@ -28,6 +28,17 @@ pub struct Job {
     membership: Membership,
 }
 
+impl Domain {
+    /// The job that this program was started in.
+    ///
+    /// # Errors
+    /// [`Error::Job`] when it was not started as one of a job.
+    pub fn job(&self) -> Result<Job, Error> {
+        let membership = Membership::from_variables(|name| std::env::var(name).ok())?;
+        Ok(Job::new(self, membership))
+    }
+}
+
 impl std::ops::Deref for Job {
     type Target = Membership;
 
@@ -37,7 +48,7 @@ impl std::ops::Deref for Job {
 }
 
 impl Job {
-    pub(crate) fn new(domain: &Domain, membership: Membership) -> Job {
+    fn new(domain: &Domain, membership: Membership) -> Job {
         Job { domain: domain.clone(), membership }
     }
 

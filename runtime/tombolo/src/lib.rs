@@ -36,16 +36,23 @@ mod endpoint;
 pub mod engines;
 pub mod error;
 mod exits;
+#[rustfmt::skip]
+#[allow(dead_code, unreachable_pub, reason = "generated, with all that programs of the interface may want")]
+mod file_messages;
 pub mod files;
 pub mod find;
 mod future;
 pub mod interface;
 pub mod job;
+mod joint;
 pub mod latency;
 mod monitor;
 pub mod names;
 pub mod observe;
+mod on_the_way;
 mod options;
+mod reactor;
+mod recorder;
 pub mod region;
 mod side;
 pub mod spawn;

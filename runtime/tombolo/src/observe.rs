@@ -32,7 +32,7 @@ pub use tombolo_control::observation::{
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::monitor::ANSWER_TIMEOUT;
-use crate::spawn::unexpected;
+use crate::monitor::unexpected;
 
 /// How long a domain may take to start, beyond what else is to be waited for.
 const START_TIMEOUT: Duration = Duration::from_secs(60);

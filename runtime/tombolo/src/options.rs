@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tombolo_bulk::wire::{INTERFACE_HASH, MAX_METADATA_BYTES, MAX_POOLS, MAX_SEGMENTS};
+use tombolo_bulk::{Terms, Trust};
 use tombolo_link::ChannelConfig;
 use tombolo_ring::{SlotSize, Variant};
 
@@ -91,3 +93,101 @@ impl ChannelOptions {
         self
     }
 }
+
+/// How a channel for bulk data is opened. Trust must be the same on both sides; of everything else the lower holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BulkOptions {
+    pub(crate) channel: ChannelOptions,
+    pub(crate) terms: Terms,
+    pub(crate) max_pool_bytes: u64,
+    pub(crate) asks: bool,
+}
+
+impl Default for BulkOptions {
+    /// Trust, 32 pools of up to 4 GiB each, 32 pieces in a transfer, 2,048 bytes of metadata.
+    fn default() -> Self {
+        BulkOptions {
+            channel: ChannelOptions::default(),
+            terms: Terms {
+                trust: Trust::Full,
+                max_pools: MAX_POOLS,
+                max_segments: MAX_SEGMENTS as u8,
+                max_metadata_bytes: MAX_METADATA_BYTES as u16,
+            },
+            max_pool_bytes: 4 << 30,
+            asks: false,
+        }
+    }
+}
+
+/// Descriptors that travel together: one packet of a socket.
+const PIECES_WITHOUT_TRUST: u8 = tombolo_platform::socket::MAX_FDS as u8;
+
+impl BulkOptions {
+    /// How far the peer is trusted. Without trust a transfer has up to 8 pieces.
+    #[must_use]
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.terms.trust = trust;
+        if trust == Trust::None {
+            self.terms.max_segments = self.terms.max_segments.min(PIECES_WITHOUT_TRUST);
+        }
+        self
+    }
+
+    /// How many pools the channel can have, both sides' together: 1 to 32.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for another number.
+    pub fn max_pools(mut self, pools: u8) -> Result<Self, Error> {
+        if pools == 0 || pools > MAX_POOLS {
+            return Err(Error::BadOption { option: "max_pools", given: pools.into(), allowed: "1 to 32" });
+        }
+        self.terms.max_pools = pools;
+        Ok(self)
+    }
+
+    /// The most metadata that a transfer carries, in bytes: up to 2,048.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for more.
+    pub fn max_metadata_bytes(mut self, bytes: u16) -> Result<Self, Error> {
+        if usize::from(bytes) > MAX_METADATA_BYTES {
+            let (option, given) = ("max_metadata_bytes", bytes.into());
+            return Err(Error::BadOption { option, given, allowed: "0 to 2048" });
+        }
+        self.terms.max_metadata_bytes = bytes;
+        Ok(self)
+    }
+
+    /// The largest pool to take from the peer, in bytes.
+    #[must_use]
+    pub fn max_pool_bytes(mut self, bytes: u64) -> Self {
+        self.max_pool_bytes = bytes;
+        self
+    }
+
+    /// Pools that the peer offers are not taken by themselves, but told as
+    /// [`Arrival::Offered`](crate::Arrival::Offered).
+    #[must_use]
+    pub fn ask_before_taking_pools(mut self) -> Self {
+        self.asks = true;
+        self
+    }
+
+    /// Slots and waiting of the channel that the transfers are told on. What it says of interfaces does not count.
+    #[must_use]
+    pub fn channel(mut self, options: ChannelOptions) -> Self {
+        self.channel = options;
+        self
+    }
+
+    /// How the channel underneath is opened.
+    pub(crate) fn underneath(&self) -> ChannelOptions {
+        let mut options = self.channel.clone().interface_hash(INTERFACE_HASH);
+        options.companion = self.terms.trust == Trust::None;
+        options
+    }
+}
+
+// What errors say is allowed.
+const _: () = assert!(MAX_POOLS == 32 && MAX_METADATA_BYTES == 2048);

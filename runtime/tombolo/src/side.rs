@@ -1,6 +1,5 @@
 //! Side streams of children: bytes both ways, beside their standard streams.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,28 +12,6 @@ use crate::monitor::{Arrived, MonitorLink};
 
 /// The most bytes that are sent at a time.
 const PIECE_BYTES: usize = 8 << 10;
-
-/// What is known of a child's side stream.
-#[derive(Debug, Default)]
-pub(crate) struct Side {
-    /// What came and was not taken; an empty piece is the end. No more than the child's monitor lets be on its way.
-    pub(crate) pieces: VecDeque<Vec<u8>>,
-    /// There is a `SideStream` of it.
-    pub(crate) taken: bool,
-    /// What was sent last, until it is known to have been taken.
-    sending: Option<u32>,
-    /// Nothing more comes.
-    ended: bool,
-}
-
-impl Side {
-    /// Whether there is something to receive, or what was sent has been taken.
-    pub(crate) fn is_ready(arrived: &Arrived, domain: DomainId) -> bool {
-        arrived.sides.get(&domain).is_some_and(|side| {
-            !side.pieces.is_empty() || side.sending.is_some_and(|request| arrived.has_reply(request))
-        })
-    }
-}
 
 /// This end of a child's side stream, see [`SpawnOptions::with_side_stream`](crate::SpawnOptions::with_side_stream).
 ///

@@ -14,18 +14,12 @@ pub use tombolo_control::Exit;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::exits::Ended;
-use crate::files::FILES_VARIABLE;
-use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
+pub use crate::monitor::Stream;
+use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, unexpected};
 pub use crate::side::SideStream;
 
-/// One of a program's output streams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stream {
-    /// Standard output.
-    Output,
-    /// Standard error.
-    Error,
-}
+/// The environment variable with the name under which a job's files are served. What a domain starts gets it too.
+pub const FILES_VARIABLE: &str = "TOMBOLO_FILES";
 
 /// How long a child gets between being asked to end and being killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -287,10 +281,6 @@ fn inherit_files(environment: &mut Vec<(String, String)>) {
     {
         environment.push((FILES_VARIABLE.to_owned(), name));
     }
-}
-
-pub(crate) fn unexpected(reply: &Reply) -> Error {
-    Error::MonitorProtocol(format!("an answer to something else: {reply:?}"))
 }
 
 #[cfg(test)]

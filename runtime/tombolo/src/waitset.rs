@@ -1,5 +1,6 @@
 //! Waiting for many things at once.
 
+mod future;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,8 @@ use crate::error::Error;
 use crate::exits::Ended;
 use crate::future::HasChannel;
 use crate::monitor::MonitorLink;
-use crate::side::{Side, SideStream};
+use crate::monitor::side::Side;
+use crate::side::SideStream;
 use crate::spawn::Child;
 
 /// What a [`WaitSet`] found ready.

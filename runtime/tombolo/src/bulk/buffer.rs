@@ -10,8 +10,8 @@ use tombolo_platform::copy::{self, Loop};
 use crate::error::Error;
 
 use super::content::Content;
-use super::error::BulkError;
 use super::pool::{Inner, Pool, Return};
+use crate::error::BulkError;
 
 /// A buffer, or a right to read one, and which part of it is meant.
 #[derive(Debug)]
@@ -223,6 +223,12 @@ impl<T> std::error::Error for NotSent<T> {
 impl<T> From<Box<NotSent<T>>> for Error {
     fn from(not_sent: Box<NotSent<T>>) -> Error {
         not_sent.error
+    }
+}
+
+impl<E, T> From<Box<NotSent<T>>> for tombolo_interface::Decline<E> {
+    fn from(not_sent: Box<NotSent<T>>) -> Self {
+        not_sent.error.into()
     }
 }
 

@@ -17,11 +17,11 @@ use crate::error::Error;
 use crate::region::Capability;
 
 use super::arrival::{Arrival, PoolOffer};
-use super::error::BulkError;
 use super::hear::Patience;
 use super::memory;
 use super::options::{BulkOptions, PoolOptions};
 use super::pool::{Inner, Pool};
+use crate::error::BulkError;
 
 /// How long taking back what a peer had may take at the end of a channel.
 const TAKE_BACK: Duration = Duration::from_secs(5);

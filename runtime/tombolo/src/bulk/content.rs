@@ -5,7 +5,7 @@ use tombolo_platform::sealed::{Fresh, Private, Sealed};
 
 use crate::error::Error;
 
-use super::error::BulkError;
+use crate::error::BulkError;
 
 /// Where the bytes are.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use tombolo_platform::OsError;
 use tombolo_platform::copy::file::{self, FileCopyError};
 
 use super::buffer::Buffer;
-use super::error::BulkError;
+use crate::error::BulkError;
 use crate::error::Error;
 
 impl Buffer {

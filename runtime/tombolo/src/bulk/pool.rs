@@ -15,10 +15,10 @@ use crate::error::Error;
 
 use super::buffer::{Buffer, Handle};
 use super::content::Content;
-use super::error::BulkError;
 use super::memory::PoolMemory;
 use super::options::PoolOptions;
 use super::transfers::Nudge;
+use crate::error::BulkError;
 
 /// Pools, by who knows them here.
 type Known = HashMap<(DomainId, PoolId), Weak<Inner>>;

@@ -16,10 +16,10 @@ use super::arrival::{Arrival, PoolOffer, Received};
 use super::buffer::{Buffer, Handle, Shared};
 use super::channel::{Assignment, BulkChannel, State};
 use super::content::Content;
-use super::error::BulkError;
 use super::hear::Patience;
 use super::memory::{PoolMemory, veto_of};
 use super::pool::{self, Inner, Pool};
+use crate::error::BulkError;
 
 /// How long an answer may wait for room. A peer that offers pools reads answers.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use crate::error::Error;
 use super::buffer::{Buffer, Handle, NotSent, Shared};
 use super::channel::{Assignment, BulkChannel};
 use super::content::Content;
-use super::error::BulkError;
+use crate::error::BulkError;
 
 impl BulkChannel {
     /// Moves a buffer to the other side: the right to read and write it, with its content.

@@ -20,10 +20,10 @@ use crate::options::ChannelOptions;
 use super::arrival::Arrival;
 use super::buffer::{Buffer, NotSent, Shared};
 use super::channel::BulkChannel;
-use super::error::BulkError;
 use super::hear::Patience;
 use super::options::{BulkOptions, fits};
 use super::pool::Pool;
+use crate::error::BulkError;
 
 /// The most buffers of one channel that wait to be claimed. Of more the oldest go back.
 pub const MAX_UNCLAIMED: usize = 1024;

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 use super::buffer::{Buffer, Handle, Shared};
 use super::content::Content;
-use super::error::BulkError;
+use crate::error::BulkError;
 
 mod sealed {
     /// A number that lies within a word.

@@ -11,12 +11,12 @@ use tombolo_interface::Envelope;
 use tombolo_interface::owned::{NUMBER_MASK, request};
 use tombolo_platform::Deadline;
 
-use super::error::FileError;
-use super::messages::{FILES_FINGERPRINT, FilesReply, FilesRequest};
 use super::{FilesOptions, server};
 use crate::bulk::{Arrival, Buffer, BulkChannel, BulkError, Pool, PoolOptions};
 use crate::domain::Domain;
 use crate::error::Error;
+use crate::error::FileError;
+use crate::file_messages::{FILES_FINGERPRINT, FilesReply, FilesRequest};
 
 /// One end of a channel, and what is under way on it.
 #[derive(Debug)]

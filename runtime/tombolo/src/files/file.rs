@@ -8,12 +8,12 @@ use std::sync::{Arc, MutexGuard};
 use tombolo_platform::Deadline;
 
 use super::connection::{Connection, With};
-use super::error::FileError;
-use super::messages::{FileFault, FilesReply, FilesRequest, OpenMode};
 use super::stream::{FileReader, FileWriter};
 use super::{FileMap, Files};
 use crate::bulk::Buffer;
 use crate::error::Error;
+use crate::error::FileError;
+use crate::file_messages::{FileFault, FilesReply, FilesRequest, OpenMode};
 
 /// How a file is opened: to read, unless more is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -315,7 +315,7 @@ pub(super) fn sought(
     let (from, by) = match position {
         io::SeekFrom::Start(offset) => return Ok(offset),
         io::SeekFrom::Current(by) => (now, by),
-        io::SeekFrom::End(by) => (end().map_err(super::error::to_io)?, by),
+        io::SeekFrom::End(by) => (end().map_err(crate::error::to_io)?, by),
     };
     let before = || io::Error::new(io::ErrorKind::InvalidInput, "a place before the beginning of the file");
     from.checked_add_signed(by).ok_or_else(before)

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use tombolo_platform::confined::{Access, Confined};
 use tombolo_platform::{Errno, OsError};
 
-use super::messages::{FileFault, OpenMode};
+use crate::file_messages::{FileFault, OpenMode};
 
 /// A file, or a folder with all that is below it, to be served.
 ///

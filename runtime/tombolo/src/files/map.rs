@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut, Range};
 
 use tombolo_platform::{Errno, OsError};
 
-use super::error::FileError;
 use super::file::File;
-use super::messages::FileFault;
 use crate::error::Error;
+use crate::error::FileError;
+use crate::file_messages::FileFault;
 
 /// A part of a file that was brought here: a copy that belongs to this program alone. What is changed here is the
 /// file's when it was [flushed](Self::flush), and is lost if it was not.

@@ -21,13 +21,9 @@
 //! from the file, and nothing is copied on the way.
 
 mod connection;
-mod error;
 mod file;
 mod grant;
 mod map;
-#[rustfmt::skip]
-#[allow(dead_code, unreachable_pub, reason = "generated, with all that programs of the interface may want")]
-mod messages;
 mod server;
 mod session;
 mod stream;
@@ -43,19 +39,17 @@ use std::time::Duration;
 use crate::domain::Domain;
 use crate::error::Error;
 
+use crate::file_messages::{FilesReply, FilesRequest};
 use connection::{Connection, With};
-use messages::{FilesReply, FilesRequest};
 
-pub use error::FileError;
+pub use crate::error::FileError;
+pub use crate::file_messages::{FileFault, FileInfo, FileKind};
+pub use crate::spawn::FILES_VARIABLE;
 pub use file::{File, OpenOptions};
 pub use grant::{FileGrant, GrantError};
 pub use map::FileMap;
-pub use messages::{FileFault, FileInfo, FileKind};
 pub use server::{FileServer, ServeFilesOptions};
 pub use stream::{FileReader, FileWriter};
-
-/// The environment variable with the name under which a job's files are served. What a domain starts gets it too.
-pub const FILES_VARIABLE: &str = "TOMBOLO_FILES";
 
 /// How files are reached.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,12 +10,12 @@ use tombolo_interface::Envelope;
 use tombolo_platform::error::Context;
 
 use super::grant::{FileGrant, Grants};
-use super::messages::{FilesReply, FilesRequest};
 use super::session::{Brought, Session};
 use crate::bulk::{Arrival, BulkChannel, BulkOptions, MAX_METADATA_BYTES, Pool};
 use crate::channel::Channel;
 use crate::domain::{Domain, Listener};
 use crate::error::Error;
+use crate::file_messages::{FilesReply, FilesRequest};
 use crate::options::ChannelOptions;
 use crate::waitset::{Ready, WaitSet, Waker};
 

@@ -10,9 +10,11 @@ use std::time::UNIX_EPOCH;
 use tombolo_platform::Errno;
 
 use super::grant::Grants;
-use super::messages::{FILES_FINGERPRINT, FileFault, FileInfo, FileKind, FilesReply, FilesRequest, OpenMode};
 use crate::bulk::Buffer;
 use crate::error::Error;
+use crate::file_messages::{
+    FILES_FINGERPRINT, FileFault, FileInfo, FileKind, FilesReply, FilesRequest, OpenMode,
+};
 
 /// One client's files.
 pub(super) struct Session {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::connection::{Connection, Leave, With};
-use super::error::to_io;
 use super::file::{File, sought};
 use crate::bulk::Buffer;
 use crate::error::Error;
+use crate::error::to_io;
 
 /// Bytes between two calls of the program.
 #[derive(Debug)]

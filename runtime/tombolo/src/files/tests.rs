@@ -7,10 +7,10 @@ use tombolo_interface::Envelope;
 use tombolo_interface::owned::request;
 
 use super::grant::{FileGrant, Grants};
-use super::messages::{FILES_FINGERPRINT, FileFault, FileKind, FilesReply, FilesRequest, OpenMode};
 use super::session::{Brought, Misdeed, Session};
 use crate::Trust;
 use crate::bulk::{Buffer, Pool, PoolOptions};
+use crate::file_messages::{FILES_FINGERPRINT, FileFault, FileKind, FilesReply, FilesRequest, OpenMode};
 use crate::testing::Monitor;
 
 /// A folder with a file to read, and one to write.

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tombolo_base::NodeId;
@@ -13,49 +13,14 @@ use tombolo_naming::{Answer, Operation, Scope};
 use tombolo_platform::Deadline;
 
 use super::offload::offload;
-use super::reactor::Registration;
 use crate::channel::Channel;
 use crate::domain::{Domain, Listener};
 use crate::error::Error;
-use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink, named};
+use crate::monitor::unexpected;
+use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink, Watch, named};
 use crate::options::ChannelOptions;
-use crate::spawn::{Child, unexpected};
-
-/// Wakes the observers of a connection to a monitor when something happens on it.
-#[derive(Debug)]
-struct Herald(Weak<MonitorLink>);
-
-impl Wake for Herald {
-    fn wake(self: Arc<Self>) {
-        if let Some(link) = self.0.upgrade() {
-            link.tell_observers();
-        }
-    }
-}
-
-/// Keeps the reactor watching a connection, for as long as a future waits for it.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    registration: Registration,
-    link: Arc<MonitorLink>,
-}
-
-impl Watch {
-    fn start(link: &Arc<MonitorLink>) -> Result<Arc<Watch>, Error> {
-        link.watch(|| {
-            let mut registration = Registration::new()?;
-            let herald = Arc::new(Herald(Arc::downgrade(link)));
-            registration.watch(link.descriptor(), herald.into())?;
-            Ok(Watch { registration, link: Arc::clone(link) })
-        })
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.registration.forget(self.link.descriptor());
-    }
-}
+use crate::reactor::Registration;
+use crate::spawn::Child;
 
 /// Waits until `take` finds what it looks for among what arrived.
 pub(crate) struct Arrival<F> {

@@ -10,7 +10,6 @@
 
 mod link;
 mod offload;
-mod reactor;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +26,9 @@ use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use crate::channel::{Carrier, Channel};
 use crate::error::Error;
-use crate::waitset::{Ready, WaitSet, Waited};
-pub(crate) use link::{Arrival, Watch, ask_names};
+pub(crate) use crate::reactor::Registration;
+pub(crate) use link::{Arrival, ask_names};
 pub(crate) use offload::offload;
-pub(crate) use reactor::Registration;
 
 /// Attempts in a row that fail though their peer says that they should not, before others of the executor have a turn.
 const ATTEMPTS_IN_A_ROW: u32 = 16;
@@ -277,61 +275,4 @@ pub fn sleep(duration: Duration) -> impl Future<Output = Result<(), Error>> + Se
             Err(error) => Poll::Ready(Err(error.into())),
         }
     })
-}
-
-impl<T: Waited> WaitSet<T> {
-    /// [`wait`](Self::wait) as a future. Nothing that is ready is lost with a future that is dropped.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn wait_async(&mut self, timeout: Duration) -> impl Future<Output = Result<Ready, Error>> + Send + '_
-    where
-        T: Send,
-    {
-        Waiting { set: self, timeout, deadline: None, registration: None }
-    }
-}
-
-struct Waiting<'a, T> {
-    set: &'a mut WaitSet<T>,
-    timeout: Duration,
-    deadline: Option<Deadline>,
-    registration: Option<Registration>,
-}
-
-impl<T: Waited> Future for Waiting<'_, T> {
-    type Output = Result<Ready, Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        use std::os::fd::AsFd;
-        let this = self.get_mut();
-        let deadline = *this.deadline.get_or_insert_with(|| Deadline::after(this.timeout));
-        match this.set.wait(Duration::ZERO) {
-            Err(Error::TimedOut { what, .. }) => {
-                if deadline.passed() {
-                    return Poll::Ready(Err(Error::TimedOut { what, timeout: this.timeout }));
-                }
-            }
-            result => return Poll::Ready(result),
-        }
-        let mut registration = match this.registration.take().map_or_else(Registration::new, Ok) {
-            Ok(registration) => registration,
-            Err(error) => return Poll::Ready(Err(error.into())),
-        };
-        // Everything in the set is armed now: its descriptor tells.
-        let armed = registration.arm(&[(this.set.as_fd(), Interest::Read)], deadline, context.waker());
-        this.registration = Some(registration);
-        match armed {
-            Ok(()) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error.into())),
-        }
-    }
-}
-
-impl<T> Drop for Waiting<'_, T> {
-    fn drop(&mut self) {
-        if let Some(registration) = &self.registration {
-            registration.forget(&*self.set);
-        }
-    }
 }

@@ -11,6 +11,7 @@ use tombolo_platform::socket::{self, SocketKind};
 use super::*;
 use crate::spawn::Exit;
 use crate::testing::{LONG, Monitor, block_on, grant, pair, pair_over};
+use crate::waitset::{Ready, WaitSet};
 
 /// Polls a future once, with a waker that does nothing.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {

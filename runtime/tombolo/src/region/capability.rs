@@ -10,8 +10,8 @@ use tombolo_control::{ForeignPlace, Reply, Request};
 
 use super::mapping::{MapOptions, Mapping, RegionFile};
 use crate::error::Error;
+use crate::monitor::unexpected;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
-use crate::spawn::unexpected;
 
 /// A right to a part of a region, which this program holds. Cloning names the same one; when the last clone and the last
 /// [`Mapping`] by it are dropped it is let go, and what was derived from it stays.

@@ -15,7 +15,7 @@ use tombolo_platform::{Errno, OsError};
 
 use super::capability::Held;
 use crate::error::Error;
-use crate::future::Registration;
+use crate::reactor::Registration;
 
 /// How a region is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -40,7 +40,7 @@ use tombolo_control::{RegionPlace, Reply, Request};
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::monitor::ANSWER_TIMEOUT;
-use crate::spawn::unexpected;
+use crate::monitor::unexpected;
 
 pub use capability::{Capability, Shown};
 pub use mapping::{MapOptions, Mapping, RegionFile};

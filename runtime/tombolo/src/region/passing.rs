@@ -1,21 +1,18 @@
 //! Rights as parameters of interfaces: how they go to the other end of a channel, and what is taken up of what comes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_capability::{CapabilityId, CapabilityInfo, Rights};
 use tombolo_control::{Fault, Reply, Request};
-use tombolo_interface::{Handle, Malformed};
+use tombolo_interface::{self as interface, Handle, Malformed};
 
 use super::{Capability, Region};
-use crate::bulk::{BulkError, NotSent};
 use crate::channel::Channel;
 use crate::domain::Domain;
-use crate::error::Error;
-use crate::interface;
-use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
-use crate::spawn::unexpected;
+use crate::error::{BulkError, Error};
+use crate::monitor::ANSWER_TIMEOUT;
+use crate::monitor::unexpected;
 
 /// The other end of a channel, as somebody to whom rights go and from whom they come. It can be kept beside a server that has
 /// the channel. Of a [`DomainId`] it is a domain, whatever brings it the handle: then nothing but the end of that domain, or
@@ -57,37 +54,6 @@ impl From<&mut Channel> for FarEnd {
 impl From<DomainId> for FarEnd {
     fn from(domain: DomainId) -> Self {
         FarEnd { domain, channel: ChannelId(0) }
-    }
-}
-
-/// What may be on its way over a channel, and is let go with it if it was not taken up.
-#[derive(Debug)]
-pub(crate) struct OnTheWay {
-    link: Weak<MonitorLink>,
-    channel: ChannelId,
-    peer: DomainId,
-    expected: AtomicBool,
-}
-
-impl OnTheWay {
-    pub(crate) fn new(link: Weak<MonitorLink>, channel: ChannelId, peer: DomainId) -> Self {
-        OnTheWay { link, channel, peer, expected: false.into() }
-    }
-
-    /// Rights may come.
-    pub(crate) fn expect(&self) {
-        self.expected.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for OnTheWay {
-    fn drop(&mut self) {
-        if *self.expected.get_mut()
-            && let Some(link) = self.link.upgrade()
-        {
-            // If the monitor is gone, so is what this program holds.
-            let _ = link.tell(Request::CapabilityForget { channel: self.channel, granter: self.peer });
-        }
     }
 }
 
@@ -233,12 +199,6 @@ impl Domain {
 impl From<Error> for Malformed {
     fn from(_: Error) -> Self {
         Malformed::Right
-    }
-}
-
-impl<E, T> From<Box<NotSent<T>>> for interface::Decline<E> {
-    fn from(not_sent: Box<NotSent<T>>) -> Self {
-        not_sent.error.into()
     }
 }
 

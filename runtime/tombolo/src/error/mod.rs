@@ -1,5 +1,8 @@
 //! The error of this library.
 
+mod bulk;
+mod file;
+
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, OutOfRange};
@@ -11,8 +14,9 @@ use tombolo_naming::TextError;
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
 
-use crate::bulk::BulkError;
-use crate::files::FileError;
+pub use bulk::BulkError;
+pub use file::FileError;
+pub(crate) use file::to_io;
 
 /// Why an operation did not happen. Nothing is half done: what was to be sent is still the caller's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

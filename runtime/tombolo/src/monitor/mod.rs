@@ -3,6 +3,9 @@
 //! It has no thread. A thread that waits for something reads the socket for all: it files answers and
 //! events and wakes the others.
 
+pub(crate) mod side;
+mod watch;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
@@ -15,13 +18,12 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket, unpoisoned};
 use tombolo_transport::trace::Recorder;
 
-use crate::channel::withdraw;
 use crate::error::Error;
 use crate::exits::{Ended, Exits};
-use crate::future::Watch;
-use crate::side::Side;
-use crate::spawn::{Stream, unexpected};
-use crate::trace;
+use crate::joint::withdraw;
+use crate::recorder;
+use side::Side;
+pub(crate) use watch::Watch;
 
 /// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes this
 /// long something is wrong with it.
@@ -29,6 +31,20 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time between two looks at whether another thread, which reads, has become able to send as well.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// One of a program's output streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// An answer that the monitor should not have given.
+pub(crate) fn unexpected(reply: &Reply) -> Error {
+    Error::MonitorProtocol(format!("an answer to something else: {reply:?}"))
+}
 
 /// Takes the output of children.
 pub(crate) type OutputSink = Box<dyn FnMut(DomainId, Stream, &[u8]) + Send>;
@@ -548,7 +564,7 @@ impl MonitorLink {
             }
             Reply::TurnedAway { fault } => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
-                self.recorder.get().inspect(|recorder| trace::child_ended(recorder, domain));
+                self.recorder.get().inspect(|recorder| recorder::child_ended(recorder, domain));
                 // A child without a handle gets none later.
                 if arrived.sides.get(&domain).is_some_and(|side| !side.taken) {
                     arrived.sides.remove(&domain);
@@ -574,7 +590,7 @@ impl MonitorLink {
                 if let Some(ticks) = arrived.spawning.remove(&request)
                     && let (Reply::Spawn { domain }, Some(recorder)) = (&answer, self.recorder.get())
                 {
-                    trace::spawned(recorder, ticks, *domain);
+                    recorder::spawned(recorder, ticks, *domain);
                 }
                 if let Some(scope) = arrived.abandoned_names.remove(&request) {
                     drop(arrived);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use tombolo_platform::Errno;
 
-use super::messages::FileFault;
-use crate::error::Error;
+use super::Error;
+use crate::file_messages::FileFault;
 
 /// Why something about files could not be done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ impl From<Errno> for FileFault {
 }
 
 /// As what the standard library's traits return.
-pub(super) fn to_io(error: Error) -> io::Error {
+pub(crate) fn to_io(error: Error) -> io::Error {
     let kind = match &error {
         Error::File(FileError::Ended { .. }) => io::ErrorKind::UnexpectedEof,
         Error::File(FileError::Fault { fault, .. }) => kind_of(fault),

@@ -1,0 +1,44 @@
+//! Has futures woken that wait for what a monitor says.
+
+use std::sync::{Arc, Weak};
+use std::task::Wake;
+
+use super::MonitorLink;
+use crate::error::Error;
+use crate::reactor::Registration;
+
+/// Wakes the observers of a connection to a monitor when something happens on it.
+#[derive(Debug)]
+struct Herald(Weak<MonitorLink>);
+
+impl Wake for Herald {
+    fn wake(self: Arc<Self>) {
+        if let Some(link) = self.0.upgrade() {
+            link.tell_observers();
+        }
+    }
+}
+
+/// Keeps the reactor watching a connection, for as long as a future waits for it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    registration: Registration,
+    link: Arc<MonitorLink>,
+}
+
+impl Watch {
+    pub(crate) fn start(link: &Arc<MonitorLink>) -> Result<Arc<Watch>, Error> {
+        link.watch(|| {
+            let mut registration = Registration::new()?;
+            let herald = Arc::new(Herald(Arc::downgrade(link)));
+            registration.watch(link.descriptor(), herald.into())?;
+            Ok(Watch { registration, link: Arc::clone(link) })
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.registration.forget(self.link.descriptor());
+    }
+}
