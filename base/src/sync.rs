@@ -77,8 +77,9 @@ pub fn prefetch_for_write(word: &AtomicU64) {
     let _ = word;
 }
 
-/// Stores sixteen bytes in address order as two relaxed word stores, in one instruction where the processor
-/// has one that wide. The pair is not atomic as a whole.
+/// Stores block `INDEX` of sixteen bytes of `source` in address order as two relaxed word stores, in one
+/// instruction where the processor has one that wide. The pair is not atomic as a whole. Returns false, and
+/// stores nothing, where `source` or `words` ends before.
 ///
 /// A processor queues a bounded number of stores that wait for their cache lines (ADR 0022); this takes one
 /// queue entry for two words. `source` is read in words on purpose: a caller that has just filled it word
@@ -87,18 +88,26 @@ pub fn prefetch_for_write(word: &AtomicU64) {
 ///
 /// Two separate word stores under loom, miri and the simulator.
 #[inline(always)]
-pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
+#[must_use]
+pub fn store_block<const INDEX: usize, const WORDS: usize>(
+    words: &[AtomicU64; WORDS],
+    source: &[u8],
+) -> bool {
+    if source.len() < 16 * (INDEX + 1) || WORDS < 2 * (INDEX + 1) {
+        return false;
+    }
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
-    // SAFETY: `words` covers sixteen bytes that may be written through a shared reference because they are
-    // atomics; `source` covers sixteen readable bytes. The instruction writes each aligned half of `words`
-    // whole, as the two relaxed stores would.
+    // SAFETY: `words` covers sixteen bytes at this offset that may be written through a shared reference
+    // because they are atomics; `source` covers sixteen readable bytes there: both were checked above. The
+    // instruction writes each aligned half whole, as the two relaxed stores would.
     unsafe {
         core::arch::asm!(
-            "movq {value}, qword ptr [{source}]",
-            "movhps {value}, qword ptr [{source} + 8]",
-            "movups xmmword ptr [{words}], {value}",
+            "movq {value}, qword ptr [{source} + {offset}]",
+            "movhps {value}, qword ptr [{source} + {offset} + 8]",
+            "movups xmmword ptr [{words} + {offset}], {value}",
             words = in(reg) words.as_ptr(),
             source = in(reg) source.as_ptr(),
+            offset = const 16 * INDEX,
             value = out(xmm_reg) _,
             options(nostack, preserves_flags)
         );
@@ -107,11 +116,12 @@ pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
     // SAFETY: as above.
     unsafe {
         core::arch::asm!(
-            "ldr {first}, [{source}]",
-            "ldr {second}, [{source}, #8]",
-            "stp {first}, {second}, [{words}]",
+            "ldr {first}, [{source}, #{offset}]",
+            "ldr {second}, [{source}, #{offset} + 8]",
+            "stp {first}, {second}, [{words}, #{offset}]",
             words = in(reg) words.as_ptr(),
             source = in(reg) source.as_ptr(),
+            offset = const 16 * INDEX,
             first = out(reg) _,
             second = out(reg) _,
             options(nostack, preserves_flags)
@@ -119,15 +129,16 @@ pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
     }
     #[cfg(any(loom, sim, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     {
-        let (chunks, _) = source.as_chunks::<8>();
-        for (word, chunk) in words.iter().zip(chunks) {
+        let (chunks, _) = source[16 * INDEX..].as_chunks::<8>();
+        for (word, chunk) in words[2 * INDEX..2 * INDEX + 2].iter().zip(chunks) {
             word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
         }
     }
+    true
 }
 
 /// Stores two numbers as two relaxed word stores, in one instruction where the processor has one that wide;
-/// see [`store_pair`]. The pair is not atomic as a whole.
+/// see [`store_block`]. The pair is not atomic as a whole.
 #[inline(always)]
 pub fn store_both(words: &[AtomicU64; 2], [first, second]: [u64; 2]) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
@@ -164,7 +175,7 @@ pub fn store_both(words: &[AtomicU64; 2], [first, second]: [u64; 2]) {
     }
 }
 
-/// Loads sixteen bytes in address order; the counterpart of [`store_pair`].
+/// Loads sixteen bytes in address order; the counterpart of [`store_block`].
 #[inline(always)]
 pub fn load_pair(words: &[AtomicU64; 2]) -> [u8; 16] {
     #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
@@ -196,15 +207,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_keep_address_order_and_touch_nothing_else() {
-        let words: [AtomicU64; 4] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
-        let source: [u8; 16] = core::array::from_fn(|index| index as u8);
-        let [_, pair @ .., _] = &words;
-        store_pair(pair, &source);
-        assert_eq!(load_pair(pair), source);
+    fn a_block_keeps_address_order_and_touches_nothing_else() {
+        let words: [AtomicU64; 6] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
+        let source: [u8; 40] = core::array::from_fn(|index| index as u8);
+        assert!(store_block::<1, 6>(&words, &source));
+        let [_, _, pair @ .., _, _] = &words;
+        assert_eq!(load_pair(pair), source[16..32]);
         let bytes = words.each_ref().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
-        assert_eq!(bytes, [[0xff; 8], [0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [0xff; 8]]);
+        let low = [16, 17, 18, 19, 20, 21, 22, 23];
+        assert_eq!(bytes, [[0xff; 8], [0xff; 8], low, low.map(|byte| byte + 8), [0xff; 8], [0xff; 8]]);
     }
+
+    #[test]
+    fn a_block_that_is_not_whole_is_not_stored() {
+        let words: [AtomicU64; 5] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
+        assert!(!store_block::<0, 5>(&words, &[0; 15]), "the source ends before");
+        assert!(!store_block::<2, 5>(&words, &[0; 48]), "the words end before");
+        assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX));
+    }
+
     #[test]
     fn both_of_two_words_are_stored_in_order() {
         let words: [AtomicU64; 4] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));

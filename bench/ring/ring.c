@@ -133,7 +133,15 @@ static __attribute__((cold, noinline)) void look(struct patience *patience) {
     if (now - patience->since_ns > PATIENCE_NS) fail("the other side has not answered for 10 s");
 }
 
+/* A poll right after a poll takes the line away from a sender that is still filling it. */
+INLINE void pause_a_little(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 INLINE void keep_patience(struct patience *patience) {
+    pause_a_little();
     if (++patience->polls % POLLS_PER_LOOK == 0) look(patience);
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
-pub use tombolo_link::end::{Announced, EndError, Room, Stats};
+pub use tombolo_link::end::{Announced, EndError, Room, ShortMessage, Stats, Stored};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
@@ -69,6 +69,15 @@ pub trait Transport {
     /// others are final. The close or death of a peer may be noticed only after another message was
     /// accepted, which is then lost like all others that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
+
+    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`]. By default nothing does.
+    #[inline(always)]
+    fn try_store(&mut self, _message: &[u8], _size: ShortMessage) -> Stored {
+        Stored::Nothing
+    }
+
+    /// Does what [`Stored::Unfinished`] left.
+    fn finish(&mut self) {}
 
     /// Receives the next message, if any, in place: it is consumed when `read` returns.
     ///

@@ -11,7 +11,7 @@ use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Description, Stats, Transport};
+use crate::contract::{Description, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -93,6 +93,15 @@ impl Transport for MemoryChannel {
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.end.try_send(message)
+    }
+
+    #[inline(always)]
+    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
+        self.end.try_store(message, size)
+    }
+
+    fn finish(&mut self) {
+        self.end.finish();
     }
 
     #[inline(always)]

@@ -12,8 +12,8 @@ use crate::end::Announced;
 /// through an operating system. A longer spin wastes more than it can save.
 pub const DEFAULT_SPIN_NS: u64 = 50_000;
 
-/// Polls in quick succession before anything else, about a hundred nanoseconds: a reply from a processor
-/// that shares a cache arrives within them. A spin hint between them would double the time per poll.
+/// Polls before anything else, without a look at the clock: a reply from a processor that shares a cache
+/// arrives within them.
 const BRIEF_POLLS: u32 = 32;
 
 /// Polls between two reads of the clock, each of which costs as much as a poll of a ring or more.
@@ -91,6 +91,8 @@ impl Spin {
                 }
                 return found;
             }
+            // A look without a pause takes the line away from a peer that is still filling it: see ADR 0022.
+            tombolo_base::sync::spin_hint();
         }
         None
     }

@@ -4,7 +4,7 @@
 //! Bytes keep their address order on every processor. A tail shorter than eight bytes is copied as 4, 2 and
 //! 1 bytes: the compiler would turn a copy of unknown length into a call.
 
-use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_pair};
+use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_block};
 
 /// Stores `source` at the start of a slot's payload and zeroes the rest of the last word touched.
 ///
@@ -13,13 +13,16 @@ use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_pair};
 /// of the message's length costs more to set up than to run.
 #[inline(always)]
 pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
-    let (pairs, last) = words.as_chunks::<2>();
+    // By constants, so that a block needs no register but the two that hold where words and source begin.
+    let _ = store_block::<0, WORDS>(words, source)
+        && store_block::<1, WORDS>(words, source)
+        && store_block::<2, WORDS>(words, source)
+        && store_block::<3, WORDS>(words, source)
+        && store_block::<4, WORDS>(words, source)
+        && store_block::<5, WORDS>(words, source)
+        && store_block::<6, WORDS>(words, source);
     let (blocks, rest) = source.as_chunks::<16>();
-    for (index, pair) in pairs.iter().enumerate() {
-        let Some(block) = blocks.get(index) else { return store_words(pair, rest) };
-        store_pair(pair, block);
-    }
-    store_words(last, rest);
+    store_words(words.get(2 * blocks.len()..).unwrap_or_default(), rest);
 }
 
 /// Stores the last bytes of a message, fewer than sixteen.

@@ -8,6 +8,7 @@ use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MAS
 use crate::error::{RecvError, Violation};
 use crate::message::Message;
 use crate::slots::Slots;
+use crate::tally::Tally;
 
 /// How far ahead a consumer that lags behind prefetches slots.
 ///
@@ -72,12 +73,8 @@ pub struct Consumer {
     reverse_credit: u32,
     /// From this position on the consumer counts as lagging, see [`PREFETCH_SLOTS`].
     prefetch_from: u64,
-    /// Bytes of payload consumed. The only counter updated for a single-slot message.
-    bytes: u64,
-    /// Consumed slots that continued a message.
-    continued_slots: u64,
-    /// The position after the last multi-slot message.
-    last_multi_slot_end: u64,
+    /// What was consumed.
+    tally: Tally,
     credit_stores: u64,
     producer_line: SharedMemory,
     credit_line: SharedMemory,
@@ -108,9 +105,7 @@ impl Consumer {
             checkpoint: credit_step,
             reverse_credit: 0,
             prefetch_from: PREFETCH_AFTER_SLOTS,
-            bytes: 0,
-            continued_slots: 0,
-            last_multi_slot_end: 0,
+            tally: Tally::NOTHING,
             credit_stores: 0,
             slots,
             producer_line: memory.producer_line,
@@ -131,8 +126,8 @@ impl Consumer {
     #[must_use]
     pub fn counters(&self) -> ConsumerCounters {
         ConsumerCounters {
-            messages: self.position - self.continued_slots,
-            bytes: self.bytes,
+            messages: self.tally.messages(self.position),
+            bytes: self.tally.bytes(self.position),
             credit_stores: self.credit_stores,
         }
     }
@@ -348,12 +343,8 @@ impl Consumer {
     /// Consumes a message of `slots` slots.
     #[inline(always)]
     pub(crate) fn consume(&mut self, slots: u64, len_bytes: usize) {
+        self.tally.count(self.position, len_bytes, slots);
         self.position += slots;
-        self.bytes += len_bytes as u64;
-        if slots > 1 {
-            self.continued_slots += slots - 1;
-            self.last_multi_slot_end = self.position;
-        }
         if self.position >= self.checkpoint {
             self.pass_checkpoint();
         }
@@ -364,7 +355,7 @@ impl Consumer {
     /// would take the line from a producer that is still writing it.
     #[inline(always)]
     pub fn prefetch_second(&self) {
-        if self.last_multi_slot_end == self.position {
+        if self.tally.ends_several(self.position) {
             self.slots.prefetch(self.position + 1);
         }
     }

@@ -210,6 +210,19 @@ impl Waker {
         self.check() == WakeCheck::Ring
     }
 
+    /// Whether [`look`](Self::look) has nothing to do: the peer is awake, or was rung for already, and this side does not
+    /// fence for a while. Makes no call and stores nothing.
+    #[inline(always)]
+    #[must_use = "a doorbell that is not rung leaves the peer asleep"]
+    pub fn is_quiet(&self) -> bool {
+        match self.order {
+            WakeOrder::Asymmetric => compiler_fence(SeqCst),
+            WakeOrder::Fence => fence(SeqCst),
+        }
+        let sequence = self.line.load_le(0, Relaxed);
+        !self.fencing && (sequence.is_multiple_of(2) || sequence == self.rung)
+    }
+
     /// As [`must_ring`](Self::must_ring), for callers that can execute the heavy barrier which ends
     /// fencing.
     #[inline]

@@ -57,6 +57,7 @@ mod message;
 mod producer;
 mod slots;
 mod staged;
+mod tally;
 
 pub use config::{
     CREDIT_LINE_BYTES, LayoutError, PRODUCER_LINE_BYTES, RingConfig, RingMemory, SlotCount, SlotSize, Variant,
@@ -65,5 +66,5 @@ pub use consumer::{Consumer, ConsumerCounters, FastRecv};
 pub use doorbell::{Sleeper, WakeCheck, WakeOrder, Waker};
 pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
 pub use message::Message;
-pub use producer::{Producer, ProducerCounters};
+pub use producer::{Producer, ProducerCounters, ShortMessage};
 pub use staged::{Batch, Claim};

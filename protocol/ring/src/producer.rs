@@ -8,6 +8,7 @@ use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE};
 use crate::error::{SendError, Violation};
 use crate::slots::Slots;
 use crate::staged::{Batch, Claim, Mark};
+use crate::tally::Tally;
 
 /// What a producer has done since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,6 +21,15 @@ pub struct ProducerCounters {
     pub refused_full: u64,
     /// How often it loaded memory that the consumer writes to look for room.
     pub credit_loads: u64,
+}
+
+/// How many slots a message takes that is sent by stores alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShortMessage {
+    /// One.
+    OneSlot,
+    /// Two.
+    TwoSlots,
 }
 
 /// The sending end of a ring.
@@ -40,13 +50,8 @@ pub struct Producer {
     pair_max_bytes: usize,
     /// The first slot that a batch holds back, and every later one with it.
     held_from: Option<u64>,
-    /// Bytes of payload published. The only counter updated for a single-slot message: a stream of them
-    /// waits for stores.
-    pub(crate) bytes: u64,
-    /// Slots before `position` that continue a message.
-    pub(crate) continued_slots: u64,
-    /// The position after the last multi-slot message.
-    last_multi_slot_end: u64,
+    /// What was published.
+    pub(crate) tally: Tally,
     refused_full: u64,
     /// The length of the message that last found no room.
     refused_bytes: usize,
@@ -80,9 +85,7 @@ impl Producer {
             single_max_bytes: config.single_max_bytes(),
             pair_max_bytes: (2 * config.slot_size().payload_bytes()).min(config.max_message_bytes()),
             held_from: None,
-            bytes: 0,
-            continued_slots: 0,
-            last_multi_slot_end: 0,
+            tally: Tally::NOTHING,
             refused_full: 0,
             refused_bytes: 0,
             credit_loads: 0,
@@ -114,17 +117,17 @@ impl Producer {
     pub fn counters(&self) -> ProducerCounters {
         ProducerCounters {
             messages: self.messages(),
-            bytes: self.bytes,
+            bytes: self.tally.bytes(self.position),
             refused_full: self.refused_full,
             credit_loads: self.credit_loads,
         }
     }
 
-    /// Messages published, counted as the slots that begin one. Messages of a leaked batch count too.
+    /// Messages published. Messages of a leaked batch count too.
     #[inline(always)]
     #[must_use]
     pub fn messages(&self) -> u64 {
-        self.position - self.continued_slots
+        self.tally.messages(self.position)
     }
 
     /// The length of the message that last found no room, in bytes: how much to wait for.
@@ -157,18 +160,38 @@ impl Producer {
     /// is held back.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
+        self.put_single(message, order) || self.put_pair_apart(message, order)
+    }
+
+    #[inline(never)]
+    fn put_pair_apart(&mut self, message: &[u8], order: Ordering) -> bool {
+        self.put_pair(message, order)
+    }
+
+    /// As [`try_send_short`](Self::try_send_short), for a message that takes as many slots as `size` says and no other; makes
+    /// no call.
+    #[inline(always)]
+    #[must_use = "the message may not have been sent"]
+    pub fn try_send_sized(&mut self, message: &[u8], size: ShortMessage) -> bool {
+        match size {
+            ShortMessage::OneSlot => self.put_single(message, Release),
+            ShortMessage::TwoSlots => self.put_pair(message, Release),
+        }
+    }
+
+    #[inline(always)]
+    fn put_single(&mut self, message: &[u8], order: Ordering) -> bool {
         if !self.has_single(message.len()) {
-            return self.put_pair(message, order);
+            return false;
         }
         let word = self.word(self.position, message.len(), false);
         self.slots.fill(self.position, message, word, order);
-        self.bytes += message.len() as u64;
-        self.position += 1;
+        self.advance(1, message.len());
         true
     }
 
     /// Sends a message of two slots, the most common that does not fit in one: a cache line of the caller.
-    #[inline(never)]
+    #[inline(always)]
     fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
         let payload_bytes = self.slots.payload_bytes();
         let is_pair = message.len() > payload_bytes && message.len() <= self.pair_max_bytes;
@@ -276,12 +299,8 @@ impl Producer {
     /// Moves `position` past the `slots` slots of a message that was written.
     #[inline(always)]
     pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) {
+        self.tally.count(self.position, len_bytes, slots);
         self.position += slots;
-        self.bytes += len_bytes as u64;
-        if slots > 1 {
-            self.continued_slots += slots - 1;
-            self.last_multi_slot_end = self.position;
-        }
     }
 
     /// Takes back what a batch staged from `start` on and did not publish.
@@ -295,15 +314,14 @@ impl Producer {
         }
         self.release_hold(start.position);
         self.position = start.position;
-        self.continued_slots = start.continued_slots;
-        self.bytes = start.bytes;
+        self.tally = start.tally;
         if self.ended.is_some() {
             self.limit = start.position;
         }
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        Mark { position: self.position, continued_slots: self.continued_slots, bytes: self.bytes }
+        Mark { position: self.position, tally: self.tally }
     }
 
     /// Marks that the consumer sees nothing from `position` on yet.
@@ -416,7 +434,7 @@ impl Producer {
     #[inline(always)]
     pub fn prefetch(&self) {
         self.slots.prefetch_for_write(self.position);
-        if self.last_multi_slot_end == self.position {
+        if self.tally.ends_several(self.position) {
             self.slots.prefetch_for_write(self.position + 1);
         }
     }

@@ -5,6 +5,7 @@ use tombolo_base::sync::Ordering::{Relaxed, Release};
 use crate::bytes;
 use crate::error::{OutOfMessage, SendError};
 use crate::producer::Producer;
+use crate::tally::Tally;
 
 /// Room for one message, to be written in place and then committed.
 ///
@@ -124,8 +125,7 @@ pub struct Batch<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     pub(crate) position: u64,
-    pub(crate) continued_slots: u64,
-    pub(crate) bytes: u64,
+    pub(crate) tally: Tally,
 }
 
 impl<'a> Batch<'a> {
@@ -163,8 +163,7 @@ impl<'a> Batch<'a> {
     /// Messages added so far.
     #[must_use]
     pub fn len(&self) -> u64 {
-        let continued_slots = self.producer.continued_slots - self.start.continued_slots;
-        self.producer.position - self.start.position - continued_slots
+        self.producer.messages() - self.start.tally.messages(self.start.position)
     }
 
     /// Whether no message was added.

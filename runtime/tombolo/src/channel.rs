@@ -10,7 +10,7 @@ use tombolo_control::Grant;
 use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, socket};
-use tombolo_transport::contract::Announced;
+use tombolo_transport::contract::{Announced, ShortMessage, Stored};
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
@@ -96,6 +96,20 @@ impl Transport for Plain {
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         on_carrier!(self, channel => channel.try_send(message))
+    }
+
+    #[inline(always)]
+    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
+        match self {
+            Plain::Memory(channel) => channel.try_store(message, size),
+            Plain::Stream(_) | Plain::Captured(_) => Stored::Nothing,
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Plain::Memory(channel) = self {
+            channel.finish();
+        }
     }
 
     #[inline(always)]
@@ -287,6 +301,49 @@ impl Channel {
     /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
+        if self.store(message) { Ok(()) } else { self.try_send_slow(message) }
+    }
+
+    /// Sends a message if that takes stores to memory and nothing else. Not inlined, and makes no call but in its last
+    /// step, so that it saves no registers; see [`Stored`].
+    #[inline(never)]
+    fn store(&mut self, message: &[u8]) -> bool {
+        // Of whole words first: with less to do, these need no registers that would have to be saved.
+        if message.len().is_multiple_of(8) {
+            match self.carrier.try_store(message, ShortMessage::OneSlot) {
+                Stored::Nothing => self.store_other(message),
+                Stored::Message => true,
+                Stored::Unfinished => self.finish(),
+            }
+        } else {
+            self.store_other(message)
+        }
+    }
+
+    /// As [`store`](Self::store), for messages of two slots or of odd lengths.
+    #[inline(never)]
+    fn store_other(&mut self, message: &[u8]) -> bool {
+        let mut stored = self.carrier.try_store(message, ShortMessage::TwoSlots);
+        if stored == Stored::Nothing {
+            stored = self.carrier.try_store(message, ShortMessage::OneSlot);
+        }
+        match stored {
+            Stored::Nothing => false,
+            Stored::Message => true,
+            Stored::Unfinished => self.finish(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn finish(&mut self) -> bool {
+        self.carrier.finish();
+        // Opaque: a result known to callers would make this more than the last step of `store`.
+        std::hint::black_box(true)
+    }
+
+    #[inline(never)]
+    fn try_send_slow(&mut self, message: &[u8]) -> Result<(), Error> {
         match self.carrier.try_send(message) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.refused(error, message.len())),
@@ -300,6 +357,15 @@ impl Channel {
     /// the end of the peer.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        if self.store(message) {
+            let _ = self.timeout.take();
+            return Ok(());
+        }
+        self.send_slow(message)
+    }
+
+    #[inline(never)]
+    fn send_slow(&mut self, message: &[u8]) -> Result<(), Error> {
         let timeout = self.timeout.take();
         match wait::send(&mut self.carrier, &mut self.spin, message, timeout) {
             Ok(()) => Ok(()),

@@ -9,7 +9,7 @@ use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED
 use tombolo_trace::page::{Described, Row, RowState, Switch};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Description, EndError, Room, Transport, one_by_one};
+use crate::contract::{Description, EndError, Room, ShortMessage, Stored, Transport, one_by_one};
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{EventKind, NewEvent, Recorder};
 
@@ -83,6 +83,14 @@ impl Probe {
         } else if stats.messages_sent >= self.room_due {
             self.publish_room_now_and_then(inner);
         }
+    }
+
+    /// Publishes what was sent. Whether that is all there is to publish.
+    #[inline(always)]
+    fn publish_sent(&self, inner: &impl Transport) -> bool {
+        let stats = inner.stats();
+        self.row.set_sent(stats.messages_sent, stats.bytes_sent);
+        stats.messages_sent < self.room_due
     }
 
     /// Publishes what was received, and whether returning slots rang the peer.
@@ -280,6 +288,25 @@ impl<T: Transport> Transport for Traced<T> {
         let ticks = self.stamp();
         let result = self.inner.try_send(message);
         self.attempted(ticks, message.len(), result)
+    }
+
+    #[inline(always)]
+    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
+        if self.probe.is_on() {
+            return Stored::Nothing;
+        }
+        let stored = self.inner.try_store(message, size);
+        if stored == Stored::Nothing || self.probe.publish_sent(&self.inner) {
+            stored
+        } else {
+            Stored::Unfinished
+        }
+    }
+
+    #[cold]
+    fn finish(&mut self) {
+        self.inner.finish();
+        self.probe.count_sent(&self.inner, 0);
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tombolo::Channel;
 use tombolo::channel::RawMemory;
+use tombolo_base::sync::spin_hint;
 
 use crate::Error;
 
@@ -94,6 +95,7 @@ impl Patience {
     pub fn wait(&mut self) -> Result<(), Error> {
         const POLLS_PER_LOOK: u32 = 1 << 16;
         self.polls = self.polls.wrapping_add(1);
+        spin_hint();
         if self.polls.is_multiple_of(POLLS_PER_LOOK) { self.look() } else { Ok(()) }
     }
 

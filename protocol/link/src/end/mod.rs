@@ -21,7 +21,7 @@ use tombolo_ring::{RecvError, SendError, WakeCheck};
 
 pub use signals::{Deferred, Signals};
 pub use sleep::{Announced, Awaited};
-pub use tombolo_ring::{Violation, WakeOrder};
+pub use tombolo_ring::{ShortMessage, Violation, WakeOrder};
 
 use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Ends, Side};
 
@@ -52,6 +52,21 @@ pub enum EndError {
     /// details.
     #[error("the channel failed")]
     Broken,
+}
+
+/// What an attempt to send by stores alone did.
+///
+/// A sender that makes no call saves no registers. That counts: a stream of messages is bound by the processor's store
+/// buffer, which drains in order behind lines that are fetched from the peer, so that every store of the sender's own
+/// takes up as much of it as one to the ring (ADR 0022).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// Nothing: the message needs more than stores, and an ordinary send does that.
+    Nothing,
+    /// The message is sent, and nothing is left to do.
+    Message,
+    /// The message is sent; the end's `finish` wakes the peer or brings counters up to date.
+    Unfinished,
 }
 
 /// Counters of one end of a channel.

@@ -1,8 +1,8 @@
 //! Sending.
 
-use tombolo_ring::{Batch, Claim, SendError};
+use tombolo_ring::{Batch, Claim, SendError, ShortMessage};
 
-use super::{ChannelEnd, EndError, Signals};
+use super::{ChannelEnd, EndError, Signals, Stored};
 
 impl<S: Signals> ChannelEnd<S> {
     /// Sends a message, whole or not at all.
@@ -17,6 +17,21 @@ impl<S: Signals> ChannelEnd<S> {
         }
         self.wake_peer();
         Ok(())
+    }
+
+    /// Sends a message if that takes stores to memory and nothing else. Makes no call; see [`Stored`].
+    #[inline(always)]
+    pub fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
+        self.send_credit();
+        if !self.ends.producer.try_send_sized(message, size) {
+            return Stored::Nothing;
+        }
+        if self.ends.waker.is_quiet() { Stored::Message } else { Stored::Unfinished }
+    }
+
+    /// Wakes the peer, if it sleeps, after [`Stored::Unfinished`].
+    pub fn finish(&mut self) {
+        self.wake_peer();
     }
 
     /// A message of several slots, or one without known room.
