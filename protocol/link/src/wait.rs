@@ -91,7 +91,7 @@ impl Spin {
                 }
                 return found;
             }
-            // A look without a pause takes the line away from a peer that is still filling it: see ADR 0022.
+            // A poll without a pause takes the line away from a peer that is still filling it: see ADR 0069.
             tombolo_base::sync::spin_hint();
         }
         None

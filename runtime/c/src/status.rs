@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use tombolo::Error;
-use tombolo::bulk::{BulkError, TableError, BulkSendError};
+use tombolo::bulk::{BulkError, BulkSendError, TableError};
 use tombolo::error::Fault;
 use tombolo::files::{FileError, FileFault};
 use tombolo::names::NameFault;

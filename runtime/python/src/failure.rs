@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use tombolo::Error;
-use tombolo::bulk::{BulkError, TableError, BulkSendError};
+use tombolo::bulk::{BulkError, BulkSendError, TableError};
 use tombolo::error::Fault;
 use tombolo::files::{FileError, FileFault};
 use tombolo::names::NameFault;

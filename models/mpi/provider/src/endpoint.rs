@@ -4,7 +4,6 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::time::{Duration, Instant};
 
-use tombolo::region::RegionFile;
 use tombolo_fabric::{Address, ChannelNet, Engine};
 
 use crate::abi::*;

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::io::Write;
 
-use tombolo::RegionFile;
+use tombolo::region::RegionFile;
 use tombolo_fabric::{ChannelNet, Engine};
 use tombolo_platform::memory::replace_private;
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tombolo::region::{Mapping, Rights};
 use tombolo::{
-    Channel, ChannelOptions, Domain, DomainId, Draft, Error, Interest, Message, Ready, Token, TransportKind,
-    WaitSet,
+    Channel, ChannelOptions, Domain, DomainId, Draft, Error, Interest, Message, Ready, Token, WaitSet,
 };
 
 use super::exposed::{Exposures, Replace};
