@@ -11,6 +11,12 @@ static int deep(int left) {
     return left ? deep(left - 1) + frame[0] : 0;
 }
 
+static int wide(void) {
+    volatile char frame[1 << 30];
+    frame[0] = 1;
+    return frame[0];
+}
+
 int main(int count, char **words) {
     CHECK(count == 2);
     const char *how = words[1];
@@ -36,6 +42,8 @@ int main(int count, char **words) {
             pause();
         }
     }
+    if (!strcmp(how, "main-deep")) return deep(1000000);
+    if (!strcmp(how, "main-wide")) return wide();
     FILE *file = NULL;
     if (!strcmp(how, "file")) CHECK((file = tmpfile()) && (file = fdopen(dup(fileno(file)), "w+")));
     if (!strcmp(how, "fork")) return fork() == 0 ? 8 : 9;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tombolo::region::Capability;
-use tombolo::{Domain, Error, Exit, Listener, Ready, SpawnOptions, Token, WaitSet};
+use tombolo::{Child, Domain, Error, Exit, Listener, Ready, Token, WaitSet};
 use tombolo_omp::job::env::{Mode, Read};
 use tombolo_omp::job::stack::{Call, Main, Stack};
 use tombolo_omp::job::{layout, start, words, worker};
@@ -24,7 +24,7 @@ use crate::memory::{self, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS};
 use crate::place::{self, Kernel, Place, Where};
 use crate::send_queue;
-use crate::{JOIN, channel_options, fatal, report, request};
+use crate::{channel_options, fatal, report, request};
 
 /// How long a worker's process may take until it has everything mapped.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -111,7 +111,22 @@ impl Hub {
         let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
         let (places, memory) = place::decide(&domain.nodes()?, domain.node_name(), &read.nodes)?;
         report::open(&domain, &places[0], &read.report)?;
-        let (capability, layout) = memory::create(&domain, &memory, variables, read.settings.arena)?;
+        let mut set = WaitSet::new()?;
+        set.set_spin_ns(0);
+        let listener = channel_options().listen(&domain)?;
+        set.add_listener(&listener)?;
+        // What cannot be said is said now, not in the middle of the program. And a program passes to a virtual machine through its
+        // window, so it has to be there before the arena takes what room there is.
+        let children: Vec<Child> = places[1..]
+            .iter()
+            .zip(1..)
+            .map(|(place, number)| process::start(&domain, &program, &listener, place, number))
+            .collect::<Result<_, _>>()?;
+        let memory_of_job = memory::create(&domain, &memory, variables, read.settings.arena);
+        let (capability, layout) = memory_of_job.inspect_err(|_| {
+            // They would report a job that never began; one that cannot be killed ends when this process does.
+            children.iter().for_each(|child| drop(child.kill()));
+        })?;
         // SAFETY: the caller says so.
         let mapped = unsafe { memory::map(&capability, layout, true)? };
         let mode = read.mode;
@@ -127,11 +142,7 @@ impl Hub {
         if several {
             wake_domain::configure(0, send_queue::wake);
         }
-        let mut set = WaitSet::new()?;
-        set.set_spin_ns(0);
         send_queue::open(set.waker());
-        let listener = channel_options().listen(&domain)?;
-        set.add_listener(&listener)?;
         let mut hub = Self {
             domain,
             program,
@@ -150,9 +161,8 @@ impl Hub {
             mapped,
             replicas: replicate::Replicas::default(),
         };
-        // What cannot be said is said now, not in the middle of the program.
-        for node in 1..hub.places.len() {
-            hub.spawn(node)?;
+        for (child, node) in children.into_iter().zip(1..) {
+            hub.keep(node, child)?;
         }
         while hub.processes.iter().any(|process| !matches!(process.state, State::Ready { .. })) {
             hub.serve();
@@ -215,26 +225,20 @@ impl Hub {
     }
 
     /// Starts a process for workers of a node.
-    fn spawn(&mut self, node: usize) -> Result<&mut Process, Error> {
+    fn spawn(&mut self, node: usize) -> Result<(), Error> {
         let number = self.processes.len() + 1;
-        let place = &self.places[node];
-        let near = !self.apart && place.kernel == self.places[0].kernel;
+        let child = process::start(&self.domain, &self.program, &self.listener, &self.places[node], number)?;
+        self.keep(node, child)
+    }
+
+    /// Takes a process that was started for workers of a node among those of the job, as the next.
+    fn keep(&mut self, node: usize, child: Child) -> Result<(), Error> {
+        let number = self.processes.len() + 1;
+        let near = !self.apart && self.places[node].kernel == self.places[0].kernel;
         let wake_domain = if near { 0 } else { u32::try_from(number).unwrap_or(u32::MAX) };
-        let endpoint = self.listener.endpoint().map_or_else(String::new, |endpoint| endpoint.name());
-        let mut options = match &self.program {
-            Program::ThisImage => SpawnOptions::this_image(),
-            Program::File(path) => SpawnOptions::image(path),
-        };
-        options = options.on(&place.name).called(format!("worker{number}"));
-        // What the program asks of its environment is answered alike everywhere.
-        for (name, value) in std::env::vars().filter(|(name, _)| !name.starts_with("TOMBOLO_")) {
-            options = options.env(name, value);
-        }
-        let child = self.domain.spawn(&options.env(JOIN, format!("{number} {endpoint}")))?;
         let token = self.set.add_child(&child)?;
         self.processes.push(Process::new(node, wake_domain, child, token));
-        let index = self.processes.len() - 1;
-        Ok(&mut self.processes[index])
+        Ok(())
     }
 
     fn accept(&mut self) {

@@ -5,9 +5,10 @@
 //! over the original by the kernel in one step, so nobody who reads meanwhile sees anything else.
 
 use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tombolo_omp::job::fault;
+use tombolo_omp::primitives::sys;
 use tombolo_omp::team::thread::Thread;
 
 use crate::memory::Mapped;
@@ -72,10 +73,9 @@ unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
 const KEPT: usize = 64;
 static RANGES: [(AtomicUsize, AtomicUsize); KEPT] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; KEPT];
-static WATCH: Once = Once::new();
 
 fn remember(first: usize, length: usize) {
-    WATCH.call_once(watch);
+    fault::explain_with(explain);
     if let Some((begin, end)) = RANGES.iter().find(|(_, end)| end.load(Ordering::Relaxed) == 0) {
         begin.store(first, Ordering::Relaxed);
         end.store(first + length, Ordering::Release);
@@ -90,30 +90,19 @@ fn forget(first: usize, length: usize) {
     }
 }
 
-/// Has whoever writes to replicated data told.
-fn watch() {
-    // SAFETY: an action object is plain data; the handler takes what such handlers are given.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = explain as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESETHAND | libc::SA_NODEFER;
-        libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut());
-    }
-}
-
-/// Says what was wrong, if it was that. The signal comes again then, and ends the process.
-extern "C" fn explain(_signal: i32, about: *const libc::siginfo_t, _context: *mut libc::c_void) {
-    const TEXT: &str = "tombolo omp: the program writes to data that tombolo_omp_replicate has made read-only on this node; \
-                        tombolo_omp_restore has it shared again\n";
-    // SAFETY: the kernel says so.
-    let address = unsafe { (*about).si_addr() } as usize;
+/// Says what was wrong, if it was a write to replicated data; whether it was.
+fn explain(address: usize) -> bool {
     let holds = |(begin, end): &(AtomicUsize, AtomicUsize)| {
         (begin.load(Ordering::Relaxed)..end.load(Ordering::Acquire)).contains(&address)
     };
-    if RANGES.iter().any(holds) {
-        // SAFETY: a text of ours, to standard error; a signal handler may.
-        unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
+    let found = RANGES.iter().any(holds);
+    if found {
+        sys::complain(
+            "tombolo omp: the program writes to data that tombolo_omp_replicate has made read-only on this node; \
+             tombolo_omp_restore has it shared again\n",
+        );
     }
+    found
 }
 
 #[cfg(test)]

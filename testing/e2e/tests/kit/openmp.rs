@@ -278,7 +278,7 @@ fn ends(how: &str, more: &[(&str, &str)]) -> (Option<i32>, String) {
     assert!(left.is_empty(), "{how}: {} processes are left", left.len());
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code(), said)
+    (output.status.code().or_else(|| Some(128 + output.status.signal()?)), said)
 }
 
 fn ends_so(how: &str, more: &[(&str, &str)], status: i32, words: &[&str]) {
@@ -302,7 +302,20 @@ fn workers_with_processes_of_their_own_end_with_the_program() {
 #[test]
 fn a_worker_that_is_lost_ends_the_job_and_it_is_said_why() {
     ends_so("killed", &[], 128 + 9, &["worker process", "ended by signal 9", "the job ends"]);
-    ends_so("stack", &[("OMP_STACKSIZE", "256K")], 128 + 11, &["signal 11", "OMP_STACKSIZE"]);
+    let words = ["a worker overflowed its stack of 256 KiB; OMP_STACKSIZE sets its size", "signal 11"];
+    ends_so("stack", &[("OMP_STACKSIZE", "256K")], 128 + 11, &words);
+}
+
+#[test]
+fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
+    let arena = ("OMP_TOMBOLO_ARENA", "32M");
+    let words = ["main overflowed its stack of 4096 KiB", "ulimit -s", "OMP_TOMBOLO_ARENA=64M gives it more"];
+    for mode in ["exclusive", "hybrid"] {
+        // Step by step into the guard, and by a frame that skips it.
+        for how in ["main-deep", "main-wide"] {
+            ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 128 + 11, &words);
+        }
+    }
 }
 
 #[test]

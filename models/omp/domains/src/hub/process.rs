@@ -2,11 +2,14 @@
 
 use std::time::Instant;
 
-use tombolo::{Child, Error, Token, WaitSet};
+use tombolo::{Child, Domain, Error, Listener, SpawnOptions, Token, WaitSet};
 use tombolo_omp::team::thread::Thread;
 
+use super::Program;
+use crate::JOIN;
 use crate::message::FromHub;
 use crate::outbox::Outbox;
+use crate::place::Place;
 
 /// How far it has come.
 #[derive(Debug)]
@@ -79,4 +82,25 @@ impl Process {
             State::Joining { channel, .. } | State::Ready { channel } => Some(channel),
         }
     }
+}
+
+/// Starts the process of this number, for workers on a node.
+pub(super) fn start(
+    domain: &Domain,
+    program: &Program,
+    listener: &Listener,
+    place: &Place,
+    number: usize,
+) -> Result<Child, Error> {
+    let endpoint = listener.endpoint().map_or_else(String::new, |endpoint| endpoint.name());
+    let mut options = match program {
+        Program::ThisImage => SpawnOptions::this_image(),
+        Program::File(path) => SpawnOptions::image(path),
+    };
+    options = options.on(&place.name).called(format!("worker{number}"));
+    // What the program asks of its environment is answered alike everywhere.
+    for (name, value) in std::env::vars().filter(|(name, _)| !name.starts_with("TOMBOLO_")) {
+        options = options.env(name, value);
+    }
+    domain.spawn(&options.env(JOIN, format!("{number} {endpoint}")))
 }

@@ -1,6 +1,7 @@
 //! A job from its beginning to its end: the environment, how processes and workers start, the report.
 
 pub mod env;
+pub mod fault;
 #[cfg(target_env = "gnu")]
 pub mod forked;
 pub mod layout;

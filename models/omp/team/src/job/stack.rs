@@ -2,9 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::fault;
 use super::start;
+use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::{self, SPAN, Store};
 use crate::primitives::sys;
 use crate::team::thread::Thread;
@@ -47,7 +50,7 @@ impl Stack {
             }
             size => size.max(LEAST),
         };
-        Self::new(store, size).unwrap_or_else(|| {
+        let stack = Self::new(store, size).unwrap_or_else(|| {
             sys::fatal(format_args!(
                 "out of memory: no stack of {} KiB for another thread is left in the {} MiB of the arena; fewer threads (OMP_NUM_THREADS) \
                  and smaller stacks (OMP_STACKSIZE, {} KiB at least) take less; {}",
@@ -56,7 +59,14 @@ impl Stack {
                 LEAST >> 10,
                 store.advice()
             ))
-        })
+        });
+        thread.stack.set(Some(stack.bounds(false)));
+        stack
+    }
+
+    fn bounds(self, is_main: bool) -> StackBounds {
+        let guard = self.memory as usize;
+        StackBounds { guard, lowest: guard + GUARD, end: guard + self.size, is_main }
     }
 
     /// For `main`.
@@ -144,6 +154,7 @@ pub struct Call {
     words: *mut *mut i8,
     environment: *mut *mut i8,
     at_end: fn(),
+    stack: OnceLock<StackBounds>,
     status: AtomicU32,
     ended: AtomicU32,
 }
@@ -156,14 +167,16 @@ impl Call {
         at_end: fn(),
     ) -> Self {
         let (status, ended) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { main, count, words, environment, at_end, status, ended }
+        Self { main, count, words, environment, at_end, stack: OnceLock::new(), status, ended }
     }
 
     /// Calls it, in a thread of its own.
     pub fn start(&'static self, store: &Store) {
         let argument = ptr::from_ref(self).cast_mut().cast();
+        let stack = Stack::of_main(store);
+        let _ = self.stack.set(stack.bounds(true));
         // SAFETY: the stack is new; the argument is what `call` takes.
-        if let Err(text) = unsafe { Stack::of_main(store).run(call, argument) } {
+        if let Err(text) = unsafe { stack.run(call, argument) } {
             sys::fatal(format_args!("main cannot be started ({text}); `ulimit -s` sets that"));
         }
     }
@@ -177,7 +190,9 @@ impl Call {
 extern "C" fn call(argument: *mut c_void) -> *mut c_void {
     // SAFETY: the argument is a call that stays.
     let call = unsafe { &*argument.cast::<Call>() };
-    start::current();
+    let me = start::current();
+    me.stack.set(call.stack.get().copied());
+    fault::watch(me);
     // SAFETY: the program's function, with what the C library gave for it.
     let status = unsafe { (call.main)(call.count, call.words, call.environment) };
     call.status.store(status.cast_unsigned(), Ordering::Relaxed);

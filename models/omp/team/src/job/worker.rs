@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::constructs::region::leave_share;
 use crate::constructs::{affinity, tasking};
 use crate::device::order;
+use crate::job::fault;
 use crate::primitives::wait::{self, Sleep};
 use crate::primitives::{exclusive, sys};
 use crate::team::members::Team;
@@ -17,6 +18,7 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
     if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
         thread::set_current(Some(me));
         me.kernel.set(sys::thread_number());
+        fault::watch(me);
         me.awake().came();
         if me.root().nodes().several() {
             me.root().nodes().measure(me.node);

@@ -17,6 +17,7 @@ pub mod parker;
 pub mod places;
 pub mod skew;
 pub mod speed;
+pub mod stack_bounds;
 pub mod store;
 pub mod sys;
 pub mod wait;

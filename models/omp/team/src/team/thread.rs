@@ -11,6 +11,7 @@ use super::task::{Function, Task};
 use crate::primitives::awake::Awake;
 use crate::primitives::local::{self, Local};
 use crate::primitives::parker::Parker;
+use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::Store;
 
 /// Where a thread stands in a team.
@@ -74,6 +75,8 @@ pub struct Thread {
     pub data: Cell<*const libc::c_void>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
+    /// The stack in the arena that it runs on, if it does.
+    pub stack: Cell<Option<StackBounds>>,
     /// What the primitives keep of it.
     pub local: Local,
 }
@@ -109,6 +112,7 @@ impl Thread {
             league: Cell::new((0, 0)),
             data: Cell::new(ptr::null()),
             kernel: Cell::new(0),
+            stack: Cell::new(None),
             local: Local::new(root.nodes().awake(node)),
         });
         thread.local.set_parker(&thread.parker);
