@@ -89,7 +89,7 @@ impl Isa {
 pub struct Target {
     /// True for a board without an operating system.
     pub bare: bool,
-    /// The instruction set.
+    /// The instruction set of the target.
     pub isa: Isa,
 }
 

@@ -19,9 +19,9 @@ use crate::sync::{AtomicU64, Ordering};
     "bytes {offset_bytes}..+{length_bytes} do not lie, 8-byte aligned, in a memory of {available_bytes} bytes"
 )]
 pub struct OutOfRange {
-    /// The offset requested.
+    /// The first byte requested.
     pub offset_bytes: usize,
-    /// The length requested.
+    /// The number of bytes requested.
     pub length_bytes: usize,
     /// The length of the memory.
     pub available_bytes: usize,
@@ -124,7 +124,7 @@ impl SharedMemory {
         SharedMemory { words: alloc::sync::Arc::new(words), range }
     }
 
-    /// The words.
+    /// The memory as words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         &self.words[self.range.clone()]

@@ -33,7 +33,7 @@ pub(crate) enum Bell {
     Window {
         /// Signalled by the peer.
         incoming: OwnedFd,
-        /// Rings the peer.
+        /// The means to ring the peer.
         outgoing: Ring,
     },
 }

@@ -56,7 +56,7 @@ struct Texts {
 /// An event to record, without its time and thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewEvent {
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// Whether it happened at the accepting end of the channel.
     pub accepting: bool,

@@ -37,7 +37,7 @@ pub const STACK_BYTES: u64 = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Start {
-    /// The monitor's [`VERSION`].
+    /// [`VERSION`] as built into the monitor.
     pub version: u64,
     /// The address of the window.
     pub window_address: u64,

@@ -26,7 +26,7 @@ pub struct Confined {
 /// How a file is opened, besides for reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
-    /// Also for writing.
+    /// Opened for writing too.
     pub write: bool,
     /// Created if it does not exist.
     pub create: bool,

@@ -131,7 +131,7 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result
     }
 }
 
-/// A received message.
+/// A message with its descriptors.
 #[derive(Debug)]
 pub struct Received {
     /// The number of bytes in the buffer; 0 means that the other end is gone.

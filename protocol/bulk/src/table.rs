@@ -77,7 +77,7 @@ pub enum TableError {
 /// The number of buffers in each state, as one domain knows it. The sum is the number of buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Here and free.
+    /// Here and free to take.
     pub free: u32,
     /// Here and held by the program.
     pub held: u32,
@@ -177,7 +177,7 @@ impl Table {
         }
     }
 
-    /// The pool's shape.
+    /// The number and size of the buffers.
     #[must_use]
     #[inline]
     pub fn layout(&self) -> Layout {

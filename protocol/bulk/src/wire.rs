@@ -23,7 +23,7 @@ pub const MAX_METADATA_BYTES: usize = 2048;
 const HEAD_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 24;
 
-/// The longest message.
+/// The length of the longest message, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = transfer_bytes(MAX_SEGMENTS, MAX_METADATA_BYTES);
 
 /// The length of a transfer with this many pieces and bytes of metadata, in bytes.
@@ -167,7 +167,7 @@ pub struct PoolId {
 pub struct Offer {
     /// The index for it on the channel.
     pub place: PoolIndex,
-    /// The pool's identity.
+    /// The pool's machine-wide identity.
     pub pool: PoolId,
     /// The number and size of its buffers.
     pub layout: Layout,
@@ -219,11 +219,11 @@ impl Veto {
 pub enum Message<'a> {
     /// The first message of each side: its terms.
     Terms(Terms),
-    /// Offers a pool.
+    /// Offers a pool to the other side.
     Assign(Offer),
-    /// Accepts a pool.
+    /// Accepts a pool that was offered.
     Assigned(PoolIndex),
-    /// Refuses a pool.
+    /// Refuses a pool that was offered.
     Vetoed(PoolIndex, Veto),
     /// Asks to take the pool off this channel.
     Unassign(PoolIndex),
@@ -272,7 +272,7 @@ pub enum Malformed {
     /// The length differs from what the message states.
     #[error("a message of {length_bytes} bytes states another length")]
     Length { length_bytes: usize },
-    /// The version differs.
+    /// The protocol version differs.
     #[error("protocol version {0} instead of {VERSION}")]
     Version(u8),
     /// The kind is unknown.

@@ -88,7 +88,7 @@ impl fmt::Debug for Rights {
 pub struct Extent {
     /// The offset of the first byte.
     pub offset_bytes: u64,
-    /// The length.
+    /// The length in bytes.
     pub length_bytes: u64,
 }
 

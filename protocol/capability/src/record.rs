@@ -137,7 +137,7 @@ pub struct Mappable {
     pub region: RegionId,
     /// The part to map.
     pub extent: Extent,
-    /// The permitted access.
+    /// The access that the mapping permits.
     pub rights: Rights,
     /// Where the region's bytes are.
     pub memory: Memory,

@@ -72,9 +72,9 @@ pub enum CostOrigin {
 /// The cost of a link in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkCost {
-    /// To the peer.
+    /// The cost of messages to the peer.
     pub to_peer: CostCurve,
-    /// From the peer.
+    /// The cost of messages from the peer.
     pub from_peer: CostCurve,
     /// Whether it was measured.
     pub origin: CostOrigin,

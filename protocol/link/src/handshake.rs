@@ -48,11 +48,11 @@ pub enum Progress {
     Waiting,
     /// This side wrote: wake the peer, then wait.
     Changed,
-    /// Both accepted.
+    /// Both sides accepted; the channel is open.
     Open(Agreed),
 }
 
-/// One side's handshake.
+/// One side of a handshake in progress.
 #[derive(Debug)]
 pub struct Handshake {
     ours: Hello,

@@ -109,9 +109,9 @@ pub enum AttachError {
 /// One side's half of each structure in a channel's memory.
 #[derive(Debug)]
 pub struct Ends {
-    /// Sends.
+    /// Sends to the peer.
     pub producer: Producer,
-    /// Receives.
+    /// Receives from the peer.
     pub consumer: Consumer,
     /// Announces this side's sleep for a message.
     pub sleeper: Sleeper,

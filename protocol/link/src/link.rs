@@ -77,7 +77,7 @@ pub enum Coherence {
     Copy,
     /// After the writer flushes its cache and the reader invalidates its own.
     Flush,
-    /// Without further action.
+    /// At once, without further action.
     Coherent,
 }
 

@@ -234,7 +234,7 @@ impl WindowAllocator {
         true
     }
 
-    /// Bytes allocated.
+    /// The number of bytes allocated.
     #[must_use]
     pub fn lent_bytes(&self) -> u64 {
         self.lent.values().sum()

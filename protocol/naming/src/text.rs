@@ -17,11 +17,11 @@ use crate::value::Attributes;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid record or query '{text}' at byte {offset}: {why}")]
 pub struct TextError {
-    /// The whole text.
+    /// The whole text that was parsed.
     pub text: String,
     /// The offset in bytes.
     pub offset: usize,
-    /// The reason.
+    /// What is wrong there.
     pub why: String,
 }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 /// A simultaneous reading of both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Anchor {
-    /// The domain's clock.
+    /// Ticks of the domain's clock.
     pub ticks: u64,
     /// The monotonic clock, in nanoseconds.
     pub ns: u64,

@@ -113,7 +113,7 @@ impl EventKind {
     }
 }
 
-/// One event.
+/// An event of a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// The time on the domain's clock.

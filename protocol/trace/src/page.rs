@@ -228,7 +228,7 @@ impl Switch {
         self.word.words().first().is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// The control word.
+    /// The whole control word.
     #[inline]
     #[must_use]
     pub fn control(&self) -> u64 {
@@ -259,7 +259,7 @@ impl LaneWriter {
         self.line.store_le(2, u64::from(thread), Ordering::Relaxed);
     }
 
-    /// The control word.
+    /// The control word of the page.
     #[must_use]
     pub fn control(&self) -> u64 {
         self.switch.control()

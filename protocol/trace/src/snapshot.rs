@@ -35,7 +35,7 @@ pub struct Losses {
     pub events_without_lane: u64,
     /// Channel ends without a row.
     pub channels_without_row: u64,
-    /// Names without room.
+    /// Names that found no room.
     pub texts: u64,
 }
 
@@ -66,9 +66,9 @@ pub struct Unread {
 pub struct Head {
     /// The sizes of the parts.
     pub shape: Shape,
-    /// The control word.
+    /// The control word of the page.
     pub control: u64,
-    /// The writer.
+    /// The identity of the writer.
     pub identity: Identity,
     /// The progress of each lane.
     pub lanes: Vec<LaneHead>,

@@ -102,7 +102,7 @@ impl fmt::Debug for Abilities {
 pub struct Rejected {
     /// The request, unchanged.
     pub request: Request,
-    /// The reason.
+    /// Why it was not accepted.
     pub why: WhyRejected,
 }
 

@@ -17,14 +17,14 @@ use crate::far::{FarRefusal, MemoryId};
 pub enum Location {
     /// Memory that this process maps.
     Mapped {
-        /// The mapped memory.
+        /// The memory, which is mapped.
         memory: SharedMemory,
         /// The offset in it, in bytes.
         offset_bytes: usize,
     },
     /// Memory of another process under this kernel, which this process does not map.
     Process {
-        /// The other process.
+        /// The process that owns the memory.
         process: Arc<ForeignProcess>,
         /// The address in that process, as it reported it.
         address: u64,
@@ -38,7 +38,7 @@ pub enum Location {
     },
     /// Memory of a GPU.
     Device {
-        /// The GPU memory.
+        /// The memory on the GPU.
         memory: Arc<DeviceMemory>,
         /// The offset in it, in bytes.
         offset_bytes: usize,
@@ -86,7 +86,7 @@ pub enum Reach {
     Process,
     /// Through the far side of a channel.
     Far,
-    /// Through a GPU.
+    /// Through a GPU and its driver.
     Device,
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Route {
 /// A request. It keeps the memory it names mapped until its completion is taken.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What to do.
+    /// The operation to perform.
     pub operation: Operation,
     /// The length, in bytes.
     pub length_bytes: u64,
@@ -307,7 +307,7 @@ pub enum Failure {
 /// The end of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The request's id.
+    /// The id of the request.
     pub id: RequestId,
     /// Success, or the failure.
     pub result: Result<(), Failure>,

@@ -213,7 +213,7 @@ impl<T: Transport> Traced<T> {
         Traced { probe, inner }
     }
 
-    /// The transport inside.
+    /// The transport that is wrapped.
     #[must_use]
     pub fn inner(&self) -> &T {
         &self.inner

@@ -34,7 +34,7 @@ pub enum Trap {
         /// The arguments of the call.
         arguments: [u64; 4],
     },
-    /// An interrupt arrived.
+    /// An interrupt arrived while the program ran.
     Interrupt,
     /// It caused a fault.
     Fault(Fault),

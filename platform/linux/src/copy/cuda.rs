@@ -21,7 +21,7 @@ pub enum CudaError {
     /// The driver has no such device.
     #[error("no CUDA device {ordinal}: the driver has {count}")]
     NoDevice { ordinal: u32, count: u32 },
-    /// The driver refused.
+    /// The driver refused an operation.
     #[error("the CUDA driver cannot {operation}: {name} ({code})")]
     Driver { operation: &'static str, code: i32, name: String },
     /// A range lies outside its memory.
@@ -149,7 +149,7 @@ fn load() -> Result<Functions, CudaError> {
     Ok(functions)
 }
 
-/// A GPU.
+/// A GPU with the context of this process.
 pub struct Device {
     functions: &'static Functions,
     number: c_int,

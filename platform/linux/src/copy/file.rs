@@ -14,7 +14,7 @@ pub enum FileCopyError {
     /// The range lies outside the memory.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The kernel refused.
+    /// The kernel refused the read or write.
     #[error(transparent)]
     Os(#[from] OsError),
 }

@@ -25,7 +25,7 @@ use crate::time::Deadline;
 /// How to map memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MapOptions {
-    /// Also for writing.
+    /// Whether to map it for writing too.
     pub writable: bool,
     /// The exact address, which must be free; any address if `None`. A multiple of the page size.
     pub address: Option<usize>,

@@ -12,7 +12,7 @@ struct Ticks {
     all: u64,
 }
 
-/// The machine's memory.
+/// The use of the machine's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
     /// Memory not available for other use, in bytes.
@@ -62,7 +62,7 @@ impl Loads {
         &self.permille
     }
 
-    /// The machine's memory.
+    /// The use of the machine's memory now.
     pub fn memory(&self, reader: &mut Reader) -> Memory {
         let bytes = self.meminfo.as_ref().and_then(|file| reader.record(file));
         bytes.map(parse_meminfo).unwrap_or_default()

@@ -35,9 +35,9 @@ pub const SYSFS_VARIABLE: &str = "TOMBOLO_SYSFS";
 /// The folders of the kernel's file systems.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Folders {
-    /// The procfs folder.
+    /// The folder where procfs is mounted.
     pub proc: PathBuf,
-    /// The sysfs folder.
+    /// The folder where sysfs is mounted.
     pub sys: PathBuf,
 }
 

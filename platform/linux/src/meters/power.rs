@@ -78,7 +78,7 @@ impl Power {
         }
     }
 
-    /// The last readings.
+    /// The readings of all meters.
     pub fn meters(&self) -> impl Iterator<Item = Meter<'_>> {
         self.sources.iter().map(|source| Meter { name: &source.name, power_mw: source.power_mw })
     }

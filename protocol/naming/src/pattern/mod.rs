@@ -29,7 +29,7 @@ pub const MAX_PROGRAM: usize = 4096;
 pub struct PatternError {
     /// The offset in bytes.
     pub offset: usize,
-    /// The reason.
+    /// What is wrong there.
     pub why: String,
 }
 

@@ -45,7 +45,7 @@ impl fmt::Display for Need {
 
 /// One case for one carrier.
 pub struct Case {
-    /// The subject.
+    /// The subject, which is the module's name.
     pub group: &'static str,
     /// The property that must hold.
     pub name: &'static str,

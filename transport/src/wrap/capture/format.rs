@@ -193,7 +193,7 @@ pub struct Record {
     pub offset_bytes: u64,
     /// Nanoseconds since the capture began, on the recorder's monotonic clock.
     pub time_ns: u64,
-    /// What happened.
+    /// The event that was recorded.
     pub event: Event,
 }
 

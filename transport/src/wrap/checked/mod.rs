@@ -99,7 +99,7 @@ impl std::fmt::Display for History {
 }
 
 impl<T: Transport> Checked<T> {
-    /// Checks one end.
+    /// Checks one end of a channel.
     #[must_use]
     pub fn new(inner: T) -> Self {
         let declared = inner.describe();

@@ -67,7 +67,7 @@ unsafe extern "C" {
     fn tombolo_board_run(registers: *mut Registers) -> u64;
 }
 
-/// The board.
+/// QEMU's `virt` board for Arm.
 #[derive(Debug)]
 pub struct Virt {
     division: Division,
