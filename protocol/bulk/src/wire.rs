@@ -190,7 +190,7 @@ pub enum Veto {
     #[error("the other side has as many pools as it accepts")]
     TooManyPools = 2,
     /// The pool is larger than the other side accepts.
-    #[error("the pool is larger than the other side accepts")]
+    #[error("it is larger than the other side accepts")]
     TooLarge = 3,
     /// The other side has this pool from another channel: a pool's domains must form a tree.
     #[error("the other side already has this pool over another channel")]

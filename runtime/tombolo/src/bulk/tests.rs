@@ -273,7 +273,7 @@ fn a_pool_that_is_not_wanted_is_vetoed() {
     std::thread::scope(|scope| {
         scope.spawn(|| right.recv_pool().unwrap());
         let veto = left.assign(&large).unwrap_err();
-        assert_eq!(veto.to_string(), "the pool was not taken: it is larger than the other side takes");
+        assert_eq!(veto.to_string(), "the pool was not taken: it is larger than the other side accepts");
         left.assign(&fits).unwrap();
         let full = left.assign(&large).unwrap_err();
         assert!(matches!(full, Error::Bulk(BulkError::Send(BulkSendError::TooManyPools(1)))));
