@@ -47,7 +47,7 @@ fn answers(seed: u64) -> (Vec<bool>, Injected) {
 }
 
 #[test]
-fn the_same_seed_is_the_same_faults() {
+fn the_same_seed_gives_the_same_faults() {
     let (first, injected) = answers(7);
     assert_eq!((first.clone(), injected), answers(7));
     assert_ne!(first, answers(8).0);
@@ -55,7 +55,7 @@ fn the_same_seed_is_the_same_faults() {
 }
 
 #[test]
-fn none_are_none() {
+fn without_faults_nothing_is_injected() {
     let (mut a, mut b) = faulty(Faults::default(), 1);
     for number in 0..50_u8 {
         a.try_send(&[number]).unwrap();
@@ -101,7 +101,7 @@ fn a_storm_delays_and_loses_nothing() {
 
 /// One message before the last, the last, one after it.
 #[test]
-fn it_ends_after_so_many_messages() {
+fn an_ending_comes_after_the_configured_number_of_messages() {
     for (ending, expected) in
         [(Ending::PeerDies { after: 4 }, EndError::PeerDied), (Ending::Closes { after: 4 }, EndError::Closed)]
     {

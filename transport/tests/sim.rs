@@ -48,7 +48,7 @@ fn delays_come_from_the_seed() {
 }
 
 #[test]
-fn none_overtakes_another() {
+fn packets_keep_their_order() {
     let (mut a, mut b) =
         channel(Conditions { latency_ns: 0, jitter_ns: 100_000, ..Conditions::default() }, 9);
     (0..200_u8).for_each(|number| a.try_send(&[number]).unwrap());

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_comes_out_in_order() {
+    fn output_that_fits_is_kept_in_order() {
         let mut outgoing = Outgoing::<256>::new();
         for _ in 0..10 {
             assert_eq!(outgoing.write(&[b'x'; 100]), 100);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_room() {
+    fn output_is_dropped_beyond_the_room() {
         let room = 256 - NOTE_BYTES;
         for (length, dropped) in [(room - 1, 0), (room, 0), (room + 1, 1)] {
             let mut outgoing = Outgoing::<256>::new();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_no_tree_has_no_memory() {
+    fn truncated_or_invalid_trees_give_no_memory() {
         let tree = tree();
         let end_of_value = tree.len() - 4 - 12;
         for length in 0..end_of_value {

@@ -32,7 +32,7 @@ pub fn everywhere() {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn this_kernel_has_it() {
+    fn the_membarrier_command_is_supported_here() {
         assert!(super::register());
         super::everywhere();
     }

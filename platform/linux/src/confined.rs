@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_is_there_and_nothing_else() {
+    fn only_paths_below_the_root_resolve() {
         let place = TestFolder::new("below");
         let granted = place.granted();
         let root = place.0.join("granted");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_is_that_file_alone() {
+    fn a_granted_file_is_the_only_one_reachable() {
         let place = TestFolder::new("one");
         let path = place.0.join("granted/file");
         let one = Confined::new(&path, false).unwrap();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_in_order() {
+    fn names_are_sorted() {
         let place = TestFolder::new("names");
         std::fs::write(place.0.join("granted/a"), "").unwrap();
         let listed = place.granted().list(Path::new(".")).unwrap();

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_that_happened_is_something() {
+    fn any_is_true_when_any_event_is_set() {
         assert!(!Ready::default().any());
         assert!(Ready { readable: true, ..Ready::default() }.any());
         assert!(Ready { writable: true, ..Ready::default() }.any());

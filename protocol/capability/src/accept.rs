@@ -32,8 +32,8 @@ impl Table {
             record.in_transit = None;
         }
         if let Some(domain) = granter {
-            let way = record.in_transit.ok_or(CapabilityFault::TakenUp { capability })?;
-            if way.granter != domain {
+            let transit = record.in_transit.ok_or(CapabilityFault::TakenUp { capability })?;
+            if transit.granter != domain {
                 return Err(CapabilityFault::NotFrom { capability, domain });
             }
         }

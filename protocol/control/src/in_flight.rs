@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_still_is_counted() {
+    fn messages_at_rest_are_counted() {
         let (near, far) = (end(10, 0, 64, 60), end(0, 7, 64, 64));
         assert_eq!(between(Some(&near), Some(&far), false), Some((3, true)));
         assert_eq!(between(Some(&far), Some(&near), false), Some((0, true)));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_stream_without_slots_that_moves_nothing_is_known() {
+    fn a_moving_stream_without_slots_has_no_count() {
         let (near, far) = (end(10, 0, 0, 0), end(0, 7, 0, 0));
         assert_eq!(between(Some(&near), Some(&far), true), None);
         assert_eq!(between(Some(&near), Some(&far), false), Some((3, true)));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn invalid_words_of_the_peer_are_errors() {
         let hello = Hello::new(SMALL, 0, None);
         let (memory, mut a, _b) = pair(hello, hello);
         assert_eq!(a.step(), Ok(Progress::Changed));

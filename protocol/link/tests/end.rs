@@ -263,7 +263,7 @@ fn a_barrier_is_asked_for_where_the_sleeper_spares_its_peer_the_fence() {
 }
 
 #[test]
-fn a_waker_that_was_calm_for_long_stops_fencing() {
+fn a_waker_that_has_not_rung_for_long_stops_fencing() {
     if cfg!(miri) {
         // More than a thousand messages; the doorbell's own tests check the exact number.
         return;

@@ -230,7 +230,7 @@ mod tests {
     /// A wrong lap boundary would only send the consumer through its slow path, with the same results, so
     /// no other test detects it.
     #[test]
-    fn a_lap_begins_where_the_ring_does() {
+    fn laps_begin_at_multiples_of_the_slot_count() {
         let config = RingConfig::new(SlotSize::B32, SlotCount::new(4).unwrap(), Variant::EpochCredit);
         let slots = Slots::new(&config, SharedMemory::zeroed(config.slots_bytes()));
         let next = [0, 1, 3, 4, 7, 8, 21].map(|position| slots.next_lap(position));

@@ -78,7 +78,7 @@ fn short_sends_take_one_slot_or_two_and_only_room_that_is_known() {
             assert_eq!(producer.try_send_short(&pattern(7, len)), sent, "{len} bytes");
         }
         assert_eq!(producer.counters().credit_loads, 0);
-        assert_eq!(producer.counters().refused_full, 0, "nobody was refused: nobody looked");
+        assert_eq!(producer.counters().refused_full, 0, "try_send_short must not count as a refused send");
         for len in [24, 25, 24] {
             assert_eq!(receive(&mut consumer), Some(pattern(7, len)));
         }
@@ -111,7 +111,7 @@ fn room_is_counted_to_the_slot() {
             assert!(receive(&mut consumer).is_some());
         }
         assert!(consumer.poll(), "six messages are left");
-        assert_eq!(producer.known_free_slots(), 0, "nobody has looked");
+        assert_eq!(producer.known_free_slots(), 0, "the producer has not looked for credit");
         let credited = if variant == Variant::EpochCredit { 0 } else { 2 };
         // With used flags the producer looks at most half a ring ahead, and the consumer is not there yet.
         assert_eq!(producer.free_slots(), Ok(credited.min(1)));
@@ -210,7 +210,7 @@ fn an_abandoned_consumer_receives_nothing_and_tells_the_producer_nothing() {
 }
 
 #[test]
-fn empty_messages_are_empty() {
+fn empty_messages_are_received() {
     let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     for len in [0, 1] {
         let mut claim = producer.claim(1).unwrap();

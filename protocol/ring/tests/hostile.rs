@@ -82,7 +82,7 @@ fn a_chain_as_long_as_the_ring_ends() {
 }
 
 #[test]
-fn a_producer_cannot_have_closed_elsewhere() {
+fn a_close_out_of_range_is_a_violation() {
     for (close_word, closed_at) in [(1, 0), (8, 7), (u64::MAX, u64::MAX - 1)] {
         let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
         for _ in 0..2 {
@@ -138,7 +138,7 @@ fn each_violation_of_a_consumer_has_its_error() {
     producer.try_send(&[1]).unwrap();
     let violation = Violation::CreditBeyondSent { credit: 5, sent: 4 }.into();
     producer.note_credit(5);
-    assert_eq!(producer.check_open(), Ok(()), "nobody looked at it yet");
+    assert_eq!(producer.check_open(), Ok(()), "the credit has not been checked yet");
     assert_eq!(full(&mut producer), violation);
     assert_eq!(producer.check_open(), Err(violation));
 }

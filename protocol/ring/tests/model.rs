@@ -106,7 +106,9 @@ impl Model {
             Ok(()) => prop_assert!(len <= max_bytes && fits && !self.producer_closed),
             Err(SendError::TooLong { len_bytes, .. }) => prop_assert!(len_bytes == len && len > max_bytes),
             Err(SendError::Full) => prop_assert!(self.may_be_full(needed, staged)),
-            Err(SendError::Abandoned) => prop_assert!(false, "nobody gives up here"),
+            Err(SendError::Abandoned) => {
+                prop_assert!(false, "the consumer never abandons the ring in this test");
+            }
             Err(SendError::Closed) => prop_assert!(self.producer_closed || self.consumer_closed),
             Err(SendError::Violation(violation)) => prop_assert!(false, "{violation}"),
         }

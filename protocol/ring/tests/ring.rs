@@ -306,7 +306,7 @@ fn piggybacked_credit_makes_room_without_a_load_of_the_line() {
 }
 
 #[test]
-fn laps_go_round_after_32768_without_a_trace() {
+fn lap_tags_wrap_after_32768_laps() {
     let laps: u32 = if cfg!(miri) { 20 } else { 70_000 };
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
@@ -324,7 +324,7 @@ fn laps_go_round_after_32768_without_a_trace() {
 }
 
 #[test]
-fn the_largest_ring_is_a_ring() {
+fn the_largest_ring_works() {
     if cfg!(miri) {
         return;
     }
@@ -376,10 +376,10 @@ fn two_threads_pass_messages_of_all_lengths() {
 }
 
 #[test]
-fn memory_of_the_wrong_size_makes_no_ring() {
+fn memory_of_the_wrong_size_is_refused() {
     let config = config(SlotSize::B32, 4, Variant::EpochCredit);
     let mut memory = memory(&config);
     memory.slots = memory.slots.slice(0, 96).unwrap();
     let error = Producer::new(config, memory).unwrap_err();
-    assert_eq!(error.to_string(), "the memory for slots has 96 bytes, the configured ring needs exactly 128");
+    assert_eq!(error.to_string(), "the slot memory has 96 bytes; this ring needs exactly 128");
 }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn between_anchors_time_runs_evenly() {
+    fn time_is_interpolated_linearly_between_anchors() {
         let anchors = [(100, 1_000), (200, 2_000), (300, 4_000)].map(|(ticks, ns)| Anchor { ticks, ns });
         let clock = Clock::new(anchors.to_vec(), 0);
         // 15 ns per tick on average.
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_rate_serves_where_there_are_no_anchors() {
+    fn without_anchors_the_known_rate_applies() {
         assert_eq!(Clock::new(Vec::new(), 0).to_ns(5), 5);
         assert_eq!(Clock::new(Vec::new(), 500_000_000).to_ns(5), 10);
         let clock = Clock::new(std::vec![Anchor { ticks: 1_000, ns: 50 }], 1_000_000);
@@ -115,7 +115,7 @@ mod tests {
         }
 
         #[test]
-        fn any_numbers_will_do(anchors in prop::collection::vec(any::<(u64, u64)>(), 0..5), rate: u64, ticks: u64) {
+        fn arbitrary_anchors_and_rates_never_panic(anchors in prop::collection::vec(any::<(u64, u64)>(), 0..5), rate: u64, ticks: u64) {
             let anchors = anchors.into_iter().map(|(ticks, ns)| Anchor { ticks, ns }).collect();
             let _ = Clock::new(anchors, rate).to_ns(ticks);
         }

@@ -410,7 +410,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_domain_writes_is_believed(
+        fn a_page_with_arbitrary_content_is_read_safely(
             mut noise in prop::collection::vec(any::<u8>(), SHAPE.length_bytes()),
             keep_header: bool,
             cursor: u64,

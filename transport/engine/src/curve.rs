@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_through_its_points_and_straight_between_them() {
+    fn points_are_kept_and_interpolated_linearly() {
         for (bytes, time_ns) in [(0, 100), (64, 100), (4096, 300), (65536, 2_300), (34816, 1_300)] {
             let said = curve().time_ns(bytes);
             assert!(said.abs_diff(time_ns) <= 1, "{bytes} bytes: {said}, not {time_ns}");
@@ -119,19 +119,19 @@ mod tests {
     }
 
     #[test]
-    fn one_point_is_a_rate() {
+    fn one_point_gives_a_rate() {
         let one = Curve::through([(1000, 500)]).unwrap();
         assert_eq!((one.time_ns(10), one.time_ns(1000), one.time_ns(4000)), (500, 500, 2000));
     }
 
     #[test]
-    fn noise_does_not_make_longer_ones_cheaper() {
+    fn noise_never_makes_a_longer_copy_cheaper() {
         let noisy = Curve::through([(64, 200), (4096, 150), (8192, 400), (64, 180)]).unwrap();
         assert_eq!(noisy.points(), [(64, 180), (4096, 180), (8192, 400)]);
     }
 
     #[test]
-    fn it_is_kept_as_text() {
+    fn text_round_trips_and_malformed_text_is_refused() {
         assert_eq!(curve().to_string(), "64:100 4096:300 65536:2300");
         assert_eq!(curve().to_string().parse(), Ok(curve()));
         for text in ["", "64", "64:x", "-1:5", "64:1 :", "99999999999999999999:1"] {
@@ -144,7 +144,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn it_never_falls(points in proptest::collection::vec((0..1_u64 << 40, 0..1_u64 << 40), 1..32),
+        fn times_never_decrease_with_length(points in proptest::collection::vec((0..1_u64 << 40, 0..1_u64 << 40), 1..32),
                           lengths in proptest::collection::vec(0..1_u64 << 41, 2..20)) {
             let curve = Curve::through(points).unwrap();
             let mut lengths = lengths;

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_used_up_is_not_reused() {
+    fn an_exhausted_place_is_not_reused() {
         let mut slab = Slab::new();
         let token = slab.insert(1).unwrap();
         slab.places[0].0 = u32::MAX;

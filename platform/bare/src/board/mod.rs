@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_divided_in_units() {
+    fn memory_is_divided_into_program_memory_and_heap() {
         let at = 0x4000_0000;
         let division = Division::of((at, 32 << 20)).unwrap();
         assert_eq!((division.programs, division.heap), (at + (4 << 20), at + (24 << 20)));

@@ -84,7 +84,7 @@ fn a_fill_writes_its_range_and_nothing_else() {
 }
 
 #[test]
-fn long_ones_are_copied_whole() {
+fn long_copies_are_complete() {
     const LENGTH: usize = (1 << 19) + 5;
     let bytes = pattern(LENGTH);
     for copy_loop in Loop::here() {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_use_is_what_others_cannot_have() {
+    fn used_memory_is_the_total_less_the_available() {
         let memory = |used_kib: u64, total_kib: u64| Memory {
             used_bytes: used_kib * 1024,
             total_bytes: total_kib * 1024,
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_content_gives_a_bounded_number_of_processors(noise in "(cpu[0-9]{0,5}( [0-9]{1,22}){0,12}\n|[ -~]{0,9}\n){0,9}") {
+        fn arbitrary_stat_gives_a_bounded_number_of_processors(noise in "(cpu[0-9]{0,5}( [0-9]{1,22}){0,12}\n|[ -~]{0,9}\n){0,9}") {
             let mut found = Vec::new();
             parse_stat(noise.as_bytes(), &mut found);
             prop_assert!(found.len() <= MAX_PROCESSORS);
@@ -151,13 +151,13 @@ mod tests {
         }
 
         #[test]
-        fn no_more_is_used_than_there_is(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_meminfo_never_uses_more_than_the_total(noise in prop::collection::vec(any::<u8>(), 0..200)) {
             let memory = parse_meminfo(&noise);
             prop_assert!(memory.used_bytes <= memory.total_bytes);
         }
 
         #[test]
-        fn nor_by_lines_of_the_right_form(noise in "(Mem(Total|Free|Available): +[0-9]{1,22} kB\n){0,6}") {
+        fn well_formed_meminfo_with_any_numbers_never_uses_more_than_the_total(noise in "(Mem(Total|Free|Available): +[0-9]{1,22} kB\n){0,6}") {
             let memory = parse_meminfo(noise.as_bytes());
             prop_assert!(memory.used_bytes <= memory.total_bytes);
         }

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_starts_anew_is_followed() {
+    fn a_counter_that_wraps_is_followed() {
         // 3 J in 1.5 s.
         assert_eq!(milliwatts((1_000_000, 0), (4_000_000, 1_500_000_000), 10_000_000), 2000);
         assert_eq!(milliwatts((9_000_000, 0), (2_000_000, 1_000_000_000), 10_000_000), 3000);
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_readings_overflow(before: (u64, u64), now: (u64, u64), wraps_at: u64) {
+        fn arbitrary_readings_never_overflow(before: (u64, u64), now: (u64, u64), wraps_at: u64) {
             let now = (now.0.min(wraps_at), now.1);
             let _ = milliwatts(before, now, wraps_at);
         }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_program_does_not_confuse() {
+    fn parentheses_in_a_program_name_are_parsed() {
         let line = b"17 (a) R 1 (b) T 5 17 17 0 -1 4194304 99 0 0 0 40 2 0 0 20 0 3 0 5463113 3133440 360 1844 1 2 3\n";
         let expected =
             Stat { state: b'T', ticks: 42, threads: 3, start_ticks: 5_463_113, resident_pages: 360 };
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_seen_to_work() {
+    fn the_load_of_this_process_is_measured() {
         let mut reader = Reader::default();
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let mut meter = ProcessMeter::open(&Folders::default(), own).expect("it runs");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_stopped_or_gone_is_seen_to_be() {
+    fn stopped_and_ended_processes_are_reported() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("sleep starts");
         let pid = rustix::process::Pid::from_child(&child);
         let mut meter = ProcessMeter::open(&Folders::default(), pid.as_raw_nonzero().get()).expect("it runs");
@@ -220,12 +220,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_nothing_or_numbers(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_never_panic(noise in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_stat(&noise);
         }
 
         #[test]
-        fn long_numbers_are_no_numbers(noise in "1 \\(x\\) [RSDTZ]( -?[0-9]{1,25}){18,30}") {
+        fn numbers_out_of_range_never_panic(noise in "1 \\(x\\) [RSDTZ]( -?[0-9]{1,25}){18,30}") {
             if let Some(stat) = parse_stat(noise.as_bytes()) {
                 prop_assert!(stat.state.is_ascii_uppercase());
             }

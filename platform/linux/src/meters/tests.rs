@@ -178,7 +178,7 @@ fn power_is_that_of_packages_memory_and_sensors() {
 }
 
 #[test]
-fn what_was_is_given_back() {
+fn restore_and_drop_restore_the_settings() {
     let machine = Machine::with_processors("back", 3);
     let before = machine.settings(3);
     let mut steering = Steering::new(&machine.folders(), None);
@@ -231,7 +231,7 @@ fn impossible_changes_are_refused_with_the_reason() {
 }
 
 #[test]
-fn all_of_a_change_is_made_or_nothing() {
+fn a_change_that_fails_is_rolled_back() {
     let machine = Machine::with_processors("all", 3);
     // A file that can be read and not written, even by root.
     let path = machine.path(&cpu(2, "scaling_governor"));

@@ -260,7 +260,7 @@ proptest! {
     })]
 
     #[test]
-    fn no_walk_breaks_what_is_promised(
+    fn random_operations_keep_the_invariants(
         steps in proptest::collection::vec((0_u8..22, 0_usize..1000, 0_usize..1000, 0_usize..1000), 1..150)
     ) {
         let mut walk = Walk::new();

@@ -32,7 +32,7 @@ fn a_grant_is_accepted_once_and_only_from_its_granter() {
     assert_eq!(
         table.accept(other, capability, None, false),
         Ok(()),
-        "who asks for nobody's is not talked into it"
+        "accepting again without naming a granter is no error"
     );
     // A capability that a domain created was not sent by anyone.
     let own = Err(CapabilityFault::TakenUp { capability: all.id });

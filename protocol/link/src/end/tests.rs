@@ -89,7 +89,11 @@ fn nothing_is_sent_after_an_end() {
     a.close();
     b.signals_mut().report_peer_gone();
     b.listen();
-    assert_eq!(b.try_send(b"to nobody"), Err(EndError::Closed), "who closes is reported gone as well");
+    assert_eq!(
+        b.try_send(b"to nobody"),
+        Err(EndError::Closed),
+        "closed also when the peer is then reported gone"
+    );
     b.close();
     assert_eq!(b.try_send(b"to nobody"), Err(EndError::Closed));
 }

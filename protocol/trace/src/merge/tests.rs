@@ -149,7 +149,7 @@ fn a_child_begins_after_its_start_and_ends_before_that_is_noted() {
 }
 
 #[test]
-fn what_cannot_have_been_is_refused() {
+fn impossible_recordings_are_refused() {
     // Each receives before the other sends.
     let both = recording_of(&[
         &[(1, EventKind::Receive, false, 4, 1), (2, EventKind::Send, false, 4, 1)],
@@ -193,7 +193,7 @@ fn a_receive_whose_send_was_lost_is_counted() {
 }
 
 #[test]
-fn nothing_is_a_timeline_too() {
+fn an_empty_recording_gives_an_empty_timeline() {
     assert_eq!(merge(&Recording::default()).unwrap(), Timeline::default());
 }
 

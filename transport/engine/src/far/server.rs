@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_and_ranges_are_held_to() {
+    fn rights_and_ranges_are_enforced() {
         let mut offers = Offers::new();
         let read = offers.offer(SharedMemory::zeroed(64), Access::Read).unwrap();
         let write = offers.offer(SharedMemory::zeroed(64), Access::Write).unwrap();

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_these_bytes() {
+    fn command_bytes_are_golden() {
         let golden = [
             4, 0, 0, 0, 0, 0, 0, 0, // copy
             0, 16, 0, 0, 0, 0, 0, 0, // 4096 bytes

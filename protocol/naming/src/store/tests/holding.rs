@@ -36,7 +36,7 @@ fn a_lock_is_given_in_order_with_growing_tokens() {
         let request = bench.send(session, Operation::Unlock { name: "lock".into(), token });
         assert_eq!(bench.answer_to(request), Some(Ok(Answer::Done)));
     }
-    assert!(bench.naming.locks.is_empty(), "a lock that nobody holds takes no room");
+    assert!(bench.naming.locks.is_empty(), "a lock without a holder takes no room");
     let request = bench.lock(4, SECOND);
     assert!(bench.token(request) > Some(last));
 }
@@ -95,7 +95,11 @@ fn permits_are_given_in_order_and_come_back_from_the_dead() {
     let first = acquire(&mut bench, 1, 2);
     assert!(permit(&mut bench, first).is_some());
     let (large, small) = (acquire(&mut bench, 2, 3), acquire(&mut bench, 3, 1));
-    assert_eq!((permit(&mut bench, large), permit(&mut bench, small)), (None, None), "nobody overtakes");
+    assert_eq!(
+        (permit(&mut bench, large), permit(&mut bench, small)),
+        (None, None),
+        "a later request must not overtake"
+    );
     bench.close(2);
     let small = permit(&mut bench, small).expect("the large one is gone");
     let rest = Operation::Acquire { name: "s".into(), permits: 1, timeout: Duration::ZERO };

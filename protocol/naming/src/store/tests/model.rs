@@ -1,4 +1,4 @@
-//! Random histories against simple models.
+//! Random random_operations_agree_with_the_model against simple models.
 
 use alloc::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn histories(steps in proptest::collection::vec(step(), 1..120)) {
+    fn random_operations_agree_with_the_model(steps in proptest::collection::vec(step(), 1..120)) {
         let mut bench = Bench::new();
         // A session to which nothing happens sees everything.
         bench.naming.open(Session(99), domain(99));

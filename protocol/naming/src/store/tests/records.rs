@@ -231,7 +231,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(matches!(bench.ask(1, pattern), Err(NameFault::BadPattern { offset: 0, .. })));
     let nothing = bench.watch_with(1, Query::any(), EventMask(0), false, 1);
     assert!(matches!(nothing, Err(NameFault::Refused { .. })));
-    assert!(matches!(bench.set(9, "a"), Err(NameFault::Refused { .. })), "nobody");
+    assert!(matches!(bench.set(9, "a"), Err(NameFault::Refused { .. })), "domain 9 must not set a record");
 }
 
 #[test]
