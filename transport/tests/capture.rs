@@ -152,7 +152,7 @@ fn other_files_are_recognised() {
     assert_eq!(says(b""), "the capture is cut short in its header, at byte 0");
     let mut later = written(&[]);
     later[8] = 2;
-    assert_eq!(says(&later), "the capture has version 2 of the format, and this program reads version 1");
+    assert_eq!(says(&later), "the capture has format version 2; this program reads version 1");
     let bytes = written(&events());
     assert_eq!(
         says(&bytes[..100]),
