@@ -1,7 +1,8 @@
 //! MPI over Tombolo beside what else carries MPI: `tombolo bench mpi`.
 //!
-//! One program, `bench/mpi/measure.c`, unmodified, is run on one [stack](Stack) after the other, round by round, so that all
-//! meet the same moods of the machine. What counts is the median of the rounds, and the ratio between stacks.
+//! One program, `bench/mpi/measure.c`, unmodified, is run on one [stack](Stack) after the other, round by
+//! round, so that all see the same conditions. What counts is the median of the rounds, and the
+//! ratio between stacks.
 
 mod report;
 mod run;
@@ -36,7 +37,8 @@ impl Default for Options {
     }
 }
 
-/// Runs every stack in turn, `rounds` times. What a stack could not do is in the report; only what concerns all is an error.
+/// Runs every stack in turn, `rounds` times. What a stack could not do is in the report; only what concerns
+/// all is an error.
 ///
 /// # Errors
 /// The limit of the host cannot be measured: fewer than two processors.

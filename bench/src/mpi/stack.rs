@@ -239,8 +239,9 @@ impl Foreign<'_> {
     }
 }
 
-/// Between this host and a node of the machine. Programs under emulation are on this kernel, so there MPICH can be compared as it
-/// is; a virtual machine shares nothing with the host but its window, and what else reaches it is added by who starts one.
+/// Between this host and a node of the machine. Programs under emulation are on this kernel, so there MPICH
+/// can be compared as it is; a virtual machine shares nothing with the host but its window, and other
+/// connections are added by the one who starts it.
 #[must_use]
 pub fn node_stacks(tools: &Tools, node: &str, isa: Isa, is_user: bool) -> (Vec<Stack>, Vec<Absent>) {
     let place = Place { from: "host".into(), to: node.into() };
@@ -257,13 +258,13 @@ pub fn node_stacks(tools: &Tools, node: &str, isa: Isa, is_user: bool) -> (Vec<S
     ])
 }
 
-/// MPICH over TCP to a virtual machine like that node, with a network in place of the window: `tombolo bench mpi-network` in a network
-/// of its own.
+/// MPICH over TCP to a virtual machine like that node, with a network in place of the window: `tombolo bench
+/// mpi-network` in a network of its own.
 #[must_use]
 pub fn network_stack(tools: &Tools, node: &str, cpu: &str, memory_mib: u32) -> Stack {
     let mut arguments: Vec<OsString> = Vec::new();
     if !rustix::process::geteuid().is_root() {
-        // Only who is root in there may make a device.
+        // Only root may make a device in there.
         arguments.push("--map-root-user".into());
     }
     arguments.push("--net".into());

@@ -1,8 +1,8 @@
 //! OpenMP on Tombolo's run-time beside GCC's and LLVM's: `tombolo bench omp`.
 //!
-//! Two programs, `bench/omp/overheads.c` and `bench/omp/figures.c`, are compiled when it begins and run on one [stack](Stack) after
-//! the other, section by section and round by round, so that all meet the same moods of the machine. What counts is the median of
-//! the rounds, and the ratio between stacks.
+//! Two programs, `bench/omp/overheads.c` and `bench/omp/figures.c`, are compiled when it begins and run on
+//! one [stack](Stack) after the other, section by section and round by round, so that all see the same conditions
+//! of the machine. What counts is the median of the rounds, and the ratio between stacks.
 
 mod quiet;
 mod report;
@@ -125,7 +125,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Little of everything: to see that it works.
+    /// A short run of everything, to see that it works.
     #[must_use]
     pub fn quick() -> Options {
         Options { rounds: 1, loop_us: 100, repeat: 4, size: 200, retries: 0, ..Options::default() }
@@ -138,7 +138,8 @@ impl Options {
     }
 }
 
-/// Runs every stack in turn, `rounds` times. What a stack could not do is in the report; only what concerns all is an error.
+/// Runs every stack in turn, `rounds` times. What a stack could not do is in the report; only what concerns
+/// all is an error.
 ///
 /// # Errors
 /// The limit of the host cannot be measured: fewer than two processors.

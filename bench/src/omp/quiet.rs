@@ -33,11 +33,13 @@ impl Load {
 
     fn read(all: &str, own: &str) -> Option<Load> {
         let first: Vec<f64> = numbers(all.lines().next()?.strip_prefix("cpu ")?);
-        // user, nice, system; idle and waiting for disks are not; interrupts; and what a hypervisor gave to others.
+        // user, nice, system; idle and waiting for disks are not; interrupts; and what a hypervisor gave to
+        // others.
         let busy = [0, 1, 2, 5, 6, 7].into_iter().map(|index| first.get(index).copied().unwrap_or(0.0)).sum();
         let is_one = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
         let processors = all.lines().filter(is_one).count() as f64;
-        // The name may have spaces; it ends with the last bracket. User, system, and those of children, from the 12th number on.
+        // The name may have spaces; it ends with the last bracket. User, system, and those of children, from
+        // the 12th number on.
         let own: Vec<f64> = numbers(own.rsplit_once(") ")?.1.split_once(' ')?.1);
         let own = own.get(10..14)?.iter().sum();
         Some(Load { busy, own, processors, at: Instant::now() })

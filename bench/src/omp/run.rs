@@ -59,7 +59,7 @@ fn jobs_of(section: Section, options: &Options) -> Vec<Job> {
             for_each(doubled(1, 4 * options.threads.min(16)), &job)
         }
         Section::Sharing => vec![job],
-        // Also with twice as many as there are processors, where nobody can spin.
+        // Also with twice as many as there are processors, where spinning does not pay.
         Section::Regions => for_each(doubled(2, 2 * options.threads), &job),
         Section::Matmul => {
             let arguments = words(&["--repeat", "1", "--size", &size, "matmul"]);
@@ -89,7 +89,7 @@ struct Line {
     threads: usize,
     p50: Option<f64>,
     p99: Option<f64>,
-    /// Why there is no figure.
+    /// Why the figure is missing.
     skipped: Option<String>,
     /// How many workers are of another instruction set than the master.
     foreign: Option<usize>,
@@ -114,7 +114,8 @@ impl Found {
         self.section == other.section
             && self.stack == other.stack
             && self.metric == other.metric
-            // On nodes their number follows from how fast these were found to be, and is not the same each time.
+            // On nodes their number follows from how fast these were found to be, and is not the same each
+            // time.
             && (self.threads == other.threads || self.section == Section::Nodes)
     }
 }
@@ -135,13 +136,13 @@ pub(super) struct NotRun {
     pub(super) refused: bool,
 }
 
-/// The same until nobody disturbed it, or it was disturbed often enough; of those, the last is kept.
+/// Repeats a run that was disturbed, up to the number of retries; the last is kept.
 pub(super) fn undisturbed(stack: &Stack, job: &Job, options: &Options) -> Result<Outcome, NotRun> {
     let mut retries = options.retries;
     loop {
         let before = Load::now();
         let mut outcome = once(stack, job, options)?;
-        // What runs on nodes is nobody's child here.
+        // Processes on other nodes are not children of this one.
         let disturbed = !stack.is_of_nodes()
             && before.zip(Load::now()).is_some_and(|(before, after)| after.disturbed_since(&before));
         if !disturbed || retries == 0 {
@@ -189,7 +190,7 @@ impl Outcome {
                     disturbed: false,
                 });
             }
-            // What only ours is to have, nobody misses elsewhere.
+            // A section that only our run-time has is not missed on others.
             Line { metric, skipped: Some(why), .. } if stack.is_own() => {
                 self.skipped.push((metric, why));
             }

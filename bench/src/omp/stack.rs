@@ -170,7 +170,7 @@ impl Tools {
     fn own(&self, name: &str, mode: &str, programs: &Path) -> Result<Stack, Absent> {
         let library = self.kit.join("gomp").join(Isa::current().name());
         if !library.join("libgomp.so.1").is_file() {
-            let why = format!("there is no libgomp.so.1 in {}: `make kit` puts it there", library.display());
+            let why = format!("libgomp.so.1 is missing in {}: `make kit` puts it there", library.display());
             return Err(Absent::whole(name, why));
         }
         Ok(Stack {
@@ -191,7 +191,8 @@ fn version(compiler: &str) -> String {
     text.lines().next().unwrap_or(compiler).to_owned()
 }
 
-/// Run-times of this host, in the order in which they are shown: those that can be run here, and those that cannot.
+/// Run-times of this host, in the order in which they are shown: those that can be run here, and those that
+/// cannot.
 #[must_use]
 pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     let (mut stacks, mut absent) = (Vec::new(), Vec::new());
@@ -235,8 +236,8 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     (stacks, absent)
 }
 
-/// Ours with workers on this host and on a node of another instruction set, whose name is `node` if one is up: one on each, and as many
-/// as the run-time makes of their speeds.
+/// Ours with workers on this host and on a node of another instruction set, whose name is `node` if one is
+/// up: one on each, and as many as the run-time makes of their speeds.
 #[must_use]
 pub fn node_stacks(tools: &Tools, node: Option<&str>) -> (Vec<Stack>, Vec<Absent>) {
     let name = format!("host and {}", node.unwrap_or("an Arm node"));

@@ -11,14 +11,15 @@ use crate::compilers::{self, Wrapper};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
-/// What suppresses the warning of `long double`: gcc's own warnings are called otherwise.
+/// Suppresses the warning about `long double`. The name differs from those of gcc's own warnings.
 const NO_LONG_DOUBLE: &str = "-Wno-tombolo-long-double";
 
 /// Compiles an MPI program in C or C++ for every instruction set
 ///
-/// Takes what gcc takes. A program comes out twice: built for this host at the place that -o names, as any compiler would put
-/// it, and as an image with a build for every instruction set, `.tbi` behind it, for `tombolo mpirun`. Objects (-c) for other
-/// instruction sets lie beside this host's, in `.tombolo`, where linking finds them.
+/// Accepts gcc's options. A program is built twice: for this host, at the path given with -o, as any compiler
+/// would; and as an image with a build for every instruction set, at the same path with the suffix `.tbi`, for
+/// `tombolo mpirun`. Objects (-c) for other instruction sets are stored beside this host's object, in
+/// `.tombolo`, where the linking step finds them.
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,
@@ -26,21 +27,21 @@ const NO_LONG_DOUBLE: &str = "-Wno-tombolo-long-double";
 Examples:
   tombolo mpicc -O2 ring.c -o ring                  ring for this host, and ring.tbi
   tombolo mpicc -c util.c; tombolo mpicc main.c util.o -o job -lm
-  tombolo mpicc --isa aarch64 ring.c -o ring.arm    for one instruction set
+  tombolo mpicc --isa aarch64 ring.c -o ring.arm    for one instruction set only
   tombolo mpicc -O2 -Xarch_aarch64 -mcpu=neoverse-n1 ring.c -o ring
   tombolo mpicc --abi ring.c -o ring.tbi            against the MPI standard's binary interface; the image alone
   make CC='tombolo mpicc'
 
-Options of its own, anywhere among gcc's:
-  --isa LIST                  instruction sets, of x86_64 and aarch64; all that the kit has MPI for unless said
-  --cxx                       C++, as files called .cpp and the like are by themselves
-  --abi                       the binary interface of the MPI standard, which many MPIs have, not MPICH's
-  --show                      prints the commands, and runs none
-  -Xarch_ISA WORD             a word for the compiler of one instruction set
-  -Wno-tombolo-long-double    no warning of `long double`, whose values no MPI converts between processors"
+Its own options, which may stand anywhere among gcc's:
+  --isa LIST                  instruction sets: x86_64, aarch64 [default: all that the kit has MPI for]
+  --cxx                       compile as C++; the default for .cpp and similar files
+  --abi                       use the binary interface of the MPI standard instead of MPICH's
+  --show                      print the commands without running them
+  -Xarch_ISA WORD             pass WORD to the compiler of one instruction set only
+  -Wno-tombolo-long-double    do not warn about `long double`, which MPI cannot convert between processors"
 )]
 pub(crate) struct Options {
-    /// What gcc takes, and the options below
+    /// gcc's options and files, and the options below
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD", required = true)]
     words: Vec<String>,
 }

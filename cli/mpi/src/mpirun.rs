@@ -27,91 +27,93 @@ use crate::{input, signals};
 
 /// Runs MPI programs on the nodes of a machine, unmodified
 ///
-/// Starts ranks of a program on the nodes that are named: an image of `tombolo mpicc` with a build for each, an executable
-/// of the host, or any command of it, such as a script or the Python of a virtual environment. Programs of MPICH's family
-/// find each other by PMI-1 and talk through Tombolo, also where nodes have no memory and no kernel in common. Several
-/// programs are one job, with ` : ` between them; what is said before the first holds for all, but for the number of ranks.
+/// Starts the ranks of a program on the given nodes. The program is an image made by `tombolo mpicc`, with a
+/// build for each instruction set, or an executable of the host, or any of its commands, such as a script or the
+/// Python of a virtual environment. Programs of the MPICH family find each other through PMI-1 and communicate
+/// through Tombolo, even between nodes that share neither memory nor a kernel. Several programs separated by
+/// ` : ` form one job; options before the first program apply to all of them, except the number of ranks.
 ///
-/// Without --on all ranks are on the host, as many as it has processors if -n does not say. With --on each node takes its
-/// count, or one; with -n too, nodes without a count share what the others leave. Ranks are numbered node by node, or in
-/// turn with --map round-robin.
+/// Without --on, all ranks run on the host, one per processor unless -n gives the number. With --on, each node
+/// runs as many ranks as its count says, or one; with -n as well, nodes without a count share the remaining
+/// ranks. Ranks are numbered node by node, or in turn with --map round-robin.
 ///
-/// Ranks on the host have the environment of this command; those elsewhere what steers MPI (PMI_*, FI_*, MPIR_*, MPICH_*,
-/// I_MPI_*, OMP_*, MPI4PY_*, TOMBOLO_*). What -x names goes everywhere. A variable that is set here wins over what mpirun sets:
-/// FI_PROVIDER=tcp, say, has MPI use libfabric's TCP.
+/// Ranks on the host get the environment of this command. Ranks on other nodes get the variables that control
+/// MPI: PMI_*, FI_*, MPIR_*, MPICH_*, I_MPI_*, OMP_*, MPI4PY_* and TOMBOLO_*. Variables given with -x are set
+/// everywhere. A variable that is set here overrides what mpirun would set: FI_PROVIDER=tcp, for example, makes
+/// MPI use the TCP provider of libfabric.
 ///
-/// Output is shown in whole lines, those of one rank as they come. When a rank fails, is killed, calls MPI_Abort or leaves
-/// others behind in MPI, all others are ended, everywhere, and so they are by Ctrl-C; a second Ctrl-C does not wait for them.
-/// The exit status is that of the first that failed, 128 + N if signal N ended it, what MPI_Abort said, 124 when --timeout
-/// passed, and 2 when the command makes no sense.
+/// Output is passed on in whole lines, in order for each rank. When a rank fails, is killed, calls MPI_Abort, or
+/// exits while others are still in MPI, all ranks on all nodes are ended; Ctrl-C ends them too, and a second
+/// Ctrl-C does not wait for them. The exit status is that of the first rank that failed, 128 + N if signal N
+/// ended it, the argument of MPI_Abort, 124 if --timeout expired, and 2 if the command line is invalid.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo mpirun -n 8 ./a.out                              on the host
-  tombolo mpirun --on host:4,arm0:4 ring.tbi --fast        half of it on Arm
+  tombolo mpirun --on host:4,arm0:4 ring.tbi --fast        half of the ranks on Arm
   tombolo mpirun -n 8 --on host,arm0 --map round-robin ring.tbi
   tombolo mpirun -n 2 python3 -m mpi4py.bench helloworld   any command of the host
   tombolo mpirun -n 1 ./coupler : -n 4 --on arm0 ocean.tbi   two programs, one job
   tombolo mpirun -n 4 -x OMP_NUM_THREADS=2 -x HOME ./a.out
   tombolo mpirun -n 4 --label --timeout 60 ./a.out
 
-Open MPI speaks PMIx alone: its programs are started by its own mpirun.")]
+Open MPI supports only PMIx: start its programs with its own mpirun.")]
 pub(crate) struct Options {
     #[command(flatten)]
     part: PartOptions,
 
-    /// Say where each line of output comes from: `[rank@node]`
+    /// Prefix each line of output with its origin, `[rank@node]`
     #[arg(short, long)]
     label: bool,
 
-    /// Which ranks read the standard input: none, 0 or all; the others read an end
+    /// Which ranks get the standard input: none, 0 or all; the others read end of file
     #[arg(long, value_name = "RANKS", default_value = "0", hide_possible_values = true)]
     stdin: Readers,
 
-    /// End the job if it has not ended by then
+    /// End the job after this time
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Whose shared memory ranks of one node use: `tombolo` has each be a node to MPI, and all messages go through Tombolo;
-    /// `mpi` tells MPI that they share memory, for MPI_Win_allocate_shared and MPI_COMM_TYPE_SHARED, and their messages then
-    /// go through MPI's own, which is slower for long ones
+    /// Whose shared memory the ranks of one node use. `tombolo` presents each rank to MPI as a node, and all
+    /// messages go through Tombolo. `mpi` tells MPI that they share memory, which MPI_Win_allocate_shared and
+    /// MPI_COMM_TYPE_SHARED need; messages then use MPI's own shared memory, which is slower for long ones
     #[arg(long, value_name = "WHOSE", default_value = "tombolo", hide_possible_values = true)]
     shared_memory: Whose,
 
-    /// Write how the job went into this file, as JSON; `-` for the standard output, behind that of the job
+    /// Write the outcome of the job to this file as JSON; `-` is the standard output, after the job's own output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// The program and its arguments, and others behind ` : `
+    /// The program and its arguments; further programs follow after ` : `
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<String>,
 }
 
-/// What is said of one program.
+/// The options of one program.
 #[derive(Args, Clone, Debug)]
 struct PartOptions {
-    /// How many ranks
+    /// Number of ranks
     #[arg(short = 'n', long = "np", value_name = "COUNT")]
     count: Option<usize>,
 
-    /// Where: nodes, each with how many ranks it takes
+    /// Nodes to run on, each with its number of ranks
     #[arg(long, visible_alias = "host", value_name = "NODE[:COUNT],…", value_delimiter = ',')]
     on: Vec<Placement>,
 
-    /// In which order ranks go to nodes: block, all of a node before the next, or round-robin
+    /// How ranks are assigned to nodes: block (fill a node before the next) or round-robin
     #[arg(long, value_name = "ORDER", hide_possible_values = true)]
     map: Option<Map>,
 
-    /// A variable for the environment of the ranks on every node, with a value or with the one it has here
+    /// Set an environment variable for all ranks, to the given value or to the one it has here
     #[arg(short = 'x', long, visible_short_alias = 'e', value_name = "NAME[=VALUE]", value_parser = variable)]
     env: Vec<(String, String)>,
 
-    /// The folder to work in, where a node has it [default: the current one]
+    /// Working directory of the ranks, on nodes that have it [default: the current one]
     #[arg(long, value_name = "FOLDER")]
     wdir: Option<PathBuf>,
 }
 
-/// What stands behind a ` : `.
+/// A program after ` : `.
 #[derive(Parser, Debug)]
 #[command(name = "tombolo mpirun", no_binary_name = true)]
 struct Another {
@@ -148,27 +150,30 @@ fn variable(text: &str) -> Result<(String, String), String> {
         Some(_) => Err("write NAME or NAME=VALUE".to_owned()),
         None => match std::env::var(text) {
             Ok(value) => Ok((text.to_owned(), value)),
-            Err(_) => Err(format!("there is no variable {text} here to pass on; give it a value: {text}=…")),
+            Err(_) => Err(format!("variable {text} is not set here; give it a value: {text}=…")),
         },
     }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("invalid number of seconds '{text}'; use a number such as 30 or 0.5"))?;
     let sensible = seconds > 0.0 && seconds <= 1e9;
     if sensible {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err("it has to be more than 0 and at most 1e9".to_owned())
+        Err("the time must be greater than 0 and at most 1e9 seconds".to_owned())
     }
 }
 
-/// The words of a command line, in which what other mpiruns call it is called as here: `-np 4`, `-host a,b`, `-env A B`.
+/// The words of a command line, in which what other mpiruns call it is called as here: `-np 4`, `-host a,b`,
+/// `-env A B`.
 pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = words.collect();
     let definition = Arguments::command();
     let Some(own) = words.iter().position(|word| word == "mpirun") else { return words };
-    // A word before it that is no option may be another command.
+    // A word before it that is not an option may be another command.
     if words.iter().skip(1).take(own - 1).any(|word| definition.find_subcommand(word).is_some()) {
         return words;
     }
@@ -275,7 +280,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Why a job was not started. Counts that do not fit are a usage error; errors of the machine get the command's hints.
+/// Why a job was not started. Counts that do not fit are a usage error; errors of the machine get the
+/// command's hints.
 fn refusal(error: impl Into<JobError>) -> Failure {
     match error.into() {
         JobError::Placement(error) => placement_failure(error),
@@ -300,7 +306,7 @@ fn watch_signals(control: Control) -> Result<(), Failure> {
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if !control.interrupt(signal as u8) {
-                // The second time: the monitor kills the domains of whoever is gone.
+                // The second time: the monitor kills the domains of a launcher that is gone.
                 std::process::exit(128 + signal);
             }
         }
@@ -320,7 +326,7 @@ fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
             }
         };
         let Some((name, arguments)) = command.split_first() else {
-            let message = "there is no program between two ` : `, or before the first".to_owned();
+            let message = "a program is missing between two ` : `, or before the first".to_owned();
             return Err(Failure::Usage { message, hint: None });
         };
         let path = std::env::var_os("PATH");
@@ -363,7 +369,7 @@ fn part(
         Whose::Tombolo => SharedMemory::Tombolo,
         Whose::Mpi => SharedMemory::Mpi,
     };
-    // What is no text cannot travel, and MPI is not steered by it.
+    // Values that are not UTF-8 cannot be sent; no setting of MPI has any.
     let own = std::env::vars_os().filter_map(|(name, value)| Some((text(&name)?, text(&value)?)));
     Ok(Part {
         program: Arc::clone(&asked.program),
@@ -430,7 +436,7 @@ struct Summary<'a> {
     ranks: Vec<RankSummary<'a>>,
 }
 
-/// How a rank ended: with a status, by a signal, with its node, or nobody knows.
+/// How a rank ended: with a status, by a signal, with its node, or unknown.
 #[derive(Serialize)]
 struct RankSummary<'a> {
     world: usize,

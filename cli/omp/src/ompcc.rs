@@ -14,11 +14,12 @@ use crate::text::{self, Table};
 
 /// Compiles an OpenMP program in C or C++ for every instruction set, with everything at equal addresses
 ///
-/// Takes what gcc takes. All functions and variables of the program, the C library's included, have the same address in all
-/// builds, so that workers of one team can run on unlike processors and hand each other plain pointers. What cannot be equal is
-/// refused by name. The program comes out twice: built for this host at the place that -o names, and as an image with a build for
-/// every instruction set, `.tbi` behind it. Programs are static, with musl as their C library. C++ is what g++ compiles, without its streams and
-/// locales, which are made for another C library.
+/// Accepts gcc's options. All functions and variables of the program, including those of the C library, have the
+/// same address in every build, so that workers of one team can run on different processors and exchange plain
+/// pointers. Symbols whose addresses cannot be made equal are reported by name. The program is built twice: for
+/// this host, at the path given with -o; and as an image with a build for every instruction set, at the same path
+/// with the suffix `.tbi`. Programs are linked statically with musl. C++ is limited to what g++ compiles without
+/// its streams and locales, which need another C library.
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,
@@ -29,16 +30,16 @@ Examples:
   tombolo ompcc -fopenmp -c util.c; tombolo ompcc -fopenmp main.c util.o -o job
   make CC='tombolo ompcc'
 
-Options of its own, anywhere among gcc's:
-  --report             prints where things are, and what differs
-  --json               the same, for machines
-  --allow NAME         a variable or outlined function may differ: workers never use it; may be repeated
-  --isa LIST           instruction sets, of x86_64 and aarch64; all that the kit has a C library for unless said
-  --show               prints the commands that compile, and runs none
-  -Xarch_ISA WORD      a word for the compiler of one instruction set"
+Its own options, which may stand anywhere among gcc's:
+  --report             print the memory layout, and what differs between builds
+  --json               print the report as JSON
+  --allow NAME         accept that a variable or outlined function differs, as workers never use it; repeatable
+  --isa LIST           instruction sets: x86_64, aarch64 [default: all that the kit has a C library for]
+  --show               print the compilers' commands without running them
+  -Xarch_ISA WORD      pass WORD to the compiler of one instruction set only"
 )]
 pub(crate) struct Options {
-    /// What gcc takes, and the options below
+    /// gcc's options and files, and the options below
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD", required = true)]
     words: Vec<String>,
 }

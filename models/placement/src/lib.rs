@@ -60,8 +60,9 @@ pub enum PlacementError {
 
 /// The node of each rank, by its place in `nodes`.
 ///
-/// Without `on` all go to the host, which comes first; without `count` it is as many as the host has processors, or as the
-/// list says, a node without a number taking one. With both, nodes without a number share what the others leave.
+/// Without `on` all go to the host, which comes first; without `count` it is as many as the host has
+/// processors, or as the list says, a node without a number taking one. With both, nodes without a number
+/// share what the others leave.
 ///
 /// # Errors
 /// [`PlacementError`] names the node, or the numbers that do not fit.

@@ -5,7 +5,8 @@ use crate::wire::PROTOCOL;
 /// Bytes of an address as programs pass them around.
 pub const ADDRESS_BYTES: usize = 24;
 
-/// Where an endpoint can be reached: a number that nobody has drawn before, and whose it is. It means the same on every node.
+/// Where an endpoint can be reached: a random number, and the domain that it is of. It means the same on
+/// every node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Address {
     /// The number of the endpoint.
@@ -25,7 +26,8 @@ impl Address {
         bytes
     }
 
-    /// The address of bytes that a program was passed; `None` for what is no address, or one of another version.
+    /// The address of bytes that a program was passed; `None` for other bytes, or an address of another
+    /// version.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Address> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

@@ -1,6 +1,6 @@
 //! What became of an operation.
 
-/// What completions are flagged with: the numbers of libfabric, so that nobody translates.
+/// What completions are flagged with: libfabric's numbers, so that no translation is needed.
 pub mod flags {
     /// An untagged message.
     pub const MSG: u64 = 1 << 1;
@@ -41,7 +41,7 @@ pub enum Failure {
     /// No such message has come yet.
     #[error("no such message has come yet")]
     NoMessage,
-    /// Nobody is to be reached there.
+    /// No endpoint can be reached there.
     #[error("no endpoint is to be reached at that address")]
     Unreachable,
     /// The peer closed its endpoint.
@@ -79,7 +79,7 @@ pub struct Completion {
     pub data: u64,
     /// The tag.
     pub tag: u64,
-    /// From whom, as an index of the address vector, or [`NO_ADDRESS`](crate::NO_ADDRESS).
+    /// The sender, as an index of the address vector, or [`NO_ADDRESS`](crate::NO_ADDRESS).
     pub source: u64,
     /// Why it failed, if it did.
     pub failure: Option<Failure>,

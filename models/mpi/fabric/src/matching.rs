@@ -11,7 +11,7 @@ pub(crate) struct Posted<M> {
     pub(crate) tag: u64,
     /// Bits of the tag that do not matter.
     pub(crate) ignore: u64,
-    /// From whom, or [`NO_ADDRESS`] from anybody.
+    /// The sender, or [`NO_ADDRESS`] for any.
     pub(crate) source: u64,
     pub(crate) context: usize,
     pub(crate) report: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Posted<M> {
     pub(crate) memory: M,
 }
 
-/// A message that nobody has asked for yet.
+/// A message that no receive has matched yet.
 #[derive(Debug)]
 pub(crate) struct Unexpected {
     pub(crate) peer: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Unexpected {
     pub(crate) body: Body,
 }
 
-/// Where the bytes of a message are that nobody has asked for.
+/// Where the bytes of a message are that no receive has matched.
 #[derive(Debug)]
 pub(crate) enum Body {
     Here(Box<[u8]>),
@@ -39,8 +39,8 @@ pub(crate) enum Body {
     There(u64),
 }
 
-/// The two queues of tagged messages, or of others. First come, first served: a message goes to the first receive that takes it,
-/// a receive gets the first message that it takes.
+/// The two queues of tagged messages, or of others. First come, first served: a message goes to the first
+/// receive that takes it, a receive gets the first message that it takes.
 #[derive(Debug)]
 pub(crate) struct Matching<M> {
     posted: VecDeque<Posted<M>>,
@@ -85,7 +85,7 @@ impl<M> Matching<M> {
         self.unexpected.push_back(unexpected);
     }
 
-    /// Where the message is that such a receive gets. `sender` says who a peer is.
+    /// Where the message is that such a receive gets. `sender` maps a peer to its address.
     pub(crate) fn find(
         &self,
         tag: u64,

@@ -1,7 +1,7 @@
 //! Memory of the program that uses an endpoint.
 
-/// Memory that a program lent for a transfer, or registered for others: of a provider the ranges that C passed in, of a test a
-/// vector. It may lie in several pieces.
+/// Memory that a program lent for a transfer, or registered for others: of a provider the ranges that C
+/// passed in, of a test a vector. It may lie in several pieces.
 pub trait Memory {
     /// How many bytes it has.
     fn len(&self) -> usize;
@@ -21,10 +21,12 @@ pub trait Memory {
         None
     }
 
-    /// Calls `take` with each piece of `length` bytes from `offset` on, in order. What lies outside is not there.
+    /// Calls `take` with each piece of `length` bytes from `offset` on, in order. What lies outside is not
+    /// there.
     fn each_source(&self, offset: usize, length: usize, take: impl FnMut(&[u8]));
 
-    /// Calls `give` with each piece of `length` bytes from `offset` on, in order. What lies outside is not there.
+    /// Calls `give` with each piece of `length` bytes from `offset` on, in order. What lies outside is not
+    /// there.
     fn each_target(&mut self, offset: usize, length: usize, give: impl FnMut(&mut [u8]));
 
     /// A part of it, as memory of its own: the same bytes.
@@ -50,7 +52,8 @@ pub trait Memory {
     }
 }
 
-/// What a transfer takes its bytes from: memory of the program, or a copy where that is the program's again already.
+/// What a transfer takes its bytes from: memory of the program, or a copy where that is the program's again
+/// already.
 #[derive(Debug)]
 pub(crate) enum Payload<M> {
     Lent(M),

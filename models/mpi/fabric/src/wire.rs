@@ -1,4 +1,5 @@
-//! Messages between endpoints: words, little-endian, then bytes. The first word has kind, flags, a small number and a length.
+//! Messages between endpoints: words, little-endian, then bytes. The first word has kind, flags, a small
+//! number and a length.
 
 use tombolo::{Draft, Message};
 
@@ -83,9 +84,9 @@ impl Head {
     }
 }
 
-/// What a peer sent is no message.
+/// Bytes of a peer that are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("what a peer sent is no message of this protocol")]
+#[error("a peer sent bytes that are not a message of this protocol")]
 pub(crate) struct Malformed;
 
 /// Reads word after word of a message.
@@ -146,7 +147,7 @@ impl<'a, 'd> Writer<'a, 'd> {
 
     #[inline(always)]
     pub(crate) fn word(&mut self, word: u64) {
-        // Inside, as the length was counted; if it were not, the peer finds a message that is none.
+        // Inside, as the length was counted; otherwise the peer would find a malformed message.
         let _ = self.draft.write_u64_le(self.at, word);
         self.at += 8;
     }
@@ -210,7 +211,7 @@ impl Envelope {
 /// Short messages about transfers. They are queued where they find no room.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Control {
-    /// Who speaks: the first message of who connected.
+    /// The sender's address: the first message of a peer that connected.
     Hello { endpoint: u64, domain: u64 },
     /// The bytes of an offered message are wanted.
     Accept { theirs: u64, ours: u64, length: u64 },
@@ -261,7 +262,7 @@ pub(crate) enum Status {
     NoKey,
     NoAccess,
     NoSuchOperation,
-    /// Nobody wants the message.
+    /// The message is discarded.
     Discarded,
     /// The message has been taken back by its sender.
     Withdrawn,

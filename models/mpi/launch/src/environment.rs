@@ -8,7 +8,7 @@ use tombolo_machine::kit::Kit;
 use crate::installation::{Installation, InstallationError, YIELD_LIBRARY};
 use crate::program::Build;
 
-/// What a launcher and a monitor tell their own programs, and nobody else's.
+/// Variables that a launcher and a monitor set for their own programs only.
 const OWN_PREFIXES: [&str; 3] = ["PMIX_", "OMPI_", "PRTE_"];
 const OWN_VARIABLES: [&str; 14] = [
     "PMI_FD",
@@ -27,7 +27,8 @@ const OWN_VARIABLES: [&str; 14] = [
     "TOMBOLO_JOB",
 ];
 
-/// What goes to every node: it steers MPI, libfabric, OpenMP and Tombolo. The rest of an environment is of the host.
+/// What goes to every node: it steers MPI, libfabric, OpenMP and Tombolo. The rest of an environment is of
+/// the host.
 const TRAVELLING_PREFIXES: [&str; 9] =
     ["PMI_", "FI_", "MPIR_", "MPICH_", "ROMIO_", "I_MPI_", "OMP_", "MPI4PY_", "TOMBOLO_"];
 
@@ -50,7 +51,7 @@ pub enum SharedMemory {
 /// What the environments of a job are made of.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// Of whoever starts the job.
+    /// The launcher's.
     own: Vec<(String, String)>,
     /// Asked for, also for nodes other than the host.
     given: Vec<(String, String)>,
@@ -80,7 +81,7 @@ pub enum MissingMpi {
         /// Where it should be.
         path: PathBuf,
     },
-    /// There is no kit at all.
+    /// The kit is missing.
     #[error("on node {node} there is no MPI: {why}")]
     Kit {
         /// The node.
@@ -91,7 +92,7 @@ pub enum MissingMpi {
 }
 
 impl Environment {
-    /// Made of whoever's environment `own` is, and of what is asked for.
+    /// Made of the launcher's environment `own`, and of what is asked for.
     #[must_use]
     pub fn new(
         own: impl IntoIterator<Item = (String, String)>,
@@ -179,7 +180,8 @@ impl Environment {
             .any(|folder| !folder.is_empty() && Path::new(folder).join(library).exists())
     }
 
-    /// The environment of all ranks of a node, whose program brings its own MPI or not; and what of the host's had no room.
+    /// The environment of all ranks of a node, whose program brings its own MPI or not; and what of the
+    /// host's had no room.
     #[must_use]
     pub fn on(&self, node: &NodeInfo, brings: bool) -> (Vec<(String, String)>, Vec<String>) {
         let is_host = node.kind == "host";
@@ -188,7 +190,7 @@ impl Environment {
         self.mpi_defaults(node, &mut all);
         let mut own: Vec<&(String, String)> =
             self.own.iter().filter(|(name, _)| is_host || travels(name)).collect();
-        // The longest are those that nobody misses: colours, functions of shells.
+        // The longest are dispensable: colours, functions of shells.
         own.sort_by_key(|(name, value)| name.len() + value.len());
         let mut left = Vec::new();
         for (name, value) in own {
@@ -206,14 +208,14 @@ impl Environment {
         (all.list, left)
     }
 
-    /// What has MPI go through Tombolo, where whoever starts the job says nothing else.
+    /// What has MPI go through Tombolo, unless the launcher's environment says otherwise.
     fn mpi_defaults(&self, node: &NodeInfo, all: &mut Variables) {
         // Another launcher's variables may be there as well: in what the monitor was started with.
         all.set("MPIR_CVAR_PMI_VERSION", "1".to_owned());
         all.set("MPIR_CVAR_CH4_NETMOD", "ofi".to_owned());
         if self.shared_memory == SharedMemory::Tombolo {
-            // What each rank is told says so as well, but MPICH takes ranks of different worlds for neighbours by the numbers of
-            // their nodes, and what was sent by shared memory then went nowhere.
+            // What each rank is told says so as well, but MPICH takes ranks of different worlds for
+            // neighbours by the numbers of their nodes, and what was sent by shared memory then went nowhere.
             all.set("MPIR_CVAR_NOLOCAL", "1".to_owned());
         } else if node.kind != "host" {
             // Emulators do not copy between processes.
@@ -233,7 +235,8 @@ impl Environment {
         }
     }
 
-    /// MPICH yields after every look for messages: `libtombolo-yield.so` asks the kernel only where that helps somebody.
+    /// MPICH yields after every look for messages: `libtombolo-yield.so` asks the kernel only where that lets
+    /// another thread run.
     fn preload(&self, node: &NodeInfo, all: &mut Variables) {
         const NAME: &str = "LD_PRELOAD";
         let is_wanted = all.get(YIELD).is_none_or(|how| how != "kernel");
@@ -249,7 +252,8 @@ impl Environment {
             None => library.to_owned(),
         };
         if node.kind == "user" {
-            // The emulator is a program of the host, whose loader would look for the library of another processor.
+            // The emulator is a program of the host, whose loader would look for the library of another
+            // processor.
             const FOR_EMULATED: &str = "QEMU_SET_ENV";
             let own = format!("{NAME}={all_of_them}");
             all.set(
@@ -267,7 +271,7 @@ impl Environment {
         Some(self.installation(node).ok()?.folder_on(node.kind == "host"))
     }
 
-    /// Ours come after whoever's, and not before those that a program names itself.
+    /// Ours come after the launcher's, and not before those that a program names itself.
     fn library_path(&self, node: &NodeInfo, brings: bool, all: &mut Variables) {
         const NAME: &str = "LD_LIBRARY_PATH";
         let Some(lib) = self.folder_on(node).map(|folder| folder.join("lib")).filter(|_| !brings) else {

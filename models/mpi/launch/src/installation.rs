@@ -23,7 +23,7 @@ pub enum InstallationError {
     #[error(transparent)]
     Missing(#[from] gcc::InstallationError),
     /// The provider is not there, without which programs reach no other node.
-    #[error("there is no provider for {isa}, {}: run `make mpi`", looked_at.display())]
+    #[error("the provider for {isa} is missing, {}: run `make mpi`", looked_at.display())]
     NoProvider {
         /// The instruction set.
         isa: Isa,
@@ -69,7 +69,8 @@ impl Installation {
         &self.0.tree
     }
 
-    /// Its libraries, headers and provider, as compilers on this host see them: `lib`, `include` and `fi` are there.
+    /// Its libraries, headers and provider, as compilers on this host see them: `lib`, `include` and `fi` are
+    /// there.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.0.folder.clone()

@@ -1,8 +1,8 @@
-//! What `tombolo mpicc` writes into the programs that it makes: which MPI they are linked with, and of what they are made.
-//! Builds of one image that differ in it are not the same program, and are not started as one.
+//! What `tombolo mpicc` writes into the programs that it makes: which MPI they are linked with, and of what
+//! they are made. Builds of one image that differ in it are not the same program, and are not started as one.
 //!
-//! A mark is an ELF note of the owner `Tombolo MPI`: type 1 says which MPI, once in a program, type 2 names a source
-//! and its hash, once for each. Values are UTF-8.
+//! A mark is an ELF note of the owner `Tombolo MPI`: type 1 says which MPI, once in a program, type 2 names a
+//! source and its hash, once for each. Values are UTF-8.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use tombolo::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::image::{Program, elf};
 
-/// Who the notes are of, with the zero that ends it.
+/// The owner's name of the notes, with its terminating zero.
 pub(crate) const OWNER: &str = "Tombolo MPI\0";
 /// The type of the note that says which MPI: `mpich 5.0.2, ABI mpich`.
 pub(crate) const MPI: u32 = 1;
@@ -25,8 +25,8 @@ const MAX_VALUE_BYTES: usize = 4096;
 /// What a build says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mark {
-    /// The MPI that it is linked with and its binary interface, `mpich 5.0.2, ABI mpich`; nothing where it was linked by
-    /// other means than `tombolo mpicc`.
+    /// The MPI that it is linked with and its binary interface, `mpich 5.0.2, ABI mpich`; nothing where it
+    /// was linked by other means than `tombolo mpicc`.
     pub mpi: Option<String>,
     /// Its sources, each with its hash; none where they were compiled by other means.
     pub sources: BTreeSet<String>,
@@ -116,7 +116,7 @@ pub fn check_builds(image: &Image) -> Result<(), DifferentBuilds> {
         {
             return Err(differ(Difference::Mpi(one.clone(), two.clone())));
         }
-        // What was compiled by other means says nothing.
+        // Objects of other compilers have no mark.
         if mark.sources.is_empty() || other.sources.is_empty() {
             continue;
         }

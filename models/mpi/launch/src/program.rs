@@ -68,7 +68,7 @@ pub struct Program {
     pub name: String,
     /// Its file.
     pub path: PathBuf,
-    /// Its builds, none for a command of the host that is no executable of any node: a script.
+    /// Its builds, none for a command of the host that is not an executable of any node: a script.
     pub builds: Vec<Build>,
     /// It is an image, and travels to the host as well.
     is_image: bool,
@@ -80,7 +80,7 @@ pub struct Program {
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// There is none.
-    #[error("there is no program '{name}': it is no file, and none of that name is on PATH or in {}", directory.display())]
+    #[error("program '{name}' not found: neither a file, nor on PATH, nor in {}", directory.display())]
     Missing {
         /// What was asked for.
         name: String,
@@ -88,9 +88,9 @@ pub enum ProgramError {
         directory: PathBuf,
     },
     /// A file that cannot be executed.
-    #[error("{} cannot be executed: it is no image, and its mode does not allow it (chmod +x)", .0.display())]
+    #[error("{} cannot be executed: it is not an image, and its mode lacks execute permission (chmod +x)", .0.display())]
     NotExecutable(PathBuf),
-    /// An image or executable that is none.
+    /// A malformed image or executable.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// Builds of one image are not of one program.
@@ -163,8 +163,8 @@ fn no_build(path: &Path, (node, target): &(String, Target), available: &[Target]
 const TAKE_PLACE: &str = "exec \"$0\" \"$@\"";
 
 impl Program {
-    /// Finds a program: a path if there is a `/` in the name, else one on `path`, the value of `PATH`, else a file of
-    /// `directory`.
+    /// Finds a program: a path if there is a `/` in the name, else one on `path`, the value of `PATH`, else a
+    /// file of `directory`.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -193,7 +193,8 @@ impl Program {
         }
         let image = match Image::open(&path) {
             Ok(image) => image,
-            // What is for no node, and yet an executable here: of 32 bits, say. Whoever starts it finds out.
+            // An executable of this host that no node is known to run, such as one of 32 bits: starting it
+            // will tell.
             Err(_) if is_program => {
                 return Ok(Program { name, path, builds: Vec::new(), is_image: false, beside: None });
             }
@@ -262,8 +263,8 @@ impl Program {
         linked.map(|(mpi, library)| (*mpi, library.as_str()))
     }
 
-    /// How to start it on a node. An executable of the host is started where it lies, so that it finds what lies beside it
-    /// and knows its own name: a shell becomes it.
+    /// How to start it on a node. An executable of the host is started where it lies, so that it finds what
+    /// lies beside it and knows its own name: a shell becomes it.
     #[must_use]
     pub fn spawn_on(&self, node: &NodeInfo) -> SpawnOptions {
         let called = self.path.file_stem().and_then(OsStr::to_str).unwrap_or("program");
@@ -291,8 +292,8 @@ impl Program {
     }
 }
 
-/// The image that `tombolo mpicc` made together with an executable: it lies beside it, and has it as one of its builds. One
-/// that does not is of another time.
+/// The image that `tombolo mpicc` made together with an executable: it lies beside it, and has it as one of
+/// its builds. One that does not is of another time.
 fn image_beside(path: &Path, executable: &Image) -> Option<(PathBuf, Image)> {
     let mut beside = path.to_owned();
     beside.as_mut_os_string().push(".tbi");

@@ -1,8 +1,8 @@
-//! What libfabric's headers declare, as far as it is needed here: layouts and numbers that have not changed from 1.17 to 2.5, and
-//! what was added at the ends of structures since.
+//! What libfabric's headers declare, as far as it is needed here: layouts and numbers that have not changed
+//! from 1.17 to 2.5, and what was added at the ends of structures since.
 //!
-//! A structure that a program or libfabric makes is read as far as 1.17 has it. One that is made here has room behind it for what
-//! later versions look at, zero.
+//! A structure that a program or libfabric makes is read as far as 1.17 has it. One that is made here has
+//! room behind it for what later versions look at, zero.
 #![allow(non_camel_case_types, reason = "the names are those of the headers")]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -116,7 +116,7 @@ pub(crate) const FI_ETRUNC: c_int = 265;
 pub(crate) const FI_ENOKEY: c_int = 266;
 pub(crate) const FI_ENOAV: c_int = 267;
 
-/// An entry that nobody who reads what `fi_getinfo` says calls. It takes any arguments, as it looks at none.
+/// The entry of a call that `fi_getinfo` does not offer. It ignores its arguments, so it fits any signature.
 pub(crate) type NotThere = unsafe extern "C" fn() -> isize;
 
 #[repr(C)]
@@ -764,7 +764,8 @@ pub(crate) struct fi_ops_atomic {
     pub(crate) compwritevalid: unsafe extern "C" fn(*mut fid_ep, c_int, c_int, *mut usize) -> c_int,
 }
 
-/// Sizes as the headers of 1.17 have them on machines of 64 bits, and where the first member lies that was moved by none.
+/// Sizes as the headers of 1.17 have them on machines of 64 bits, and where the first member lies that was
+/// moved by none.
 const _: () = {
     use core::mem::{offset_of, size_of};
     assert!(size_of::<usize>() == 8);

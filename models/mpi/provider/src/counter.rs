@@ -76,7 +76,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         return -FI_EBUSY;
     }
     object!(closing.domain, Domain).users -= 1;
-    // SAFETY: what `open` made, which nobody uses any more.
+    // SAFETY: what `open` made, which is not used any more.
     drop(unsafe { Box::from_raw(fid.cast::<Counter>()) });
     0
 }

@@ -1,4 +1,5 @@
-//! Domains of libfabric, which have nothing but the name in common with those of a machine; and memory that is registered with them.
+//! Domains of libfabric, which have nothing but the name in common with those of a machine; and memory that
+//! is registered with them.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -100,7 +101,7 @@ static REGISTRATION_OPS: fi_ops =
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
 unsafe extern "C" fn close_registration(fid: *mut fid) -> c_int {
-    // SAFETY: what `register` made, which nobody uses any more.
+    // SAFETY: what `register` made, which is not used any more.
     let closed = unsafe { Box::from_raw(fid.cast::<Registration>()) };
     let domain = object!(closed.domain, Domain);
     domain.unregister(closed.fid.key);

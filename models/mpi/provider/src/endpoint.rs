@@ -11,8 +11,8 @@ use crate::entry::{not_there, object};
 use crate::span::Span;
 use crate::yields;
 
-/// How long an endpoint that is closed tries to get rid of what was taken over, and keeps memory that its peers still read. What is in
-/// the slots of a link outlives it.
+/// How long an endpoint that is closed tries to get rid of what was taken over, and keeps memory that its
+/// peers still read. What is in the slots of a link outlives it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long of that it looks without a pause, and the pause between two looks afterwards.
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     while !closing.engine.is_drained() && begin.elapsed() < DRAIN_TIMEOUT {
         closing.engine.look_aside();
         if !closing.engine.progress() {
-            // Peers that are at work answer at once; for the others nobody need spin.
+            // Peers that are at work answer at once; for the others there is no need to spin.
             if begin.elapsed() < DRAIN_SPIN {
                 std::thread::yield_now()
             } else {
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY: an object is not closed as long as an endpoint is bound to it.
         unsafe { &mut *binding }.remove_endpoint(this);
     }
-    // SAFETY: what `open` made, which nobody uses any more.
+    // SAFETY: what `open` made, which is not used any more.
     drop(unsafe { Box::from_raw(this) });
     0
 }
@@ -200,7 +200,8 @@ pub(crate) unsafe fn give_address(address: Address, addr: *mut c_void, addrlen: 
 }
 
 impl Endpoint {
-    /// Whether an operation that sends, reads or writes has a completion. What has flags of its own is not given the others.
+    /// Whether an operation that sends, reads or writes has a completion. What has flags of its own is not
+    /// given the others.
     #[inline]
     pub(crate) fn reports_send(&self, flags: u64) -> bool {
         !self.selective_sends || flags & FI_COMPLETION != 0

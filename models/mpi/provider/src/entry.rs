@@ -75,9 +75,9 @@ macro_rules! entries {
 /// An object by the structure that it begins with.
 macro_rules! object {
     ($pointer:expr, $type:ty) => {
-        // SAFETY: libfabric's users pass what the call that opened it returned, which was a box of this type, until they close
-        // it, and from one thread at a time (`FI_THREAD_DOMAIN`). Objects that one call looks at are different ones, and none is
-        // kept by reference beyond it.
+        // SAFETY: libfabric's users pass what the call that opened it returned, which was a box of this type,
+        // until they close it, and from one thread at a time (`FI_THREAD_DOMAIN`). Objects that one call
+        // looks at are different ones, and none is kept by reference beyond it.
         unsafe { &mut *$pointer.cast::<$type>() }
     };
 }
@@ -85,7 +85,8 @@ macro_rules! object {
 /// What a pointer of a program points to.
 macro_rules! given {
     ($pointer:expr) => {
-        // SAFETY: libfabric's users pass pointers to what the manual says, there for the duration of the call.
+        // SAFETY: libfabric's users pass pointers to what the manual says, there for the duration of the
+        // call.
         unsafe { &*$pointer }
     };
 }

@@ -1,4 +1,5 @@
-//! Event queues. Nothing here takes so long that an event would tell of it; programs put in events of their own.
+//! Event queues. Nothing here takes so long that an event would tell of it; programs put in events of their
+//! own.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -45,7 +46,7 @@ pub(crate) unsafe extern "C" fn open(
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: what `open` made, which nobody uses any more.
+    // SAFETY: what `open` made, which is not used any more.
     drop(unsafe { Box::from_raw(fid.cast::<Events>()) });
     0
 }

@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn open(
 
 // SAFETY: callers keep to what libfabric's manual says of the call.
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: what `open` made, which nobody uses any more.
+    // SAFETY: what `open` made, which is not used any more.
     drop(unsafe { Box::from_raw(fid.cast::<Fabric>()) });
     0
 }

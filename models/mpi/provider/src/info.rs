@@ -18,10 +18,10 @@ pub(crate) const VERSION: u32 = 1;
 /// Higher than that of any libfabric that is known: a provider must not be older than what its users ask for.
 pub(crate) const API_VERSION: u32 = 2 << 16 | 99;
 
-/// How addresses look, which is nobody else's.
+/// The format of addresses, which no other provider uses.
 pub(crate) const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x746f;
 
-/// How endpoints talk, which is nobody else's.
+/// The protocol of endpoints, which no other provider uses.
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x746f;
 
 const KINDS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
@@ -94,9 +94,10 @@ pub(crate) fn attached() -> Result<Domain, tombolo::Error> {
     Ok(domain)
 }
 
-/// Says why there is nothing to be had, to who wants to know what libfabric does.
+/// Prints why nothing is offered, where libfabric's log level asks for it.
 fn log(error: &tombolo::Error) {
-    // By libfabric's own variable, not by its function: where it was loaded for itself alone that is not found.
+    // By libfabric's own variable, not by its function: where it was loaded for itself alone that is not
+    // found.
     if std::env::var_os("FI_LOG_LEVEL").is_some() {
         eprintln!("libfabric:{}:tombolo:core: {error}", std::process::id());
     }
@@ -193,7 +194,8 @@ pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
             caps | implied | REACH
         }
     };
-    // What was called basic has the program's addresses, and keys that are given out; what was called scalable is all others.
+    // What was called basic has the program's addresses, and keys that are given out; what was called
+    // scalable is all others.
     let mr_mode = match wish.mr_mode {
         FI_MR_BASIC | FI_MR_SCALABLE => wish.mr_mode,
         0 if version < (1 << 16 | 5) => FI_MR_SCALABLE,
@@ -341,9 +343,10 @@ pub(crate) unsafe extern "C" fn getinfo(
 /// The structures that say what is given; `None` when there is no memory.
 ///
 /// # Safety
-/// Whoever gets them frees them, as `fi_freeinfo` does.
+/// The caller frees them, as `fi_freeinfo` does.
 unsafe fn build(offer: &Offer, fabric_name: &CStr, domain_name: &CStr) -> Option<*mut fi_info> {
-    // SAFETY: all of them are numbers and pointers, of which zero is a value; they are written to only when they are there.
+    // SAFETY: all of them are numbers and pointers, of which zero is a value; they are written to only when
+    // they are there.
     unsafe {
         let info = zeroed::<fi_info>();
         if info.is_null() {

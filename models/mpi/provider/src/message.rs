@@ -125,7 +125,8 @@ fn receive_plain(
     do_receive(ep, memory, from, tag, context, flags)
 }
 
-/// The entries of messages that have tags or have none: a tagged one takes a tag, and to receive a tag and which of its bits to ignore.
+/// The entries of messages that have tags or have none: a tagged one takes a tag, and to receive a tag and
+/// which of its bits to ignore.
 macro_rules! transfers {
     (
         $recv:ident $recvv:ident $send:ident $sendv:ident $inject:ident $senddata:ident $injectdata:ident,

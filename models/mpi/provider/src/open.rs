@@ -44,7 +44,8 @@ pub(crate) unsafe extern "C" fn open_domain(
     let info = given!(info);
     let mr_mode = match info.domain_attr.is_null() {
         true => 0,
-        // SAFETY: libfabric's copy of what was given out, which is as long as its own version has it, and not longer.
+        // SAFETY: libfabric's copy of what was given out, which is as long as its own version has it, and not
+        // longer.
         false => unsafe { (&raw const (*info.domain_attr).mr_mode).read() },
     };
     let fid = fid { fclass: FI_CLASS_DOMAIN, context, ops: ptr::from_ref(&DOMAIN_FID_OPS) };
@@ -59,7 +60,7 @@ unsafe extern "C" fn close_domain(fid: *mut fid) -> c_int {
     if object!(fid, Domain).users > 0 {
         return -FI_EBUSY;
     }
-    // SAFETY: what `open` made, which nobody uses any more.
+    // SAFETY: what `open` made, which is not used any more.
     drop(unsafe { Box::from_raw(fid.cast::<Domain>()) });
     0
 }
@@ -74,9 +75,9 @@ const DIRECT_VARIABLE: &str = "TOMBOLO_MPI_DIRECT";
 fn replace(address: usize, length_bytes: usize, region: &RegionFile) -> bool {
     let start = ptr::with_exposed_provenance_mut(address);
     let length_fits = region.length_bytes() >= length_bytes as u64;
-    // SAFETY: what lies there is memory that the program has registered for peers to reach, which it is to keep until it closes the
-    // registration, and what else is in its first and last page; that it is memory of the program alone is checked there. The
-    // region is new and as long, and its file was found sealed.
+    // SAFETY: what lies there is memory that the program has registered for peers to reach, which it is to
+    // keep until it closes the registration, and what else is in its first and last page; that it is memory
+    // of the program alone is checked there. The region is new and as long, and its file was found sealed.
     length_fits && unsafe { replace_private(start, length_bytes, region, region.offset_bytes()) }.is_ok()
 }
 

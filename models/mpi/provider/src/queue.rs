@@ -1,5 +1,5 @@
-//! Completion queues. What is in one lies at the endpoints that are bound to it, and is taken from there; whoever reads makes them
-//! progress.
+//! Completion queues. What is in one lies at the endpoints that are bound to it, and is taken from there;
+//! reading makes them progress.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -89,7 +89,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         return -FI_EBUSY;
     }
     object!(closing.domain, Domain).users -= 1;
-    // SAFETY: what `open` made, which nobody uses any more.
+    // SAFETY: what `open` made, which is not used any more.
     drop(unsafe { Box::from_raw(fid.cast::<Queue>()) });
     0
 }
@@ -161,8 +161,8 @@ impl Queue {
                         return if taken > 0 { taken as isize } else { -(FI_EAVAIL as isize) };
                     }
                     let entry = entry_of(completion);
-                    // SAFETY: the program passes room for `count` entries of the queue's format, and for as many sources or
-                    // none. An entry is the beginning of the longest.
+                    // SAFETY: the program passes room for `count` entries of the queue's format, and for as
+                    // many sources or none. An entry is the beginning of the longest.
                     unsafe {
                         let to = buf.cast::<u8>().add(taken * self.entry_bytes);
                         ptr::copy_nonoverlapping((&raw const entry).cast(), to, self.entry_bytes);
@@ -277,8 +277,8 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _: u64)
         Failure::Truncated { missing_bytes } => missing_bytes,
         _ => 0,
     };
-    // SAFETY: the program passes room for an entry. Only what 1.17 has of it is written, and its buffer for more about the
-    // error is left as it is, with nothing in it.
+    // SAFETY: the program passes room for an entry. Only what 1.17 has of it is written, and its buffer for
+    // more about the error is left as it is, with nothing in it.
     unsafe {
         (*buf).op_context = entry.op_context;
         (*buf).flags = entry.flags;

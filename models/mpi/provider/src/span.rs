@@ -8,8 +8,8 @@ use crate::abi::{fi_ioc, iovec};
 
 /// Ranges of a program's memory, lent for a transfer or registered.
 ///
-/// Whoever makes one promises what libfabric's users promise: that the ranges are there, and what is received into is used by
-/// nobody else, until the transfer is over or the registration closed.
+/// The maker of one promises what libfabric's users promise: that the ranges are there, and what is received
+/// into is used by nobody else, until the transfer is over or the registration closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     first: Range,
@@ -106,7 +106,8 @@ impl Memory for Span {
     fn each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         let mut one = |range: Range| {
             let address = core::ptr::with_exposed_provenance(range.address);
-            // SAFETY: what the program promised of its memory (see `Span`); the range is not empty, and inside one of its own.
+            // SAFETY: what the program promised of its memory (see `Span`); the range is not empty, and
+            // inside one of its own.
             take(unsafe { core::slice::from_raw_parts(address, range.length) });
         };
         if self.others.is_none()
@@ -122,8 +123,8 @@ impl Memory for Span {
     fn each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
         let mut one = |range: Range| {
             let address = core::ptr::with_exposed_provenance_mut(range.address);
-            // SAFETY: as above; nobody else uses what is received into, and no other slice of it is alive, as they end with
-            // the call that they were given to.
+            // SAFETY: as above; what is received into is not used otherwise, and no other slice of it is
+            // alive, as they end with the call that they were given to.
             give(unsafe { core::slice::from_raw_parts_mut(address, range.length) });
         };
         if self.others.is_none()

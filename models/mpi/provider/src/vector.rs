@@ -47,7 +47,7 @@ pub(crate) unsafe extern "C" fn open(
     // SAFETY: the program passes a structure or null, and where the pointer goes.
     unsafe {
         if let Some(attr) = attr.as_mut() {
-            // One that processes share by name has nobody to keep it.
+            // A vector that processes share by name is not offered.
             if !attr.name.is_null() {
                 return -FI_ENOSYS;
             }
@@ -78,7 +78,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         return -FI_EBUSY;
     }
     object!(closing.domain, Domain).users -= 1;
-    // SAFETY: what `open` made, which nobody uses any more.
+    // SAFETY: what `open` made, which is not used any more.
     drop(unsafe { Box::from_raw(fid.cast::<Vector>()) });
     0
 }

@@ -57,7 +57,8 @@ impl WaitObject {
         0
     }
 
-    /// Has endpoints wake the waiter when something happens. False when something has, or nothing would wake it.
+    /// Has endpoints wake the waiter when something happens. False when something has, or nothing would wake
+    /// it.
     pub(crate) fn park(&mut self, endpoints: impl IntoIterator<Item = *mut Endpoint>) -> bool {
         endpoints.into_iter().all(|endpoint| self.park_one(endpoint))
     }

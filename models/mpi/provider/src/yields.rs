@@ -1,5 +1,5 @@
-//! Tells the `sched_yield` of ranks (`libtombolo-yield.so`) which looks for messages found some, so that it does not give away the
-//! processor of a rank that has something to do.
+//! Tells the `sched_yield` of ranks (`libtombolo-yield.so`) which looks for messages found some, so that it
+//! does not give away the processor of a rank that has something to do.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
@@ -28,7 +28,8 @@ pub(crate) fn find() {
 pub(crate) fn found() {
     // SAFETY: null, or the counter of a library that was loaded before the process began, and stays.
     if let Some(counter) = unsafe { FOUND.load(Ordering::Relaxed).as_ref() } {
-        // Where several threads count at once one is lost, which matters to nobody: then every call of all of them yields.
+        // Where several threads count at once one count is lost, which does no harm: then every call of all
+        // of them yields.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 }

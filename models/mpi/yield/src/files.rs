@@ -1,8 +1,9 @@
 //! `MPI_File_open` in front of MPI's, for jobs whose nodes have no file system in common.
 //!
-//! `tombolo mpirun` has ROMIO refuse to open files there, by `ROMIO_FSTYPE_FORCE`. For files MPI returns errors unless a program asks for
-//! something else, and ROMIO leaves the handle as it was: a program that checks nothing then crashes in its first write, without a word. So the
-//! reason goes to standard error, and the handle becomes null, for which MPI refuses every later call.
+//! `tombolo mpirun` has ROMIO refuse to open files there, by `ROMIO_FSTYPE_FORCE`. For files MPI returns
+//! errors unless a program asks for something else, and ROMIO leaves the handle as it was: a program that
+//! checks nothing then crashes in its first write, without a word. So the reason goes to standard error, and
+//! the handle becomes null, for which MPI refuses every later call.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write;
@@ -21,7 +22,8 @@ const NULL_OF_MPI_ABI: usize = 0x118;
 /// An error class that is the same in every MPI.
 const MPI_ERR_OTHER: c_int = 15;
 
-/// Handles are integers in one interface and pointers in the other; they are passed on as the registers that they come in.
+/// Handles are integers in one interface and pointers in the other; they are passed on as the registers that
+/// they come in.
 type Open = unsafe extern "C" fn(usize, *const c_char, c_int, usize, *mut usize) -> c_int;
 
 const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
@@ -68,7 +70,7 @@ pub(crate) unsafe extern "C" fn MPI_File_open(
     {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
-            // Where nobody listens the error remains.
+            // A standard error that is closed is no reason to fail.
             let _ = writeln!(std::io::stderr(), "tombolo: {reason}");
         });
         // SAFETY: MPI's caller lends it, for a handle of this size.

@@ -32,15 +32,15 @@ struct Thread {
     found: u32,
 }
 
-/// Counts looks for messages that found some. The provider for libfabric finds it by its name, and adds to it; what else carries messages
-/// does not, and its ranks then have few looks before they ask.
+/// Counts looks for messages that found some. The provider for libfabric finds it by its name, and adds to
+/// it; what else carries messages does not, and its ranks then have few looks before they ask.
 // SAFETY: the name is ours alone.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is of C")]
 pub static tombolo_yield_found: AtomicU32 = AtomicU32::new(0);
 
-/// Threads of this process that have yielded so far. If they are several, they wait for each other's locks as well: the time
-/// that a system call takes is the time in which another gets the lock.
+/// Threads of this process that have yielded so far. If they are several, they wait for each other's locks as
+/// well: the time that a system call takes is the time in which another gets the lock.
 static THREADS: AtomicU32 = AtomicU32::new(0);
 
 /// The one that this thread runs on.
@@ -63,7 +63,7 @@ impl Processor for This {
 }
 
 /// As `sched_yield(2)`, which never fails on Linux: returns 0.
-// SAFETY: the name is the C library's, of the same signature; whoever calls it has the same promised: that others may run
+// SAFETY: the name is the C library's, of the same signature; callers get the same: that others may run
 // before it returns. Nothing else of this process is touched.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> i32 {

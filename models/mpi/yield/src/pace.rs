@@ -1,4 +1,4 @@
-//! When a thread that waits should ask the kernel to run somebody else.
+//! When a thread that waits should ask the kernel to run another thread.
 
 /// So many questions without anybody run in between, and the thread is taken to be alone.
 const QUESTIONS_IN_VAIN: u32 = 32;
@@ -6,11 +6,11 @@ const QUESTIONS_IN_VAIN: u32 = 32;
 /// Questions in vain are this many times as far apart as one takes, in the long run.
 const PATIENCE: u64 = 16;
 
-/// At most this long between two questions, so that whoever is started meanwhile is noticed.
+/// At most this long between two questions, so that a thread that is started meanwhile is noticed.
 const MAX_GAP_NS: u64 = 50_000;
 
-/// A thread looks at most this many times for a message before it asks: some microseconds, about what it takes to get the processor
-/// back.
+/// A thread looks at most this many times for a message before it asks: some microseconds, about what it
+/// takes to get the processor back.
 const MAX_LOOKS: u32 = 64;
 
 /// Looks that are tried again after [`WAITS_PER_TRIAL`] waits in which looking was of no use.
@@ -19,8 +19,9 @@ const WAITS_PER_TRIAL: u32 = 16;
 
 /// How often a thread looks for what it waits for before it lets others run.
 ///
-/// A message whose sender runs on another processor comes within some looks, and to let others run meanwhile costs the turn. One whose
-/// sender waits for this processor never comes by looking. So waits that ended by looking allow more looks, and the others fewer.
+/// A message whose sender runs on another processor comes within some looks, and to let others run meanwhile
+/// costs the turn. One whose sender waits for this processor never comes by looking. So waits that ended by
+/// looking allow more looks, and the others fewer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looks {
     allowed: u32,
@@ -77,8 +78,9 @@ pub(crate) trait Processor {
 
 /// What a thread knows of its processor: whether others want it.
 ///
-/// While they do, every call asks. After some questions that let nobody run, the next is put off, twice as long each time,
-/// up to sixteen times what a question takes, until anybody has run in this thread's place.
+/// While they do, every call asks. After some questions that let no other thread run, the next is put off,
+/// twice as long each time, up to sixteen times what a question takes, until anybody has run in this thread's
+/// place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// How long questions are put off; 0 while every call asks.

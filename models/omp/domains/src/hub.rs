@@ -30,7 +30,8 @@ use crate::{channel_options, fatal, report, request};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a worker may take to hear that it is to start or wake a thread: its first thread does nothing else.
+/// How long a worker may take to hear that it is to start or wake a thread: its first thread does nothing
+/// else.
 const HEARING: Duration = Duration::from_secs(30);
 
 /// Whether the job ends, so that workers that do are no loss.
@@ -70,10 +71,11 @@ enum Program {
     File(std::path::PathBuf),
 }
 
-/// Shares the program's variables and begins a job. Called before `main`, in the thread that the process began with, once.
+/// Shares the program's variables and begins a job. Called before `main`, in the thread that the process
+/// began with, once.
 ///
 /// # Safety
-/// The variables are the program's, and nobody uses them meanwhile.
+/// The variables are the program's, and are not used meanwhile.
 #[must_use]
 pub unsafe fn begin(read: Read, variables: Variables, image: Image) -> Hub {
     // SAFETY: the caller says so.
@@ -280,7 +282,7 @@ impl Hub {
             (Some(FromWorker::Wake { wake_domain, parkers }), Some(_)) => {
                 self.wake(u32::try_from(wake_domain).unwrap_or(0), parkers);
             }
-            // Somebody who is none of the job's.
+            // A peer that is not one of the job's processes.
             _ => {
                 self.set.remove(token);
                 self.unknown.retain(|unknown| *unknown != token);
@@ -394,7 +396,8 @@ impl Hub {
     fn wake(&mut self, wake_domain: u32, parkers: Vec<u64>) {
         if wake_domain == 0 {
             for parker in parkers {
-                // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; parkers are there for ever.
+                // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; parkers are
+                // there for ever.
                 if let Some(parker) = unsafe { (parker as *const Parker).as_ref() } {
                     parker.wake_here();
                 }
@@ -491,7 +494,7 @@ pub(crate) fn by_wake_domain(parkers: Vec<&'static Parker>) -> Vec<(u32, Vec<u64
     domains
 }
 
-/// Called as the program ends: workers go with it, as the machine sees to.
+/// Called as the program ends. The machine ends the workers with it.
 fn end() {
     ENDING.store(true, Ordering::Release);
 }
@@ -522,7 +525,8 @@ fn add_nodes(root: &'static Root, places: &[Place]) -> Result<(), String> {
     Ok(())
 }
 
-/// What workers are started from where the machine did not start the program: the image beside it, or the program itself.
+/// What workers are started from where the machine did not start the program: the image beside it, or the
+/// program itself.
 fn program_file() -> std::path::PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let mut image = program.clone();

@@ -10,13 +10,13 @@ use tombolo_omp::primitives::store::{SPAN, Store};
 use crate::message::Layout;
 use crate::place::Where;
 
-/// Where the arena lies in every worker: far from where programs, their heaps and what systems map are on either processor, and
-/// within the 39 bits that the smallest of address spaces have.
+/// Where the arena lies in every worker: far from where programs, their heaps and what systems map are on
+/// either processor, and within the 39 bits that the smallest of address spaces have.
 const ARENA: u64 = 0x20_0000_0000;
 /// What an arena has at most where nothing is said.
 const LARGEST: u64 = 64 << 30;
-/// The same where a worker is emulated: qemu-user keeps 24 bytes for each page of what is mapped, so that 64 GiB take each worker 384 MiB
-/// and half a second at its start.
+/// The same where a worker is emulated: qemu-user keeps 24 bytes for each page of what is mapped, so that 64
+/// GiB take each worker 384 MiB and half a second at its start.
 const LARGEST_EMULATED: u64 = 4 << 30;
 /// What an arena has at least.
 const LEAST: u64 = 16 << 20;
@@ -51,7 +51,7 @@ pub enum MemoryError {
         bytes: u64,
         /// What may be had instead.
         smaller_mib: u64,
-        /// Why not.
+        /// The reason.
         source: Error,
     },
     /// The window is too small.
@@ -176,14 +176,14 @@ impl Mapped {
     }
 }
 
-/// Maps the arena, and the program's variables in place of the process's own; `bring` is for the first process, which brings the
-/// values that they have.
+/// Maps the arena, and the program's variables in place of the process's own; `bring` is for the first
+/// process, which brings the values that they have.
 ///
 /// # Errors
 /// [`MemoryError`].
 ///
 /// # Safety
-/// Nobody uses the program's variables meanwhile, and the layout is that of the program.
+/// The program's variables are not used meanwhile, and the layout is that of the program.
 pub unsafe fn map(capability: &Capability, layout: Layout, bring: bool) -> Result<Mapped, MemoryError> {
     let file = capability.file(Rights::READ_WRITE)?;
     let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
@@ -204,10 +204,10 @@ pub unsafe fn map(capability: &Capability, layout: Layout, bring: bool) -> Resul
     unsafe { exclusive::map_over(descriptor, offset + variables_bytes, arena_address, arena_length)? };
     if variables_length > 0 {
         if bring {
-            // SAFETY: they are there, and nobody uses them.
+            // SAFETY: they are there, and are not in use.
             unsafe { exclusive::copy_to(descriptor, offset, variables_address, variables_length)? };
         }
-        // SAFETY: the caller says that nobody uses them, and the file has what they are.
+        // SAFETY: the caller says that they are not in use, and the file has what they are.
         unsafe { exclusive::map_over(descriptor, offset, variables_address, variables_length)? };
     }
     Ok(Mapped { file, layout })
@@ -222,7 +222,8 @@ fn length(bytes: u64) -> Result<usize, MemoryError> {
 #[must_use]
 pub fn format(layout: Layout, place: &Where) -> &'static Store {
     let length = |bytes| usize::try_from(bytes).unwrap_or(0);
-    // SAFETY: the arena was mapped by this process, which made the region: it is zero, aligned, and nobody else's yet.
+    // SAFETY: the arena was mapped by this process, which made the region: it is zero, aligned, and not in
+    // use yet.
     let store = unsafe { Store::format(layout.arena as *mut u8, length(layout.arena_bytes)) };
     if let Where::Window { left_bytes, .. } = place {
         store.set_most(length(most(*left_bytes, layout.variables_bytes).max(LEAST)));

@@ -1,4 +1,5 @@
-//! What the hub and its workers say to each other: words of 64 bits, little-endian, the first of which says what it is.
+//! What the hub and its workers say to each other: words of 64 bits, little-endian, the first of which says
+//! what it is.
 
 use crate::outbox::Message;
 
@@ -28,7 +29,7 @@ pub enum FromWorker {
     },
     /// It has done as it was told.
     Replicated {
-        /// The request's record; 0 where nobody waits.
+        /// The request's record; 0 where no thread waits for it.
         request: u64,
         /// The system's number of an error, or 0.
         error: u64,
@@ -76,7 +77,7 @@ pub enum FromHub {
     },
     /// Pages are to be the process's own from now on, and read-only; or to be those that all share, again.
     Replicate {
-        /// The request's record; 0 where nobody waits.
+        /// The request's record; 0 where no thread waits for it.
         request: u64,
         /// Where the data begins.
         begin: u64,

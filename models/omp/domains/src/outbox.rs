@@ -1,7 +1,7 @@
 //! What a side has to say and the other has had no room for yet.
 //!
-//! The hub and its workers never wait for room: whoever waits does not hear meanwhile, and with both directions full each would wait for
-//! the other until one of them gives up.
+//! The hub and its workers never wait for room: whoever waits does not hear meanwhile, and with both
+//! directions full each would wait for the other until one of them gives up.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -51,7 +51,7 @@ pub enum Where {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceError {
     /// There is none of that name.
-    #[error("OMP_TOMBOLO_NODES: there is no node {name}; there are {known}")]
+    #[error("OMP_TOMBOLO_NODES: unknown node {name}; the machine has {known}")]
     Unknown {
         /// The name.
         name: String,
@@ -81,7 +81,7 @@ pub enum PlaceError {
         name: String,
         /// The other.
         other: String,
-        /// Why.
+        /// The reason.
         why: Reason,
     },
 }
@@ -128,7 +128,7 @@ pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<Pl
         && name == ALL
     {
         for node in nodes.iter().filter(|node| node.name != own && node.up) {
-            // What cannot be had is left out: nobody asked for it by name.
+            // A node that cannot take part is left out: it was not named.
             let Ok(more) = place(node, *threads) else { continue };
             if share(&places, &more, node, &mut window).is_ok() {
                 places.push(more);

@@ -1,8 +1,9 @@
-//! Read-only data in a process's own memory: where shared memory lies behind a window, reading it there takes a hundred times as
-//! long.
+//! Read-only data in a process's own memory: where shared memory lies behind a window, reading it there takes
+//! a hundred times as long.
 //!
-//! Whole pages in the range are replaced, at their addresses, by private ones with a copy of them. The copy is made beside, and moved
-//! over the original by the kernel in one step, so nobody who reads meanwhile sees anything else.
+//! Whole pages in the range are replaced, at their addresses, by private ones with a copy of them. The copy
+//! is made beside, and moved over the original by the kernel in one step, so a thread that reads meanwhile
+//! sees the same bytes.
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,8 @@ use tombolo_omp::team::thread::Thread;
 use crate::memory::Mapped;
 use crate::request::{self, Kind};
 
-/// Has data replicated on all nodes behind the window, or shared again, and waits until it is. 0, or the system's number of an error.
+/// Has data replicated on all nodes behind the window, or shared again, and waits until it is. 0, or the
+/// system's number of an error.
 pub fn ask(me: &'static Thread, begin: usize, bytes: usize, again: bool) -> i32 {
     let kind = if again { Kind::Share } else { Kind::Replicate };
     request::ask(me, kind, [begin as u64, bytes as u64, 0, 0]).0
@@ -23,7 +25,7 @@ pub fn ask(me: &'static Thread, begin: usize, bytes: usize, again: bool) -> i32 
 /// Replaces pages of this process, or has them shared again. 0, or the system's number of an error.
 pub(crate) fn apply(mapped: &Mapped, begin: u64, bytes: u64, again: bool) -> u32 {
     let Some((first, length)) = pages(begin, bytes, page()) else { return 0 };
-    // SAFETY: whole pages of what the job shares, which the program says nobody writes to.
+    // SAFETY: whole pages of what the job shares, which the program promises not to write to.
     let done = unsafe { if again { mapped.map_again(first, length) } else { replace(first, length) } };
     match done {
         Ok(()) if again => forget(first, length),
@@ -47,7 +49,7 @@ fn pages(begin: u64, bytes: u64, page: usize) -> Option<(usize, usize)> {
 }
 
 /// # Safety
-/// The range is of whole pages, there, that nobody writes to.
+/// The range is of whole pages that are mapped and not written to.
 unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, filled before anybody knows it, takes the place of what has the same bytes.
@@ -69,7 +71,8 @@ unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ranges that are kept for the message to who writes to one; more get the usual one.
+/// How many ranges are kept for the message about a write to one; a write to further ranges gets the usual
+/// message.
 const KEPT: usize = 64;
 static RANGES: [(AtomicUsize, AtomicUsize); KEPT] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; KEPT];

@@ -1,4 +1,5 @@
-//! The file of a report, where the program runs on a node that has no files of the host: one that `tombolo run --grant` lets it write.
+//! The file of a report, where the program runs on a node that has no files of the host: one that `tombolo
+//! run --grant` lets it write.
 
 use tombolo::Domain;
 use tombolo::files::OpenOptions;
@@ -7,7 +8,7 @@ use tombolo_omp::job::report::Form;
 
 use crate::place::{Kernel, Place};
 
-/// There is no such file for the program.
+/// The program may not write the file of the report.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "OMP_TOMBOLO_REPORT={path}: node {node} has no files of the host ({source}); `tombolo run --grant {path}:rw` lets the program write \

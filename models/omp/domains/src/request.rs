@@ -40,7 +40,7 @@ pub type Serve = fn([u64; 4]) -> u64;
 
 static SERVE: OnceLock<Serve> = OnceLock::new();
 
-/// Says who does what is to be done in the program's process.
+/// Sets the function that is called in the program's process.
 pub fn serve_calls(serve: Serve) {
     let _ = SERVE.set(serve);
 }
@@ -90,12 +90,13 @@ pub fn ask(me: &'static Thread, kind: Kind, words: [u64; 4]) -> (i32, u64) {
     waiting::until_surely(me, || request.done.load(Ordering::Acquire) != 0);
     let answer =
         (request.error.load(Ordering::Relaxed).cast_signed(), request.result.load(Ordering::Relaxed));
-    // SAFETY: it came from the store, and whoever answered does not look at it again.
+    // SAFETY: it came from the store, and the process that answered does not look at it again.
     unsafe { me.store().release(ptr::from_ref(request).cast_mut().cast()) };
     answer
 }
 
-/// Requests that the first thread of this process has not passed on yet. As [parkers](tombolo_omp::wake domain::List) they are entered without a lock.
+/// Requests that the first thread of this process has not passed on yet. As [parkers](tombolo_omp::wake
+/// domain::List) they are entered without a lock.
 struct Asked(AtomicPtr<Request>);
 
 static ASKED: Asked = Asked(AtomicPtr::new(ptr::null_mut()));
@@ -117,7 +118,7 @@ impl Asked {
 /// Takes out what was asked for since the last call: the addresses of requests.
 pub(crate) fn take(mut pass_on: impl FnMut(u64)) {
     let mut at = ASKED.0.swap(ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: a request is there until it is answered, which nobody has done yet.
+    // SAFETY: a request is there until it is answered, which has not happened yet.
     while let Some(request) = unsafe { at.as_ref() } {
         at = request.next.load(Ordering::Relaxed);
         pass_on(ptr::from_ref(request) as u64);

@@ -1,5 +1,6 @@
-//! Where threads of a process leave what its first thread is to send for them. Nobody waits here: whoever has something sent may be
-//! what others wait for, and the memory of lists comes from a heap that others may hold.
+//! Where threads of a process leave what its first thread is to send for them. Nobody waits here: whoever has
+//! something sent may be what others wait for, and the memory of lists comes from a heap that others may
+//! hold.
 
 use std::sync::OnceLock;
 
@@ -44,8 +45,8 @@ pub fn start(thread: &'static Thread) -> Result<(), String> {
     Ok(())
 }
 
-/// What was left since the last call: workers to be started, by the addresses of their records, which their parkers are at the
-/// beginning of, and threads to be woken.
+/// What was left since the last call: workers to be started, by the addresses of their records, which their
+/// parkers are at the beginning of, and threads to be woken.
 pub fn take(start: impl FnMut(&'static Parker), wake: impl FnMut(&'static Parker)) {
     WANTED.take(start);
     ASLEEP.take(wake);

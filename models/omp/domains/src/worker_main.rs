@@ -1,4 +1,5 @@
-//! The first thread of a worker's process: it maps what is shared, and starts and wakes threads as the hub says.
+//! The first thread of a worker's process: it maps what is shared, and starts and wakes threads as the hub
+//! says.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ pub fn is_wanted() -> bool {
     std::env::var_os(JOIN).is_some()
 }
 
-/// A worker's process, for as long as the job lasts. `settled` is told where the heap is, before any worker begins.
+/// A worker's process, for as long as the job lasts. `settled` is told where the heap is, before any worker
+/// begins.
 ///
 /// # Safety
 /// The variables are the program's; nothing of the program has run yet.
@@ -38,7 +40,7 @@ pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'sta
     exclusive::become_worker();
     // SAFETY: the caller says so.
     match unsafe { run_until_lost(variables, image, settled) } {
-        // The program has ended, or whoever started it.
+        // The program has ended, or the launcher that started it.
         Error::PeerDied { .. } | Error::Closed { .. } | Error::MonitorLost { .. } => sys::exit_now(0),
         error => fatal(format_args!("a worker cannot be part of the job: {error}")),
     }

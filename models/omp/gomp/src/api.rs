@@ -320,7 +320,7 @@ lock_orders! {
     omp_unset_lock omp_unset_lock_ lock => lock.release();
 }
 
-/// Takes a lock if nobody has it.
+/// Takes a lock if it is free.
 ///
 /// # Safety
 /// The lock is the program's variable.
@@ -384,7 +384,7 @@ pub unsafe extern "C" fn omp_unset_nest_lock(lock: *const NestLock) {
     unsafe { &*lock }.release();
 }
 
-/// Takes such a lock if nobody else has it; how often the task now has it.
+/// Takes such a lock unless another task holds it. Returns how often the task now holds it.
 ///
 /// # Safety
 /// The lock is the program's variable.

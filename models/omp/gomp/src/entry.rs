@@ -25,14 +25,15 @@ static MAIN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether the environment asks for workers that are processes.
 pub(crate) fn is_wanted() -> bool {
-    // SAFETY: the C library's list, which nobody changes before `main`.
+    // SAFETY: the C library's list, which does not change before `main`.
     let value = unsafe { libc::getenv(c"OMP_TOMBOLO".as_ptr()) };
     // SAFETY: what is not null ends in a zero.
     let mode = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
     mode.and_then(env::Mode::named).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
-/// What a program's first instructions call. With workers that are processes, all is made ready before its `main` begins.
+/// What a program's first instructions call. With workers that are processes, all is made ready before its
+/// `main` begins.
 ///
 /// # Safety
 /// As the program's start calls it.
@@ -77,7 +78,8 @@ unsafe extern "C" {
     fn __fork() -> libc::pid_t;
 }
 
-/// `fork`. A program whose workers are processes cannot: its stack and its variables would be those of the child as well.
+/// `fork`. A program whose workers are processes cannot: its stack and its variables would be those of the
+/// child as well.
 #[unsafe(no_mangle)]
 pub extern "C" fn fork() -> libc::pid_t {
     if exclusive::is_on() {

@@ -1,8 +1,10 @@
-//! Streams of the C library in an image: one that the program's process has opened is used by its workers too.
+//! Streams of the C library in an image: one that the program's process has opened is used by its workers
+//! too.
 //!
-//! A stream lies in the arena, as all that `malloc` gave; what it reads and writes by is a descriptor of one process. So what musl does at
-//! a stream's end, reading, writing, seeking and closing, is done in the program's process for those that a worker has not opened
-//! itself. A lock of a stream sleeps in a way that only its own process can wake; here whoever has to wait looks again after a while.
+//! A stream lies in the arena, as all that `malloc` gave; what it reads and writes by is a descriptor of one
+//! process. So what musl does at a stream's end, reading, writing, seeking and closing, is done in the
+//! program's process for those that a worker has not opened itself. A lock of a stream sleeps in a way that
+//! only its own process can wake; here a thread that has to wait tries again after a while.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -13,10 +15,10 @@ use tombolo_omp_domains::request::{self, Kind};
 
 /// Where musl 1.2 has a stream's lock, in bytes.
 const LOCK: usize = 140;
-/// A bit of the lock that says that somebody sleeps.
+/// A bit of the lock: a thread sleeps on it.
 const MAYBE_WAITERS: i32 = 0x4000_0000;
-/// Descriptors of a worker's own streams begin here, where those of the program's process seldom get to: one that another process has by mistake is
-/// an error there, and no other file.
+/// Descriptors of a worker's own streams begin here, where those of the program's process seldom get to: one
+/// that another process has by mistake is an error there, and no other file.
 const OWN: c_int = 512;
 /// Streams that a worker can have opened itself.
 const KEPT: usize = 256;

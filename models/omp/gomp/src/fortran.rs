@@ -1,4 +1,5 @@
-//! What Fortran calls and what is not like C's: arguments by reference, numbers of 64 bits, text with lengths.
+//! What Fortran calls and what is not like C's: arguments by reference, numbers of 64 bits, text with
+//! lengths.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn omp_unset_nest_lock_(variable: *mut *mut NestLock) {
     unsafe { api::omp_unset_nest_lock(nested(variable)) };
 }
 
-/// Takes such a lock if nobody else has it; how often the task now has it.
+/// Takes such a lock unless another task holds it. Returns how often the task now holds it.
 ///
 /// # Safety
 /// The variable is the program's, and was initialised.

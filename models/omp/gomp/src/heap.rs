@@ -31,8 +31,9 @@ unsafe extern "C" {
     fn __libc_free(block: *mut c_void);
 }
 
-/// Memory of the run-time itself, which is the process's own wherever the program's heap is: a full arena does not keep the run-time from
-/// ending the job in order, and the first thread of a process never waits for a lock of the arena to send a message.
+/// Memory of the run-time itself, which is the process's own wherever the program's heap is: a full arena
+/// does not keep the run-time from ending the job in order, and the first thread of a process never waits for
+/// a lock of the arena to send a message.
 struct OwnMemory;
 
 // SAFETY: memory of the C library, aligned to 16 bytes or as asked for.
@@ -60,7 +61,8 @@ unsafe impl GlobalAlloc for OwnMemory {
             // SAFETY: it came from the C library, as the caller says.
             return unsafe { __libc_realloc(memory.cast(), size).cast() };
         }
-        // SAFETY: the caller says that it came from here with this layout, and that the new size is one of a layout.
+        // SAFETY: the caller says that it came from here with this layout, and that the new size is one of a
+        // layout.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
@@ -95,8 +97,8 @@ fn heap() -> Option<&'static Store> {
 }
 
 #[cfg(target_env = "gnu")]
-/// Runs something whose memory is to be the process's own, as is what the C library keeps locks in: those are for one
-/// process.
+/// Runs something whose memory is to be the process's own, as is what the C library keeps locks in: those are
+/// for one process.
 pub(crate) fn apart<T>(run: impl FnOnce() -> T) -> T {
     APART.store(true, Ordering::Relaxed);
     let result = run();

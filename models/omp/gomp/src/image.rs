@@ -14,7 +14,8 @@ use tombolo_omp_domains::{hub, worker_main};
 
 use crate::{files, heap};
 
-// SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C library's.
+// SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C
+// library's.
 unsafe extern "C" {
     static __tombolo_omp_shared_start: [u8; 0];
     static __tombolo_omp_shared_end: [u8; 0];
@@ -39,8 +40,8 @@ fn variables() -> Variables {
     }
 }
 
-/// Says which addresses mean the same in all builds: from the beginning of the image to the end of the program's variables. The C
-/// library's variables lie there as well, and each process has its own.
+/// Says which addresses mean the same in all builds: from the beginning of the image to the end of the
+/// program's variables. The C library's variables lie there as well, and each process has its own.
 fn say_what_is_shared() {
     let end = variables().end;
     // SAFETY: the kernel's vector.
@@ -51,7 +52,7 @@ fn say_what_is_shared() {
 }
 
 fn image() -> Image {
-    // SAFETY: the linker has put 32 bytes there, which nobody writes.
+    // SAFETY: the linker has put 32 bytes there, which do not change.
     let id = unsafe { __tombolo_omp_layout_id };
     std::array::from_fn(|word| {
         let mut bytes = [0; 8];
@@ -60,7 +61,8 @@ fn image() -> Image {
     })
 }
 
-/// Becomes a worker, if this process is to be one. Called before the program's own constructors, which are not a worker's to run.
+/// Becomes a worker, if this process is to be one. Called before the program's own constructors, which are
+/// not a worker's to run.
 pub(crate) fn join() {
     if worker_main::is_wanted() {
         memory::set_memory(heap::OWN);
@@ -76,7 +78,8 @@ pub(crate) fn is_wanted() -> bool {
     env::Mode::named(mode.trim().as_bytes()).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
-/// What runs before the program's `main`, and then that. All that constructors allocate is allocated when the heap is where workers have it too.
+/// What runs before the program's `main`, and then that. All that constructors allocate is allocated when the
+/// heap is where workers have it too.
 ///
 /// # Safety
 /// As the C library calls `main`.
@@ -88,7 +91,8 @@ unsafe extern "C" fn main_of_program(
     let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
     let end = (&raw const __tombolo_omp_constructors_end).cast::<extern "C" fn()>();
     while at < end {
-        // SAFETY: between the two are addresses of functions without arguments, as compilers list them for the C library.
+        // SAFETY: between the two are addresses of functions without arguments, as compilers list them for
+        // the C library.
         unsafe {
             (*at)();
             at = at.add(1);
@@ -123,7 +127,8 @@ pub unsafe extern "C" fn __wrap_main(
     unsafe { hub.run(main, count, words) }
 }
 
-/// Memory that the C library asks the system for: that of a thread whose stack is in the arena lies there as well.
+/// Memory that the C library asks the system for: that of a thread whose stack is in the arena lies there as
+/// well.
 ///
 /// # Safety
 /// As `mmap`.
@@ -148,8 +153,8 @@ unsafe extern "C" {
     fn __real_fork() -> libc::pid_t;
 }
 
-/// `fork`. A program whose workers have address spaces of their own cannot: its stack and its variables would be those of the child
-/// as well.
+/// `fork`. A program whose workers have address spaces of their own cannot: its stack and its variables would
+/// be those of the child as well.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_fork() -> libc::pid_t {
     if exclusive::is_on() {

@@ -1,7 +1,7 @@
 //! `omp_alloc` and the like: allocators with traits.
 //!
-//! All memory is ordinary memory; what differs is alignment, how much an allocator may hand out, and what happens beyond that.
-//! Before each block there is where it really begins, how long it is, and whose it is.
+//! All memory is ordinary memory; what differs is alignment, how much an allocator may hand out, and what
+//! happens beyond that. Before each block there is where it really begins, how long it is, and whose it is.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -159,7 +159,8 @@ fn block(align: usize, size: usize, allocator: usize, zeroed: bool) -> *mut u8 {
         return begin;
     }
     let block = begin.wrapping_add((begin as usize + before).next_multiple_of(align) - begin as usize);
-    // SAFETY: the header lies before the block and within the memory; it is aligned, as the block is by at least 16.
+    // SAFETY: the header lies before the block and within the memory; it is aligned, as the block is by at
+    // least 16.
     unsafe { header(block).write(Header { begin, size, allocator }) };
     block
 }

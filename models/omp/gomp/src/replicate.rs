@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-/// Has the nodes whose memory is behind a window read a copy of their own. 0, or the system's number of an error. Does nothing where
-/// all workers have the same memory.
+/// Has the nodes whose memory is behind a window read a copy of their own. 0, or the system's number of an
+/// error. Does nothing where all workers have the same memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_omp_replicate(begin: *const c_void, bytes: usize) -> c_int {
     ask(begin, bytes, false)

@@ -22,7 +22,8 @@ static BEGIN: extern "C" fn() = begin;
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// Reads the environment as the program starts, as it says what makes no sense in it, and may be asked to show it.
+/// Reads the environment as the program starts, as it says what makes no sense in it, and may be asked to
+/// show it.
 extern "C" fn begin() {
     // Where workers are processes it has to wait until the arena is there.
     #[cfg(target_env = "gnu")]

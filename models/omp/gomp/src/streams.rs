@@ -1,7 +1,8 @@
-//! Streams of the C library, where workers are processes: each process has its own copy of what was open when it was started.
+//! Streams of the C library, where workers are processes: each process has its own copy of what was open when
+//! it was started.
 //!
-//! A stream has a lock that is for one process, and a buffer. Both are kept out of the arena, so that workers do not wait for each other
-//! for ever, nor write into each other's buffers.
+//! A stream has a lock that is for one process, and a buffer. Both are kept out of the arena, so that workers
+//! do not wait for each other for ever, nor write into each other's buffers.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;

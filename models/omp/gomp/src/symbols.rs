@@ -1,6 +1,7 @@
 //! What functions of the program are called, for reports.
 //!
-//! GCC's outlined functions are local to their file, so the loader does not know their names; the program's own table does.
+//! GCC's outlined functions are local to their file, so the loader does not know their names; the program's
+//! own table does.
 
 use std::fs;
 

@@ -33,7 +33,8 @@ pub extern "C" fn GOMP_critical_end() {
     start::root().critical.0.release();
 }
 
-/// The lock of a named `critical`: the first half of a word that GCC puts into the program's data, zero at first.
+/// The lock of a named `critical`: the first half of a word that GCC puts into the program's data, zero at
+/// first.
 ///
 /// # Safety
 /// The word is such a word.
@@ -105,8 +106,8 @@ pub unsafe extern "C" fn GOMP_doacross_ull_post(iteration: *const u64) {
     unsafe { GOMP_doacross_post(iteration) }
 }
 
-/// `ordered depend(sink: …)`, which GCC calls with one argument for each loop. The first six (eight on Arm) are in registers, the
-/// others on the stack: this puts the former into memory and passes on where both are.
+/// `ordered depend(sink: …)`, which GCC calls with one argument for each loop. The first six (eight on Arm)
+/// are in registers, the others on the stack: this puts the former into memory and passes on where both are.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]

@@ -29,8 +29,9 @@ const STRICT: u32 = 1 << 14;
 /// How a program copies arguments.
 type Copy = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
 
-/// What a task says to depend on, from the words that GCC passes: either a count, how many of them are written, and the addresses;
-/// or 0, a count, how many are written, `mutexinoutset` and read, the addresses, and objects of type `omp_depend_t`.
+/// What a task says to depend on, from the words that GCC passes: either a count, how many of them are
+/// written, and the addresses; or 0, a count, how many are written, `mutexinoutset` and read, the addresses,
+/// and objects of type `omp_depend_t`.
 ///
 /// # Safety
 /// The words are such words.

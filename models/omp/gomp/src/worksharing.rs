@@ -178,7 +178,8 @@ unsigned_loops_runtime! {
     GOMP_loop_ull_ordered_runtime_start next_ordered;
 }
 
-/// What a construct may want besides iterations: copies for reductions over tasks, and memory for all threads.
+/// What a construct may want besides iterations: copies for reductions over tasks, and memory for all
+/// threads.
 struct Extras {
     reductions: *mut usize,
     memory: *mut *mut c_void,
@@ -189,7 +190,7 @@ impl Extras {
         !self.reductions.is_null() || !self.memory.is_null()
     }
 
-    /// Whoever comes first makes them, the others take them over.
+    /// The first thread that comes makes them, the others take them over.
     ///
     /// # Safety
     /// The pointers are null or the program's.

@@ -79,7 +79,8 @@ pub enum Key {
     Global(String),
     /// The section of a symbol of one object, by object, symbol, and how many of that name came before.
     Local(String, String, u32),
-    /// A section without a symbol at its beginning, by object, section, and how many of that name came before.
+    /// A section without a symbol at its beginning, by object, section, and how many of that name came
+    /// before.
     Section(String, String, u32),
 }
 
@@ -106,8 +107,9 @@ pub struct Section {
     pub size: u64,
     /// In bytes, a power of two.
     pub align: u64,
-    /// Offsets of instructions that must not be one of the last two of a page of 4 KiB, where early Cortex-A53 may compute a wrong
-    /// address (erratum 843419). Linkers build detours around them, which need room in the middle of code; here they are not put there.
+    /// Offsets of instructions that must not be one of the last two of a page of 4 KiB, where early
+    /// Cortex-A53 may compute a wrong address (erratum 843419). Linkers build detours around them, which need
+    /// room in the middle of code; here they are not put there.
     pub not_at_ends: Vec<u64>,
 }
 
@@ -153,7 +155,8 @@ pub struct Object {
     pub commons: Vec<Common>,
     /// Symbols that all objects see, with a place in this one.
     pub defines: Vec<String>,
-    /// Symbols of this object alone, each with the section that it is in, as an index of `sections`, and its place there.
+    /// Symbols of this object alone, each with the section that it is in, as an index of `sections`, and its
+    /// place there.
     pub locals: Vec<(String, usize, u64)>,
     /// Whose it is.
     pub owner: Owner,
@@ -165,7 +168,7 @@ pub struct Object {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ObjectError {
     /// It is no ELF object, or damaged.
-    #[error("{name} is no object file of ELF: {message}")]
+    #[error("{name} is not an ELF object file: {message}")]
     Malformed {
         /// The file.
         name: String,
@@ -231,7 +234,8 @@ impl Object {
                 _ if constant => Area::Constants,
                 (_, false) if has(SHF_TLS) => Area::ThreadData,
                 (_, true) if has(SHF_TLS) => Area::ThreadZeros,
-                // Constants that hold addresses: nobody writes them, and each process has them from its own file.
+                // Constants that hold addresses: they do not change, and each process has them from its own
+                // file.
                 _ if name.starts_with(".data.rel.ro") => Area::PrivateData,
                 // Words for tables of exceptions, which not every compiler makes for the same things.
                 _ if first.is_some_and(|first| first.symbol.starts_with("DW.ref.")) => Area::PrivateData,
@@ -282,8 +286,8 @@ struct First {
     global: bool,
 }
 
-/// Where code for aarch64 computes the address of a page (`adrp`), then loads or stores, and within two instructions loads or stores
-/// with an offset: what erratum 843419 is about, whichever registers are used.
+/// Where code for aarch64 computes the address of a page (`adrp`), then loads or stores, and within two
+/// instructions loads or stores with an offset: what erratum 843419 is about, whichever registers are used.
 fn meeting_erratum(code: &[u8]) -> Vec<u64> {
     let words: Vec<u32> =
         code.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
@@ -328,8 +332,8 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
         let Some(index) = symbol.section_index() else { continue };
         let fresh = || First { symbol: name.to_owned(), global };
         let known = names.entry(index.0).or_insert_with(fresh);
-        // The first by name, for the order of symbols is each assembler's own; what is reserved for the library comes last,
-        // for it is often of one processor alone.
+        // The first by name, for the order of symbols is each assembler's own; what is reserved for the
+        // library comes last, for it is often of one processor alone.
         let rank = |global: bool, name: &str| (!global, name.starts_with('_'), name.to_owned());
         if rank(known.global, &known.symbol) > rank(global, name) {
             *known = fresh();
@@ -341,7 +345,7 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
 /// The objects of a name in an archive, of which there may be several.
 ///
 /// # Errors
-/// [`ObjectError::Malformed`] if it is no archive or has no such member.
+/// [`ObjectError::Malformed`] if it is not an archive or has no such member.
 pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a [u8]>, ObjectError> {
     let malformed = |message: String| ObjectError::Malformed { name: path.to_owned(), message };
     let file = ArchiveFile::parse(archive).map_err(|error| malformed(error.to_string()))?;
@@ -398,7 +402,8 @@ impl Calls {
     }
 }
 
-/// What a linker was told to name: each file that it took, an archive's members by the archive and their names.
+/// What a linker was told to name: each file that it took, an archive's members by the archive and their
+/// names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// An object.
@@ -407,7 +412,8 @@ pub enum Taken {
     Member(String, String),
 }
 
-/// Reads what GNU ld says with `-t -t`. What is neither an object nor a member is left out: archives as such, scripts.
+/// Reads what GNU ld says with `-t -t`. What is neither an object nor a member is left out: archives as such,
+/// scripts.
 #[must_use]
 pub fn taken(trace: &str) -> Vec<Taken> {
     let line = |line: &str| {
@@ -441,10 +447,10 @@ mod tests {
     fn what_is_no_object_is_refused_by_name() {
         for bytes in [&b""[..], b"\x7fELF", b"!<arch>\n", &[0; 4096]] {
             let error = Object::read(bytes, "x.o", Owner::Program).unwrap_err();
-            assert!(error.to_string().starts_with("x.o is no object file of ELF: "), "{error}");
+            assert!(error.to_string().starts_with("x.o is not an ELF object file: "), "{error}");
         }
         let error = members(b"nothing", "libx.a", "x.o").unwrap_err();
-        assert!(error.to_string().starts_with("libx.a is no object file"), "{error}");
+        assert!(error.to_string().starts_with("libx.a is not an ELF object file"), "{error}");
         assert!(members(b"!<arch>\n", "libx.a", "x.o").unwrap_err().to_string().contains("no member x.o"));
     }
 

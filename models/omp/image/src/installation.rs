@@ -48,7 +48,8 @@ impl Installation {
         self.0.folder.join("include")
     }
 
-    /// Headers that include the C library's of the same name, and what glibc's include besides. They are found first.
+    /// Headers that include the C library's of the same name, and what glibc's include besides. They are
+    /// found first.
     #[must_use]
     pub fn include_changed(&self) -> PathBuf {
         self.0.folder.join("include-changed")
@@ -60,8 +61,8 @@ impl Installation {
         self.0.folder.join("lib").join(name)
     }
 
-    /// The run-time and what it is linked with, as far as they are there. What unwinds comes with the run-time: gcc's is made for
-    /// glibc.
+    /// The run-time and what it is linked with, as far as they are there. What unwinds comes with the
+    /// run-time: gcc's is made for glibc.
     pub fn run_time(&self) -> impl Iterator<Item = PathBuf> {
         let files = ["libgomp.a", "libunwind.a"].map(|name| self.library(name));
         files.into_iter().filter(|path| path.is_file())

@@ -1,8 +1,9 @@
 //! Where everything goes: one plan for all builds, made of what each of them has.
 //!
-//! A **slot** is the place of one function or variable. It is as large as the largest build of it, begins on a cache line,
-//! and nothing else is in it in any build. What only some builds have gets a slot too, so that no address means two things.
-//! Constants without names are merged by linkers as they like: each build has a range for its own, and a copy of the others'.
+//! A **slot** is the place of one function or variable. It is as large as the largest build of it, begins on
+//! a cache line, and nothing else is in it in any build. What only some builds have gets a slot too, so that
+//! no address means two things. Constants without names are merged by linkers as they like: each build has a
+//! range for its own, and a copy of the others'.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,12 @@ use tombolo_base::Isa;
 
 use crate::input::{Area, Key};
 
-/// Where programs begin. Above what a kernel keeps free at the bottom, below all that it gives out by itself, so that an
-/// emulator and a host that moves everything about leave it alone.
+/// Where programs begin. Above what a kernel keeps free at the bottom, below all that it gives out by itself,
+/// so that an emulator and a host that moves everything about leave it alone.
 pub const BASE: u64 = 0x100_0000;
 
-/// What comes before the first function: the headers of the file, and the code that runs before and after `main`.
+/// What comes before the first function: the headers of the file, and the code that runs before and after
+/// `main`.
 const HEAD_BYTES: u64 = 0x1000;
 
 /// Where pages may begin on every processor.
@@ -50,7 +52,8 @@ pub struct Wanted {
     pub size: u64,
     /// In bytes, a power of two.
     pub align: u64,
-    /// Offsets of instructions that must not be one of the last two of 4 KiB: see [`crate::input::Section::not_at_ends`].
+    /// Offsets of instructions that must not be one of the last two of 4 KiB: see
+    /// [`crate::input::Section::not_at_ends`].
     pub not_at_ends: Vec<u64>,
 }
 
@@ -128,9 +131,7 @@ pub enum PlanError {
         bytes: u64,
     },
     /// No place is good for a function.
-    #[error(
-        "there is no place for {name} where none of its instructions meets a mistake of Cortex-A53 (843419): make it shorter"
-    )]
+    #[error("{name} cannot be placed so that it avoids erratum 843419 of Cortex-A53: make it shorter")]
     NoPlace {
         /// Its symbol.
         name: String,
@@ -169,7 +170,8 @@ impl Plan {
             plan.loose.push((*isa, range));
             at = range.end;
         }
-        // What indexes them is made by the linker: eight bytes for each function, and each takes more than that there.
+        // What indexes them is made by the linker: eight bytes for each function, and each takes more than
+        // that there.
         plan.unwinding =
             reserve(at, most(|demand| demand.unwinding_bytes).saturating_mul(2).saturating_add(64))?;
         at = page(plan.unwinding.end);
@@ -232,7 +234,8 @@ impl Plan {
         hash.finalize().into()
     }
 
-    /// Gives everything of an area a slot, from `start` on; what all builds have comes first. Returns the end.
+    /// Gives everything of an area a slot, from `start` on; what all builds have comes first. Returns the
+    /// end.
     fn place(&mut self, area: Area, demands: &[(Isa, Demand)], start: u64) -> Result<u64, PlanError> {
         let mut wanted: BTreeMap<&Key, Vec<(Isa, &Wanted)>> = BTreeMap::new();
         // As they come in the first build, which is how they were written.

@@ -12,7 +12,8 @@ use crate::plan::{BASE, Plan, Range};
 pub const SHARED_START: &str = "__tombolo_omp_shared_start";
 /// See [`SHARED_START`].
 pub const SHARED_END: &str = "__tombolo_omp_shared_end";
-/// Where the list of the program's own constructors begins and ends, which the run-time calls when memory that workers share is there.
+/// Where the list of the program's own constructors begins and ends, which the run-time calls when memory
+/// that workers share is there.
 pub const CONSTRUCTORS_START: &str = "__tombolo_omp_constructors_start";
 /// See [`CONSTRUCTORS_START`].
 pub const CONSTRUCTORS_END: &str = "__tombolo_omp_constructors_end";
@@ -27,7 +28,8 @@ pub fn loose_section(isa: Isa) -> String {
     format!(".rodata.{}", isa.name())
 }
 
-/// An object as the linker is given it, by the name of its file, which has nothing in it that a linker takes for a pattern.
+/// An object as the linker is given it, by the name of its file, which has nothing in it that a linker takes
+/// for a pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The file, in the folder in which the linker runs.
@@ -36,7 +38,8 @@ pub struct Input<'a> {
     pub object: &'a Object,
 }
 
-/// What goes where in the build for `isa`. With the run-time the program's constructors are a list of their own.
+/// What goes where in the build for `isa`. With the run-time the program's constructors are a list of their
+/// own.
 #[must_use]
 pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -> String {
     let mut text = String::new();
@@ -151,7 +154,8 @@ impl<'a> Slots<'a> {
         Slots { areas, plan }
     }
 
-    /// An output section of an area, with the slots that this build fills; `length` is what it takes at least.
+    /// An output section of an area, with the slots that this build fills; `length` is what it takes at
+    /// least.
     fn write(&mut self, text: &mut String, area: Area, name: &str, segments: &str, length: Option<u64>) {
         let range = self.plan.area(area);
         let slots = self.areas.remove(&area).unwrap_or_default();

@@ -29,7 +29,8 @@ const OF_LINKERS: [&str; 8] = [
     "__fini_array_end",
 ];
 
-/// What is the same symbol in all builds: its name, the source if it is of one alone, and how many came before.
+/// What is the same symbol in all builds: its name, the source if it is of one alone, and how many came
+/// before.
 type Name = (String, Option<String>, usize);
 
 /// The symbols of a linked build.
@@ -68,15 +69,16 @@ pub struct Agreement {
     pub equal: usize,
     /// The others.
     pub different: Vec<Different>,
-    /// What is in one build alone: what one processor needs and the other does not, parts and copies that compilers make.
+    /// What is in one build alone: what one processor needs and the other does not, parts and copies that
+    /// compilers make.
     pub only: Vec<Only>,
     /// The outlined functions, which all builds have.
     pub outlined: usize,
 }
 
 impl Symbols {
-    /// Reads the symbols of a linked build. `places` says which object a symbol of one object alone is of, by its name and
-    /// address, where no source is named: objects of libraries often name none.
+    /// Reads the symbols of a linked build. `places` says which object a symbol of one object alone is of, by
+    /// its name and address, where no source is named: objects of libraries often name none.
     ///
     /// # Errors
     /// [`SymbolsError`].
@@ -193,7 +195,8 @@ pub fn names(isa: Isa, bytes: &[u8]) -> Result<HashSet<String>, SymbolsError> {
     Ok(defined.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect())
 }
 
-/// Where a section of a linked build is in its file, as offset and length; nothing if it has none or takes no bytes there.
+/// Where a section of a linked build is in its file, as offset and length; nothing if it has none or takes no
+/// bytes there.
 #[must_use]
 pub fn section_in_file(bytes: &[u8], name: &str) -> Option<std::ops::Range<usize>> {
     let file = ElfFile64::<Endianness>::parse(bytes).ok()?;

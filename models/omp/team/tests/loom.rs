@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask model`
 //!
-//! What the kernel does for a word that threads sleep on is modelled by a lock and a condition variable. A lost wake-up is a deadlock, which
-//! loom reports.
+//! What the kernel does for a word that threads sleep on is modelled by a lock and a condition variable. A
+//! lost wake-up is a deadlock, which loom reports.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -81,7 +81,8 @@ fn a_task_wakes_one_of_those_at_a_barrier() {
         let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // As `tasking::enqueue` and `Team::notify_one` do; whoever is woken for one looks for the other too.
+                // As `tasking::enqueue` and `Team::notify_one` do; a thread that is woken for one looks for
+                // the other too.
                 for number in 1..=2 {
                     shared.count.store(number, Ordering::Relaxed);
                     fence(Ordering::SeqCst);
@@ -124,7 +125,7 @@ fn who_is_counted_is_woken() {
         let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // As `Team::notify` does for those who sleep at their parkers.
+                // As `Team::notify` does for those that sleep on their parkers.
                 shared.count.swap(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
                 if shared.sleepers.any() {

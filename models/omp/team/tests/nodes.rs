@@ -1,7 +1,8 @@
 //! Teams whose threads are on several nodes.
 //!
-//! The nodes are labels: all threads are of this process, and their nodes are said to be as fast as the test likes. What is tested is who
-//! is on which node and who gets which work; that workers on other nodes run is for the tests of whole programs.
+//! The nodes are labels: all threads are of this process, and their nodes are said to be as fast as the test
+//! likes. What is tested is who is on which node and who gets which work; that workers on other nodes run is
+//! for the tests of whole programs.
 #![cfg(not(loom))]
 
 use std::ffi::c_void;
@@ -23,7 +24,8 @@ use tombolo_omp::team::share::Range;
 use tombolo_omp::team::tally::{RegionTally, Sum};
 use tombolo_omp::team::thread::Thread;
 
-/// The host with two processors, one less than half as fast with two, and one a tenth as fast with one, which may have two threads.
+/// The host with two processors, one less than half as fast with two, and one a tenth as fast with one, which
+/// may have two threads.
 const SPEEDS: [(u32, u32); 3] = [(2, 30_000), (2, 12_000), (1, 3_000)];
 
 fn start(thread: &'static Thread) -> Result<(), String> {
@@ -56,7 +58,7 @@ fn job() -> &'static Root {
     start::root()
 }
 
-/// One region at a time, so that nobody else has the threads.
+/// One region at a time, so that it has all threads.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs something in a region; what it returned, by the number of the thread.

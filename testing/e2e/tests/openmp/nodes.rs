@@ -325,7 +325,7 @@ fn nodes_that_cannot_be_are_refused_with_what_can_be_done() {
     let file = with_users().with_user("big", "s390x");
     let Some(machine) = machine(&file, &["regions"]) else { return };
     for (nodes, said) in [
-        ("arm7", "there is no node arm7; there are host, arm-user, big"),
+        ("arm7", "unknown node arm7; the machine has host, arm-user, big"),
         ("big", "node big runs s390x, and OpenMP programs are made for x86_64 and aarch64"),
     ] {
         let nodes = format!("OMP_TOMBOLO_NODES={nodes}");

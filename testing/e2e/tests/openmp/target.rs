@@ -112,18 +112,20 @@ fn what_cannot_be_is_said_with_its_construct() {
     let wrong = |variables: &[&str], what: &str| run(&machine, variables, &["wrong.tbi", what]);
     wrong(&[HYBRID, ARM], "number").fails_with(
         1,
-        &["target: there is no device 7: the other nodes of the job are devices 0 to 0, and the host is 1"],
+        &["target: device 7 does not exist: the other nodes of the job are devices 0 to 0, and the host is 1"],
     );
     wrong(&[HYBRID, ARM, COPY], "part")
         .fails_with(1, &["target enter data: device 0 (node arm-user): ", "can neither grow"]);
-    wrong(&[HYBRID, ARM, COPY], "large")
-        .fails_with(1, &["target: device 0 (node arm-user): there is no memory for 70368744177664 bytes"]);
+    wrong(&[HYBRID, ARM, COPY], "large").fails_with(
+        1,
+        &["target: device 0 (node arm-user): out of memory: the device cannot allocate 70368744177664 bytes"],
+    );
     assert_eq!(wrong(&[HYBRID, ARM], "name").ok(), "8 arm-user -1\n");
     assert_eq!(wrong(&[HYBRID, ARM], "").ok(), "1 0\n");
     // Without other nodes, or with none that may be a device, all is on the host.
     assert_eq!(wrong(&[], "").ok(), "0 1\n");
     assert_eq!(wrong(&[HYBRID, ARM, "OMP_TARGET_OFFLOAD=disabled"], "").ok(), "0 1\n");
-    wrong(&["OMP_TARGET_OFFLOAD=mandatory"], "").fails_with(1, &["there is no device besides the host"]);
+    wrong(&["OMP_TARGET_OFFLOAD=mandatory"], "").fails_with(1, &["the host is the only device"]);
     machine.down();
 }
 

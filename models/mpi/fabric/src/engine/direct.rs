@@ -1,9 +1,10 @@
 //! Memory of peers that this side reaches by itself: a write is a copy, and the owner does nothing.
 //!
-//! The first operation on a key goes by messages and asks, beside, whether the memory could be reached. The owner puts it where the
-//! asking side can map it, if there is such a place, and says where. From then on operations are copies; unless others of
-//! this side are under way to that peer by messages, which they must not overtake. Memory may lie in several pieces, as what was
-//! registered before in part lies in regions already; it is reached when all of them are.
+//! The first operation on a key goes by messages and asks, beside, whether the memory could be reached. The
+//! owner puts it where the asking side can map it, if there is such a place, and says where. From then on
+//! operations are copies; unless others of this side are under way to that peer by messages, which they must
+//! not overtake. Memory may lie in several pieces, as what was registered before in part lies in regions
+//! already; it is reached when all of them are.
 
 use crate::memory::Memory;
 use crate::net::{LinkId, MAX_PIECES, Net};
@@ -47,8 +48,9 @@ impl Reachable {
     }
 }
 
-/// Calls `each` with what of `length` bytes from `address` on is in each of some pieces: how it is reached, where in that it is, and how many bytes
-/// it is. Whether all of them belong to the memory, and each said so; if not all do, none is called with.
+/// Calls `each` with what of `length` bytes from `address` on is in each of some pieces: how it is reached,
+/// where in that it is, and how many bytes it is. Whether all of them belong to the memory, and each said so;
+/// if not all do, none is called with.
 #[inline]
 fn each_part<V>(
     pieces: &[Piece<V>],
@@ -77,7 +79,8 @@ fn each_part<V>(
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// Whether peers may reach memory of this endpoint by themselves, from now on. What they do is then counted by nobody.
+    /// Whether peers may reach memory of this endpoint by themselves, from now on. What they do is not
+    /// counted then.
     pub fn set_direct(&mut self, direct: bool) {
         self.core.direct = direct;
     }
@@ -122,7 +125,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         })
     }
 
-    /// Memory of a key that can be used now, in one piece or more. The owner is asked, if nobody has.
+    /// Memory of a key that can be used now, in one piece or more. The owner is asked, unless that was done.
     #[inline]
     fn reached_at(&mut self, peer: u32, key: u64) -> Option<&[Piece<N::View>]> {
         let state = &mut self.core.peers[peer as usize];
@@ -156,7 +159,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// Answers who asked, and maps what was answered.
+    /// Answers requests, and maps what was answered.
     #[inline]
     pub(super) fn expose_and_reach(&mut self) {
         if !self.core.to_expose.is_empty() || !self.core.to_reach.is_empty() {

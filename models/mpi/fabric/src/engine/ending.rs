@@ -1,8 +1,9 @@
 //! How links end, and what of a peer does not end with them.
 //!
-//! What a peer has sent is there although it closed, or died: a link ends when all that came over it has been taken. Two endpoints
-//! that connected to each other have two links, and a peer can close both before this side has heard of the second, which is the one it
-//! sent over. So a peer without a link is gone only once nobody is on the way whom it could be.
+//! What a peer has sent is there although it closed, or died: a link ends when all that came over it has been
+//! taken. Two endpoints that connected to each other have two links, and a peer can close both before this
+//! side has heard of the second, which is the one it sent over. So a peer without a link is gone only once no
+//! connection is being accepted that could be it.
 
 use crate::completion::{Failure, Kind, flags};
 use crate::memory::{Memory, Payload};
@@ -25,7 +26,8 @@ impl<V, M> Core<V, M> {
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// Whether nothing is left of what was taken over: all is sent, and where it is in memory of this endpoint its peer has read it.
+    /// Whether nothing is left of what was taken over: all is sent, and where it is in memory of this
+    /// endpoint its peer has read it.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let drained = |(index, peer): (usize, &Peer<N::View, M>)| {
@@ -38,7 +40,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         self.core.peers.iter().enumerate().all(drained) && self.core.ops.ids(injected).is_empty()
     }
 
-    /// Nothing more can be sent over a link. What came over it is still to be taken, unless it is not what it should be.
+    /// Nothing more can be sent over a link. What came over it is still to be taken, unless it is not what it
+    /// should be.
     pub(super) fn sever(&mut self, link: LinkId, end: LinkEnd) {
         let Some(peer) = self.core.peer_of(link).filter(|_| end != LinkEnd::Violation) else {
             return self.end_link(link, end);
@@ -50,10 +53,10 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// Gives up peers without a link of whom nothing more can come.
+    /// Gives up peers without a link from which nothing more can come.
     #[inline(never)]
     pub(super) fn part_from_leaving(&mut self) {
-        // Asked first: of whoever has been accepted by now an event tells.
+        // Asked first: every peer accepted by now has had its event.
         let accepting = self.net.is_accepting();
         self.look_aside();
         for peer in std::mem::take(&mut self.core.leaving) {
@@ -136,7 +139,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
                 self.core.fail(done, failure);
             }
         }
-        // Those that closed in order may have been waited for by nobody any more; the dead are an error.
+        // Those that closed in order may not have been waited for; dead ones are an error.
         if failure != Failure::PeerClosed && source != NO_ADDRESS && self.core.directed {
             let such = |posted: &crate::matching::Posted<M>| posted.source == source;
             let tagged = self.core.tagged.withdraw(such).into_iter().map(|posted| (posted, flags::TAGGED));

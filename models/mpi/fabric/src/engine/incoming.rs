@@ -12,7 +12,7 @@ use super::outgoing::{From, Stream};
 use super::peer::Staging;
 use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Done, Op, Wanted};
 
-/// What a peer may have waiting for it here. Nobody who keeps to the protocol comes near.
+/// What a peer may have waiting for it here. A peer that follows the protocol stays far below.
 const MAX_WAITING: usize = 1 << 16;
 
 /// The longest memory of chunks that is mapped for a peer, in bytes.
@@ -55,7 +55,8 @@ impl<V, M: Memory> Core<V, M> {
         self.handle_other::<N>(peer, link, head, &mut reader)
     }
 
-    /// A message with its bytes: to the receive that waits for it, or kept. `copy` says whether they were there.
+    /// A message with its bytes: to the receive that waits for it, or kept. `copy` says whether they were
+    /// there.
     #[inline(always)]
     fn eager(
         &mut self,
@@ -130,7 +131,8 @@ impl<V, M: Memory> Core<V, M> {
         done
     }
 
-    /// Puts a message where a receive wants it, if `put` finds it where its peer said. Returns the receive if it takes more.
+    /// Puts a message where a receive wants it, if `put` finds it where its peer said. Returns the receive if
+    /// it takes more.
     #[inline(always)]
     pub(super) fn deliver(
         &mut self,
@@ -220,16 +222,17 @@ impl<V, M: Memory> Core<V, M> {
         left
     }
 
-    /// The first message of somebody who connected.
+    /// The first message of a peer that connected.
     fn greet(&mut self, link: LinkId, head: Head, reader: &mut Reader<'_, '_>) -> Result<(), Malformed> {
         let Control::Hello { endpoint, domain } = Control::read(head, reader)? else { return Err(Malformed) };
-        // A domain has any endpoints it likes, but nobody else's.
+        // A domain may have any number of endpoints, but only its own.
         if self.strangers.remove(&link) != Some(domain) {
             return Err(Malformed);
         }
         let peer = self.peer_at(Address { endpoint, domain });
         match self.peers[peer as usize].gone {
-            // It ended, perhaps, before it could be connected to, and had connected by itself: what it sent is there.
+            // It ended, perhaps, before it could be connected to, and had connected by itself: what it sent
+            // is there.
             Some(Failure::Unreachable) => self.peers[peer as usize].gone = None,
             Some(_) => return Err(Malformed),
             None => {}
@@ -457,7 +460,7 @@ impl<V, M: Memory> Core<V, M> {
         Ok(())
     }
 
-    /// Whether a peer has so much waiting for it as nobody has who takes what it asked for.
+    /// Whether so much waits for a peer that it cannot be taking what it asked for.
     pub(super) fn has_too_much(&self, peer: u32) -> bool {
         let state = &self.peers[peer as usize];
         state.control.len() + state.streams.len() > MAX_WAITING

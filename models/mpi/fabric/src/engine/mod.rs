@@ -27,14 +27,14 @@ use peer::{Peer, Pool};
 pub use post::{Atomic, Peek, Read, Receive, Send, Write};
 pub use remote::{Access, Region};
 
-/// No index of the address vector: from anybody, or from somebody who is not in it.
+/// Not an index of the address vector: any sender, or one that is not in it.
 pub const NO_ADDRESS: u64 = u64::MAX;
 
-/// Bytes that a peer keeps for messages which nobody has asked for; what is sent beyond that stays at the sender until somebody
-/// does.
+/// Bytes that a peer keeps of messages that no receive has matched; what is sent beyond that stays at the
+/// sender until one does.
 pub const CREDIT_BYTES: u64 = 1 << 20;
 
-/// Messages that a peer keeps until somebody asks for them. What is sent beyond that waits at the sender.
+/// Messages that a peer keeps until a receive matches them. What is sent beyond that waits at the sender.
 pub const CREDIT_MESSAGES: u64 = 1 << 15;
 
 /// The longest message that is taken over at once, to be sent when there is room.
@@ -102,7 +102,7 @@ pub(crate) struct Wanted {
     pub(crate) tag: u64,
     /// Bits of the tag that do not matter.
     pub(crate) ignore: u64,
-    /// From whom, or [`NO_ADDRESS`] from anybody.
+    /// The sender, or [`NO_ADDRESS`] for any.
     pub(crate) source: u64,
 }
 
@@ -208,7 +208,7 @@ pub(crate) struct Core<V, M> {
     sent: VecDeque<Completion>,
     received: VecDeque<Completion>,
     counts: Counts,
-    /// Receives say from whom.
+    /// Receives name the sender.
     directed: bool,
     /// From so many bytes of room on a buffer for several messages takes more.
     min_multi_bytes: usize,
@@ -288,7 +288,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         self.core.own
     }
 
-    /// Whether receives look at who sent. If not, all are from anybody.
+    /// Whether receives match the sender. If not, each takes messages from any.
     pub fn set_directed(&mut self, directed: bool) {
         self.core.directed = directed;
     }
@@ -361,10 +361,12 @@ impl<N: Net, M: Memory> Engine<N, M> {
         &self.core.counts
     }
 
-    /// Does what can be done now: takes what has come, and sends what found no room before. Says whether anything came.
+    /// Does what can be done now: takes what has come, and sends what found no room before. Says whether
+    /// anything came.
     ///
-    /// What peers ask of memory here concerns nobody who calls this. While that is all that comes it is served on, for who calls may
-    /// give the processor to others before the next call, and peers wait for as long as that takes.
+    /// What peers ask of memory here concerns nobody who calls this. While that is all that comes it is
+    /// served on, for who calls may give the processor to others before the next call, and peers wait for as
+    /// long as that takes.
     #[inline]
     pub fn progress(&mut self) -> bool {
         let came = self.turn();
@@ -465,8 +467,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// What to wait on until something may have happened, once [`progress`](Self::progress) says that nothing came; `None` while
-    /// there is no use in waiting.
+    /// What to wait on until something may have happened, once [`progress`](Self::progress) says that nothing
+    /// came; `None` while there is no use in waiting.
     pub fn park(&mut self) -> Option<&mut WaitSet> {
         if self.look_aside() || self.progress() {
             return None;

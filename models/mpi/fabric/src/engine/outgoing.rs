@@ -8,7 +8,8 @@ use crate::wire::{Envelope, Head, Writer, flag, kind};
 use super::peer::Staging;
 use super::{Core, Done, Engine, INJECT_BYTES, INLINE_BYTES, Op, PART_BYTES};
 
-/// Messages of a peer's queues that are sent before the other peers have their turn: as many as a link has slots.
+/// Messages of a peer's queues that are sent before the other peers have their turn: as many as a link has
+/// slots.
 const TURN: usize = 256;
 
 /// What a peer is asked for before it has answered.
@@ -33,7 +34,8 @@ impl<M> Pending<M> {
         matches!(self, Pending::Message { done: Some(done), .. } if done.completion.context == context)
     }
 
-    /// What is to be told when it will never be sent. Of reads and atomic operations the operation itself tells.
+    /// What is to be told when it will never be sent. Of reads and atomic operations the operation itself
+    /// tells.
     pub(super) fn given_up(self) -> Option<Done> {
         match self {
             Pending::Message { done, .. } => done,
@@ -313,7 +315,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(true)
     }
 
-    /// How many bytes can go to a peer in one message, and by which chunk if by one. `None` when it has to wait for chunks.
+    /// How many bytes can go to a peer in one message, and by which chunk if by one. `None` when it has to
+    /// wait for chunks.
     fn next_part(&mut self, peer: u32, link: LinkId, left: usize) -> Option<(usize, Option<Chunk>)> {
         if left > INLINE_BYTES {
             self.want_staging(peer, link);

@@ -15,7 +15,7 @@ use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Engine, NO_ADDRESS, NO_PEER};
 /// How far the peer is with reading chunks of this endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Staging {
-    /// Nobody has needed it.
+    /// It was not needed yet.
     Unasked,
     /// It is being prepared here, or mapped there.
     Coming,
@@ -42,7 +42,7 @@ pub(crate) struct Peer<V, M> {
     pub(crate) gone: Option<Failure>,
     /// It is among those with something to send.
     pub(crate) active: bool,
-    /// How much it still keeps for nobody in particular.
+    /// How much it still keeps of messages that no receive has matched.
     pub(crate) credit_bytes: u64,
     pub(crate) credit_messages: u64,
     /// How much of its own is kept here, and how much of that has been taken since it was told.
@@ -104,7 +104,7 @@ impl<V, M> Peer<V, M> {
 pub(crate) struct Pool {
     /// The one that was given back last is used first: it is in a cache.
     free: Vec<u16>,
-    /// Who reads a chunk, by its number.
+    /// The peers that read a chunk, by its number.
     holders: Vec<u32>,
     pub(crate) chunk_bytes: usize,
 }
@@ -246,13 +246,13 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    /// Its first message will say who is there.
+    /// Its first message will identify the peer.
     pub(super) fn accepted(&mut self, link: LinkId, domain: u64) {
         self.core.set_peer_of(link, NO_PEER);
         self.core.strangers.insert(link, domain);
     }
 
-    /// Asks for memory that a peer can read, if nobody has.
+    /// Asks for memory that a peer can read, unless that was done.
     pub(crate) fn want_staging(&mut self, peer: u32, link: LinkId) {
         let state = &mut self.core.peers[peer as usize];
         if state.staging == Staging::Unasked {

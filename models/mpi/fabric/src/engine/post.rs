@@ -13,7 +13,7 @@ use super::{Busy, CREDIT_BYTES, Done, Engine, INLINE_BYTES, MAX_BACKLOG, Multi, 
 /// A message to send.
 #[derive(Debug)]
 pub struct Send<M> {
-    /// To whom, by the index of the address vector.
+    /// The receiver, by the index of the address vector.
     pub to: u64,
     /// Its tag, if it is tagged.
     pub tag: Option<u64>,
@@ -34,7 +34,7 @@ pub struct Send<M> {
 /// A receive.
 #[derive(Debug)]
 pub struct Receive<M> {
-    /// From whom, by the index of the address vector, or [`NO_ADDRESS`].
+    /// The sender, by the index of the address vector, or [`NO_ADDRESS`].
     pub from: u64,
     /// Its tag and the bits of it that do not matter, if it is for tagged messages.
     pub tag: Option<(u64, u64)>,
@@ -50,10 +50,10 @@ pub struct Receive<M> {
     pub claimed: bool,
 }
 
-/// A look at tagged messages that nobody has asked for.
+/// A peek at tagged messages that no receive has matched.
 #[derive(Clone, Copy, Debug)]
 pub struct Peek {
-    /// From whom, by the index of the address vector, or [`NO_ADDRESS`].
+    /// The sender, by the index of the address vector, or [`NO_ADDRESS`].
     pub from: u64,
     /// The tag.
     pub tag: u64,
@@ -70,7 +70,7 @@ pub struct Peek {
 /// Bytes to write to memory that a peer has registered.
 #[derive(Debug)]
 pub struct Write<M> {
-    /// To whom, by the index of the address vector.
+    /// The receiver, by the index of the address vector.
     pub to: u64,
     /// The key of the memory.
     pub key: u64,
@@ -91,7 +91,7 @@ pub struct Write<M> {
 /// Bytes to read from memory that a peer has registered.
 #[derive(Debug)]
 pub struct Read<M> {
-    /// From whom, by the index of the address vector.
+    /// The sender, by the index of the address vector.
     pub from: u64,
     /// The key of the memory.
     pub key: u64,
@@ -108,7 +108,7 @@ pub struct Read<M> {
 /// Numbers to change in memory that a peer has registered.
 #[derive(Debug)]
 pub struct Atomic<M> {
-    /// To whom, by the index of the address vector.
+    /// The receiver, by the index of the address vector.
     pub to: u64,
     /// The key of the memory.
     pub key: u64,
@@ -257,20 +257,21 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Ok(())
     }
 
-    /// Looks for a tagged message that has come and that nobody has asked for; a completion tells what was found.
+    /// Looks for a tagged message that has come and that no receive has matched; a completion tells what was
+    /// found.
     pub fn peek(&mut self, peek: Peek) {
         let from = if self.core.directed { peek.from } else { NO_ADDRESS };
         let mut done = Done::new(Kind::Receive, true, peek.context, flags::TAGGED | flags::RECV);
         done.completion.tag = peek.tag;
         let mut found = self.core.find_kept(true, peek.tag, peek.ignore, from);
         if found.is_none() {
-            // Who looks again and again, and finds each time that nothing is there, may do nothing else.
+            // A program that peeks repeatedly in vain may make no other progress.
             self.look_aside();
             self.progress();
             found = self.core.find_kept(true, peek.tag, peek.ignore, from);
         }
         let Some(index) = found else {
-            // Looking for what has not come is no receive that failed.
+            // A peek that finds nothing does not count as a failed receive.
             done.completion.failure = Some(Failure::NoMessage);
             self.core.received.push_back(done.completion);
             return;
@@ -304,8 +305,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
         true
     }
 
-    /// Takes back the receive with that context, if no message has come for it, or else the send with that context, if its message
-    /// has not been received. Whether there was one; a completion tells, as ever, what became of it.
+    /// Takes back the receive with that context, if no message has come for it, or else the send with that
+    /// context, if its message has not been received. Whether there was one; a completion tells, as ever,
+    /// what became of it.
     pub fn cancel(&mut self, context: usize) -> bool {
         self.cancel_receive(context) || self.core.cancel_send(context)
     }

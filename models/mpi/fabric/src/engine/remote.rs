@@ -39,7 +39,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         true
     }
 
-    /// Nobody reaches the memory of that key any more.
+    /// No peer reaches the memory of that key any more.
     pub fn unregister(&mut self, key: u64) {
         self.core.regions.remove(&key);
         self.net.withdraw(key);

@@ -1,4 +1,5 @@
-//! Endpoints in one thread: what was sent is what is received, whatever way it goes; and what cannot be ends a link and no more.
+//! Endpoints in one thread: what was sent is what is received, whatever way it goes; and what cannot be ends
+//! a link and no more.
 
 mod direct;
 mod ending;
@@ -199,7 +200,7 @@ fn a_peek_finds_what_came_and_claims_it() {
     for (length, context) in [(10, 1), (20_000, 2), (30, 3)] {
         engines[0].send(message(1, Some(5), &pattern(length, context), context)).unwrap();
     }
-    // Looking is enough: nobody has to take completions in between.
+    // Polling is enough: completions need not be taken in between.
     for _ in 0..20 {
         engines[0].progress();
         engines[0].look_aside();
@@ -213,7 +214,7 @@ fn a_peek_finds_what_came_and_claims_it() {
     engines[1].peek(Peek { claim: true, ..peek(4) });
     assert_eq!(engines[1].next_received().unwrap().length, 10);
     assert_eq!(engines[1].next_received().unwrap().length, 20_000);
-    // What was put aside goes to nobody else.
+    // What was claimed is not delivered to another receive.
     let (other, second, first) = (Buffer::zeroed(30), Buffer::zeroed(20_000), Buffer::zeroed(10));
     engines[1].receive(wanted(0, Some((5, 0)), &other, 9)).unwrap();
     engines[1].receive(Receive { claimed: true, ..wanted(0, Some((5, 0)), &second, 4) }).unwrap();
@@ -560,8 +561,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is sent and asked for in whatever order: each receive gets a message that it takes, whole; of those from one
-    /// sender to receives that take the same the order is kept; and what was not taken back is not lost.
+    /// Whatever is sent and asked for in whatever order: each receive gets a message that it takes, whole; of
+    /// those from one sender to receives that take the same the order is kept; and what was not taken back is
+    /// not lost.
     #[test]
     fn every_message_goes_where_it_belongs(steps in prop::collection::vec(step(), 1..80), shared: bool) {
         let (mut engines, _world) = endpoints(3, 3, shared);
@@ -623,7 +625,8 @@ proptest! {
             }
         }
         prop_assert!(got.iter().all(|times| *times == 1), "{:?}", got);
-        // Of two messages from one to another, both of which a receive takes, the earlier is not received by a later one.
+        // Of two messages from one to another, both of which a receive takes, the earlier is not received by
+        // a later one.
         for (first, a) in by_receive.iter().enumerate() {
             for (second, b) in by_receive.iter().enumerate().skip(first + 1) {
                 if let (Some(a), Some(b)) = (a, b)

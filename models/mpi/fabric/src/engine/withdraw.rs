@@ -1,11 +1,13 @@
 //! Sends that their program takes back.
 //!
-//! What has not gone yet is dropped here. What was offered to a peer is asked back: the peer lets go of it and says so, unless a
-//! receive takes it already, which it has said then. So a message is received or withdrawn, and not both.
+//! What has not gone yet is dropped here. What was offered to a peer is asked back: the peer lets go of it
+//! and says so, unless a receive takes it already, which it has said then. So a message is received or
+//! withdrawn, and not both.
 //!
-//! A peer answers when its program calls MPI. A program must not wait for that for ever, so after a while a send counts as
-//! withdrawn in any case. If the peer asks for the bytes later, it is refused them, and its receive waits on. Bytes that went along
-//! with the message, and of which the peer has not said that they are there, may still be received.
+//! A peer answers when its program calls MPI. A program must not wait for that for ever, so after a while a
+//! send counts as withdrawn in any case. If the peer asks for the bytes later, it is refused them, and its
+//! receive waits on. Bytes that went along with the message, and of which the peer has not said that they are
+//! there, may still be received.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,8 @@ use super::{Core, Op, Wanted};
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<V, M: Memory> Core<V, M> {
-    /// Takes back the send with that context. Whether there is one that has not been received, as far as is known here.
+    /// Takes back the send with that context. Whether there is one that has not been received, as far as is
+    /// known here.
     pub(super) fn cancel_send(&mut self, context: usize) -> bool {
         for peer in &mut self.peers {
             let Some(at) = peer.backlog.iter().position(|pending| pending.is_message_of(context)) else {
@@ -50,7 +53,8 @@ impl<V, M: Memory> Core<V, M> {
         true
     }
 
-    /// A peer takes back a message that it has offered. What a receive has taken, or a peek has put aside for one, is not given back.
+    /// A peer takes back a message that it has offered. What a receive has taken, or a peek has put aside for
+    /// one, is not given back.
     pub(super) fn let_go(&mut self, peer: u32, theirs: u64) {
         for tagged in [true, false] {
             let matching = self.matching(tagged);
@@ -99,8 +103,8 @@ impl<V, M: Memory> Core<V, M> {
         withdrawn
     }
 
-    /// The message of a receive was taken back before any of it came: the receive is the first of those that wait again. A part
-    /// of a buffer for several messages is lost, for what follows it may be in use.
+    /// The message of a receive was taken back before any of it came: the receive is the first of those that
+    /// wait again. A part of a buffer for several messages is lost, for what follows it may be in use.
     pub(super) fn receive_anew(&mut self, op: u64) {
         let Some(Op::Receiving { memory, multi, mut done, wanted, .. }) = self.ops.remove(op) else { return };
         let tagged = done.completion.flags & flags::TAGGED != 0;

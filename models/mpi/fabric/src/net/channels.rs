@@ -17,8 +17,8 @@ use crate::address::Address;
 /// Slots of each ring of a link, at least: 16 KiB each way.
 const MIN_SLOTS: u32 = 256;
 
-/// And at most: what a rank sends while its peer does not run has to go into the ring, or both wait for a turn of the processor for each
-/// ringful.
+/// And at most: what a rank sends while its peer does not run has to go into the ring, or both wait for a
+/// turn of the processor for each ringful.
 const MAX_SLOTS: u32 = 4096;
 
 /// What the rings of all links that an endpoint makes take together, in bytes, as long as each has its least.
@@ -40,10 +40,11 @@ const LOOKS_IN_VAIN: u32 = 100_000;
 /// Links that are looked at however little comes over them.
 const ALWAYS_HOT: usize = 4;
 
-/// Questions for what happened beside links between two looks at those that are listened for, while others are busy.
+/// Questions for what happened beside links between two looks at those that are listened for, while others
+/// are busy.
 const QUESTIONS_PER_LISTEN: u32 = 16;
 
-/// The interface of links, so that nobody else's channels are taken for them.
+/// The interface of links, so that channels of other programs are not taken for them.
 const INTERFACE_HASH: u64 = crate::wire::PROTOCOL;
 
 /// Channels, and regions that peers read.
@@ -98,8 +99,8 @@ fn end_of(error: &Error) -> LinkEnd {
 }
 
 impl ChannelNet {
-    /// Listens for links, and makes those that are asked for. `replace` puts memory of this program where peers reach it, and
-    /// `warn` is told what nobody hears of otherwise: why there is no link to a peer.
+    /// Listens for links, and makes those that are asked for. `replace` puts memory of this program where
+    /// peers reach it, and `warn` is called with the reason why there is no link to a peer.
     ///
     /// # Errors
     /// As [`Domain::listen`]; descriptors for waiting that cannot be had.
@@ -128,7 +129,7 @@ impl ChannelNet {
     }
 
     fn add(&mut self, channel: Channel) -> LinkId {
-        // More than two thousand million links nobody makes.
+        // There are never more than two thousand million links.
         let id = LinkId(self.links.len() as u32);
         let place = Place::of(&channel).map(|place| {
             let known = self.places.iter().position(|other| *other == place);

@@ -11,15 +11,16 @@ use tombolo_platform::memory::is_mapped;
 use super::staging::Place;
 use super::{Exposed, MAX_PIECES};
 
-/// How long peers may take to let go of memory that nobody is to reach any more.
+/// How long peers may take to release memory that is not exposed any more.
 const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Replaces whole pages of this process's memory, at that address and of that length in bytes, by those of a region, with what
-/// they hold. Whether that was done. Who makes one promises that nothing is lost of what threads write meanwhile.
+/// Replaces whole pages of this process's memory, at that address and of that length in bytes, by those of a
+/// region, with what they hold. Whether that was done. The implementation must not lose what threads write
+/// meanwhile.
 pub type Replace = fn(address: usize, length_bytes: usize, region: &RegionFile) -> bool;
 
-/// Pages that lie in a region. They stay there until the process ends: what they were is gone, and where a region lies in a window
-/// nobody else may get it before.
+/// Pages that lie in a region. They stay there until the process ends: what they were is gone, and where a
+/// region lies in a window it may not be given to others before.
 #[derive(Debug)]
 struct Pages {
     at: Range<usize>,
@@ -29,7 +30,8 @@ struct Pages {
 }
 
 impl Pages {
-    /// Whether some of them still are the program's memory there. It may have unmapped them, and have others at the same addresses.
+    /// Whether some of them still are the program's memory there. It may have unmapped them, and have others
+    /// at the same addresses.
     fn are_there(&self, part: &Range<usize>) -> bool {
         let within = (part.start - self.at.start) as u64;
         is_mapped(part.start, part.len(), &self.file, self.file.offset_bytes() + within)
@@ -46,7 +48,7 @@ struct Exposure {
 /// What of the memory of a key is in one region.
 #[derive(Debug)]
 struct Piece {
-    /// What those who reach it have their rights from: to take back all of them at once.
+    /// The capability that peers' rights are derived from: revoking it revokes all of them at once.
     source: Capability,
     region_bytes: u64,
     offset: u64,
@@ -80,7 +82,7 @@ pub(super) struct Exposures {
     left: Vec<Pages>,
     /// By key; none where it cannot be.
     keys: HashMap<u64, Option<Exposure>>,
-    /// The virtual machines by the numbers of their nodes, once somebody has asked.
+    /// The virtual machines by the numbers of their nodes, once they were asked for.
     machines: Option<HashMap<u16, String>>,
 }
 
@@ -112,11 +114,12 @@ impl Exposures {
         exposure.pieces.iter().map(granted).collect()
     }
 
-    /// Takes back what was given of a key, and waits until nobody has it.
+    /// Revokes the rights to the memory of a key, and waits until no peer has it mapped.
     pub(super) fn withdraw(&mut self, key: u64) {
         if let Some(Some(exposure)) = self.keys.remove(&key) {
             for piece in exposure.pieces {
-                // Who does not let go in time is killed by its monitor, or was not started by one and is what the program trusts.
+                // A peer that does not release it in time is killed by its monitor; one that no monitor
+                // started is trusted by the program.
                 let _ = piece.source.revoke(LET_GO_TIMEOUT);
             }
         }
@@ -152,7 +155,8 @@ impl Exposures {
         Some(Exposure { pieces: pieces.into_iter().map(|(_, piece)| piece).collect(), rights })
     }
 
-    /// Puts what of the program's memory in a range is in no region into one, so that all of it is in regions at that place.
+    /// Puts what of the program's memory in a range is in no region into one, so that all of it is in regions
+    /// at that place.
     fn put_in_regions(&mut self, domain: &Domain, wanted: &Range<usize>, place: &Place) -> Option<()> {
         let mut index = 0;
         while let Some(pages) = self.pages.get(index) {
@@ -187,8 +191,8 @@ impl Exposures {
         Some(())
     }
 
-    /// Where memory has to lie for all peers to reach it, or most: in the window of the virtual machine that this program or one
-    /// of them runs on, else in memory of this kernel.
+    /// Where memory has to lie for all peers to reach it, or most: in the window of the virtual machine that
+    /// this program or one of them runs on, else in memory of this kernel.
     fn place(&mut self, domain: &Domain, peers: &[u64]) -> Place {
         let machines = self.machines.get_or_insert_with(|| {
             let nodes = domain.nodes().unwrap_or_default();

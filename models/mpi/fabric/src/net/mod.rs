@@ -36,17 +36,17 @@ pub enum LinkEnd {
 pub enum Event<V> {
     /// A link that was asked for.
     Connected {
-        /// To whom.
+        /// The peer's address.
         to: Address,
-        /// Which.
+        /// The link.
         link: LinkId,
     },
     /// There will be none.
     NotConnected {
-        /// To whom.
+        /// The peer's address.
         to: Address,
     },
-    /// Somebody connected.
+    /// A peer connected.
     Accepted {
         /// Which link.
         link: LinkId,
@@ -80,7 +80,7 @@ pub enum Event<V> {
     },
 }
 
-/// Pieces that memory of one key consists of, at most. Where it is in more, nobody reaches it by himself.
+/// Pieces that memory of one key consists of, at most. Memory in more pieces is not exposed directly.
 pub const MAX_PIECES: usize = 64;
 
 /// A piece of memory that peers can be let reach by themselves.
@@ -118,10 +118,11 @@ pub trait Net {
     /// What has happened since it was last asked. Also looks at links on which nothing happened for long.
     fn next_event(&mut self) -> Option<Event<Self::View>>;
 
-    /// Whether somebody may have connected of whom no event tells yet. Once it says no, what was accepted before has an event.
+    /// Whether a peer may have connected of which no event tells yet. Once this is false, every accepted peer
+    /// has had its event.
     fn is_accepting(&self) -> bool;
 
-    /// What was to go to an address without a link is lost: has somebody hear why, once.
+    /// What was to go to an address without a link is lost: reports why, once.
     fn lament(&mut self, to: Address);
 
     /// How many links are to be looked at.
@@ -157,7 +158,8 @@ pub trait Net {
     /// Ends a link.
     fn close(&mut self, link: LinkId);
 
-    /// Which memory of this endpoint the peer at the other end could read, as a small number; `None` where it could none.
+    /// Which memory of this endpoint the peer at the other end could read, as a small number; `None` where it
+    /// could none.
     fn place(&self, link: LinkId) -> Option<usize>;
 
     /// How many chunks each place has, and how long they are.
@@ -169,8 +171,9 @@ pub trait Net {
     /// Maps what a peer lets this endpoint read; an event tells of it.
     fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64);
 
-    /// Lets the peer at the other end of a link reach memory that is registered under a key: an address and how many bytes. `peers` are the
-    /// domains that may ask for it too. Returns its pieces in order, at least one and [`MAX_PIECES`] at most; `None` where that cannot be.
+    /// Lets the peer at the other end of a link reach memory that is registered under a key: an address and
+    /// how many bytes. `peers` are the domains that may ask for it too. Returns its pieces in order, at least
+    /// one and [`MAX_PIECES`] at most; `None` where that cannot be.
     fn expose(
         &mut self,
         link: LinkId,
@@ -180,7 +183,7 @@ pub trait Net {
         peers: &[u64],
     ) -> Option<Vec<Exposed>>;
 
-    /// Nobody reaches the memory of a key any more, when this returns.
+    /// When this returns, no peer reaches the memory of a key any more.
     fn withdraw(&mut self, key: u64);
 
     /// Maps memory that a peer lets this endpoint reach; an event tells of it.
@@ -195,7 +198,7 @@ pub trait Net {
     /// Reads memory of a peer. Whether it is there.
     fn read_chunk(view: &Self::View, offset_bytes: usize, target: &mut [u8]) -> bool;
 
-    /// What to wait on until something happens, once everything has been looked at; `None` where nothing can be waited on. The
-    /// links of `sending` wait for room too.
+    /// What to wait on until something happens, once everything has been looked at; `None` where nothing can
+    /// be waited on. The links of `sending` wait for room too.
     fn park(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet>;
 }

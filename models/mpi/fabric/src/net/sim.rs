@@ -36,9 +36,9 @@ pub(crate) struct World {
     ended: HashMap<(Address, u32), LinkEnd>,
     links: HashMap<Address, u32>,
     events: HashMap<Address, VecDeque<Event<SimView>>>,
-    /// Those who connected to an endpoint that is slow to accept them.
+    /// Peers that connected to an endpoint that is slow to accept them.
     accepting: HashMap<Address, Vec<Event<SimView>>>,
-    /// Who said that it has lost something for want of a link, and to whom.
+    /// Which endpoints reported that they lost something for want of a link, and the peer's address.
     pub(crate) laments: Vec<(Address, Address)>,
     regions: HashMap<u64, SimView>,
     /// Memory that can be put where peers reach it, by what stands for its address.
@@ -64,12 +64,12 @@ impl World {
         link
     }
 
-    /// An endpoint accepts nobody until it is told to.
+    /// An endpoint accepts no peer until it is told to.
     pub(crate) fn hold(&mut self, slow: Address) {
         self.accepting.entry(slow).or_default();
     }
 
-    /// It accepts all who have connected.
+    /// It accepts all peers that have connected.
     pub(crate) fn release(&mut self, slow: Address) {
         for event in self.accepting.remove(&slow).unwrap_or_default() {
             self.events.entry(slow).or_default().push_back(event);
@@ -81,7 +81,7 @@ impl World {
         self.accepting.remove(&slow);
     }
 
-    /// Nobody reads the chunks of an endpoint any more.
+    /// No peer reads the chunks of an endpoint any more.
     pub(crate) fn take_back(&mut self, owner: Address) {
         if let Some(view) = self.regions.get(&owner.endpoint) {
             view.there.set(false);
@@ -93,7 +93,7 @@ impl World {
         self.end(dead, LinkEnd::Died);
     }
 
-    /// Closes an endpoint: its links end, and nobody connects to it any more.
+    /// Closes an endpoint: its links end, and no peer connects to it any more.
     pub(crate) fn close(&mut self, closed: Address) {
         self.end(closed, LinkEnd::Closed);
         self.events.remove(&closed);

@@ -58,7 +58,8 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// Lets a domain read the region of a place, which is made if it is not there. Returns what it is called there.
+    /// Lets a domain read the region of a place, which is made if it is not there. Returns what it is called
+    /// there.
     pub(super) fn let_read(
         &self,
         domain: &Domain,

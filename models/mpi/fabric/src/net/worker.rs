@@ -1,5 +1,5 @@
-//! What takes long, on threads of its own: accepting, connecting, making and mapping regions. A program that computes for an hour
-//! keeps nobody from connecting to it.
+//! What takes long, on threads of its own: accepting, connecting, making and mapping regions. A program that
+//! computes for an hour keeps nobody from connecting to it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use super::LinkId;
 use super::staging::{self, Place, Regions};
 use crate::address::Address;
 
-/// How long somebody may take to answer who is to be connected to.
+/// How long a peer may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long somebody who connected may take to open the channel.
+/// How long a peer that connected may take to open the channel.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the thread that accepts sleeps at most.
@@ -57,7 +57,7 @@ struct Shared {
     outcomes: Mutex<Sender<Outcome>>,
     waiting: AtomicBool,
     closing: AtomicBool,
-    /// Somebody is being accepted, of whom no outcome tells yet.
+    /// A peer is being accepted, and no outcome tells of it yet.
     accepting: AtomicBool,
     waker: Waker,
 }
@@ -110,7 +110,8 @@ impl Worker {
         queue.jobs.push_back(job);
         if queue.threads < MAX_THREADS {
             let shared = Arc::clone(&self.shared);
-            // Where there are no threads to be had the others do it, or nobody: then the peer is never reached.
+            // Where there are no threads to be had the others do it, or nobody: then the peer is never
+            // reached.
             if spawn("fabric-work", move || work(&shared)).is_ok() {
                 queue.threads += 1;
             }
@@ -132,8 +133,8 @@ impl Worker {
         outcome
     }
 
-    /// Whether somebody is being accepted. Who connected has heard so only after this said yes, and it says no only after there is an
-    /// outcome.
+    /// Whether somebody is being accepted. Who connected has heard so only after this said yes, and it says
+    /// no only after there is an outcome.
     pub(super) fn is_accepting(&self) -> bool {
         self.shared.accepting.load(Ordering::SeqCst)
     }
@@ -176,14 +177,14 @@ fn accept(shared: &Shared, listener: &Listener, mut set: WaitSet) {
             Ok(Ready::Listener(_)) => {
                 shared.accepting.store(true, Ordering::SeqCst);
                 let accepted = listener.within(ACCEPT_TIMEOUT).accept();
-                // Nobody connects any more.
+                // No peer connects any more.
                 let over = matches!(accepted, Err(Error::MonitorLost { .. }));
                 if let Ok(channel) = accepted {
                     shared.tell(Outcome::Accepted(Box::new(channel)));
                 }
                 // Else it was one that does not fit, or has gone again.
                 shared.accepting.store(false, Ordering::SeqCst);
-                // Somebody may wait for that.
+                // A thread may wait for that.
                 shared.waiting.store(true, Ordering::SeqCst);
                 shared.waker.wake();
                 if over {
@@ -222,7 +223,7 @@ impl Shared {
                 let connected = options
                     .and_then(|options| options.connect(&domain.within(CONNECT_TIMEOUT), &endpoint.name()));
                 let channel = connected.and_then(|channel| {
-                    // Whoever listens there is not whose address it is said to be.
+                    // The listener there is not the domain that the address names.
                     let right = channel.peer().to_bits() == to.domain;
                     if right { Ok(Box::new(channel)) } else { Err(Error::WouldBlock) }
                 });

@@ -1,8 +1,9 @@
-//! What `tombolo mpicc` does: one program in C or C++, compiled for every instruction set that there is MPI for.
+//! What `tombolo mpicc` does: one program in C or C++, compiled for every instruction set that there is MPI
+//! for.
 //!
-//! The words are those of gcc, and go to the compiler of each instruction set. What it makes is where a compiler would put
-//! it: for this host at the path itself, for others beside it (objects in `.tombolo/<isa>`, which linking finds again), and a
-//! program for all of them is an image as well.
+//! The words are those of gcc, and go to the compiler of each instruction set. What it makes is where a
+//! compiler would put it: for this host at the path itself, for others beside it (objects in
+//! `.tombolo/<isa>`, which linking finds again), and a program for all of them is an image as well.
 
 mod sources;
 
@@ -113,7 +114,7 @@ impl Compilation {
 
     fn plan_runs(&mut self) -> Result<(), CompileError> {
         let installations = self.request.installations.clone();
-        // One processor's text is as good as another's, and nobody wants it twice.
+        // The text of one instruction set is enough.
         let count = if self.line.goal == Goal::Text { 1 } else { installations.len() };
         for mpi in installations.iter().take(count) {
             let tool = installed_compiler(self.line.language, mpi.isa())?;

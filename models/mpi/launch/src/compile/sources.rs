@@ -1,4 +1,5 @@
-//! What is looked at in a source before it is compiled: its hash, and what does not mean the same on every processor.
+//! What is looked at in a source before it is compiled: its hash, and what does not mean the same on every
+//! processor.
 
 use sha2::{Digest, Sha256};
 
@@ -13,8 +14,8 @@ pub(super) fn hash<'a>(source: &[u8], definitions: impl Iterator<Item = &'a str>
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The line, from 1, where a source first uses `long double`, or MPI's names for it: 80 bits on x86-64, 128 on Arm, and no MPI
-/// converts. Comments and texts do not count; headers are not looked at.
+/// The line, from 1, where a source first uses `long double`, or MPI's names for it: 80 bits on x86-64, 128
+/// on Arm, and no MPI converts. Comments and texts do not count; headers are not looked at.
 pub(super) fn long_double(source: &[u8]) -> Option<usize> {
     let text = blank_out(&String::from_utf8_lossy(source));
     let names = ["MPI_LONG_DOUBLE", "MPI_LONG_DOUBLE_INT", "MPI_C_LONG_DOUBLE_COMPLEX"];

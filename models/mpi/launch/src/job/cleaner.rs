@@ -1,7 +1,7 @@
 //! A process that removes what MPICH keeps in shared memory when `mpirun` is killed and cannot do it.
 //!
-//! `mpirun` starts it, tells it over a pipe of each world and of the virtual machines that have ranks, and says when it has removed all
-//! by itself. A pipe that ends without that word is the end of `mpirun`.
+//! `mpirun` starts it, tells it over a pipe of each world and of the virtual machines that have ranks, and
+//! says when it has removed all by itself. A pipe that ends without that word is the end of `mpirun`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Write};
@@ -17,8 +17,8 @@ const WORLD: &str = "world";
 const NODE: &str = "node";
 const DONE: &str = "done";
 
-/// Pauses between removals. The monitor ends the ranks of an `mpirun` that is gone; one that had only just begun may make its file
-/// after the first.
+/// Pauses between removals. The monitor ends the ranks of an `mpirun` that is gone; one that had only just
+/// begun may make its file after the first.
 const PAUSES: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(2)];
 
@@ -30,8 +30,8 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts it by this command, which is to call [`clean_after`] on its standard input. It is in a process group of its own, so that
-    /// what ends that of `mpirun` does not end it too.
+    /// Starts it by this command, which is to call [`clean_after`] on its standard input. It is in a process
+    /// group of its own, so that what ends that of `mpirun` does not end it too.
     ///
     /// # Errors
     /// Of the system, when it cannot be started.
@@ -84,13 +84,13 @@ fn listen(input: impl BufRead) -> Option<Told> {
     Some(told)
 }
 
-/// Waits for the end of an `mpirun` that tells of its worlds by `input`, and removes their files if it did not. `attach` is asked for
-/// the machine when there are virtual machines among its nodes.
+/// Waits for the end of an `mpirun` that tells of its worlds by `input`, and removes their files if it did
+/// not. `attach` is asked for the machine when there are virtual machines among its nodes.
 pub fn clean_after(input: impl BufRead, attach: impl FnOnce() -> Option<Domain>) {
     let Some(told) = listen(input) else { return };
     for pause in PAUSES {
         std::thread::sleep(pause);
-        // What cannot be removed now may be later, and there is nobody to tell.
+        // What cannot be removed now may be later; there is no one to report it to.
         let _ = clean_host(&told.worlds);
     }
     if told.nodes.is_empty() {

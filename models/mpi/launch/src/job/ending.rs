@@ -6,15 +6,17 @@ use tombolo::{DomainId, Exit};
 
 use super::{RankName, SIGKILL, signal_name};
 
-/// How long the news of a killed rank may come after another rank has called `MPI_Abort`, and still be the reason.
+/// How long the news of a killed rank may come after another rank has called `MPI_Abort`, and still be the
+/// reason.
 const LATE_NEWS: Duration = Duration::from_millis(500);
 
-/// How long the other ranks go on after an error inside of MPI. It is most often what a rank makes of the end of another, of
-/// which the news is on its way: until the launcher has sent signals, every death is one that explains something.
+/// How long the other ranks go on after an error inside of MPI. It is most often what a rank makes of the end
+/// of another, of which the news is on its way: until the launcher has sent signals, every death is one that
+/// explains something.
 pub(super) const HOLD: Duration = Duration::from_millis(500);
 
-/// `MPI_Abort` with more than this is an error code of the MPI itself: those have the number of a message in their upper bits,
-/// and an exit status has no room for them.
+/// `MPI_Abort` with more than this is an error code of the MPI itself: those have the number of a message in
+/// their upper bits, and an exit status has no room for them.
 const LARGEST_CODE_OF_PROGRAM: i64 = 0xffff;
 
 /// What ended a job, from what explains least.
@@ -26,7 +28,7 @@ pub(super) enum Cause {
     Status,
     /// A rank called for the end, spoke nonsense, or crashed.
     Abort,
-    /// A rank was killed by somebody else, or was lost with its node.
+    /// A rank was killed by another process, or was lost with its node.
     Death,
     /// The user, a limit of time, or that not all could be started.
     Order,
@@ -76,8 +78,8 @@ impl Ending {
         Ending { cause, why, status, others, since: Instant::now(), order: None }
     }
 
-    /// Takes note of another reason: it is the true one if it explains more. What comes long after a call of `MPI_Abort` is its
-    /// consequence.
+    /// Takes note of another reason: it is the true one if it explains more. What comes long after a call of
+    /// `MPI_Abort` is its consequence.
     pub(super) fn explain(&mut self, cause: Cause, why: String, status: u8) {
         let late = self.cause == Cause::Abort && self.since.elapsed() >= LATE_NEWS;
         if cause > self.cause && cause != Cause::Order && !late {
@@ -86,7 +88,8 @@ impl Ending {
         }
     }
 
-    /// How much longer the others are left alone: not at all once they have been told to end, or the reason is known.
+    /// How much longer the others are left alone: not at all once they have been told to end, or the reason
+    /// is known.
     pub(super) fn hold(&self) -> Option<Duration> {
         let held = self.order.is_none() && self.cause == Cause::MpiError;
         held.then(|| HOLD.saturating_sub(self.since.elapsed()))
@@ -110,13 +113,13 @@ impl Ending {
 /// How a rank ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RankEnd {
-    /// Which.
+    /// The rank.
     pub name: RankName,
     /// The name of its node.
     pub node: String,
     /// What it ran.
     pub program: String,
-    /// Who it was; none if it did not start.
+    /// The rank's domain; `None` if it did not start.
     pub domain: Option<DomainId>,
     /// How; none if it did not start, or was not seen to end.
     pub exit: Option<Exit>,

@@ -1,7 +1,7 @@
 //! What MPICH leaves behind when its ranks are killed: files in the shared memory of their kernel.
 //!
-//! The ranks of a world that share a kernel find each other by a file `/dev/shm/mpich_shm_WORLD_NODE`, some by `mpich_vci_…` too,
-//! and the last that calls `MPI_Finalize` removes it. One that is killed does not.
+//! The ranks of a world that share a kernel find each other by a file `/dev/shm/mpich_shm_WORLD_NODE`, some
+//! by `mpich_vci_…` too, and the last that calls `MPI_Finalize` removes it. One that is killed does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,14 +23,14 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// How MPICH's names begin.
 const KINDS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
 
-/// How old a file is at least that nobody has in use: one that is new may be between its making and its mapping.
+/// The least age of a file that counts as unused: a new one may not be mapped yet.
 const OLD: Duration = Duration::from_secs(60);
 
 /// What the nodes of a job get to remove what is on them, all together.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What MPICH names the files of a world after: it makes it of the name of the world's space of keys, by FNV-1a
-/// (`src/util/mpir_pmi.c`).
+/// What MPICH names the files of a world after: it makes it of the name of the world's space of keys, by
+/// FNV-1a (`src/util/mpir_pmi.c`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct WorldFiles(u32);
 
@@ -63,14 +63,15 @@ impl fmt::Display for WorldFiles {
     }
 }
 
-/// A name for the spaces of keys of a job. It tells more than the job's domain, which has a number that is its own in its
-/// machine only: the files that MPICH names after it are of all machines of a host, and of all its users.
+/// A name for the spaces of keys of a job. It tells more than the job's domain, which has a number that is
+/// its own in its machine only: the files that MPICH names after it are of all machines of a host, and of all
+/// its users.
 pub(super) fn job_name(domain: DomainId) -> String {
     format!("tombolo-{domain}-{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// Removes the files of these worlds from the host, and files that a job left there whose `mpirun` could not remove them:
-/// those of this user that are old and that no process has in use. How many were not the job's.
+/// Removes the files of these worlds from the host, and files that a job left there whose `mpirun` could not
+/// remove them: those of this user that are old and that no process has in use. How many were not the job's.
 pub(super) fn clean_host(worlds: &BTreeSet<WorldFiles>) -> io::Result<usize> {
     clean(Path::new(SHARED_MEMORY), worlds, SystemTime::now(), || in_use(Path::new("/proc")))
 }
@@ -117,8 +118,9 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The files of MPICH that processes of this user have mapped. One with more rights than this has cannot be looked at, and
-/// is no rank; one that ends meanwhile has nothing mapped any more. To remove a file takes nothing from who has it mapped.
+/// The files of MPICH that processes of this user have mapped. One with more rights than this has cannot be
+/// looked at, and is no rank; one that ends meanwhile has nothing mapped any more. Removing a file does not
+/// affect processes that have it mapped.
 fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let user = this_user()?;
     let mut all = BTreeSet::new();
@@ -157,7 +159,7 @@ pub(super) fn clean_nodes(
         // Not waited for longer than told: a node may be stuck, and its monitor with it.
         std::thread::spawn(move || {
             let outcome = clean_node(&domain, &node, &worlds);
-            // Nobody waits for it once it is late.
+            // Once it is late it is not waited for.
             let _ = done.send((node.name, outcome));
         });
     }
@@ -251,7 +253,7 @@ mod tests {
         };
         let worlds = BTreeSet::from([WorldFiles(0xa), WorldFiles(0xb)]);
         let now = SystemTime::now();
-        // Others' are too new for anybody to look who uses them.
+        // Others' files are too new to be looked at.
         assert_eq!(clean(&folder, &worlds, now, || unreachable!()).unwrap(), 0);
         assert_eq!(there(), others.map(str::to_owned).into());
         let later = now + 2 * OLD;

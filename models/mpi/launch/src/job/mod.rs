@@ -27,7 +27,7 @@ pub use ending::{Outcome, RankEnd};
 /// Ranks that run one program.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What.
+    /// What its ranks run.
     pub program: Arc<Program>,
     /// With these arguments.
     pub arguments: Vec<String>,
@@ -39,10 +39,10 @@ pub struct Part {
     pub directory: PathBuf,
 }
 
-/// Who gets the standard input of whoever starts the job.
+/// Which ranks get the standard input of the launcher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stdin {
-    /// Nobody: all read an end.
+    /// None: all read end of file.
     None,
     /// The first rank.
     First,
@@ -57,7 +57,7 @@ pub struct JobOptions {
     pub nodes: Vec<NodeInfo>,
     /// Its programs, whose ranks are numbered in this order.
     pub parts: Vec<Part>,
-    /// Who gets the standard input.
+    /// Which ranks get the standard input.
     pub stdin: Stdin,
     /// It is ended when it has not ended by then.
     pub timeout: Option<Duration>,
@@ -81,7 +81,7 @@ impl fmt::Display for RankName {
     }
 }
 
-/// Whoever watches a job. Called from several threads, and by none of them for long.
+/// Receives what a job prints and how it goes. Called from several threads; calls should return soon.
 pub trait Watcher: Sync {
     /// A rank is about to be started: output may come before [`started`](Self::started).
     fn starting(&self);
@@ -95,7 +95,7 @@ pub trait Watcher: Sync {
     fn warn(&self, text: &str);
 }
 
-/// Why there is no job.
+/// Why a job cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// The machine, or its monitor.

@@ -1,4 +1,4 @@
-//! A job under way: what its ranks say and ask, how they end, and who has to end with them.
+//! A job under way: what its ranks print and ask for, how they end, and which others have to end with them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
@@ -49,7 +49,7 @@ struct Rank {
     exit: Option<Exit>,
     /// It has called for the end of the job: how it ends itself explains nothing.
     aborted: bool,
-    /// Its world could not be started as a whole: how it ends is nobody's fault.
+    /// Its world could not be started as a whole: its end is not the fault of a rank.
     given_up: bool,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Running<'a> {
         match clean_host(&(0..self.worlds).filter_map(files).collect()) {
             Ok(0) => {}
             Ok(count) => {
-                self.watcher.note(&format!("removed {count} files of MPICH that nobody used any more"));
+                self.watcher.note(&format!("removed {count} unused files of MPICH"));
             }
             Err(error) => self.watcher.note(&format!("files of MPICH may stay in shared memory: {error}")),
         }
@@ -184,8 +184,8 @@ impl<'a> Running<'a> {
         who(rank.name, &self.node_name(rank.node), rank.child.as_ref().map(Child::id))
     }
 
-    /// Starts the ranks of a world. The inner error is of what could not be started: then the others of the world are told
-    /// to end.
+    /// Starts the ranks of a world. The inner error is of what could not be started: then the others of the
+    /// world are told to end.
     fn start_world(
         &mut self,
         parts: &[Part],
@@ -265,7 +265,7 @@ impl<'a> Running<'a> {
         }
         self.serve()?;
         if let Some(signal) = self.control.interrupted() {
-            // Nobody expects to get a SIGPIPE from afar.
+            // SIGPIPE is not sent to ranks on other nodes.
             let asked = if signal == SIGPIPE { SIGTERM } else { signal };
             let why = format!("ended by {}", signal_name(signal));
             self.end(Cause::Order, why, 128_u8.saturating_add(signal), asked, GRACE_OF_USER);
@@ -314,7 +314,8 @@ impl<'a> Running<'a> {
     fn flush(&mut self, index: usize) -> Result<(), JobError> {
         let rank = &mut self.ranks[index];
         let Some(side) = &mut rank.side else { return Ok(()) };
-        // Also with nothing to send: that takes note of what the rank has taken, which the set tells of until somebody does.
+        // Also with nothing to send: that takes note of what the rank has taken, which the set reports until
+        // that is done.
         loop {
             match side.try_send(rank.outgoing.make_contiguous()) {
                 Ok(0) => break,
@@ -378,7 +379,8 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// A rank cannot go on. It is ended at once: MPICH returns from `MPI_Abort`, into a program that may not expect that.
+    /// A rank cannot go on. It is ended at once: MPICH returns from `MPI_Abort`, into a program that may not
+    /// expect that.
     fn abort(&mut self, index: usize, cause: Cause, why: String, status: u8) {
         self.ranks[index].aborted = true;
         self.kill(index, SIGTERM, GRACE);
@@ -460,7 +462,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Notes why the job is over, and asks all ranks to end, unless it may turn out that another one is the reason.
+    /// Notes why the job is over, and asks all ranks to end, unless it may turn out that another one is the
+    /// reason.
     fn end(&mut self, cause: Cause, why: String, status: u8, signal: u8, grace: Duration) {
         match &mut self.ending {
             Some(ending) => ending.explain(cause, why, status),

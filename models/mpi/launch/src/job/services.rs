@@ -49,7 +49,7 @@ impl Services {
         let record = self.names.get(&record_name(service)?).map_err(|error| said(&error))?;
         match record.attributes.get(PORT) {
             Some(Value::Text(port)) => Ok(port.clone()),
-            _ => Err("what has that name is no service".to_owned()),
+            _ => Err("that name is not of a service".to_owned()),
         }
     }
 }

@@ -16,15 +16,16 @@ use crate::pmi::process_mapping;
 /// The variable that tells a rank where its process manager is.
 const PMI_VARIABLE: &str = "PMI_FD";
 
-/// Has ROMIO, the MPI-IO of MPICH, refuse files: it takes its error text from here, behind the name of a file system that this MPI
-/// does not have.
+/// Has ROMIO, the MPI-IO of MPICH, refuse files: it takes its error text from here, behind the name of a file
+/// system that this MPI does not have.
 const NO_COMMON_FILES: (&str, &str) = (
     "ROMIO_FSTYPE_FORCE",
     "panfs: (MPI-IO is refused: the nodes of this job have no file system in common; have one node read and write, or set \
      ROMIO_FSTYPE_FORCE=ufs: if they do)",
 );
 
-/// Whether ranks on these nodes would open different files by one name. Virtual machines have files of their own.
+/// Whether ranks on these nodes would open different files by one name. Virtual machines have files of their
+/// own.
 fn has_unlike_files(of_ranks: &[usize], nodes: &[NodeInfo]) -> bool {
     let is_machine = |index: &usize| nodes.get(*index).is_some_and(|node| node.kind == "vm");
     of_ranks.iter().any(is_machine) && of_ranks.iter().any(|index| Some(index) != of_ranks.first())
@@ -72,8 +73,8 @@ fn used<'a>(part: &'a Part, nodes: &'a [NodeInfo]) -> impl Iterator<Item = &'a N
     nodes.iter().enumerate().filter(|(index, _)| part.nodes.contains(index)).map(|(_, node)| node)
 }
 
-/// Whether a program finds its MPI in a folder that it names. Of a script nothing is known: ours is there for it, behind
-/// whatever it finds by itself.
+/// Whether a program finds its MPI in a folder that it names. Of a script nothing is known: ours is there for
+/// it, behind whatever it finds by itself.
 fn brings(part: &Part, node: &NodeInfo) -> bool {
     match part.program.build_for(node) {
         Ok(Some(build)) => build.mpi.as_ref().is_some_and(|(_, library)| part.program.brings(build, library)),
@@ -81,7 +82,7 @@ fn brings(part: &Part, node: &NodeInfo) -> bool {
     }
 }
 
-/// What a world's ranks are told of who shares memory with whom. None where that cannot be said.
+/// Which ranks of a world share memory, as they are told. `None` where that cannot be expressed.
 pub(super) fn mapping(parts: &[Part]) -> String {
     let apart = |part: &Part| part.environment.shared_memory() == SharedMemory::Tombolo;
     let nodes: Vec<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
@@ -177,8 +178,8 @@ fn environments(
     all
 }
 
-/// Starts all, or none more after one that cannot be, or once `stops` says so. What came of each, none for one that was
-/// not tried.
+/// Starts all, or none more after one that cannot be, or once `stops` says so. What came of each, none for
+/// one that was not tried.
 pub(super) fn start_all(
     domain: &Domain,
     starts: &[Start],

@@ -5,11 +5,11 @@ use std::fmt::Write;
 /// The longest value that a client takes.
 pub(super) const MAX_VALUE_BYTES: usize = 1024;
 
-/// The value of `PMI_process_mapping` for ranks whose nodes are these. None where it would be too long; then a client must
-/// be told that no two share memory.
+/// The value of `PMI_process_mapping` for ranks whose nodes are these. None where it would be too long; then
+/// a client must be told that no two share memory.
 ///
-/// It is a list of blocks, each a first node, a number of nodes from that on, and a number of ranks on each, repeated
-/// until all ranks have their node.
+/// It is a list of blocks, each a first node, a number of nodes from that on, and a number of ranks on each,
+/// repeated until all ranks have their node.
 #[must_use]
 pub fn process_mapping(nodes: &[usize]) -> Option<String> {
     // Numbered as they appear: what is repeated has to begin with node 0.

@@ -1,7 +1,8 @@
 //! The process manager's side of PMI-1, by which the ranks of MPICH and its family find each other.
 //!
-//! Bytes in, bytes out: whoever drives it carries them, starts what is to be started, and knows who has ended. What a rank
-//! sends is an allegation: a line that is too long or makes no sense ends its job, with a sentence that says what came.
+//! Bytes in, bytes out: the caller carries them, starts what is to be started, and knows who has ended. What
+//! a rank sends is an allegation: a line that is too long or makes no sense ends its job, with a sentence
+//! that says what came.
 
 mod mapping;
 mod server;

@@ -10,11 +10,13 @@ use super::wire::{Command, Malformed, Message, Reader, shown};
 const MAX_KEY_BYTES: usize = 64;
 const MAX_SPACE_BYTES: usize = 256;
 
-/// How many ranks there may be in all, `MPI_UNIVERSE_SIZE`: not known, for nothing but the memory of nodes bounds it. A number would
-/// keep programs from spawning that look at it: a spawned world of that size takes itself for all there can be.
+/// How many ranks there may be in all, `MPI_UNIVERSE_SIZE`: not known, for nothing but the memory of nodes
+/// bounds it. A number would keep programs from spawning that look at it: a spawned world of that size takes
+/// itself for all there can be.
 const UNIVERSE: i32 = -1;
 
-/// What the ranks of one world may have put together: of each a few, and what it takes to describe all of them.
+/// What the ranks of one world may have put together: of each a few, and what it takes to describe all of
+/// them.
 const MAX_KEYS_OF_RANK: usize = 64;
 const MAX_KEYS_OF_WORLD: usize = 1024;
 
@@ -43,19 +45,19 @@ pub enum Phase {
 /// Why a rank cannot go on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It sent what is no message.
+    /// It sent a malformed message.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// It wants another version.
     #[error("it asks for PMI {0}; this process manager speaks PMI 1.1")]
     Version(String),
-    /// There is no such command.
+    /// An unknown command.
     #[error("it asks for '{0}', which PMI-1 does not have")]
     Unknown(String),
     /// A command lacks something, or something in it is too long.
     #[error("its '{command}' is not usable: {why}")]
     Unusable {
-        /// Which.
+        /// The command, as it was sent.
         command: String,
         /// What is wrong.
         why: String,
@@ -63,7 +65,7 @@ pub enum Refusal {
     /// A command does not fit what it has said before.
     #[error("it asks for '{command}' {when}")]
     Order {
-        /// Which.
+        /// The command, as it was sent.
         command: String,
         /// What it is before or after.
         when: &'static str,
@@ -84,7 +86,7 @@ pub enum Event {
     Spawn(MemberId, Vec<SpawnCommand>),
     /// Make a port known by the name of a service, and answer by [`Server::answer`].
     Publish {
-        /// For whom.
+        /// The member that asked.
         member: MemberId,
         /// The name.
         service: String,
@@ -93,14 +95,14 @@ pub enum Event {
     },
     /// Take that back, and answer by [`Server::answer`].
     Unpublish {
-        /// For whom.
+        /// The member that asked.
         member: MemberId,
         /// The name.
         service: String,
     },
     /// Look up a port, and answer by [`Server::answer`].
     Lookup {
-        /// For whom.
+        /// The member that asked.
         member: MemberId,
         /// The name.
         service: String,
@@ -149,8 +151,8 @@ impl Server {
         Server { name, worlds: Vec::new(), members: Vec::new(), events: VecDeque::new() }
     }
 
-    /// Adds a world: of each rank the number of its program among those of the world. `mapping` says which share memory,
-    /// and `preput` what they find.
+    /// Adds a world: of each rank the number of its program among those of the world. `mapping` says which
+    /// share memory, and `preput` what they find.
     pub fn add_world(
         &mut self,
         appnums: &[usize],
@@ -308,7 +310,8 @@ impl Server {
         if member.in_barrier {
             return Err(Refusal::Order { command: "init".into(), when: "while it is in a barrier" });
         }
-        // MPICH asks again for each of several MPI sessions, whether it has said that it is done with the one before or not.
+        // MPICH asks again for each of several MPI sessions, whether it has said that it is done with the one
+        // before or not.
         let before = std::mem::replace(&mut member.phase, Phase::Inside);
         // Of 1.2 it would need only threads in barriers of groups, which MPICH does without.
         self.say(id, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
@@ -378,8 +381,8 @@ impl Server {
         }
     }
 
-    /// Answers [`Event::Publish`], [`Event::Unpublish`] or [`Event::Lookup`], which `event` was: what was found in the
-    /// last case, or why it could not be done.
+    /// Answers [`Event::Publish`], [`Event::Unpublish`] or [`Event::Lookup`], which `event` was: what was
+    /// found in the last case, or why it could not be done.
     pub fn answer(&mut self, event: &Event, outcome: Result<String, String>) {
         let (member, command) = match event {
             Event::Publish { member, .. } => (*member, "publish_result"),

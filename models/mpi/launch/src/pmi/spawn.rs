@@ -44,7 +44,7 @@ impl SpawnCommand {
     /// Reads all blocks of a request.
     pub(super) fn parse_all(bytes: &[u8]) -> Result<Vec<SpawnCommand>, Malformed> {
         let wrong = |why: &str| Malformed::Spawn(why.to_owned());
-        let text = std::str::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8"))?;
         if text.contains('\0') {
             return Err(wrong("it has a zero byte"));
         }

@@ -165,10 +165,10 @@ fn services_and_aborts_are_for_whoever_drives_it() {
 
 #[test]
 fn nonsense_is_told_by_what_it_is_and_ends_the_talk() {
-    assert_eq!(refusal(b"\x7fELF\n"), "'\\x7fELF' is no line of PMI-1");
-    assert_eq!(refusal(b"GET / HTTP/1.1\n"), "'GET / HTTP/1.1' is no line of PMI-1");
-    assert!(refusal(b"cmd=put key=\xff\n").contains("is no line of PMI-1"));
-    assert!(refusal(b"cmd=\n").contains("is no line"));
+    assert_eq!(refusal(b"\x7fELF\n"), "'\\x7fELF' is not a line of PMI-1");
+    assert_eq!(refusal(b"GET / HTTP/1.1\n"), "'GET / HTTP/1.1' is not a line of PMI-1");
+    assert!(refusal(b"cmd=put key=\xff\n").contains("is not a line of PMI-1"));
+    assert!(refusal(b"cmd=\n").contains("is not a line"));
     assert!(refusal(b"   122cmd=init;").contains("PMI-2"));
     assert_eq!(refusal(b"cmd=frobnicate\n"), "it asks for 'frobnicate', which PMI-1 does not have");
     assert_eq!(refusal(b"cmd=put key=a\n"), "its 'put' is not usable: it has no 'value'");
@@ -266,7 +266,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever comes, in whatever pieces: no panic, the same in one piece or many, and nobody else is refused.
+    /// Whatever comes, in whatever pieces: no panic, the same in one piece or many, and no other member is
+    /// refused.
     #[test]
     fn bytes_mean_the_same_in_any_pieces(
         said in prop::collection::vec((0_usize..3, line()), 0..30),

@@ -23,7 +23,7 @@ pub enum Malformed {
     )]
     OtherVersion,
     /// No command.
-    #[error("'{0}' is no line of PMI-1")]
+    #[error("'{0}' is not a line of PMI-1")]
     NotPmi(String),
     /// A request to start programs lacks something, or has too much of it.
     #[error("a request to start programs is not usable: {0}")]
@@ -36,7 +36,7 @@ impl Malformed {
     }
 }
 
-/// The beginning of what somebody sent, for people.
+/// The beginning of what was received, for messages.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
     let mut text = bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string();
@@ -110,7 +110,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Takes bytes in. Those who send more than a message may have are found out by the next look.
+    /// Takes bytes in. A sender of more than a message may have is refused by the next call of `next`.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

@@ -16,12 +16,12 @@ use crate::place::Place;
 pub(super) enum State {
     /// The machine has started it.
     Started {
-        /// When.
+        /// When it was started.
         since: Instant,
     },
-    /// It has said who it is, and maps what is shared.
+    /// It has identified itself, and maps what is shared.
     Joining {
-        /// Since when.
+        /// When it identified itself.
         since: Instant,
         /// How it is spoken to.
         channel: Token,

@@ -4,7 +4,7 @@ use super::{FromHub, Hub, Kernel, State};
 use crate::replica;
 use crate::request::{Kind, Request};
 
-/// What is replicated, and who waits for that.
+/// What is replicated, and which requests wait for it.
 #[derive(Default)]
 pub(super) struct Replicas {
     /// Ranges, for processes that come later.
@@ -21,7 +21,8 @@ impl Hub {
 
     /// Does what a thread asks for.
     pub(super) fn asked(&mut self, request: u64) {
-        // SAFETY: a thread of the job made it, or a worker, which is trusted as one is; it is there until it is answered.
+        // SAFETY: a thread of the job made it, or a worker, which is trusted as one is; it is there until it
+        // is answered.
         let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
         match asked.kind() {
             Some(Kind::Replicate) => self.replicate(asked, false),

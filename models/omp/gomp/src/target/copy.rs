@@ -271,7 +271,8 @@ fn block(
     })
 }
 
-/// Copies a block of an array between devices. 0, or `EINVAL`; without arrays, how many dimensions there may be.
+/// Copies a block of an array between devices. 0, or `EINVAL`; without arrays, how many dimensions there may
+/// be.
 ///
 /// # Safety
 /// The arrays are as large as their dimensions say.

@@ -1,5 +1,5 @@
-//! Regions for devices that run on the host, as all do where the job has no other nodes: outside of the regions around, in a team
-//! of one. Data is where it should be already.
+//! Regions for devices that run on the host, as all do where the job has no other nodes: outside of the
+//! regions around, in a team of one. Data is where it should be already.
 
 use std::ffi::c_void;
 use std::ptr;

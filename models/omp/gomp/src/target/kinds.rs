@@ -1,4 +1,5 @@
-//! What GCC says of data that a construct for a device names: three lists, of addresses, of sizes and of kinds.
+//! What GCC says of data that a construct for a device names: three lists, of addresses, of sizes and of
+//! kinds.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -17,7 +18,8 @@ pub(super) const FIRSTPRIVATE: u16 = 0xc;
 /// The bits of a kind of what the program uses without naming it.
 const UNNAMED: u16 = 0x60;
 
-/// What is to be done for a kind, how, and whether the word at the address is wanted; `None` for those that OpenMP has no use for.
+/// What is to be done for a kind, how, and whether the word at the address is wanted; `None` for those that
+/// OpenMP has no use for.
 fn meaning(kind: u16) -> Option<(What, u32, bool)> {
     if kind & UNNAMED == UNNAMED {
         let (what, flags, is_pointer) = meaning(kind & !UNNAMED)?;

@@ -87,7 +87,8 @@ pub extern "C" fn omp_target_is_accessible(memory: *const c_void, size: usize, d
     })
 }
 
-/// Has a device use memory for what the host has. 0, or `EINVAL`: for the host, or where something of it is there already.
+/// Has a device use memory for what the host has. 0, or `EINVAL`: for the host, or where something of it is
+/// there already.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_associate_ptr(
     host: *const c_void,
@@ -112,7 +113,8 @@ pub extern "C" fn omp_target_disassociate_ptr(host: *const c_void, device: i32) 
     }
 }
 
-/// The name of the node that a device is, as much of it as fits; how long it is, or -1 if there is no such device. Not OpenMP's.
+/// The name of the node that a device is, as much of it as fits; how long it is, or -1 if there is no such
+/// device. Not OpenMP's.
 ///
 /// # Safety
 /// The buffer is null, or so long.

@@ -1,5 +1,5 @@
-//! `target`: regions and data for devices, which are the job's other nodes. Where there are none, and where the program says so,
-//! regions run here, as OpenMP says they do.
+//! `target`: regions and data for devices, which are the job's other nodes. Where there are none, and where
+//! the program says so, regions run here, as OpenMP says they do.
 
 pub mod copy;
 mod host;
@@ -53,7 +53,9 @@ fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32
     let devices = devices(me);
     if devices == 0 {
         if me.root().settings.offload_mandatory {
-            sys::fatal("OMP_TARGET_OFFLOAD is mandatory, and there is no device besides the host");
+            sys::fatal(
+                "OMP_TARGET_OFFLOAD is mandatory, but the host is the only device; OMP_TOMBOLO_NODES adds nodes as devices",
+            );
         }
         return None;
     }
@@ -66,7 +68,7 @@ fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32
         Ok(number) if number.cast_signed() < devices => Some(number + 1),
         Ok(number) if number.cast_signed() == devices => None,
         _ => sys::fatal(format_args!(
-            "{}: there is no device {number}: the other nodes of the job are devices 0 to {}, and the host is {devices}",
+            "{}: device {number} does not exist: the other nodes of the job are devices 0 to {}, and the host is {devices}",
             construct.name(),
             devices - 1
         )),
@@ -101,7 +103,7 @@ unsafe fn thread_limit(mut words: *const usize) -> u32 {
     limit
 }
 
-/// Waits for what a construct depends on. It then runs at once, so nobody has to wait for it.
+/// Waits for what a construct depends on. It then runs at once, so nothing has to wait for it.
 ///
 /// # Safety
 /// The words are null or as GCC passes them.
@@ -246,7 +248,8 @@ pub unsafe extern "C" fn GOMP_target_ext(
             return defer(me, order, depend.as_deref());
         }
         if nowait {
-            // What only this process has is handed over in a copy, of what it is when the region begins: nobody else can make it.
+            // What only this process has is handed over in a copy, of what it is when the region begins: no
+            // other process can make it.
             wait_for(depend);
             order.items().iter().for_each(|item| kinds::stage_in(item));
         }
@@ -409,7 +412,7 @@ pub unsafe extern "C" fn GOMP_target_enter_exit_data(
     }
 }
 
-/// Tables of code for accelerators: there are none that they could be for.
+/// Registers code for accelerators. Nodes run code for processors only, so it is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_offload_register_ver(
     _version: u32,
@@ -419,11 +422,11 @@ pub extern "C" fn GOMP_offload_register_ver(
 ) {
 }
 
-/// As above.
+/// See [`GOMP_offload_register_ver`].
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_offload_register(_host: *const c_void, _type: c_int, _data: *const c_void) {}
 
-/// As above.
+/// See [`GOMP_offload_register_ver`].
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_offload_unregister_ver(
     _version: u32,
@@ -433,6 +436,6 @@ pub extern "C" fn GOMP_offload_unregister_ver(
 ) {
 }
 
-/// As above.
+/// See [`GOMP_offload_register_ver`].
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_offload_unregister(_host: *const c_void, _type: c_int, _data: *const c_void) {}

@@ -1,7 +1,8 @@
 //! Programs in C++: what they take besides.
 //!
-//! The library is the compiler's `libstdc++.a`, which is made for another C library, glibc. Containers, strings, exceptions and what types say of
-//! themselves ask little of it. Streams and locales look into tables that only glibc has, and are not there.
+//! The library is the compiler's `libstdc++.a`, which is made for another C library, glibc. Containers,
+//! strings, exceptions and what types say of themselves ask little of it. Streams and locales look into
+//! tables that only glibc has, and are not there.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -15,8 +16,8 @@ use super::CompileError;
 pub(super) const WORDS: [&str; 3] =
     ["-nostdinc++", "-D__GLIBC_PREREQ(major,minor)=0", "-D__locale_t=locale_t"];
 
-/// What the library takes from glibc: whether there is one thread, which would make it do without atomic operations, and what it has random numbers of.
-/// And what destructors of a program file are registered with.
+/// What the library takes from glibc: whether there is one thread, which would make it do without atomic
+/// operations, and what it has random numbers of. And what destructors of a program file are registered with.
 pub(super) const SYMBOLS: &str = "\
 .section .rodata.__libc_single_threaded,\"a\",%progbits\n.globl __libc_single_threaded\n.type __libc_single_threaded,%object\n\
 .size __libc_single_threaded,1\n__libc_single_threaded: .zero 1\n\
@@ -36,8 +37,8 @@ pub(super) const fn random(isa: Isa) -> &'static str {
     }
 }
 
-/// Whether a symbol is one that only tables of virtual functions name, and each process has its own of those: what adjusts `this` lies behind
-/// the function that it is for, wherever that ends.
+/// Whether a symbol is one that only tables of virtual functions name, and each process has its own of those:
+/// what adjusts `this` lies behind the function that it is for, wherever that ends.
 pub(super) fn is_of_tables(symbol: &str) -> bool {
     ["_ZTh", "_ZTv", "_ZTc"].iter().any(|begin| symbol.starts_with(begin))
 }

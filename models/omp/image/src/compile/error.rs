@@ -1,4 +1,4 @@
-//! Why there is no program.
+//! Why a program cannot be made.
 
 use tombolo_base::Isa;
 use tombolo_machine::build::{BuildError, gcc};
@@ -19,7 +19,7 @@ pub enum CompileError {
     Option {
         /// The option.
         option: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// A library is in none of the folders.
@@ -55,7 +55,7 @@ pub enum CompileError {
          know"
     )]
     Moved {
-        /// Whose.
+        /// The instruction set of the build.
         isa: Isa,
         /// What it did.
         what: String,

@@ -20,16 +20,16 @@ use crate::script::{
 use crate::symbols::{Agreement, Symbols, address_in_file, agreement, names, section_in_file};
 use crate::types::{self, Refusal};
 
-/// What every program has besides what its user wrote: room for the layout's id, and a first thread-local, so that blocks of
-/// thread-locals begin alike.
+/// What every program has besides what its user wrote: room for the layout's id, and a first thread-local, so
+/// that blocks of thread-locals begin alike.
 const OWN_SYMBOLS: &str = "\
 .section .rodata.@ID@,\"a\",%progbits\n.globl @ID@\n.type @ID@,%object\n.size @ID@,32\n.balign 64\n@ID@: .zero 32\n\
 .section .tdata.__tombolo_omp_thread,\"awT\",%progbits\n.globl __tombolo_omp_thread\n.type __tombolo_omp_thread,%object\n\
 .size __tombolo_omp_thread,8\n.balign 64\n__tombolo_omp_thread: .zero 8\n\
 .section .note.GNU-stack,\"\",%progbits\n";
 
-/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, the storage of threads that
-/// have their stacks in the arena, and what streams read and write by.
+/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, the
+/// storage of threads that have their stacks in the arena, and what streams read and write by.
 const RUN_TIME_TAKES: [&str; 19] = [
     "main",
     "fork",
@@ -166,7 +166,8 @@ impl Linking<'_> {
                 command.arg(path);
             }
         }
-        // The C library and the compiler's first: the run-time brings arithmetic of Rust's, for where there is no other.
+        // The C library and the compiler's first: the run-time brings arithmetic of Rust's, for where there
+        // is no other.
         command.arg(library("libc.a")).arg(print_file_name(&build.tool, "libgcc.a")?);
         let has_run_time = build.has_run_time()?;
         if is_cxx {
@@ -227,7 +228,8 @@ impl Linking<'_> {
         Ok(objects)
     }
 
-    /// Compares what builds say of types: what is refused and was not allowed is an error, what was allowed is returned.
+    /// Compares what builds say of types: what is refused and was not allowed is an error, what was allowed
+    /// is returned.
     fn compare(&self, seen: &[Seen]) -> Result<(types::Compared, Vec<Refusal>), CompileError> {
         let [(one, first), (other, second)] = &self.builds.iter().zip(seen).collect::<Vec<_>>()[..] else {
             return Ok((types::Compared::default(), Vec::new()));
@@ -247,7 +249,8 @@ impl Linking<'_> {
         if refused.is_empty() { Ok(allowed) } else { Err(CompileError::Refused { refused }) }
     }
 
-    /// Makes an object of variables that are declared in several and defined in none, which linkers would put where they like.
+    /// Makes an object of variables that are declared in several and defined in none, which linkers would put
+    /// where they like.
     fn give_commons_a_place(&self, seen: &mut [Seen]) -> Result<(), CompileError> {
         let mut commons: BTreeMap<String, Common> = BTreeMap::new();
         for linked in seen.iter().flat_map(|seen| &seen.objects) {
@@ -304,7 +307,8 @@ impl Linking<'_> {
         Ok(fs::read(&program).map_err(file_error("read", &program))?)
     }
 
-    /// Looks whether everything is where the plan says: what the program has in all builds must be at one address.
+    /// Looks whether everything is where the plan says: what the program has in all builds must be at one
+    /// address.
     fn check(
         &self,
         programs: &[(Isa, Vec<u8>)],
@@ -339,7 +343,8 @@ impl Build {
         self.installation.isa()
     }
 
-    /// Whether the run-time of the kit is linked: there is one, and the program calls for OpenMP and does not bring its own.
+    /// Whether the run-time of the kit is linked: there is one, and the program calls for OpenMP and does not
+    /// bring its own.
     fn has_run_time(&self) -> Result<bool, CompileError> {
         if self.installation.run_time().next().is_none() {
             return Ok(false);
@@ -373,8 +378,9 @@ fn of_program(objects: &[Linked]) -> HashSet<String> {
     own.flat_map(|linked| linked.object.defines.iter().cloned()).collect()
 }
 
-/// The object that a linker took of an archive, the `nth` of that name. Where not all of a name were taken the linker does not
-/// say which; it is those whose symbols are in the program, and before others those whose symbols the program does not define.
+/// The object that a linker took of an archive, the `nth` of that name. Where not all of a name were taken
+/// the linker does not say which; it is those whose symbols are in the program, and before others those whose
+/// symbols the program does not define.
 fn taken_member<'a>(
     bytes: &'a [u8],
     (archive, name): (&str, &str),
@@ -410,7 +416,7 @@ fn linker(build: &Build, folder: &Path, output: &str) -> Result<Command, Compile
     command.args(["-Wl,--build-id=none", "-Wl,--eh-frame-hdr", "-Wl,-z,norelro"]);
     command.arg(format!("-Wl,-z,max-page-size={PAGE_BYTES},-z,common-page-size={PAGE_BYTES}"));
     if build.isa() == Isa::Aarch64 {
-        // The plan sees to it: detours would not fit into slots.
+        // The plan avoids them: detours would not fit into slots.
         command.arg("-mno-fix-cortex-a53-843419");
     }
     if build.has_run_time()? {
@@ -447,7 +453,8 @@ fn demand(seen: &Seen) -> Demand {
     demand
 }
 
-/// Which object of a library has a symbol that no other sees, by name and by the address that the plan gives it.
+/// Which object of a library has a symbol that no other sees, by name and by the address that the plan gives
+/// it.
 fn places_in_libraries(seen: &Seen, plan: &Plan) -> HashMap<(String, u64), String> {
     let objects = seen.objects.iter().map(|linked| &linked.object);
     let mut places = HashMap::new();

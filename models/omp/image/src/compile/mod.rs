@@ -1,7 +1,9 @@
-//! What `tombolo ompcc` does: one OpenMP program in C or C++, compiled for every instruction set, with everything at equal addresses.
+//! What `tombolo ompcc` does: one OpenMP program in C or C++, compiled for every instruction set, with
+//! everything at equal addresses.
 //!
-//! The words are those of gcc. Objects are compiled as a user would, but for words that make processors compute alike and give
-//! each function and variable a section of its own; linking is done here, and twice (`link`).
+//! The words are those of gcc. Objects are compiled as a user would, but for words that make processors
+//! compute alike and give each function and variable a section of its own; linking is done here, and twice
+//! (`link`).
 
 mod cxx;
 mod error;
@@ -24,8 +26,8 @@ use crate::report::Report;
 
 pub use error::CompileError;
 
-/// Said after the caller's words, so that it holds: every function and variable in a section of its own, at an address that
-/// is fixed when it is linked, with its types told, and code by this compiler.
+/// Said after the caller's words, so that it holds: every function and variable in a section of its own, at
+/// an address that is fixed when it is linked, with its types told, and code by this compiler.
 const LAID_OUT: [&str; 8] = [
     "-ffunction-sections",
     "-fdata-sections",
@@ -52,7 +54,8 @@ pub struct Request {
     pub words: Vec<String>,
     /// What to link with for each instruction set, at least one.
     pub installations: Vec<Installation>,
-    /// Variables, symbols and outlined functions that may differ between builds, for their owner knows what they are.
+    /// Variables, symbols and outlined functions that may differ between builds, for their owner knows what
+    /// they are.
     pub allow: Vec<String>,
     /// Whether compilers may colour what they say.
     pub colour: bool,
@@ -109,7 +112,7 @@ impl Compilation {
         let mut compilation =
             Compilation { line, request, scratch: Scratch::new()?, runs: Vec::new(), builds: Vec::new() };
         let installations = compilation.request.installations.clone();
-        // One processor's text is as good as another's, and nobody wants it twice.
+        // The text of one instruction set is enough.
         let count = if compilation.line.goal == Goal::Text { 1 } else { installations.len() };
         for installation in installations.into_iter().take(count) {
             let tool = installed_compiler(compilation.line.language, installation.isa())?;
@@ -179,7 +182,7 @@ impl Compilation {
         Ok(())
     }
 
-    /// Everything to a program: sources to objects that nobody sees, and what is linked.
+    /// Everything to a program: sources to temporary objects, and what is linked.
     fn build(&mut self, installation: Installation, tool: String) -> Result<(), CompileError> {
         let isa = installation.isa();
         let mut parts = Vec::new();

@@ -161,7 +161,8 @@ impl<'a> Comparison<'a> {
                             .to_owned(),
                     );
                 }
-                // Whether a plain number is signed is each processor's own for wchar_t; its bits are the same.
+                // Whether a plain number is signed is each processor's own for wchar_t; its bits are the
+                // same.
                 let number = |entry: &Entry| {
                     let encoding = entry.encoding?;
                     let alike = [dw::DW_ATE_unsigned, dw::DW_ATE_unsigned_char, dw::DW_ATE_signed_char];

@@ -217,7 +217,8 @@ fn lines<'a>(program: gimli::IncompleteLineProgram<Slice<'a>>) -> Result<HashMap
             sequence.push((row.address(), row.line().map_or(0, NonZeroU64::get)));
             continue;
         }
-        // After a tail call GCC leaves a row without code at the end of a function, where the next function begins.
+        // After a tail call GCC leaves a row without code at the end of a function, where the next function
+        // begins.
         for (address, line) in sequence.drain(..).filter(|(address, _)| *address != row.address()) {
             lines.entry(address).or_insert(line);
         }

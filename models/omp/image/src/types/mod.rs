@@ -1,8 +1,9 @@
 //! What two builds say of the types of what their workers share, and why some of it cannot be shared.
 //!
-//! Shared are the program's variables, what they point to, and the frames by which outlined functions are given what they
-//! work on. Processors agree on nearly all of C: sizes, alignment, bit-fields. What they do not agree on is found by comparing
-//! layouts, but for `long double`, whose size is the same and whose bits are not.
+//! Shared are the program's variables, what they point to, and the frames by which outlined functions are
+//! given what they work on. Processors agree on nearly all of C: sizes, alignment, bit-fields. What they do
+//! not agree on is found by comparing layouts, but for `long double`, whose size is the same and whose bits
+//! are not.
 
 mod compare;
 mod dwarf;
@@ -33,7 +34,7 @@ pub struct Refusal {
     pub file: String,
     /// The line in it, from 1; 0 where nothing says.
     pub line: u64,
-    /// Why.
+    /// The reason, as the end of a sentence that begins with the name.
     pub reason: String,
 }
 
@@ -228,7 +229,8 @@ fn outlined(program: &Program, unit: &Unit) -> BTreeMap<String, Outlined> {
     found
 }
 
-/// The name of an outlined function without what compilers append to a copy of it; nothing if it is none, or a part of one.
+/// The name of an outlined function without what compilers append to a copy of it; nothing if it is none, or
+/// a part of one.
 #[must_use]
 pub fn outlined_name(symbol: &str) -> Option<&str> {
     let at = symbol.find("._omp_fn.").or_else(|| symbol.find("._omp_cpyfn."))?;

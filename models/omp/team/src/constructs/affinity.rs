@@ -160,7 +160,8 @@ pub fn show(me: &'static Thread, format: &str) -> String {
     text
 }
 
-/// Has the thread, which begins its part of a region, say where it is, if `OMP_DISPLAY_AFFINITY` asks for it and it is not where it was.
+/// Has the thread, which begins its part of a region, say where it is, if `OMP_DISPLAY_AFFINITY` asks for it
+/// and it is not where it was.
 #[inline]
 pub fn display(me: &'static Thread) {
     if me.root().settings.display_affinity {

@@ -9,8 +9,8 @@ use crate::primitives::wait::Sleep;
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// Waits until all threads of the team are here and all tasks are finished. True if the region was cancelled, which only
-/// those notice that may be.
+/// Waits until all threads of the team are here and all tasks are finished. True if the region was cancelled,
+/// which only those notice that may be.
 pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
     let team = me.team();
     let cancelled = || cancellable && team.cancelled.load(Ordering::Acquire);
@@ -55,8 +55,8 @@ struct Meeting<'a> {
     bell: &'a Bell,
 }
 
-/// Waits until all have come, or the region is cancelled, which is true then. Whoever comes last does something before others go on,
-/// unless it finds that the region is cancelled, and wakes them.
+/// Waits until all have come, or the region is cancelled, which is true then. Whoever comes last does
+/// something before others go on, unless it finds that the region is cancelled, and wakes them.
 #[inline]
 fn meet(
     me: &'static Thread,

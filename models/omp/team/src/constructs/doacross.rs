@@ -1,8 +1,9 @@
 //! `ordered(n)` with `depend(sink)` and `depend(source)`: iterations that wait for others.
 //!
-//! Iterations are named by their numbers in each of the loops, the first of which is shared among threads. What has been
-//! posted is a number that grows along the whole nest. For static schedules each thread has one such number, as a thread's
-//! iterations come in order and whose they are is known; for the others each chunk has one.
+//! Iterations are named by their numbers in each of the loops, the first of which is shared among threads.
+//! What has been posted is a number that grows along the whole nest. For static schedules each thread has one
+//! such number, as a thread's iterations come in order and whose they are is known; for the others each chunk
+//! has one.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Loops and sections: who gets which iterations.
+//! Loops and sections: which thread gets which iterations.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,8 @@ use crate::team::share::{Range, WorkShare};
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// A schedule as a construct has it: with the chunk of the clause, or of `run-sched-var` for `schedule(runtime)`.
+/// A schedule as a construct has it: with the chunk of the clause, or of `run-sched-var` for
+/// `schedule(runtime)`.
 pub fn runtime(me: &'static Thread) -> (ScheduleKind, u64) {
     let schedule = me.task().icv().schedule;
     let chunk = u64::try_from(schedule.chunk).unwrap_or(0);
@@ -110,8 +111,8 @@ fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
     take(share, |left| left.min(chunk))
 }
 
-/// As [`next_dynamic`], of loops whose chunks are taken by adding. The counter is not looked at before: its line comes once, to be
-/// written. Threads go on adding behind the end once each, which is far from 2⁶⁴.
+/// As [`next_dynamic`], of loops whose chunks are taken by adding. The counter is not looked at before: its
+/// line comes once, to be written. Threads go on adding behind the end once each, which is far from 2⁶⁴.
 #[inline]
 fn next_added(share: &WorkShare) -> Option<(u64, u64)> {
     let (count, chunk) = (share.range.get().count, share.chunk.get());
@@ -119,7 +120,8 @@ fn next_added(share: &WorkShare) -> Option<(u64, u64)> {
     (low < count && !share.cancelled.load(Ordering::Relaxed)).then(|| (low, count.min(low + chunk)))
 }
 
-/// As [`next_dynamic`] in a team whose threads are not equally fast: those that are faster take several chunks at once, where that was left to us.
+/// As [`next_dynamic`] in a team whose threads are not equally fast: those that are faster take several
+/// chunks at once, where that was left to us.
 fn next_dynamic_skewed(me: &'static Thread) -> Option<(u64, u64)> {
     let (share, team) = (me.share(), me.team());
     let weight = team.weight(me.id());
@@ -164,7 +166,7 @@ fn take(share: &WorkShare, rule: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
     }
 }
 
-/// Static schedules need nobody else: who gets what follows from the number of the thread.
+/// Static schedules need no shared counter: a thread's iterations follow from its number.
 fn next_static(me: &'static Thread) -> Option<(u64, u64)> {
     let share = me.share();
     if share.cancelled.load(Ordering::Relaxed) {
@@ -231,7 +233,8 @@ fn finish_chunk(me: &'static Thread) {
     }
 }
 
-/// The end of a loop in which the order matters, for a thread that did not ask for its last chunk's successor.
+/// The end of a loop in which the order matters, for a thread that did not ask for its last chunk's
+/// successor.
 pub fn finish_order(me: &'static Thread) {
     finish_chunk(me);
 }

@@ -1,9 +1,9 @@
 //! Reductions over tasks: which copy of a variable a task adds to.
 //!
-//! GCC passes arrays of words. `[0]` is how many variables there are, `[1]` the bytes that each thread's copies take, `[2]`
-//! first their alignment and then where they are, `[4]` the next array, `[6]` where the copies end. From `[7]` on there are three
-//! words for each variable: its address, the offset of its copy, and one for us. `[5]` is for us too: it says where the
-//! arrays of one construct begin.
+//! GCC passes arrays of words. `[0]` is how many variables there are, `[1]` the bytes that each thread's
+//! copies take, `[2]` first their alignment and then where they are, `[4]` the next array, `[6]` where the
+//! copies end. From `[7]` on there are three words for each variable: its address, the offset of its copy,
+//! and one for us. `[5]` is for us too: it says where the arrays of one construct begin.
 
 use std::ptr;
 use std::slice;
@@ -29,7 +29,7 @@ struct Array(*mut usize);
 
 impl Array {
     fn get(self, index: usize) -> usize {
-        // SAFETY: whoever passed the array says how long it is by its first word; indices are below that.
+        // SAFETY: the first word of the array says how long it is; indices are below that.
         unsafe { *self.0.add(index) }
     }
 
@@ -62,7 +62,8 @@ impl Array {
     }
 }
 
-/// Gives the variables of a construct their copies. `others` are those that a thread which came first has made.
+/// Gives the variables of a construct their copies. `others` are those that a thread which came first has
+/// made.
 fn register(me: &'static Thread, data: *mut usize, outer: *mut usize, others: *mut usize, threads: u32) {
     let mut array = Array(data);
     let mut made = others;
@@ -138,8 +139,8 @@ pub fn end_construct(me: &'static Thread, cancelled: bool) {
     }
 }
 
-/// Replaces addresses of variables, or of copies, by those of this thread's copies. Behind the first `originals` of them the
-/// variables' own addresses are stored.
+/// Replaces addresses of variables, or of copies, by those of this thread's copies. Behind the first
+/// `originals` of them the variables' own addresses are stored.
 ///
 /// # Safety
 /// There are `count + originals` words at `addresses`.

@@ -18,8 +18,8 @@ use crate::team::task::Function;
 use crate::team::thread::{Seat, Thread};
 use crate::team::waiting;
 
-/// Threads that a team on a device has at most. Programs that are made for graphics cards ask for thousands, more than a node's
-/// processors are good for.
+/// Threads that a team on a device has at most. Programs that are made for graphics cards ask for thousands,
+/// more than a node's processors are good for.
 pub const MOST_THREADS_OF_DEVICE: u32 = 256;
 
 /// What a region is to be.
@@ -27,7 +27,7 @@ pub const MOST_THREADS_OF_DEVICE: u32 = 256;
 pub struct Region {
     /// What all run.
     pub function: Function,
-    /// With what.
+    /// The argument of the function.
     pub data: *mut libc::c_void,
     /// `num_threads`; 0 where it was not given.
     pub threads: u32,
@@ -81,7 +81,8 @@ fn count_against_limit(root: &Root, limit: u32, wanted: u32) -> u32 {
     }
 }
 
-/// Changes what workers read as they begin, if it is not what it was: what they have in their caches stays there.
+/// Changes what workers read as they begin, if it is not what it was: what they have in their caches stays
+/// there.
 #[inline]
 fn change<T: Copy + PartialEq>(cell: &Cell<T>, value: T) {
     if cell.get() != value {
@@ -93,7 +94,8 @@ fn same(one: Option<&'static Group>, other: Option<&'static Group>) -> bool {
     one.map(ptr::from_ref) == other.map(ptr::from_ref)
 }
 
-/// Begins a region: from here on the caller is its thread 0. `prepare` sets up the first construct of a combined one.
+/// Begins a region: from here on the caller is its thread 0. `prepare` sets up the first construct of a
+/// combined one.
 pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShare, u32)) {
     let outside = me.seat();
     let root = me.root();
@@ -203,7 +205,8 @@ fn recruit(me: &'static Thread, team: &Team, size: u32) {
     team.weighed.set(0);
 }
 
-/// Tells those who count who is awake, on each node, of the threads of a region. A master of several regions counts once.
+/// Has the threads of a region counted as engaged, or not any more, on each node. A master of several regions
+/// counts once.
 fn for_awake(me: &'static Thread, team: &Team, outside: Seat, tell: impl Fn(&Awake, u32)) {
     let nodes = me.root().nodes();
     let counted = u32::from(outside.team.active_level() > 0);

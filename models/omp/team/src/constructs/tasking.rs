@@ -1,9 +1,11 @@
-//! Who runs which of the tasks that wait.
+//! Which thread runs which of the tasks that wait.
 //!
-//! A thread that waits in a barrier runs any. One that waits inside of a task runs only what descends from that, as OpenMP says of
-//! tied tasks. A thread's own queue is in the order in which it queued: what it queued since it began the task in which it waits descends from that task,
-//! and nothing else does. So one number tells, and the newest of its queue is enough to look at. It always finds there what only it can be expected to run: so of
-//! the queues of others it looks at both ends and no further. What it misses there is run by whose queue it is.
+//! A thread that waits in a barrier runs any. One that waits inside of a task runs only what descends from
+//! that, as OpenMP says of tied tasks. A thread's own queue is in the order in which it queued: what it
+//! queued since it began the task in which it waits descends from that task, and nothing else does. So one
+//! number tells, and the newest of its queue is enough to look at. It always finds there what only it can be
+//! expected to run: so of the queues of others it looks at both ends and no further. What it misses there is
+//! run by whose queue it is.
 
 use std::sync::atomic::Ordering;
 
@@ -46,7 +48,8 @@ fn queue_up(me: &'static Thread, task: &'static Task, number: u64) {
     team.notify_one(id);
 }
 
-/// Takes a task that this thread may run now. In a barrier it may run any, otherwise what descends from the current one.
+/// Takes a task that this thread may run now. In a barrier it may run any, otherwise what descends from the
+/// current one.
 fn take(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static Task> {
     let (team, id) = (me.team(), me.id());
     let may =
@@ -127,8 +130,9 @@ pub fn help_until(me: &'static Thread, condition: impl Fn() -> bool) {
 
 /// Nothing to do until the condition holds or it is time to look for tasks again.
 ///
-/// Looking at the queues and tasks of those who work slows them down, and what is there may be nothing that we may run: so it is done less and
-/// less often. Nothing depends on it. Who slept and found nothing is not woken for tasks again.
+/// Looking at the queues and tasks of those who work slows them down, and what is there may be nothing that
+/// we may run: so it is done less and less often. Nothing depends on it. A thread that slept and found
+/// nothing is not woken for tasks again.
 fn idle(me: &'static Thread, team: &'static Team, misses: u32, condition: &impl Fn() -> bool) {
     let urgent = team.urgent.length();
     let mut looks = 1_u32 << misses;

@@ -1,4 +1,5 @@
-//! Tasks: from `GOMP_task` to the end of what they are waited for by. Which thread runs which task is in [`super::tasking`].
+//! Tasks: from `GOMP_task` to the end of what they are waited for by. Which thread runs which task is in
+//! [`super::tasking`].
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -10,9 +11,11 @@ use crate::team::members::Team;
 use crate::team::task::{BODY_ENDED, CHILD, FULFILLED, Function, KNOWN, Task};
 use crate::team::thread::Thread;
 
-/// Tasks of a region that wait at a thread for each thread of the team before it runs the next at once, and as many as wait at most.
+/// Tasks of a region that wait at a thread for each thread of the team before it runs the next at once, and
+/// as many as wait at most.
 const ENOUGH: (u32, u32) = (16, 256);
-/// The same of tasks that tasks create, for all of the team: what waits of a tree of tasks is its upper branches, and who takes one has as many again.
+/// The same for tasks that tasks create, for the whole team. Of a tree of tasks its upper branches wait, and
+/// a thread that takes one queues as many again.
 const ENOUGH_OF_TASKS: u32 = 8;
 
 /// What a task is created with.
@@ -56,7 +59,8 @@ fn need_not_begin(me: &'static Thread) -> bool {
         && (me.team().cancelled.load(Ordering::Relaxed) || me.task().group().is_some_and(Group::is_cancelled))
 }
 
-/// Whether a task that waits for nothing is run by its creator at once: because of what the current one is, or as enough wait already.
+/// Whether a task that waits for nothing is run by its creator at once: because of what the current one is,
+/// or as enough wait already.
 #[inline]
 pub fn runs_at_once(me: &'static Thread) -> bool {
     let (team, task) = (me.team(), me.task());
@@ -109,7 +113,8 @@ fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, defer
     let copied = deferred || create.copy.is_some() || create.bounds.is_some();
     let bytes = size_of::<Task>() + if copied { create.size + align - 1 } else { 0 };
     let Some(memory) = me.store().allocate(bytes, 64) else { me.store().exhausted() };
-    // What is built elsewhere and moved here is read before it is written in pieces of the same size, which processors are slow at.
+    // What is built elsewhere and moved here is read before it is written in pieces of the same size, which
+    // processors are slow at.
     // SAFETY: fresh memory of this size and alignment; all zero is a record.
     let task: &'static Task = unsafe {
         memory.write_bytes(0, size_of::<Task>());
@@ -132,7 +137,8 @@ fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, defer
     if let Some(place) = create.event {
         task.detachable.set(true);
         task.team.set(ptr::from_ref(me.team()).cast());
-        // SAFETY: the program gave the place for the handle, and if there are arguments their first is the handle too.
+        // SAFETY: the program gave the place for the handle, and if there are arguments their first is the
+        // handle too.
         unsafe {
             place.write(ptr::from_ref(task) as usize);
             if !create.data.is_null() {
@@ -177,8 +183,8 @@ pub fn run_here(me: &'static Thread, function: Function, data: *mut libc::c_void
     }
 }
 
-/// A record that is used again and again is ready but for what is said here: most of these tasks create none, and nobody ever
-/// knows of them but who runs them.
+/// A record that is used again and again is ready but for what is said here: most of these tasks create none,
+/// and nobody ever knows of them but who runs them.
 fn include(
     me: &'static Thread,
     parent: &'static Task,
@@ -211,7 +217,7 @@ fn include(
         table.release();
     }
     if task.counts.load(Ordering::Acquire) == KNOWN {
-        // Nobody else ever knew it, or they are all gone; its parent, which waits here, need not be told.
+        // Nothing refers to it any more; its parent, which waits here, need not be told.
         task.links.put_before(me.included.replace(Some(task)));
         return;
     }
@@ -275,7 +281,7 @@ pub(crate) fn run(me: &'static Thread, task: &'static Task) {
     member.finished.store(member.finished.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
-/// A deferred task is finished: who waited for it may go on.
+/// A deferred task is finished: tasks and threads that waited for it may go on.
 fn finish(task: &'static Task, enqueue: impl Fn(&'static Task)) {
     if let Some(table) = task.table.take() {
         table.release();
@@ -305,8 +311,8 @@ pub fn wait_for_dependences(me: &'static Thread, parent: &'static Task, dependen
     stub.forget();
 }
 
-/// Says that the event has come that a detached task waits for. False if the handle was used before. The calling thread has to have
-/// a record: its memory is used.
+/// Says that the event has come that a detached task waits for. False if the handle was used before. The
+/// calling thread has to have a record: its memory is used.
 pub fn fulfill(handle: usize) -> bool {
     // SAFETY: the program has the handle from `detach`, whose task is there until this is done.
     let Some(task) = (unsafe { (handle as *const Task).as_ref::<'static>() }) else { return false };

@@ -1,4 +1,5 @@
-//! A team of one outside of the regions around, as a device's thread or the host runs the region of a `target`.
+//! A team of one outside of the regions around, as a device's thread or the host runs the region of a
+//! `target`.
 
 use std::ptr;
 
@@ -6,7 +7,8 @@ use crate::constructs::barrier;
 use crate::team::members::Team;
 use crate::team::thread::Thread;
 
-/// Runs something outside of the regions around, in a team of one. `only` is the node that its teams are to stay on plus one, 0 for any.
+/// Runs something outside of the regions around, in a team of one. `only` is the node that its teams are to
+/// stay on plus one, 0 for any.
 pub fn run(me: &'static Thread, only: u32, limit: u32, body: impl FnOnce()) {
     let root = me.root();
     let (outside, league, spare, data) =

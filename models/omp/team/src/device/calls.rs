@@ -49,7 +49,8 @@ fn with_words(me: &'static Thread, node: u32, kind: OrderKind, words: [usize; 3]
 /// Bytes that are copied at a time by way of memory that both sides reach.
 const PIECE: usize = 1 << 20;
 
-/// The order for a device to copy bytes, if one can do so alone: each side is of a device, by its node, or of the host, `None`.
+/// The order for a device to copy bytes, if one can do so alone: each side is of a device, by its node, or of
+/// the host, `None`.
 pub fn order_to_copy(
     root: &'static Root,
     (to, target): (Option<u32>, usize),
@@ -118,6 +119,6 @@ pub unsafe fn copy(
             None => unsafe { ptr::copy(stage, (target + at) as *mut u8, length) },
         }
     }
-    // SAFETY: it came from the store, and nobody uses it any more.
+    // SAFETY: it came from the store, and it is not used any more.
     unsafe { root.store.release(stage) };
 }

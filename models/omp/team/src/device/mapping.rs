@@ -1,7 +1,9 @@
-//! What constructs for a device do with data: at their beginning, at their end, and where they do nothing else.
+//! What constructs for a device do with data: at their beginning, at their end, and where they do nothing
+//! else.
 //!
-//! All of it is done by a thread of the device, which reaches the device's memory and what all workers share. What a construct
-//! names of other memory of the host is handed over in a copy that lies where both reach it, [`Item::seen`].
+//! All of it is done by a thread of the device, which reaches the device's memory and what all workers share.
+//! What a construct names of other memory of the host is handed over in a copy that lies where both reach it,
+//! [`Item::seen`].
 
 use std::fmt;
 use std::ptr;
@@ -39,13 +41,14 @@ pub const TO: u32 = 1;
 pub const FROM: u32 = 2;
 /// Bytes go or come whether it gets or gives up the memory or not.
 pub const ALWAYS: u32 = 4;
-/// Nobody is to hold it any more.
+/// No construct is to hold it any more.
 pub const WHOLLY: u32 = 8;
 /// It has to be there already.
 pub const PRESENT: u32 = 16;
-/// Nobody named it: what there is of it is enough.
+/// It was not named: the part that the device has is enough.
 pub const IMPLICIT: u32 = 128;
-/// The device is to have a copy even of what it could reach: a pointer in it is to point to what only the device has.
+/// The device is to have a copy even of what it could reach: a pointer in it is to point to what only the
+/// device has.
 const APART: u32 = 256;
 /// [`Item::seen`] is a copy in the store, which goes with the order.
 pub const STAGED: u32 = 32;
@@ -120,7 +123,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMemory { bytes } => {
-                write!(formatter, "there is no memory for {bytes} bytes on the device")
+                write!(formatter, "out of memory: the device cannot allocate {bytes} bytes")
             }
             Self::Part { wanted: (begin, end), there: (from, to) } => write!(
                 formatter,
@@ -158,13 +161,14 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The device gets what the construct names; what the region is given for each item is in its `result` afterwards.
+    /// The device gets what the construct names; what the region is given for each item is in its `result`
+    /// afterwards.
     ///
     /// # Errors
     /// [`Failure`]; what was done until then is not undone.
     ///
     /// # Safety
-    /// All items say where memory is, and how much, that nobody writes to meanwhile.
+    /// All items describe memory that is there and does not change meanwhile.
     pub unsafe fn begin(&mut self, items: &mut [Item]) -> Result<(), Failure> {
         let construct = self.table.begin_construct();
         self.set_apart(items);
@@ -342,7 +346,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes do with a part of what nobody named, if the device has one. Whether it has.
+    /// Uses the part that the device has of data that was not named. Returns whether there is one.
     fn map_what_is_there(&mut self, item: &mut Item, construct: u64) -> bool {
         let Found::Part(part) = self.table.find(item.host, item.bytes) else { return false };
         if part.begin < item.host || part.end > item.host + item.bytes {
@@ -407,7 +411,8 @@ impl Work<'_> {
         }
     }
 
-    /// Where the device has what a pointer of the host points to; the same address if it is none of those that it has.
+    /// Where the device has what a pointer of the host points to; the same address if it is none of those
+    /// that it has.
     fn translate(&self, value: usize, bias: usize) -> usize {
         match self.table.find(value.wrapping_add(bias), 0) {
             Found::Whole(index) if value != 0 => self.table.entries()[index].translate(value),
@@ -477,7 +482,7 @@ impl Work<'_> {
         }
     }
 
-    /// Gives up what is held, fetches what is to come back, and lets go of what nobody holds any more.
+    /// Gives up what is held, fetches what is to come back, and releases what no construct holds any more.
     ///
     /// # Safety
     /// As [`Self::begin`].
@@ -515,7 +520,7 @@ impl Work<'_> {
             let Some(index) = find(self.table, item) else { continue };
             if self.table.entry(index).count == 0 {
                 let entry = self.table.remove(index);
-                // SAFETY: it came from there, and nobody holds it any more.
+                // SAFETY: it came from there, and no construct holds it any more.
                 unsafe { (self.memory.release)(entry.device as *mut u8) };
             }
         }
@@ -552,7 +557,8 @@ impl Work<'_> {
     }
 }
 
-/// Calls `copy` with each piece of a range of the device that has no such pointer in it: where it begins, and how long it is.
+/// Calls `copy` with each piece of a range of the device that has no such pointer in it: where it begins, and
+/// how long it is.
 ///
 /// # Safety
 /// What `copy` needs.

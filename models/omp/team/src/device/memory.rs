@@ -15,8 +15,8 @@ pub fn set_memory(memory: Memory) {
     let _ = OWN.set(memory);
 }
 
-/// Memory of the device that the calling thread is on: of its process, where all threads of a node are in one; of the arena where they are
-/// not.
+/// Memory of the device that the calling thread is on: of its process, where all threads of a node are in
+/// one; of the arena where they are not.
 pub(super) fn of(root: &Root) -> Memory {
     let own = Memory { allocate: own_allocate, release: own_release };
     let shared = Memory { allocate: shared_allocate, release: shared_release };

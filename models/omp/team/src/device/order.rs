@@ -93,7 +93,7 @@ pub struct Order {
     around: Cell<Option<&'static Order>>,
 }
 
-// SAFETY: cells are written before the order is handed over, by whoever has it then.
+// SAFETY: cells are written before the order is handed over, by the thread that has it then.
 unsafe impl Sync for Order {}
 
 impl Order {
@@ -147,7 +147,7 @@ impl Order {
         self.kind.set(kind);
     }
 
-    /// Its items. Whoever has the order alone may ask.
+    /// Its items. Only the thread that has the order may call this.
     #[expect(clippy::mut_from_ref, reason = "an order is one thread's at a time")]
     pub fn items(&self) -> &mut [Item] {
         // SAFETY: there are so many, and the order is the caller's.
@@ -163,7 +163,8 @@ impl Order {
         waiting::until_surely(me, || self.done.load(Ordering::Acquire) != 0);
     }
 
-    /// Has it done by a thread of its node, which then ends the task that has this event, and gives the order back.
+    /// Has it done by a thread of its node, which then ends the task that has this event, and gives the order
+    /// back.
     pub fn carry_out_for(&'static self, me: &'static Thread, event: usize) {
         self.event.set(event);
         self.hand_over(me.root());
@@ -240,7 +241,7 @@ impl Order {
             OrderKind::Begin => self.begin(me, device),
             OrderKind::End => self.end(me, device),
             OrderKind::Exit => self.with_data(me, device, |work, items| {
-                // SAFETY: the program says that what its construct names is there, and nobody writes to it.
+                // SAFETY: the program says that what its construct names is there, and does not change.
                 unsafe { work.exit(items) };
                 Ok(())
             }),
@@ -263,7 +264,7 @@ impl Order {
 
     fn begin(&self, me: &'static Thread, device: &Device) {
         self.with_data(me, device, |work, items| {
-            // SAFETY: the program says that what its construct names is there, and nobody writes to it.
+            // SAFETY: the program says that what its construct names is there, and does not change.
             unsafe { work.begin(items) }
         });
     }
@@ -301,9 +302,9 @@ impl Order {
     }
 }
 
-/// Runs what a worker was given that is no part of a region.
+/// Carries out the order that a worker was given.
 pub(crate) fn carry_out_given(me: &'static Thread) {
-    // SAFETY: orders lie in the store, and whoever gave it waits until it is done.
+    // SAFETY: orders lie in the store, and are released only once they are done.
     let Some(order) = (unsafe { me.given_data.get().cast::<Order>().as_ref::<'static>() }) else { return };
     order.obey(me);
     let (event, caller) = (order.event.get(), order.caller.get());
@@ -326,8 +327,9 @@ pub(super) fn count_moved(device: &Device, moved: (u64, u64)) {
     tally_moved(moved.0 + moved.1);
 }
 
-/// Counts bytes that were moved between memories of nodes, by or for the calling thread: mapped data of `target`, replicas and the
-/// like. The code that moves them calls this; loads and stores of shared memory are not counted.
+/// Counts bytes that were moved between memories of nodes, by or for the calling thread: mapped data of
+/// `target`, replicas and the like. The code that moves them calls this; loads and stores of shared memory
+/// are not counted.
 pub fn tally_moved(bytes: u64) {
     let Some(me) = thread::known().filter(|me| me.root().settings.report) else { return };
     match me.tally() {

@@ -50,7 +50,8 @@ pub struct Read {
     pub mode: Mode,
     /// `OMP_TOMBOLO_GROUP`: how many threads share a process in hybrid mode.
     pub group: u32,
-    /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to limit its threads.
+    /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to
+    /// limit its threads.
     pub nodes: Vec<Named>,
     /// `OMP_TOMBOLO_REPORT`: how the report is to look.
     pub report: Form,

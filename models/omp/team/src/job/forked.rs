@@ -1,11 +1,12 @@
 //! Workers that are children of the program, for a program whose addresses only it has.
 //!
-//! The thread that the process began with forks when a worker is wanted: parent and child each go on with their own copy of its
-//! stack, and the child starts the worker on another stack of the arena. So workers have what libraries had at that time, and
-//! functions have the same addresses, without a name being looked up.
+//! The thread that the process began with forks when a worker is wanted: parent and child each go on with
+//! their own copy of its stack, and the child starts the worker on another stack of the arena. So workers
+//! have what libraries had at that time, and functions have the same addresses, without a name being looked
+//! up.
 //!
-//! A process has one worker, or, where threads are to be in groups, as many as a group has: it is told of each by a word in
-//! the arena.
+//! A process has one worker, or, where threads are to be in groups, as many as a group has: it is told of
+//! each by a word in the arena.
 //!
 //! The same thread watches workers by descriptors of their processes. One that ends takes the job with it.
 
@@ -66,7 +67,8 @@ struct Worker {
 #[repr(align(64))]
 struct Post(AtomicU32);
 
-// SAFETY: cells are written under the lock; what is behind `UnsafeCell` is the starter's, and whoever ends the job.
+// SAFETY: cells are written under the lock; what is behind `UnsafeCell` is the starter's, and whoever ends
+// the job.
 unsafe impl Sync for Nursery {}
 
 static NURSERY: AtomicPtr<Nursery> = AtomicPtr::new(ptr::null_mut());
@@ -76,8 +78,8 @@ fn nursery() -> Option<&'static Nursery> {
     unsafe { NURSERY.load(Ordering::Acquire).as_ref() }
 }
 
-/// Shares the program's variables, and makes a job whose store is the arena. Called before `main`, in the thread that the process
-/// began with, once.
+/// Shares the program's variables, and makes a job whose store is the arena. Called before `main`, in the
+/// thread that the process began with, once.
 pub fn begin(read: Read) -> &'static Root {
     read.has_one_node();
     let store = arena(read.settings.arena);
@@ -85,7 +87,7 @@ pub fn begin(read: Read) -> &'static Root {
     // SAFETY: a new descriptor, for this job only; programs that it runs do not get it.
     let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     if bell < 0 {
-        sys::fatal("no descriptor is left (ulimit -n)");
+        sys::fatal("out of file descriptors; `ulimit -n` sets how many there may be");
     }
     let none = Worker { descriptor: -1, process: 0 };
     let nursery = store.place(Nursery {
@@ -126,7 +128,8 @@ fn arena(asked: usize) -> &'static Store {
     sys::fatal("the arena cannot be mapped; OMP_TOMBOLO_ARENA=<size> makes it smaller (as 512M)")
 }
 
-/// Puts the program's own variables, not those of libraries, into shared memory at the addresses that they have.
+/// Puts the program's own variables, not those of libraries, into shared memory at the addresses that they
+/// have.
 fn share_variables() {
     // SAFETY: the kernel's vector.
     let (headers, count) = unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
@@ -162,12 +165,12 @@ fn share_variables() {
 fn share(begin: usize, length: usize) {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the copy is made before its original is replaced, and moved onto it by the kernel in one step; the range is the
-    // program's own data, which nobody else uses yet.
+    // SAFETY: the copy is made before its original is replaced, and moved onto it by the kernel in one step;
+    // the range is the program's own data, which nobody else uses yet.
     unsafe {
         let copy = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if copy == libc::MAP_FAILED {
-            sys::fatal("there is no memory for the program's variables");
+            sys::fatal("out of memory: no shared memory for the program's variables");
         }
         ptr::copy_nonoverlapping(begin as *const u8, copy.cast(), length);
         let moved = libc::mremap(
@@ -207,7 +210,7 @@ fn ring() {
 
 /// Has the starter start a worker.
 fn start_worker(thread: &'static Thread) -> Result<(), String> {
-    let Some(nursery) = nursery() else { return Err("there is no starter of workers".to_owned()) };
+    let Some(nursery) = nursery() else { return Err("this process cannot start workers".to_owned()) };
     if thread.node != 0 {
         let node = thread.root().nodes().at(thread.node).name();
         return Err(format!("a worker cannot be started on node {node}: workers are processes of this node"));
@@ -233,7 +236,8 @@ fn start_worker(thread: &'static Thread) -> Result<(), String> {
 }
 
 impl Nursery {
-    /// Starts the worker that is wanted, if there is one: in the process that has room for it, or in a new one.
+    /// Starts the worker that is wanted, if there is one: in the process that has room for it, or in a new
+    /// one.
     fn serve(&self) {
         if self.wanted.swap(0, Ordering::AcqRel) == 0 {
             return;
@@ -281,7 +285,8 @@ impl Nursery {
         if workers.count == PROCESSES {
             return Err(libc::EAGAIN);
         }
-        // SAFETY: this thread's stack is private, so parent and child each have their own; the child goes on in `child` only.
+        // SAFETY: this thread's stack is private, so parent and child each have their own; the child goes on
+        // in `child` only.
         let process = unsafe { __fork() };
         match process {
             0 => self.child(workers.count),
@@ -403,7 +408,8 @@ fn end() {
     // SAFETY: the job ends: nobody starts workers any more.
     let workers = unsafe { &*nursery.workers.get() };
     for worker in &workers.list[..workers.count] {
-        // SAFETY: the process is our child; one that was waited for has no number that is used again before all are.
+        // SAFETY: the process is our child; one that was waited for has no number that is used again before
+        // all are.
         unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, worker.descriptor, libc::SIGKILL, 0, 0);
             libc::waitpid(worker.process, ptr::null_mut(), 0);

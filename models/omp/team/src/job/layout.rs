@@ -1,7 +1,8 @@
 //! Whether two builds of the run-time see the same records.
 //!
-//! Records lie in memory that builds for different instruction sets share. They have the same fields in the same order, of types
-//! whose sizes and alignments are the same on all instruction sets that there are builds for; this makes sure that compilers agreed.
+//! Records lie in memory that builds for different instruction sets share. They have the same fields in the
+//! same order, of types whose sizes and alignments are the same on all instruction sets that there are builds
+//! for; this makes sure that compilers agreed.
 
 use std::mem::{align_of, size_of};
 
@@ -49,7 +50,8 @@ const OFFSETS: [u64; 15] = [
     size_of::<Group>() as u64,
 ];
 
-/// A number that is equal in builds whose records look alike (FNV-1a of their sizes, alignments and of where some fields are).
+/// A number that is equal in builds whose records look alike (FNV-1a of their sizes, alignments and of where
+/// some fields are).
 #[must_use]
 pub fn fingerprint() -> u64 {
     SHAPES

@@ -1,4 +1,4 @@
-//! `OMP_TOMBOLO_REPORT`: what regions took, who did what in them, and who waited.
+//! `OMP_TOMBOLO_REPORT`: how long regions took, what each thread did in them, and how long it waited.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -68,7 +68,8 @@ type Write = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 static WRITE: OnceLock<Write> = OnceLock::new();
 
-/// Has the report written by this, in place of a file that this process opens by its name; what is said first stays.
+/// Has the report written by this, in place of a file that this process opens by its name; what is said first
+/// stays.
 pub fn write_by(write: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
     let _ = WRITE.set(Box::new(write));
 }

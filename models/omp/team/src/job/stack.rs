@@ -17,7 +17,7 @@ const LEAST: usize = 64 * 1024;
 const LEAST_UNSAID: usize = 2 * SPAN - GUARD;
 /// What is added for thread-local storage where the C library puts that on the stack.
 const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
-/// What part of the arena the stack of `main` has at most, and that of a worker whose size nobody said.
+/// What part of the arena the stack of `main` has at most, and that of a worker whose size was not set.
 const OF_MAIN: usize = 8;
 const OF_WORKER: usize = 64;
 /// What `main` has where the limit of stacks is none.
@@ -25,7 +25,7 @@ const UNLIMITED: usize = 64 << 20;
 /// What may not be touched at a stack's end; whole pages of the kernel's.
 const GUARD: usize = 16 * 1024;
 
-/// A stack in the arena, with pages at its end that nobody may touch.
+/// A stack in the arena, with guard pages at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// Its lowest byte.
@@ -34,12 +34,13 @@ pub struct Stack {
     pub size: usize,
 }
 
-// SAFETY: an address and a length, which say nothing of who uses what is there.
+// SAFETY: an address and a length, which imply nothing about the memory there.
 unsafe impl Send for Stack {}
 
 impl Stack {
-    /// For a worker of the job: as the environment says, or else as large as the system has them, but a small part of the arena, and
-    /// no more than leaves half of what is left of it when all workers that were hired have theirs.
+    /// For a worker of the job: as the environment says, or else as large as the system has them, but a small
+    /// part of the arena, and no more than leaves half of what is left of it when all workers that were hired
+    /// have theirs.
     pub fn of_worker(thread: &Thread) -> Self {
         let (root, store) = (thread.root(), thread.store());
         let due = root.take_stack_due() as usize;
@@ -86,7 +87,7 @@ impl Stack {
     /// Why it could not, and what to change.
     ///
     /// # Safety
-    /// Nobody else uses the stack; the argument is what `start` takes.
+    /// The stack is not in use; the argument is what `start` takes.
     pub unsafe fn run(self, start: sys::Start, argument: *mut c_void) -> Result<(), String> {
         // SAFETY: the caller says so.
         let failure = unsafe { self.create(start, argument) };
@@ -105,8 +106,9 @@ impl Stack {
         let Self { memory, size } = self;
         // SAFETY: an attribute object is plain data until it is initialised below.
         let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the guard is part of the stack's own memory; the attributes are ours; the stack is the thread's alone for as long
-        // as it runs. What a thread is called is a number with one C library, a pointer with another; nobody looks at it.
+        // SAFETY: the guard is part of the stack's own memory; the attributes are ours; the stack is the
+        // thread's alone for as long as it runs. What a thread is called is a number with one C library, a
+        // pointer with another; it is not looked at.
         unsafe {
             libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE);
             let mut thread: libc::pthread_t = std::mem::zeroed();
@@ -124,8 +126,8 @@ impl Stack {
 /// The thread, by the kernel's number, that starts one on a stack of the arena just now.
 static STARTER: AtomicU64 = AtomicU64::new(0);
 
-/// Zeroed memory of the arena for thread-local storage, if it is for a thread that is started on a stack of the arena just now. A C
-/// library that does not put such storage on the stack has to ask for it here.
+/// Zeroed memory of the arena for thread-local storage, if it is for a thread that is started on a stack of
+/// the arena just now. A C library that does not put such storage on the stack has to ask for it here.
 pub fn storage(length: usize) -> Option<*mut u8> {
     let starter = STARTER.load(Ordering::Relaxed);
     if starter == 0 || starter != sys::thread_number() {

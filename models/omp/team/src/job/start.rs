@@ -67,7 +67,7 @@ fn ordinary_store(read: &env::Read) -> &'static Store {
             return unsafe { Store::format(base, size) };
         }
     }
-    sys::fatal("there is no memory for the runtime: the limit of address space (ulimit -v) is below 16 MiB")
+    sys::fatal("out of memory: the limit of address space (ulimit -v) leaves the run-time less than 16 MiB")
 }
 
 /// A worker of this process: a thread.

@@ -15,7 +15,7 @@ unsafe extern "C" {
 /// Copies a list of texts, which a null ends, into the store.
 ///
 /// # Safety
-/// It is such a list, and nobody changes it meanwhile.
+/// It is such a list, and it does not change meanwhile.
 #[must_use]
 pub unsafe fn copy(store: &Store, list: *mut *mut c_char) -> *mut *mut c_char {
     if list.is_null() {

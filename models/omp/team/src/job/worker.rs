@@ -90,8 +90,9 @@ fn help(me: &'static Thread) {
     }
 }
 
-/// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given. Those of a team sleep on its
-/// bell, so that its master wakes them at once; who cannot help it any more sleeps at its dock.
+/// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given.
+/// Those of a team sleep on its bell, so that its master wakes them at once; a worker that cannot help any
+/// more sleeps on its parker.
 fn wait_for_work(me: &'static Thread, done: u32, region: u64) -> u32 {
     // SAFETY: teams live for ever.
     let team = unsafe { me.given_team.get().as_ref() };

@@ -1,4 +1,5 @@
-//! Who is awake: how many threads of a node run or spin, which decides for how long a thread that waits spins.
+//! How many threads are awake: how many threads of a node run or spin, which decides for how long a thread
+//! that waits spins.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -30,7 +31,8 @@ pub(super) static UNKNOWN: Awake = Awake {
 /// Turns when there are more threads than processors.
 pub(super) const CROWDED: u64 = 16;
 
-/// Turns after which a thread asks the kernel whether another thread wants its processor: at first, and at most, while none does.
+/// Turns after which a thread asks the kernel whether another thread wants its processor: at first, and at
+/// most, while none does.
 const ASKS_FIRST: u64 = 1024;
 const ASKS_LAST: u64 = 1 << 16;
 /// Nanoseconds from one move to another processor to the next.
@@ -53,9 +55,9 @@ impl Default for Asking {
 impl Asking {
     /// Lets others run on this processor. Returns whether to go on spinning.
     ///
-    /// The kernel may have put the thread that this one waits for onto the same processor, and leaves both there as long as the
-    /// other processors are busy: then this thread moves to another. If an unrelated thread ran, this one stops spinning, so as not
-    /// to compete with it.
+    /// The kernel may have put the thread that this one waits for onto the same processor, and leaves both
+    /// there as long as the other processors are busy: then this thread moves to another. If an unrelated
+    /// thread ran, this one stops spinning, so as not to compete with it.
     #[cold]
     pub(super) fn ask(&self, condition: &mut impl FnMut() -> bool) -> bool {
         let before = sys::times_preempted();
@@ -118,7 +120,8 @@ impl Awake {
         self.engaged.fetch_sub(threads, Ordering::Relaxed);
     }
 
-    /// Whether a thread that spins keeps another from running. Threads that sleep in a region count: they are about to be woken.
+    /// Whether a thread that spins keeps another from running. Threads that sleep in a region count: they are
+    /// about to be woken.
     #[inline]
     pub(super) fn crowded(&self) -> bool {
         let processors = self.processors.load(Ordering::Relaxed);

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 #[cfg(loom)]
 use super::kernel_model::Kernel;
 
-/// How many threads of a team sleep on their parkers, or are about to, and are to be woken for tasks, barriers and the like.
+/// How many threads of a team sleep on their parkers, or are about to, and are to be woken for tasks,
+/// barriers and the like.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Sleepers(AtomicU32);
@@ -21,15 +22,16 @@ impl Sleepers {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether any thread has to be woken for a condition that was made true before, with a full fence after it. Their parkers may be
-    /// checked after this.
+    /// Whether any thread has to be woken for a condition that was made true before, with a full fence after
+    /// it. Their parkers may be checked after this.
     #[inline]
     pub fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-/// What threads of a team sleep on that all wait for the same, so that one call wakes them. Its word counts how often it rang.
+/// What threads of a team sleep on that all wait for the same, so that one call wakes them. Its word counts
+/// how often it rang.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Bell {
@@ -52,7 +54,8 @@ impl Bell {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes up to `count` of those that sleep, or are about to. What they wait for was made true before, with a full fence after it.
+    /// Wakes up to `count` of those that sleep, or are about to. What they wait for was made true before,
+    /// with a full fence after it.
     #[inline]
     pub fn ring(&self, count: u32) {
         if self.sleepers.load(Ordering::Relaxed) > 0 {

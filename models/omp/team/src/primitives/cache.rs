@@ -35,7 +35,8 @@ pub struct Free {
 /// The first object of a list, and how many there are.
 pub type FreeList = Cell<(*mut Free, usize)>;
 
-/// Free objects of each size that a thread keeps for itself, so that it takes no lock for most of what it allocates.
+/// Free objects of each size that a thread keeps for itself, so that it takes no lock for most of what it
+/// allocates.
 pub struct Cache {
     lists: [FreeList; CLASSES],
 }

@@ -1,12 +1,14 @@
 //! Workers with address spaces of their own.
 //!
-//! Before `main` begins, the program's variables are put into memory that all share, where they lie, and an arena is mapped that the
-//! heap and all stacks are in. `main` runs on a stack of the arena, so that its thread-local storage is shared as well. The
-//! thread that a process began with has a stack of its own; it starts workers, or waits to be told to, and does nothing else. What is
-//! not shared is what the libraries keep for themselves, and what the program maps by itself.
+//! Before `main` begins, the program's variables are put into memory that all share, where they lie, and an
+//! arena is mapped that the heap and all stacks are in. `main` runs on a stack of the arena, so that its
+//! thread-local storage is shared as well. The thread that a process began with has a stack of its own; it
+//! starts workers, or waits to be told to, and does nothing else. What is not shared is what the libraries
+//! keep for themselves, and what the program maps by itself.
 //!
-//! Which processes those are is a matter of whoever starts them: children of the program, by [`forked`], for a program that GCC
-//! linked as any other; or domains on nodes of a machine, for an image with builds that agree on addresses.
+//! Which processes those are is a matter of whoever starts them: children of the program, by [`forked`], for
+//! a program that GCC linked as any other; or domains on nodes of a machine, for an image with builds that
+//! agree on addresses.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -51,7 +53,7 @@ pub fn end() {
 /// Maps part of a file at an address, in place of whatever was there.
 ///
 /// # Safety
-/// What was there is used by nobody, or is what the file has.
+/// What was there is not in use, or is what the file has.
 ///
 /// # Errors
 /// The system's.
@@ -67,7 +69,7 @@ pub unsafe fn map_over(file: c_int, offset: u64, address: usize, length: usize) 
 /// Copies memory into part of a file.
 ///
 /// # Safety
-/// The memory is there, so much, and nobody writes to it meanwhile.
+/// There are that many bytes, and they do not change meanwhile.
 ///
 /// # Errors
 /// The system's.
@@ -96,7 +98,7 @@ pub fn reserve_at(address: usize, length: usize) -> bool {
     }
     if mapped as usize != address {
         // A kernel, or an emulator, that does not know the flag takes the address for a wish.
-        // SAFETY: it was just mapped, and nobody knows it.
+        // SAFETY: it was just mapped, and nothing refers to it.
         unsafe { libc::munmap(mapped, length) };
         return false;
     }
@@ -111,7 +113,8 @@ pub fn stream_opened() {
     STREAMS.store(true, Ordering::Relaxed);
 }
 
-/// Writes what this process printed: a worker's end is not that of the program, and its copy of a stream is nobody else's.
+/// Writes what this process has buffered in streams: a worker does not end as the program does, and has its
+/// own copy of each stream.
 pub fn flush() {
     if !is_on() {
         return;

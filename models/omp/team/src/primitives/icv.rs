@@ -7,7 +7,7 @@ pub enum ScheduleKind {
     /// In equal parts, or in chunks by turns.
     #[default]
     Static = 1,
-    /// In chunks, to whoever asks.
+    /// In chunks, to threads as they ask.
     Dynamic = 2,
     /// In chunks that get smaller.
     Guided = 3,
@@ -48,8 +48,9 @@ impl Default for Schedule {
     }
 }
 
-/// Variables that each task has its own values of. Every task gets a copy of its parent's: the alignment is so that this is done in pieces which
-/// are the same each time, as processors want it that read what they wrote just before.
+/// Variables that each task has its own values of. Every task gets a copy of its parent's: the alignment is
+/// so that this is done in pieces which are the same each time, as processors want it that read what they
+/// wrote just before.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icv {
@@ -186,13 +187,14 @@ impl Settings {
         }
     }
 
-    /// How many turns a thread spins at most before it sleeps: where nothing is said as many as with GCC's library.
+    /// How many turns a thread spins at most before it sleeps: where nothing is said as many as with GCC's
+    /// library.
     pub fn turns(&self) -> u64 {
         self.turns_or(300_000)
     }
 
-    /// The same for jobs on several nodes. Their processors may be others' too, of which nobody knows here: those of an emulator are
-    /// threads of its host.
+    /// The same for jobs on several nodes. Their processors may be used by others that are not known here:
+    /// those of an emulator are threads of its host.
     pub fn turns_of_several(&self) -> u64 {
         self.turns_or(20_000)
     }

@@ -3,6 +3,7 @@
 //! It is part of a record that the layer above defines, and is found by one word of thread-local storage.
 
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::AtomicUsize;
 
@@ -57,38 +58,42 @@ impl Local {
         unsafe { &*self.parker.get() }
     }
 
-    /// Who else is awake on its processors.
+    /// The threads that are awake on its processors.
     #[inline]
     pub fn awake(&self) -> &'static Awake {
         self.awake
     }
 }
 
+/// Where in the record of a thread its [`Local`] is, in bytes. The record begins with its [`Parker`].
+pub(crate) const OFFSET: usize = 128;
+
 /// The calling thread; `None` before it has a record.
 #[inline]
 pub fn me() -> Option<&'static Local> {
-    // SAFETY: what `set_me` has stored lives for ever.
-    unsafe { record().as_ref() }
+    let record = record();
+    // SAFETY: what is not null was stored by `set_me`: a record that lives for ever.
+    (!record.is_null()).then(|| unsafe { &*record.byte_add(OFFSET).cast::<Local>() })
 }
 
-/// The calling thread as [`set_me`] has stored it; null before.
+/// The record of the calling thread, as [`set_me`] has stored it; null before.
 #[inline]
-pub(crate) fn record() -> *const Local {
-    sys::thread_record().cast()
+pub(crate) fn record() -> *const c_void {
+    sys::thread_record()
 }
 
-/// Stores which record the calling thread has, or null. The pointer may be used to reach the record around it.
+/// Stores which record the calling thread has, or null.
 ///
 /// # Safety
-/// What it points to lives for ever.
-pub(crate) unsafe fn set_me(record: *const Local) {
-    sys::set_thread_record(record.cast());
+/// The record lives for ever, begins with its [`Parker`], and has its [`Local`] at [`OFFSET`].
+pub(crate) unsafe fn set_me(record: *const c_void) {
+    sys::set_thread_record(record);
 }
 
 /// Where the calling thread sleeps, to compare with others; null before it has a record.
 #[inline]
 pub(crate) fn parker_or_null() -> *const Parker {
-    me().map_or(ptr::null(), |me| me.parker.get())
+    record().cast()
 }
 
 #[inline]

@@ -1,7 +1,7 @@
 //! Locks: those of the runtime, and those that programs have.
 //!
-//! All are words of 32 bits that lie where the workers share memory, and all wait the same way: for as long as it is worth
-//! while by spinning, then [asleep](super::park).
+//! All are words of 32 bits that lie where the workers share memory, and all wait the same way: for as long
+//! as it is worth while by spinning, then [asleep](super::park).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,24 +10,24 @@ use super::{local, park};
 
 const OPEN: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may sleep.
+/// Held, and a thread may sleep on it.
 const AWAITED: u32 = 2;
 
 /// Turns between two looks at a lock, at most.
 const LONGEST_PAUSE: u32 = 8;
 
-/// A lock in one word, zero when nobody has it.
+/// A lock in one word, zero when it is free.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU32);
 
 impl Lock {
-    /// A lock that nobody has.
+    /// A free lock.
     pub const fn new() -> Self {
         Self(AtomicU32::new(OPEN))
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     #[inline]
     pub fn try_acquire(&self) -> bool {
         self.0.compare_exchange(OPEN, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -44,7 +44,7 @@ impl Lock {
     #[cold]
     fn acquire_slowly(&self) {
         let mut spin = local::budget_for_locks();
-        // Whoever has it writes to it again before long, and is held up by each look.
+        // The holder writes to the line again soon, and each load delays it.
         let mut pause = 1;
         'spinning: loop {
             if self.0.load(Ordering::Relaxed) == OPEN && self.try_acquire() {
@@ -70,7 +70,7 @@ impl Lock {
         }
     }
 
-    /// Makes it a lock that nobody has, whatever it was.
+    /// Makes it a free lock, whatever it was before.
     pub fn reset(&self) {
         self.0.store(OPEN, Ordering::Release);
     }
@@ -85,12 +85,12 @@ pub struct Spinlock(Lock);
 pub struct Held<'a>(&'a Lock);
 
 impl Spinlock {
-    /// A lock that nobody has.
+    /// A free lock.
     pub const fn new() -> Self {
         Self(Lock::new())
     }
 
-    /// Takes the lock for as long as the value lives, if nobody has it.
+    /// Takes the lock for as long as the value lives, if it is free.
     #[inline]
     pub fn try_hold(&self) -> Option<Held<'_>> {
         self.0.try_acquire().then(|| Held(&self.0))
@@ -111,7 +111,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A lock that whoever has it may take again. It belongs to a task, which is known by its address.
+/// A lock that its holder may take again. The holder is a task, identified by its address.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NestLock {
@@ -121,7 +121,7 @@ pub struct NestLock {
 }
 
 impl NestLock {
-    /// Makes it a lock that nobody has, whatever it was.
+    /// Makes it a free lock, whatever it was before.
     pub fn reset(&self) {
         self.owner.set(0);
         self.count.set(0);
@@ -130,7 +130,7 @@ impl NestLock {
 
     /// Takes the lock for this task, once more if it has it; how often it now has it. Waits only if told to.
     pub fn acquire(&self, task: usize, waits: bool) -> i32 {
-        // Nobody else writes this task's address here, so reading it is enough to know.
+        // No other task writes this task's address here, so a load tells.
         if self.owner.get() != task {
             if waits {
                 self.lock.acquire();

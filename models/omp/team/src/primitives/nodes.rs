@@ -1,10 +1,11 @@
 //! The nodes that a job's threads are on: what is known of them, and which thread of a team is on which.
 //!
-//! The table lies in the store, so every worker reads the same. Node 0 is the master's; a job that names no others has only that,
-//! and then nothing here costs anything: nothing is measured, and every thread is on node 0.
+//! The table lies in the store, so every worker reads the same. Node 0 is the master's; a job that names no
+//! others has only that, and then nothing here costs anything: nothing is measured, and every thread is on
+//! node 0.
 //!
-//! Which node a thread of a team is on follows from its number alone: what a team of `n` threads has is the beginning of what one of
-//! `n + 1` has, so a team that grows or shrinks keeps its threads. See [`Sequence`].
+//! Which node a thread of a team is on follows from its number alone: what a team of `n` threads has is the
+//! beginning of what one of `n + 1` has, so a team that grows or shrinks keeps its threads. See [`Sequence`].
 
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -85,8 +86,9 @@ pub struct About<'a> {
     pub processors: u32,
     /// Threads that it may have at most; 0: as many as the team needs.
     pub threads: u32,
-    /// The node whose processors these are: its own number, or that of another where a foreign instruction set is emulated by
-    /// programs there. Threads of nodes that share processors count each other when they decide whether to spin.
+    /// The node whose processors these are: its own number, or that of another where a foreign instruction
+    /// set is emulated by programs there. Threads of nodes that share processors count each other when they
+    /// decide whether to spin.
     pub runs_on: Option<u32>,
 }
 
@@ -106,14 +108,15 @@ pub struct Node {
     speed: AtomicU32,
     unused: u32,
     unused_too: [u64; 4],
-    /// Who is awake on it.
+    /// The threads that are awake on it.
     awake: Awake,
 }
 
 /// All nodes of a job.
 #[repr(C, align(64))]
 pub struct Nodes {
-    /// How many there are. A node is written before it is counted, and does not change afterwards but in what is atomic.
+    /// How many there are. A node is written before it is counted, and does not change afterwards but in what
+    /// is atomic.
     count: AtomicU32,
     /// Threads of a team that does not say how many; 0: the speeds are not known yet.
     team: AtomicU32,
@@ -125,7 +128,8 @@ pub struct Nodes {
     list: [Node; NODES],
 }
 
-// SAFETY: what is in cells is written under `adding` before the node is counted, with release, or under the lock that it names.
+// SAFETY: what is in cells is written under `adding` before the node is counted, with release, or under the
+// lock that it names.
 unsafe impl Sync for Node {}
 // SAFETY: as for `Node`; `turns` is written before others see the table.
 unsafe impl Sync for Nodes {}
@@ -143,7 +147,7 @@ const _: () = {
 impl Node {
     /// What the machine calls it.
     pub fn name(&self) -> String {
-        // SAFETY: nobody writes the name of a node that is counted.
+        // SAFETY: the name of a node that is counted does not change.
         let name = unsafe { &*self.name.get() };
         let length = (self.name_length.get() as usize).min(NAME);
         String::from_utf8_lossy(&name[..length]).into_owned()
@@ -189,7 +193,7 @@ impl Node {
     }
 
     fn write(&self, index: u32, about: About<'_>) {
-        // SAFETY: the node is not counted yet, and the lock of those who add is held.
+        // SAFETY: the node is not counted yet, and the lock for adding nodes is held.
         let name = unsafe { &mut *self.name.get() };
         let length = about.name.len().min(NAME);
         name[..length].copy_from_slice(&about.name.as_bytes()[..length]);
@@ -202,8 +206,8 @@ impl Node {
 }
 
 impl Nodes {
-    /// Makes a table of the master's node alone of one that is all zero. `turns` is how long threads spin, alone and once there are
-    /// several nodes.
+    /// Makes a table of the master's node alone of one that is all zero. `turns` is how long threads spin,
+    /// alone and once there are several nodes.
     pub fn begin(&self, own: About<'_>, turns: (u64, u64)) {
         self.turns.set(turns.1);
         let first = &self.list[0];
@@ -226,7 +230,8 @@ impl Nodes {
     /// Adds a node, before the first region. Its number.
     ///
     /// # Errors
-    /// There are [`NODES`] already, the name is too long or another has it, or speeds have been measured already.
+    /// There are [`NODES`] already, the name is too long or another has it, or speeds have been measured
+    /// already.
     pub fn add(&self, about: About<'_>) -> Result<u32, String> {
         let _held = self.adding.hold();
         let count = self.count();
@@ -252,7 +257,8 @@ impl Nodes {
         Ok(count)
     }
 
-    /// Says what the master's node is called and how many threads it may have (0: no limit), before the first region.
+    /// Says what the master's node is called and how many threads it may have (0: no limit), before the first
+    /// region.
     pub fn describe_own(&self, name: &str, threads: u32) {
         let _held = self.adding.hold();
         let own = &self.list[0];
@@ -287,7 +293,7 @@ impl Nodes {
         self.all().find(|(_, node)| node.name() == name).map(|(index, _)| index)
     }
 
-    /// Who is awake on the processors of a node.
+    /// The threads that are awake on the processors of a node.
     #[inline]
     pub fn awake(&self, node: u32) -> &Awake {
         &self.at(self.at(node).runs_on()).awake
@@ -303,8 +309,9 @@ impl Nodes {
         self.all().fold(0, |sum: u32, (_, node)| sum.saturating_add(node.most_threads()))
     }
 
-    /// Threads that a team has where nobody says how many: one for each processor of the slowest node, and for faster ones as many
-    /// more as they are faster, so that equal shares of a loop take equally long. Processors get [`VIRTUAL`] at most.
+    /// Threads of a team that does not say how many: one for each processor of the slowest node, and for
+    /// faster ones as many more as they are faster, so that equal shares of a loop take equally long.
+    /// Processors get [`VIRTUAL`] at most.
     pub fn threads(&self) -> u32 {
         let Some(slowest) = self.all().map(|(_, node)| u64::from(node.speed().max(1))).min() else {
             return 1;
@@ -320,10 +327,12 @@ impl Nodes {
 
 /// Which nodes the threads of a team are on, in the order of their numbers.
 ///
-/// Thread 0 is the master, where it is. Then each node gets one thread, in the order of the table: who names a node wants it to take part. From
-/// then on the next thread goes where the threads have most to themselves: to the node whose speed times processors, divided by the threads that it would
-/// have, is the largest. Of all ways to hand out threads one by one this keeps the slowest of them fastest, and where the nodes' weights
-/// are multiples of each other it gets to their proportion exactly (it is the divisor method of D'Hondt).
+/// Thread 0 is the master, where it is. Then each node gets one thread, in the order of the table: a node
+/// that was named is to take part. From then on the next thread goes where the threads have most to
+/// themselves: to the node whose speed times processors, divided by the threads that it would have, is the
+/// largest. Of all ways to hand out threads one by one this keeps the slowest of them fastest, and where the
+/// nodes' weights are multiples of each other it gets to their proportion exactly (it is the divisor method
+/// of D'Hondt).
 pub struct Sequence<'a> {
     nodes: &'a Nodes,
     threads: [u32; NODES],
@@ -363,8 +372,9 @@ impl<'a> Sequence<'a> {
 }
 
 impl Nodes {
-    /// Threads of a team that does not say how many. Where there are several nodes their speeds have to be known for it: `station`
-    /// starts the first thread of a node, which measures the node before it waits for something to do.
+    /// Threads of a team that does not say how many. Where there are several nodes their speeds have to be
+    /// known for it: `station` starts the first thread of a node, which measures the node before it waits for
+    /// something to do.
     pub fn settle(&self, station: impl Fn(u32) -> Result<(), String>) -> u32 {
         match self.team.load(Ordering::Acquire) {
             0 => self.settle_slowly(station),
@@ -403,8 +413,8 @@ impl Nodes {
         threads
     }
 
-    /// Measures the node that the calling thread is on, unless that was done. One thread of the job measures at a time, as nodes may
-    /// share processors.
+    /// Measures the node that the calling thread is on, unless that was done. One thread of the job measures
+    /// at a time, as nodes may share processors.
     pub fn measure(&self, node: u32) {
         let node = self.at(node);
         if node.speed() == 0 {
@@ -516,7 +526,8 @@ mod tests {
                 let within = size as u64 <= u64::from(nodes.most_threads());
                 proptest::prop_assert!(!within || count as u64 <= u64::from(node.most_threads()).max(1));
             }
-            // No thread would be better off elsewhere: the last that a node got is worth what it would be on any with room.
+            // No thread would be better off elsewhere: the last that a node got is worth what it would be on
+            // any with room.
             if size as u64 <= u64::from(nodes.most_threads()) {
                 for ((_, from), &had) in nodes.all().zip(&counts).filter(|(_, had)| **had > 1) {
                     for ((_, to), &has) in nodes.all().zip(&counts) {

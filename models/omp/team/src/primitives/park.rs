@@ -1,9 +1,10 @@
 //! Sleeping on any word: on a lock, or on a construct that another thread prepares.
 //!
-//! Where all threads are of one [wake domain](super::wake_domain) the kernel does it, with a futex. Otherwise a thread enters itself
-//! in a list that lies in the store and sleeps on its parker, which every domain can have woken. Lists are found by the address of
-//! the word, as in WebKit's *parking lot*. A list's lock is held for a few instructions and never slept on. A thread without a
-//! parker, such as the first of a worker's process, checks again after a while instead.
+//! Where all threads are of one [wake domain](super::wake_domain) the kernel does it, with a futex. Otherwise
+//! a thread enters itself in a list that lies in the store and sleeps on its parker, which every domain can
+//! have woken. Lists are found by the address of the word, as in WebKit's *parking lot*. A list's lock is
+//! held for a few instructions and never slept on. A thread without a parker, such as the first of a worker's
+//! process, checks again after a while instead.
 
 use std::cell::Cell;
 use std::ptr;
@@ -30,7 +31,8 @@ struct List {
     last: Cell<Option<&'static Local>>,
 }
 
-// SAFETY: cells are touched only while the list is held, and those of threads that were taken out only by the thread that did.
+// SAFETY: cells are touched only while the list is held, and those of threads that were taken out only by the
+// thread that did.
 unsafe impl Sync for List {}
 
 /// Gives a list back when it goes.
@@ -81,8 +83,9 @@ impl List {
 }
 
 impl List {
-    /// Takes out up to `count` threads that sleep on this word now, linked in their order. All at once: a thread that is woken and
-    /// finds nothing to do enters itself again, so one after another they would be woken for ever.
+    /// Takes out up to `count` threads that sleep on this word now, linked in their order. All at once: a
+    /// thread that is woken and finds nothing to do enters itself again, so one after another they would be
+    /// woken for ever.
     fn take(&self, word: usize, count: u32) -> Option<&'static Local> {
         let first = (count > 0).then(|| self.remove(word))??;
         first.parked.next.set(None);

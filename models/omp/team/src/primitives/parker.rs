@@ -1,11 +1,13 @@
 //! Where a thread sleeps and is woken.
 //!
-//! A thread sleeps on a word of its own, its *parker*, or with others of its team on a [bell](super::bell), where all wait for the
-//! same. Bit 0 of the word says that the thread sleeps or is about to; the rest counts how often it was given something to do.
+//! A thread sleeps on a word of its own, its *parker*, or with others of its team on a [bell](super::bell),
+//! where all wait for the same. Bit 0 of the word says that the thread sleeps or is about to; the rest counts
+//! how often it was given something to do.
 //!
-//! A thread that makes a condition true on which others may wait checks their bits afterwards. The sleeper writes the bit and then
-//! checks the condition; the waker makes the condition true and then checks the bit; each has a full fence in between. So one of
-//! them sees the other, and no wake-up is lost. `tests/loom.rs` tries every schedule of it.
+//! A thread that makes a condition true on which others may wait checks their bits afterwards. The sleeper
+//! writes the bit and then checks the condition; the waker makes the condition true and then checks the bit;
+//! each has a full fence in between. So one of them sees the other, and no wake-up is lost. `tests/loom.rs`
+//! tries every schedule of it.
 //!
 //! Which process can wake the thread is the subject of [`super::wake_domain`].
 
@@ -56,7 +58,8 @@ impl Parker {
         self.wake();
     }
 
-    /// Wakes the thread if it sleeps. The condition that it waits for was made true before, with a full fence after it.
+    /// Wakes the thread if it sleeps. The condition that it waits for was made true before, with a full fence
+    /// after it.
     #[inline]
     pub fn wake(&self) {
         if self.word.load(Ordering::Relaxed) & ASLEEP != 0

@@ -1,11 +1,12 @@
 //! Shares of work for threads that are not equally fast.
 //!
-//! A thread's *weight* is what it gets done in a while: the speed of its node, divided by the threads that a processor has where there are more
-//! threads than processors. Nodes that share processors share them with all their threads. So a team that has as many more threads on a fast node as that is
-//! faster is one of equal threads, as far as its processors are its own, and equal shares are right for it.
+//! A thread's *weight* is what it gets done in a while: the speed of its node, divided by the threads that a
+//! processor has where there are more threads than processors. Nodes that share processors share them with
+//! all their threads. So a team that has as many more threads on a fast node as that is faster is one of
+//! equal threads, as far as its processors are its own, and equal shares are right for it.
 //!
-//! Weights are relative: the heaviest thread of a team has [`HEAVIEST`]. Where all are within a sixteenth of that they count as equal, and
-//! nothing is done here for the team.
+//! Weights are relative: the heaviest thread of a team has [`HEAVIEST`]. Where all are within a sixteenth of
+//! that they count as equal, and nothing is done here for the team.
 
 use super::nodes::{NODES, Nodes};
 
@@ -27,8 +28,8 @@ pub struct Weight {
     pub all: u64,
 }
 
-/// What the weights of a team add up to and what the least of them is, or `None` where they are as good as equal. `tell` is given the
-/// weight of each thread.
+/// What the weights of a team add up to and what the least of them is, or `None` where they are as good as
+/// equal. `tell` is given the weight of each thread.
 pub fn weigh(
     nodes: &Nodes,
     size: u32,
@@ -72,21 +73,23 @@ pub fn part(count: u64, weight: Weight) -> (u64, u64) {
     (at(weight.ahead), at(weight.ahead.saturating_add(weight.own)))
 }
 
-/// How many of the iterations that are `left` a thread takes of a guided loop, when chunks have so many at least.
+/// How many of the iterations that are `left` a thread takes of a guided loop, when chunks have so many at
+/// least.
 pub fn guided(left: u64, chunk: u64, weight: Weight) -> u64 {
     let share = (u128::from(left) * u128::from(weight.own)).div_ceil(u128::from(weight.all.max(1)));
     u64::try_from(share).unwrap_or(left).max(chunk).min(left)
 }
 
-/// How many of the iterations that are `left` a thread takes of a dynamic loop whose chunks are single iterations: as many as it does while the slowest
-/// does one, but towards the end fewer, so that no one is waited for.
+/// How many of the iterations that are `left` a thread takes of a dynamic loop whose chunks are single
+/// iterations: as many as it does while the slowest does one, but towards the end fewer, so that no one is
+/// waited for.
 pub fn dynamic(left: u64, size: u64, weight: Weight) -> u64 {
     let ratio = weight.own / weight.least.max(1);
     ratio.min(CHUNKS).min(left / size.saturating_mul(4).max(1)).clamp(1, left.max(1))
 }
 
-/// Tasks that a loop is cut into for a team of so many, of whom the lightest has so little of all weight: that one's share, but no more
-/// than eight for each thread.
+/// Tasks that a loop is cut into for a team of so many, of whom the lightest has so little of all weight:
+/// that one's share, but no more than eight for each thread.
 pub fn tasks(size: u64, all: u64, least: u64) -> u64 {
     all.div_ceil(least.max(1)).clamp(size, size.saturating_mul(8))
 }

@@ -1,14 +1,17 @@
 //! How fast a processor is, for sharing work out among unlike ones.
 //!
-//! The unit is a *step* per millisecond. A step ([`step`]) is what ordinary inner loops do: in each of [`LANES`] chains, in which everything
-//! needs what came before, it multiplies, adds and shifts an integer, loads a word at an unforeseeable place of [`WORDS`] words of
-//! eight bytes, does two multiplications and an addition of floating-point numbers, and stores the word. Two chains are what a processor finds in
-//! such loops to do at once: with one, the fastest would mostly wait for itself, with eight it would do more than programs have for it.
-//! There is nothing in it that vector instructions would help, nor anything that leaves the caches of a processor. So it says how much
-//! slower a processor is with ordinary code, and not what a program finds that streams through memory, or one that is all vectors.
+//! The unit is a *step* per millisecond. A step ([`step`]) is what ordinary inner loops do: in each of
+//! [`LANES`] chains, in which everything needs what came before, it multiplies, adds and shifts an integer,
+//! loads a word at an unforeseeable place of [`WORDS`] words of eight bytes, does two multiplications and an
+//! addition of floating-point numbers, and stores the word. Two chains are what a processor finds in such
+//! loops to do at once: with one, the fastest would mostly wait for itself, with eight it would do more than
+//! programs have for it. There is nothing in it that vector instructions would help, nor anything that leaves
+//! the caches of a processor. So it says how much slower a processor is with ordinary code, and not what a
+//! program finds that streams through memory, or one that is all vectors.
 //!
-//! The same steps are done each time. Their number is doubled until they take [`LEAST_NS`], then they are run [`RUNS`] times, and the
-//! shortest time counts: what else the machine does can only make it longer. All of that takes one or two milliseconds.
+//! The same steps are done each time. Their number is doubled until they take [`LEAST_NS`], then they are run
+//! [`RUNS`] times, and the shortest time counts: what else the machine does can only make it longer. All of
+//! that takes one or two milliseconds.
 
 use std::hint::black_box;
 
@@ -93,7 +96,8 @@ mod tests {
     fn the_work_is_the_same_everywhere_and_touches_what_it_should() {
         let (state, memory) = after(100_000);
         let sum: f64 = memory.iter().sum();
-        // As every processor computes that keeps to IEEE 754; nothing gets so small that some would take longer for it.
+        // As every processor computes that keeps to IEEE 754; nothing gets so small that some would take
+        // longer for it.
         assert_eq!(state.integers, [7_853_315_990_982_803_361, 10_887_288_809_308_313_122]);
         assert_eq!(
             (state.floats.map(f64::to_bits), sum.to_bits()),

@@ -1,11 +1,12 @@
 //! The one place where everything lies that a team shares: a range of addresses with an allocator of its own.
 //!
-//! Within one process the range is ordinary memory. Where workers have address spaces of their own it is mapped at the same
-//! address in each of them, and the program's heap is here too. Nothing is ever unmapped, so a reference to what was placed
-//! here stays good; what is given back is used again for other things.
+//! Within one process the range is ordinary memory. Where workers have address spaces of their own it is
+//! mapped at the same address in each of them, and the program's heap is here too. Nothing is ever unmapped,
+//! so a reference to what was placed here stays good; what is given back is used again for other things.
 //!
-//! Memory is cut into spans of 64 KiB. A span holds objects of one size, or begins a run of spans that is one object; the
-//! table at the beginning of the range says which. Free objects of a size are a list; each thread keeps a short one.
+//! Memory is cut into spans of 64 KiB. A span holds objects of one size, or begins a run of spans that is one
+//! object; the table at the beginning of the range says which. Free objects of a size are a list; each thread
+//! keeps a short one.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -88,12 +89,13 @@ impl Store {
     /// Makes a store of zeroed memory.
     ///
     /// # Safety
-    /// The memory is readable and writable, all zero, used by nobody else, aligned to [`SPAN`], and never unmapped.
+    /// The memory is readable and writable, all zero, not in use, aligned to [`SPAN`], and never unmapped.
     pub unsafe fn format(base: *mut u8, length: usize) -> &'static Self {
         let spans = u32::try_from(length >> SPAN_BITS).unwrap_or(u32::MAX);
         let header = size_of::<Self>().next_multiple_of(64) + spans as usize * size_of::<Span>();
         let store: *mut Self = base.cast();
-        // SAFETY: the caller's memory is large enough for a header, or `first` below is beyond it and nothing is handed out.
+        // SAFETY: the caller's memory is large enough for a header, or `first` below is beyond it and nothing
+        // is handed out.
         unsafe {
             (&raw mut (*store).base).write(base as usize);
             (&raw mut (*store).spans).write(spans);
@@ -148,8 +150,8 @@ impl Store {
         (self.base + ((index as usize) << SPAN_BITS)) as *mut u8
     }
 
-    /// Memory for `size` bytes at a multiple of `align`, a power of two; what is in it is left over from others.
-    /// `None` when there is no more.
+    /// Memory for `size` bytes at a multiple of `align`, a power of two; what is in it is left over from
+    /// others. `None` when there is no more.
     pub fn allocate(&self, size: usize, align: usize) -> Option<*mut u8> {
         let size = fitted(size, align);
         if size > SMALL || align > SMALL {
@@ -170,7 +172,7 @@ impl Store {
     /// Gives back what [`Self::allocate`] gave.
     ///
     /// # Safety
-    /// The address came from this store, and nobody uses it any more.
+    /// The address came from this store, and it is not used any more.
     pub unsafe fn release(&self, address: *mut u8) {
         let index = u32::try_from((address as usize - self.base) >> SPAN_BITS).unwrap_or(0);
         // SAFETY: the index is of the table, as the address is of this store.
@@ -266,8 +268,8 @@ impl Store {
         }
     }
 
-    /// Cuts objects of a fresh span and makes a list of them, whose lock is held: a page of them at once, as a page that nobody
-    /// needs is not to be touched.
+    /// Cuts objects of a fresh span and makes a list of them, whose lock is held: a page of them at once, as
+    /// a page that nobody needs is not to be touched.
     fn carve(&self, central: &Central, class: usize) -> Option<()> {
         let size = size_of_class(class);
         if central.left.get() == 0 {
@@ -279,7 +281,7 @@ impl Store {
         let mut head = ptr::null_mut();
         for object in (0..count).rev() {
             let free: *mut Free = base.wrapping_add(object * size).cast();
-            // SAFETY: the object lies in the span, and nobody has it.
+            // SAFETY: the object lies in the span, and is free.
             unsafe { (*free).next = head };
             head = free;
         }
@@ -441,14 +443,14 @@ impl Store {
     pub fn place<T: 'static>(&self, value: T) -> &'static T {
         let Some(memory) = self.allocate(size_of::<T>().max(16), align_of::<T>()) else { self.exhausted() };
         let memory: *mut T = memory.cast();
-        // SAFETY: fresh memory of the right size and alignment, that nobody unmaps.
+        // SAFETY: fresh memory of the right size and alignment, that is never unmapped.
         unsafe {
             memory.write(value);
             &*memory
         }
     }
 
-    /// Ends the program, as there is no memory left.
+    /// Ends the program because its memory is exhausted.
     pub fn exhausted(&self) -> ! {
         sys::fatal(format_args!(
             "out of memory: all {} MiB of the runtime's memory are in use; {}",

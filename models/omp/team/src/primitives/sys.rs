@@ -1,7 +1,7 @@
 //! What the runtime asks of Linux and of the processor directly.
 //!
-//! Words that workers wait on may lie in memory that several processes share. Where it does futexes are not private, unless the kernel
-//! knows no pages of that memory.
+//! Words that workers wait on may lie in memory that several processes share. Where it does futexes are not
+//! private, unless the kernel knows no pages of that memory.
 
 use std::ffi::c_void;
 use std::fmt::{self, Write as _};
@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 /// What futexes of this process are: `FUTEX_PRIVATE_FLAG`, or nothing.
 static FUTEX: AtomicI32 = AtomicI32::new(0);
 
-/// Makes futexes the process's own, where all workers are threads of it: the kernel finds these without looking for their pages.
+/// Makes futexes the process's own, where all workers are threads of it: the kernel finds these without
+/// looking for their pages.
 pub fn keep_futexes() {
     FUTEX.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
 }
 
-/// Makes futexes the process's own where the kernel has no others for this word, as in memory of a device. Whether it did.
+/// Makes futexes the process's own where the kernel has no others for this word, as in memory of a device.
+/// Whether it did.
 pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
     let other = word.load(Ordering::Relaxed).wrapping_add(1);
     // SAFETY: the word is alive; as its value is another, the kernel does not wait.
@@ -62,7 +64,7 @@ pub fn futex_wait_for(word: &AtomicU32, expected: u32, milliseconds: u32) {
     }
 }
 
-/// Wakes up to `count` of those who sleep on `word`.
+/// Wakes up to `count` threads that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32, count: u32) {
     // SAFETY: the kernel takes the address as a key and touches no memory.
     unsafe {
@@ -279,8 +281,8 @@ pub fn fatal(text: impl fmt::Display) -> ! {
     exit_now(1)
 }
 
-// The word of thread-local storage that points to the calling thread's record. Its offset is known when the library is
-// loaded ("initial exec"): a call to find it would take longer than the rest of many entry points.
+// The word of thread-local storage that points to the calling thread's record. Its offset is known when the
+// library is loaded ("initial exec"): a call to find it would take longer than the rest of many entry points.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .tbss.tombolo_omp_me,\"awT\",@nobits",
@@ -311,7 +313,8 @@ std::arch::global_asm!(
 #[inline]
 fn slot() -> *mut *const c_void {
     let address: *mut *const c_void;
-    // SAFETY: reads the offset of the word, which the loader wrote, and the thread's own base; both do not change.
+    // SAFETY: reads the offset of the word, which the loader wrote, and the thread's own base; both do not
+    // change.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
@@ -374,7 +377,8 @@ impl Spin {
 /// A fence between a store and a later load, which pairs with the same on the other side.
 #[inline]
 pub fn full_fence() {
-    // An atomic operation on a line that the processor has anyway takes half of what `mfence` takes, which compilers write for a fence.
+    // An atomic operation on a line that the processor has anyway takes half of what `mfence` takes, which
+    // compilers write for a fence.
     // SAFETY: changes nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {

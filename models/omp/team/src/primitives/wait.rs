@@ -14,14 +14,15 @@ const SELDOM: u64 = 16;
 pub enum Sleep<'a> {
     /// On its parker, which is woken in any case when the condition becomes true.
     Alone,
-    /// On its parker, counted among those who may need to be woken.
+    /// On its parker, counted among those that may need to be woken.
     Counted(&'a Sleepers),
-    /// Together with others who wait for the same.
+    /// Together with others that wait for the same.
     Together(&'a Bell),
 }
 
-/// Waits until one of the conditions holds, or something else wakes this thread. Returns whether the first condition holds: the wait
-/// may end without it. The second condition reads lines that others write often, so it is checked less often.
+/// Waits until one of the conditions holds, or something else wakes this thread. Returns whether the first
+/// condition holds: the wait may end without it. The second condition reads lines that others write often, so
+/// it is checked less often.
 #[inline]
 #[must_use = "the wait may end before the condition holds"]
 pub fn until(

@@ -1,9 +1,10 @@
 //! Which processes can wake a thread.
 //!
-//! Threads of one kernel that share memory wake each other by futexes, whatever processes they are of. In memory that the kernel has
-//! no pages for, such as a window into another computer, a process can wake only its own threads; others have to ask it to. So each
-//! such process is a *wake domain* of its own, and all others of the kernel that the job began on are one, number 0. Every
-//! [parker](super::parker) holds the number of its thread's wake domain.
+//! Threads of one kernel that share memory wake each other by futexes, whatever processes they are of. In
+//! memory that the kernel has no pages for, such as a window into another computer, a process can wake only
+//! its own threads; others have to ask it to. So each such process is a *wake domain* of its own, and all
+//! others of the kernel that the job began on are one, number 0. Every [parker](super::parker) holds the
+//! number of its thread's wake domain.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -18,8 +19,8 @@ static OWN: AtomicU32 = AtomicU32::new(0);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 static FORWARD: OnceLock<Forward> = OnceLock::new();
 
-/// Says that this job has several wake domains, that this process is of the domain `own`, and how threads of others are woken.
-/// Called before the first region begins; only the first call counts.
+/// Says that this job has several wake domains, that this process is of the domain `own`, and how threads of
+/// others are woken. Called before the first region begins; only the first call counts.
 pub fn configure(own: u32, forward: Forward) {
     OWN.store(own, Ordering::Relaxed);
     let _ = FORWARD.set(forward);
@@ -54,8 +55,8 @@ pub(super) struct Entry(AtomicPtr<Parker>);
 
 const END: *mut Parker = ptr::without_provenance_mut(align_of::<Parker>());
 
-/// Parkers that a thread of this process is to tell something. Entering one takes no lock and no memory, so it can be done by
-/// whoever has locks that others wait for.
+/// Parkers that a thread of this process is to tell something. Entering one takes no lock and no memory, so
+/// it can be done by whoever has locks that others wait for.
 #[derive(Debug)]
 pub struct List(AtomicPtr<Parker>);
 

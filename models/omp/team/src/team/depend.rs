@@ -1,8 +1,8 @@
 //! Dependences between tasks of the same parent.
 //!
-//! The parent has a table of addresses. For each it knows the last task that writes there and those that have read since. Only the
-//! thread that runs the parent touches the table. Who waits for a task is a list in that task's record, with a lock,
-//! as its end and new waiters can meet.
+//! The parent has a table of addresses. For each it knows the last task that writes there and those that have
+//! read since. Only the thread that runs the parent touches the table. The tasks that wait for a task are a
+//! list in its record, with a lock, as its end and new waiters can meet.
 
 use std::cell::Cell;
 use std::ptr;
@@ -16,7 +16,7 @@ use crate::primitives::store::{self, Store};
 /// What a task says of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependence {
-    /// Where.
+    /// The address that it depends on.
     pub address: usize,
     /// Whether it only reads.
     pub reads: bool,
@@ -28,7 +28,7 @@ struct Link {
     next: *mut Link,
 }
 
-/// Who waits for a task.
+/// The tasks that wait for a task.
 #[derive(Default)]
 pub struct Dependents {
     lock: Spinlock,
@@ -62,7 +62,7 @@ impl Dependents {
                 task.wake();
             } else if before == 1 {
                 enqueue(task);
-                // Whoever waits for the parent's tasks may run it, which not everybody may.
+                // A thread that waits for the parent's tasks may run it; others may not.
                 task.parent().into_iter().for_each(Task::wake);
             }
             task.forget();
@@ -171,14 +171,14 @@ impl Table {
     /// The parent is finished.
     pub fn release(&'static self) {
         for index in 0..self.capacity.get() {
-            // SAFETY: the table is that long, and nobody else touches it.
+            // SAFETY: the table is that long, and only this thread touches it.
             let entry = unsafe { &mut *self.entries.get().add(index) };
             if entry.address != 0 {
                 entry.writer.take().into_iter().for_each(Task::forget);
                 drop_readers(entry);
             }
         }
-        // SAFETY: both came from the store, and nobody looks at them any more.
+        // SAFETY: both came from the store, and nothing uses them any more.
         unsafe {
             self.store.release(self.entries.get().cast());
             self.store.release(ptr::from_ref(self).cast_mut().cast());
@@ -203,7 +203,7 @@ fn drop_readers(entry: &mut Entry) {
     });
 }
 
-/// Calls `keep` with each reader, and drops those for which it says no.
+/// Calls `keep` with each reader, and drops those for which it returns false.
 fn for_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
     let mut place: *mut *mut Link = &raw mut entry.readers;
     // SAFETY: the list is of a table that only this thread touches.
@@ -282,8 +282,8 @@ fn still_runs(task: &'static Task) -> bool {
     runs
 }
 
-/// A task with these dependences that stands for a thread that waits for them; `None` if there is nothing to wait for. One of its
-/// blockers is left once it could begin.
+/// A task with these dependences that stands for a thread that waits for them; `None` if there is nothing to
+/// wait for. One of its blockers is left once it could begin.
 pub fn stub_for(
     store: &'static Store,
     parker: &'static Parker,

@@ -1,4 +1,5 @@
-//! The nodes as devices of `target` constructs: what each has of the host's memory, and how much went there and back.
+//! The nodes as devices of `target` constructs: what each has of the host's memory, and how much went there
+//! and back.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use crate::primitives::store::Store;
 pub struct Device {
     lock: Lock,
     table: UnsafeCell<Table>,
-    /// Entries of the table, for whoever only wants to know whether there are any.
+    /// How many entries the table has, to be read without the lock.
     entries: AtomicUsize,
     moved_to: AtomicU64,
     moved_from: AtomicU64,
@@ -57,8 +58,8 @@ impl Device {
         })
     }
 
-    /// Has it use memory that the program says for a range of the host's. Whether it can: nothing of the range is there, or all of it
-    /// just so.
+    /// Has it use memory that the program says for a range of the host's. Whether it can: nothing of the
+    /// range is there, or all of it just so.
     pub fn associate(&self, store: &'static Store, host: usize, bytes: usize, device: usize) -> bool {
         self.with(|table| match table.find(host, bytes.max(1)) {
             Found::Nothing if bytes > 0 => {

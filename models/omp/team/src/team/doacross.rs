@@ -57,7 +57,7 @@ impl Doacross {
 
     /// All threads have left the nest.
     pub fn release(&'static self, store: &Store) {
-        // SAFETY: both came from the store, and nobody looks at them any more.
+        // SAFETY: both came from the store, and nothing uses them any more.
         unsafe {
             store.release(self.posted.cast());
             store.release(std::ptr::from_ref(self).cast_mut().cast());
@@ -79,7 +79,8 @@ impl Doacross {
     }
 
     pub(crate) fn entry(&self, index: u64) -> &AtomicU64 {
-        // SAFETY: the callers' indices are of threads of the team or of chunks of the loop, and there is one for each.
+        // SAFETY: the callers' indices are of threads of the team or of chunks of the loop, and there is one
+        // for each.
         unsafe { &*self.posted.wrapping_add(usize::try_from(index).unwrap_or(0)) }
     }
 }

@@ -1,11 +1,13 @@
-//! Teams: who is in them, and what they keep for each other. How a region goes is in [`crate::constructs::region`].
+//! Teams: who is in them, and what they keep for each other. How a region goes is in
+//! [`crate::constructs::region`].
 //!
-//! A master keeps its last team with the workers in it, each at its dock. To begin a region it writes into each worker's first
-//! cache line what to run, and rings. At the end workers say that they have finished and go to their docks; they do not wait for
-//! each other. While others have not finished yet there may still be tasks, and whoever waits at its dock helps.
+//! A master keeps its last team with the workers in it, each at its dock. To begin a region it writes into
+//! each worker's first cache line what to run, and rings. At the end workers say that they have finished and
+//! go to their docks; they do not wait for each other. While others have not finished yet there may still be
+//! tasks, and workers that wait for the next region help.
 //!
-//! Such a helper may look at a team that is of another region by now. A team's memory is never anything else, and a
-//! helper is let in by the region's number only, so it can do no harm.
+//! Such a helper may look at a team that is of another region by now. A team's memory is never anything else,
+//! and a helper is let in by the region's number only, so it can do no harm.
 
 use std::cell::Cell;
 use std::ptr;
@@ -34,7 +36,7 @@ const CLOSED: u64 = 1 << 15;
 pub struct Member {
     /// Who it is.
     pub thread: AtomicPtr<Thread>,
-    /// Tasks that it created and that wait for somebody.
+    /// Tasks that it created and that wait for a thread.
     pub queue: Queue,
     /// Tasks that it created, and tasks that it finished. Only it writes them.
     pub created: AtomicU64,
@@ -85,7 +87,7 @@ pub struct Team {
     weights: Cell<(u64, u64)>,
     /// Whether they are not, or what they do is reported.
     special: Cell<bool>,
-    /// For how many threads that was found; 0: for nobody.
+    /// For how many threads that was found; 0: not found yet.
     pub(crate) weighed: Cell<u32>,
     /// How many there are on the processors of each node, where there are several.
     on: [Cell<u32>; NODES],
@@ -93,7 +95,7 @@ pub struct Team {
     node_barriers: Cell<*const NodeBarriers>,
     /// Threads that are counted against a limit.
     pub(crate) counted: Cell<u32>,
-    /// The next team that nobody has.
+    /// The next team that is not in use.
     pub next_spare: Cell<Option<&'static Team>>,
     /// What `copyprivate` copies.
     pub copied: Cell<*mut libc::c_void>,
@@ -102,17 +104,17 @@ pub struct Team {
     pub(crate) generation: CacheLine<AtomicU32>,
     /// Where those sleep who have come to the barrier, or wait for the next region.
     pub bell: Bell,
-    /// Others who sleep, or are about to, and want to hear of tasks and the like.
+    /// Others that sleep, or are about to, and are to be woken for tasks and the like.
     pub sleepers: Sleepers,
-    /// Whoever came last to a barrier and sees to it that all tasks are done, plus one.
+    /// The member that came last to a barrier and waits until all tasks are done, plus one.
     pub(crate) leader: AtomicU32,
     pub(crate) arrived: CacheLine<AtomicU32>,
     pub(crate) finished: CacheLine<AtomicU32>,
     /// The number of the region, and how many help from their docks.
     helpers: CacheLine<AtomicU64>,
-    /// `single` constructs that somebody has taken.
+    /// `single` constructs that a thread has taken.
     pub singles: CacheLine<AtomicU32>,
-    /// Tasks that somebody outside of the team finished.
+    /// Tasks that were finished by a thread outside of the team.
     pub finished_outside: AtomicU64,
     /// Tasks with a priority.
     pub urgent: Urgent,
@@ -120,13 +122,14 @@ pub struct Team {
     pub first: WorkShare,
 }
 
-// SAFETY: cells are written by the master while nobody else is in the team, and read after what it gave them was seen.
+// SAFETY: cells are written by the master while it is alone in the team, and read after what it gave them was
+// seen.
 unsafe impl Sync for Team {}
 // SAFETY: as for `Team`.
 unsafe impl Sync for Member {}
 
 impl Team {
-    /// A team for `size` threads that nobody has.
+    /// A team for `size` threads, for the caller alone.
     pub(crate) fn obtain(root: &'static Root, size: u32) -> &'static Self {
         let order = size.max(1).next_power_of_two().ilog2() as usize;
         if let Some(team) = root.take_team(order) {
@@ -137,7 +140,8 @@ impl Team {
         let header = size_of::<Self>().next_multiple_of(64);
         let bytes = header + (size_of::<Member>() << order);
         let Some(memory) = root.store.allocate(bytes, 64) else { root.store.exhausted() };
-        // SAFETY: fresh memory of this size and alignment that is a team from now on; all zero is a valid member.
+        // SAFETY: fresh memory of this size and alignment that is a team from now on; all zero is a valid
+        // member.
         unsafe {
             ptr::write_bytes(memory, 0, bytes);
             let team: *mut Self = memory.cast();
@@ -197,7 +201,7 @@ impl Team {
         self.size.get()
     }
 
-    /// Regions around whoever is in this one, this one included.
+    /// How many regions are nested, this one included.
     pub fn level(&self) -> u32 {
         self.level.get()
     }
@@ -249,8 +253,8 @@ impl Team {
         Weight { ahead: member.ahead.get(), own: member.weight.get(), least, all }
     }
 
-    /// How many tasks a loop is cut into where the program does not say: one for each thread, or where these are not equally fast as
-    /// many as let the slowest take one.
+    /// How many tasks a loop is cut into where the program does not say: one for each thread, or where these
+    /// are not equally fast as many as let the slowest take one.
     pub fn tasks(&self) -> u64 {
         let size = u64::from(self.size());
         match self.weights.get() {
@@ -311,8 +315,8 @@ impl Team {
         (0..self.size()).map(|id| self.member(id))
     }
 
-    /// The seat of a thread that is in no region: one that OpenMP did not start, or one that runs a region for a device, whose teams
-    /// are to stay on the node `only` less one.
+    /// The seat of a thread that is in no region: one that OpenMP did not start, or one that runs a region
+    /// for a device, whose teams are to stay on the node `only` less one.
     pub fn outermost(root: &'static Root, thread: &Thread, only: u32) -> Seat {
         let team = Self::obtain(root, 1);
         let mut icv = root.settings.icv;
@@ -386,7 +390,7 @@ impl Team {
         self.outside.0.get().map(|seat| seat.task)
     }
 
-    /// Wakes whoever sleeps and wants to hear of what just came true.
+    /// Wakes the threads that sleep and may wait for what just came true.
     pub fn notify(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
@@ -395,13 +399,13 @@ impl Team {
         }
     }
 
-    /// Wakes workers who wait for the next region, after it was given to them.
+    /// Wakes workers that wait for the next region, after they were given it.
     pub(crate) fn call(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
     }
 
-    /// Wakes whoever sleeps, whatever it waits for.
+    /// Wakes all threads that sleep, whatever they wait for.
     pub fn alarm(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
@@ -411,7 +415,7 @@ impl Team {
         self.members().for_each(Member::wake);
     }
 
-    /// Wakes one of those who sleep, other than this.
+    /// Wakes one of the threads that sleep, other than member `but`.
     pub fn notify_one(&self, but: u32) {
         sys::full_fence();
         if self.bell.any() {
@@ -431,7 +435,7 @@ impl Team {
         }
     }
 
-    /// Whether tasks wait for somebody.
+    /// Whether tasks wait for a thread.
     #[inline]
     pub fn has_queued(&self) -> bool {
         self.tasked.load(Ordering::Relaxed)
@@ -448,7 +452,7 @@ impl Team {
         created == finished
     }
 
-    /// Wakes whoever waits for all tasks to be finished.
+    /// Wakes the thread that waits for all tasks to be finished.
     pub fn tell_leader(&self) {
         sys::full_fence();
         let leader = self.leader.load(Ordering::Relaxed);

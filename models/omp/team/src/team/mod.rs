@@ -1,5 +1,5 @@
-//! The records that a job keeps in the store: threads, teams, tasks, constructs that share work, devices. What the constructs do with
-//! them is in [`crate::constructs`].
+//! The records that a job keeps in the store: threads, teams, tasks, constructs that share work, devices.
+//! What the constructs do with them is in [`crate::constructs`].
 
 pub mod depend;
 pub mod devices;

@@ -1,8 +1,10 @@
-//! Where the threads of a team that are on one node meet, before one of them meets the other nodes for all of them.
+//! Where the threads of a team that are on one node meet, before one of them meets the other nodes for all of
+//! them.
 //!
-//! Where a team is on several nodes, what crosses between them is expensive: a line of memory behind a window, a wake-up in another
-//! kernel. So each node has a counter and a bell of its own. The last thread of a node to come goes on to the team's counter and
-//! bell, which only such threads touch, and lets the others of its node go when all nodes have come.
+//! Where a team is on several nodes, what crosses between them is expensive: a line of memory behind a
+//! window, a wake-up in another kernel. So each node has a counter and a bell of its own. The last thread of
+//! a node to come goes on to the team's counter and bell, which only such threads touch, and lets the others
+//! of its node go when all nodes have come.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +25,7 @@ pub struct NodeBarrier {
     finished: AtomicU32,
     /// How often it let them go.
     pub(crate) generation: CacheLine<AtomicU32>,
-    /// Where those sleep who have come.
+    /// Where the threads sleep that have come.
     pub(crate) bell: Bell,
 }
 
@@ -34,7 +36,8 @@ pub struct NodeBarriers {
     list: [NodeBarrier; NODES],
 }
 
-// SAFETY: cells are written by the master before it gives the team anything to do, and read after that was seen.
+// SAFETY: cells are written by the master before it gives the team anything to do, and read after that was
+// seen.
 unsafe impl Sync for NodeBarriers {}
 
 impl NodeBarrier {
@@ -104,8 +107,8 @@ impl NodeBarriers {
         }
     }
 
-    /// Wakes the threads that sleep at any, or at the first where one does. What they wait for was made true before, with a full fence
-    /// after it. Returns whether any thread slept.
+    /// Wakes the threads that sleep at any, or at the first where one does. What they wait for was made true
+    /// before, with a full fence after it. Returns whether any thread slept.
     #[inline]
     pub(super) fn ring(&self, all: bool) -> bool {
         let mut any = false;

@@ -1,7 +1,9 @@
-//! What a device with memory of its own has of the host's: ranges of addresses, each with its place on the device and how many
-//! constructs hold it; and pointers on the device that were made to point to what the device has.
+//! What a device with memory of its own has of the host's: ranges of addresses, each with its place on the
+//! device and how many constructs hold it; and pointers on the device that were made to point to what the
+//! device has.
 //!
-//! Everything lies in the store, as any thread of the job may ask. Whoever has the table has the device's lock.
+//! Everything lies in the store, as any thread of the job may ask. The table is used only while the device's
+//! lock is held.
 
 use std::cell::Cell;
 use std::{mem, ptr, slice};
@@ -32,7 +34,7 @@ impl<T: Copy> List<T> {
         if self.length.get() == 0 {
             return &[];
         }
-        // SAFETY: there are so many; nobody changes the list while it is borrowed, as that takes `&mut`.
+        // SAFETY: there are that many; the list does not change while it is borrowed, as that takes `&mut`.
         unsafe { slice::from_raw_parts(self.memory.get(), self.length.get()) }
     }
 
@@ -66,7 +68,8 @@ impl<T: Copy> List<T> {
         let old = self.memory.replace(memory.cast());
         self.capacity.set(capacity);
         if !old.is_null() {
-            // SAFETY: both are at least that long; the old memory came from the store, and nobody else knows it.
+            // SAFETY: both are at least that long; the old memory came from the store, and nothing else
+            // refers to it.
             unsafe {
                 ptr::copy_nonoverlapping(old, self.memory.get(), self.length.get());
                 store.release(old.cast());
@@ -212,7 +215,8 @@ impl Table {
         true
     }
 
-    /// The construct gives an entry up, unless it has already; `wholly` if nobody is to hold it any more.
+    /// The construct gives an entry up, unless it has already; `wholly` if no construct is to hold it any
+    /// more.
     pub fn give_up(&mut self, index: usize, construct: u64, wholly: bool) {
         let entry = self.entry(index);
         if entry.count == FOREVER || (entry.last == construct && !wholly) {
@@ -243,7 +247,8 @@ impl Table {
         true
     }
 
-    /// One construct fewer has a pointer point there, or none any more: what it is to be again, if that was the last.
+    /// One construct fewer has a pointer point there, or none any more: what it is to be again, if that was
+    /// the last.
     pub fn unpin(&mut self, place: usize, wholly: bool) -> Option<usize> {
         let index = self.pins.all().iter().position(|pin| pin.place == place)?;
         let pin = &mut self.pins.all_mut()[index];

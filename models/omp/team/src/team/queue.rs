@@ -1,7 +1,8 @@
-//! Tasks that wait for somebody to run them.
+//! Tasks that wait for a thread to run them.
 //!
-//! Each member of a team has a queue that only it puts tasks into: it takes what it put there last, others take what is there longest. Tasks with a
-//! priority, and those that were set free from outside, are in one list of the team.
+//! Each member of a team has a queue that only it puts tasks into: it takes what it put there last, others
+//! take what is there longest. Tasks with a priority, and those that were set free from outside, are in one
+//! list of the team.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +24,8 @@ pub struct Queue {
     newest: Cell<Option<&'static Task>>,
 }
 
-// SAFETY: cells are touched only while the lock is held, but `pushed` and `filled`, which only the member has whose queue it is.
+// SAFETY: cells are touched only while the lock is held, but `pushed` and `filled`, which only the member has
+// whose queue it is.
 unsafe impl Sync for Queue {}
 
 /// A task's place in a queue.
@@ -34,12 +36,12 @@ pub struct Links {
 }
 
 impl Links {
-    /// For a list that is no queue: takes off what comes after.
+    /// For a list other than a queue: takes off the next task.
     pub fn take_older(&self) -> Option<&'static Task> {
         self.older.take()
     }
 
-    /// For a list that is no queue: says what comes after.
+    /// For a list other than a queue: sets the next task.
     pub fn put_before(&self, next: Option<&'static Task>) {
         self.older.set(next);
     }
@@ -66,8 +68,9 @@ impl Queue {
 
     /// Whether so many wait, or did and a quarter of them still does. For the member whose queue it is.
     ///
-    /// Without the second, a member that walks a tree of tasks, newest first, would queue one for each that it takes: of 2^n tasks as many as
-    /// there are subsets of n things with at most `enough` in them, which is most of them.
+    /// Without the second, a member that walks a tree of tasks, newest first, would queue one for each that
+    /// it takes: of 2^n tasks as many as there are subsets of n things with at most `enough` in them, which
+    /// is most of them.
     #[inline]
     pub fn is_filled(&self, enough: u32) -> bool {
         let length = self.length();
@@ -218,7 +221,8 @@ impl Urgent {
 mod tests {
     use super::*;
 
-    /// Two tasks of a task of a tree, each of which has two and so on: queued, or run at once if enough are. How many were queued.
+    /// Two tasks of a task of a tree, each of which has two and so on: queued, or run at once if enough are.
+    /// How many were queued.
     fn create(queue: &Queue, depth: u64, enough: u32) -> u32 {
         if depth == 0 {
             return 0;

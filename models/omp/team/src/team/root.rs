@@ -44,15 +44,15 @@ pub struct Root {
     /// Records of threads that OpenMP did not start and that have ended.
     left_threads: Cell<Option<&'static Thread>>,
     teams: Spinlock,
-    /// Teams that nobody has, by the logarithm of their capacity.
+    /// Teams not in use, by the logarithm of their capacity.
     spare_teams: UnsafeCell<[Option<&'static Team>; 32]>,
     /// Threads that are in teams, where there is a limit.
     pub busy: AtomicU32,
     /// Workers that were hired and have no stack in the arena yet.
     stacks_due: AtomicU32,
-    /// What regions took, and who did what in them.
+    /// How long regions took, and what each thread did in them.
     pub tallies: Tallies,
-    /// Those who sleep on words.
+    /// The threads that sleep on words.
     pub(crate) lot: Lot,
 }
 
@@ -82,8 +82,8 @@ pub fn current() -> Option<&'static Root> {
 }
 
 impl Root {
-    /// Makes the job that this process is of. What processes have each for themselves does not lie in the store: they need not even
-    /// be of one program file. Once in a process.
+    /// Makes the job that this process is of. What processes have each for themselves does not lie in the
+    /// store: they need not even be of one program file. Once in a process.
     pub fn use_here(&'static self, start_worker: StartWorker) {
         let _ = START_WORKER.set(start_worker);
         local::unknown().configure(self.settings.processors, self.settings.turns());
@@ -101,7 +101,8 @@ impl Root {
     ) -> &'static Self {
         // Most of it is for jobs that are not like most, and stays zero: no page of that need be touched.
         let root: *mut Self = store.place_zeroed();
-        // SAFETY: the memory is the root's alone, and all that is not written is valid as zero: locks that nobody has, empty lists.
+        // SAFETY: the memory is the root's alone, and all that is not written is valid as zero: free locks,
+        // empty lists.
         let root = unsafe {
             (&raw mut (*root).store).write(store);
             (&raw mut (*root).settings).write(settings);
@@ -113,12 +114,12 @@ impl Root {
         root.changeable.teams_limit.store(settings.teams_limit, Ordering::Relaxed);
         let given = affinity_format.as_bytes();
         let length = given.len().min(255);
-        // SAFETY: nobody else knows the root yet.
+        // SAFETY: no other thread has the root yet.
         unsafe { (&mut *root.changeable.format.get())[..length].copy_from_slice(&given[..length]) };
         root
     }
 
-    /// A word of the store that nobody waits on, to try what the kernel does with such words.
+    /// A word of the store that no thread waits on, to find out how the kernel's futexes treat such words.
     pub fn futex_probe(&self) -> &AtomicU32 {
         &self.changeable.teams
     }
@@ -149,8 +150,8 @@ impl Root {
         self.nodes.processors()
     }
 
-    /// A worker on a node: one that is idle there, or a new one, which is to be started. Where the node has as many threads as it
-    /// may have, which only regions within regions get to, it is one of another node.
+    /// A worker on a node: one that is idle there, or a new one, which is to be started. Where the node has
+    /// as many threads as it may have, which only regions within regions get to, it is one of another node.
     pub fn hire(&'static self, node: u32) -> &'static Thread {
         let held = self.idle.hold();
         let idle = |node: u32| &self.idle_threads[node as usize % NODES];
@@ -238,7 +239,7 @@ impl Root {
         thread.next_idle.set(self.left_threads.replace(Some(thread)));
     }
 
-    /// A team for so many, if there is one that nobody has.
+    /// A team of this order that is not in use, if there is one.
     pub fn take_team(&self, order: usize) -> Option<&'static Team> {
         let _held = self.teams.hold();
         // SAFETY: the lock is held.
@@ -258,7 +259,7 @@ impl Root {
     }
 }
 
-/// The master's node, until somebody says more of it.
+/// The master's node, before more is known of it.
 fn own_node(processors: u32) -> About<'static> {
     About { name: "host", isa: Isa::own(), processors, threads: 0, runs_on: None }
 }

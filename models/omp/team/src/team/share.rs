@@ -1,10 +1,11 @@
 //! Constructs that share work among a team: which one a thread is at, and what it is.
 //!
-//! The constructs that a team comes to are a list. Each thread goes along it by itself, so one may be ahead of others by as
-//! many constructs without a barrier as it likes. Whoever comes to the end of the list first adds the next. A record stays with the
-//! member of the team that added it, which uses it again once all have gone on from it: each says in a line of its own how far it
-//! is, and is asked only when a member has `LEAST` records out, or one for each thread, so that going along the list writes nothing
-//! that others read.
+//! The constructs that a team comes to are a list. Each thread goes along it by itself, so one may be ahead
+//! of others by as many constructs without a barrier as it likes. The first thread that comes to the end of
+//! the list adds the next. A record stays with the member of the team that added it, which uses it again once
+//! all have gone on from it: each says in a line of its own how far it is, and is asked only when a member
+//! has `LEAST` records out, or one for each thread, so that going along the list writes nothing that others
+//! read.
 
 use std::cell::Cell;
 use std::ptr;
@@ -30,7 +31,7 @@ pub struct WorkShare {
     pub range: Cell<Range>,
     /// How many of them are a chunk; 0 for static schedules without.
     pub chunk: Cell<u64>,
-    /// Whether whoever came first is done with it.
+    /// Whether the first thread that came has prepared it.
     ready: AtomicU32,
     /// What kind of schedule its iterations have, in a byte.
     kind: Cell<u8>,
@@ -40,7 +41,7 @@ pub struct WorkShare {
     pub cancelled: AtomicBool,
     /// Whether it has something that goes back to the store when all have gone on from it.
     has_extras: AtomicBool,
-    /// The next iteration that nobody has.
+    /// The next iteration that no thread has taken.
     pub taken: CacheLine<AtomicU64>,
     /// The iteration whose turn it is, where the order matters. From here on is what few constructs have.
     pub turn: AtomicU64,
@@ -70,7 +71,7 @@ pub struct Progress {
     oldest: Cell<Option<&'static WorkShare>>,
     newest: Cell<Option<&'static WorkShare>>,
     out: Cell<u32>,
-    /// Records that nobody looks at.
+    /// Records that no thread looks at.
     free: Cell<Option<&'static WorkShare>>,
 }
 
@@ -81,7 +82,7 @@ impl Progress {
     /// The member begins its part of a region, before which all have ended the one that it was in before.
     pub fn begin(&self, region: u64) {
         self.passed.store(0, Ordering::Relaxed);
-        // Whoever sees the region's number does not see how far it was in the one before.
+        // A thread that sees the region's number does not see how far it was in the one before.
         self.region.store(region, Ordering::Release);
         while let Some(share) = self.take_oldest() {
             self.keep(share);
@@ -109,8 +110,8 @@ impl Progress {
         share.newer.set(self.free.replace(Some(share)));
     }
 
-    /// Adds a record after this one to the list of the team, unless another member has. `describe` describes one that is added. The
-    /// next record, and whether it was added here.
+    /// Adds a record after this one to the list of the team, unless another member has. `describe` describes
+    /// one that is added. The next record, and whether it was added here.
     #[inline]
     pub(crate) fn follow<'a>(
         &self,
@@ -138,7 +139,8 @@ impl Progress {
                 }
             }
         }
-        // SAFETY: records live for ever, and this one is not used again before this member has gone on from it.
+        // SAFETY: records live for ever, and this one is not used again before this member has gone on from
+        // it.
         (unsafe { &*next }, first)
     }
 
@@ -154,7 +156,8 @@ impl Progress {
         self.out.set(self.out.get() + 1);
     }
 
-    /// A record that no thread looks at, as good as new. `members` are all of the team, `size` how many they are.
+    /// A record that no thread looks at, as good as new. `members` are all of the team, `size` how many they
+    /// are.
     #[inline]
     fn obtain<'a>(
         &self,
@@ -186,10 +189,12 @@ impl Progress {
     }
 }
 
-// SAFETY: cells are written by whoever adds the construct to the list, before it does or before it says that it is ready.
+// SAFETY: cells are written by the thread that adds the construct to the list, before it does or before it
+// says that it is ready.
 unsafe impl Sync for WorkShare {}
 
-/// The iterations of a loop, counted from 0. The bounds are those of the program, as 64 bits whatever their sign.
+/// The iterations of a loop, counted from 0. The bounds are those of the program, as 64 bits whatever their
+/// sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     start: u64,
@@ -254,7 +259,8 @@ impl Default for WorkShare {
 }
 
 impl WorkShare {
-    /// Makes it as good as new, but for what is described anyway. Lines that are as they should be stay where they are.
+    /// Makes it as good as new, but for what is described anyway. Lines that are as they should be stay where
+    /// they are.
     pub fn begin_anew(&self) {
         if !self.next.load(Ordering::Relaxed).is_null() {
             self.next.store(ptr::null_mut(), Ordering::Relaxed);

@@ -1,8 +1,10 @@
-//! What threads did in regions, for [`crate::job::report`]. Nothing is counted unless `OMP_TOMBOLO_REPORT` asks for it.
+//! What threads did in regions, for [`crate::job::report`]. Nothing is counted unless `OMP_TOMBOLO_REPORT`
+//! asks for it.
 //!
-//! A thread counts for itself, in its part of the team; the master adds up once all have finished. Times are of the clock of the thread's
-//! own node, and only lengths of time leave it, as clocks of nodes differ. What a thread did not do from the region's beginning to
-//! its end it waited, be it for its first instruction, at barriers, or for the others at the end.
+//! A thread counts for itself, in its part of the team; the master adds up once all have finished. Times are
+//! of the clock of the thread's own node, and only lengths of time leave it, as clocks of nodes differ. What
+//! a thread did not do from the region's beginning to its end it waited, be it for its first instruction, at
+//! barriers, or for the others at the end.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -135,7 +137,8 @@ pub struct RegionTally {
     pub threads: u32,
     /// For how many threads there is room in `by_thread`.
     room: u32,
-    /// In each run, the time of the thread that was busy longest, and the mean of all threads'; all runs together.
+    /// In each run, the time of the thread that was busy longest, and the mean of all threads'; all runs
+    /// together.
     pub busiest: u64,
     /// See `busiest`.
     pub mean: u64,
@@ -163,7 +166,8 @@ impl RegionTally {
             let room = threads.next_power_of_two();
             let longer = sums(store, room as usize);
             if !self.by_thread.is_null() {
-                // SAFETY: both came from the store, the new one is longer, and nobody else knows the old one.
+                // SAFETY: both came from the store, the new one is longer, and nothing else refers to the old
+                // one.
                 unsafe {
                     std::ptr::copy_nonoverlapping(self.by_thread, longer, self.room as usize);
                     store.release(self.by_thread.cast());
@@ -191,7 +195,8 @@ impl RegionTally {
         for (id, (node, tally)) in (0..).zip(members) {
             let node = node as usize % NODES;
             there[node] += 1;
-            // SAFETY: `grow` has made room for so many threads and for all nodes, and the report's lock is held.
+            // SAFETY: `grow` has made room for so many threads and for all nodes, and the report's lock is
+            // held.
             let (by_thread, by_node) =
                 unsafe { (&mut *self.by_thread.add(id), &mut *self.by_node.add(node)) };
             let busy = add_run(by_thread, tally, nanoseconds);
@@ -220,7 +225,7 @@ fn slice(sums: *const Sum, count: u32) -> &'static [Sum] {
     if sums.is_null() {
         return &[];
     }
-    // SAFETY: a line's sums are as many as it says, and the report's lock is held by whoever has the line.
+    // SAFETY: a line's sums are as many as it says, and the report's lock is held by the caller.
     unsafe { std::slice::from_raw_parts(sums, count as usize) }
 }
 
@@ -247,7 +252,8 @@ impl Tallies {
         look(&shown)
     }
 
-    /// Adds a run of a region that took this long. The members are given by the nodes that they are on, with what they did.
+    /// Adds a run of a region that took this long. The members are given by the nodes that they are on, with
+    /// what they did.
     pub fn add<'a>(
         &self,
         store: &Store,

@@ -1,7 +1,7 @@
 //! A task: a record in the store with its arguments behind it.
 //!
-//! It lives until it is finished and all tasks that it created are gone, as these know it as their parent. How tasks are created and
-//! run is in [`crate::constructs::tasks`].
+//! It lives until it is finished and all tasks that it created are gone, as these know it as their parent.
+//! How tasks are created and run is in [`crate::constructs::tasks`].
 
 use std::cell::Cell;
 use std::ptr;
@@ -24,19 +24,19 @@ pub(crate) const FULFILLED: u32 = 2;
 
 /// In [`Task::counts`]: a task that it created and that is not finished.
 pub(crate) const CHILD: u64 = 1;
-/// In [`Task::counts`]: somebody who knows its record, itself included until it is finished.
+/// In [`Task::counts`]: a reference to its record; it counts as one itself until it is finished.
 pub(crate) const KNOWN: u64 = 1 << 32;
 
-/// How a task came to be queued: when, and by whom.
+/// When a task was queued, and by which member.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Origin {
-    /// The member who did.
+    /// The member that queued it.
     pub by: u32,
     /// How many that one had queued, up to this.
     pub number: u64,
-    /// The task that member had taken from another's queue before, from which this one descends. The *strand* is what runs without going over to
-    /// another thread.
+    /// The task that member had taken from another's queue before, from which this one descends. The *strand*
+    /// is what runs without going over to another thread.
     pub strand: Option<&'static Task>,
 }
 
@@ -47,13 +47,14 @@ pub struct Task {
     pub links: Links,
     /// How many were queued where it is, up to itself.
     pub number: Cell<u64>,
-    /// How many whoever runs it had queued when it began: what has a higher number in that queue descends from it.
+    /// How many tasks the thread that runs it had queued when it began: those with a higher number in that
+    /// queue descend from it.
     pub began: Cell<u64>,
     /// How it came to be queued.
     pub origin: Cell<Origin>,
     /// The strand that it runs in, for what it creates.
     pub strand: Cell<Option<&'static Task>>,
-    /// [`CHILD`]ren and those to whom it is [`KNOWN`].
+    /// Unfinished children (in units of [`CHILD`]) and references to its record (in units of [`KNOWN`]).
     pub(crate) counts: AtomicU64,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut libc::c_void>,
@@ -84,8 +85,8 @@ pub struct Task {
     pub(crate) finished: AtomicBool,
 }
 
-// SAFETY: cells are written by whoever creates the task before others know it, or by the thread that runs it; what others
-// read of it meanwhile are atomics, and what is under the lock of `dependents`.
+// SAFETY: cells are written by the thread that creates the task before others know it, or by the thread that
+// runs it; what others read of it meanwhile are atomics, and what is under the lock of `dependents`.
 unsafe impl Sync for Task {}
 
 impl Task {
@@ -155,7 +156,8 @@ impl Task {
     /// Begins with another's variables.
     #[inline]
     pub(crate) fn inherit(&self, parent: &Self) {
-        // SAFETY: both are there and not the same, and belong to this thread. A copy by `get` and `set` may be in other pieces.
+        // SAFETY: both are there and not the same, and belong to this thread. A copy by `get` and `set` may
+        // be in other pieces.
         unsafe { self.icv.as_ptr().copy_from_nonoverlapping(parent.icv.as_ptr(), 1) };
     }
 
@@ -210,7 +212,7 @@ impl Task {
         self.function.get().is_none()
     }
 
-    /// Who created it.
+    /// The task that created it.
     pub fn parent(&self) -> Option<&'static Task> {
         self.parent.get()
     }
@@ -227,7 +229,8 @@ impl Task {
         }
     }
 
-    /// It is finished: its parent has `child` fewer that are not, and its record goes if nobody else knows it.
+    /// It is finished: its parent has `child` fewer that are not, and its record is released if nothing else
+    /// refers to it.
     pub(crate) fn leave(&'static self, child: u64) {
         let alone = self.counts.load(Ordering::Acquire) >> 32 == 1;
         if alone || self.counts.fetch_sub(KNOWN, Ordering::AcqRel) >> 32 == 1 {
@@ -239,7 +242,7 @@ impl Task {
         }
     }
 
-    /// Nobody knows its record any more.
+    /// Releases its record, and those of ancestors that nothing refers to any more.
     fn go(&'static self, mut child: u64) {
         let mut task = self;
         loop {
@@ -250,7 +253,7 @@ impl Task {
         }
     }
 
-    /// Takes that off its counts; whether nobody knows its record any more.
+    /// Takes that off its counts. Returns whether nothing refers to its record any more.
     fn lose(&'static self, counts: u64) -> bool {
         let explicit = self.explicit.get();
         // It may be gone afterwards.
@@ -275,7 +278,8 @@ impl Task {
         self.counts.load(Ordering::Acquire) & (KNOWN - 1) == 0
     }
 
-    /// Whether it, being queued, descends from what a member of the team executes. At most so many changes of thread are looked at.
+    /// Whether it, being queued, descends from what a member of the team executes. At most so many changes of
+    /// thread are looked at.
     #[inline]
     pub fn descends_from(&self, member: u32, current: &Task, look: u32) -> bool {
         let mut origin = self.origin.get();
@@ -291,7 +295,7 @@ impl Task {
         false
     }
 
-    /// Wakes whoever runs it, if that one sleeps.
+    /// Wakes the thread that runs it, if it sleeps.
     pub fn wake(&self) {
         // SAFETY: parkers live for ever.
         if let Some(parker) = unsafe { self.parker.load(Ordering::Relaxed).as_ref() } {

@@ -51,11 +51,13 @@ pub struct Thread {
     /// Where: the place plus one, or 0, and the places that its own teams may use.
     pub given_place: Cell<(u32, (u32, u32))>,
 
+    /// What the primitives keep of it.
+    pub local: Local,
     seat: Padded<Cell<Option<Seat>>>,
     root: &'static Root,
     /// The number of the node that it is on.
     pub node: u32,
-    /// Whether it runs; written by whoever has it as a worker.
+    /// Whether it runs; written by the thread that has it as a worker.
     pub started: Cell<bool>,
     /// A team that it had, with its workers, for the next region.
     pub spare: Cell<Option<&'static Team>>,
@@ -71,21 +73,21 @@ pub struct Thread {
     pub displayed: Cell<[u32; 4]>,
     /// Number of teams of the league less one, and which of them this is.
     pub league: Cell<(u32, u32)>,
-    /// The innermost `target data` that it is in: an address that [`crate::device`] gives a meaning to, or null.
+    /// The innermost `target data` that it is in: an address that [`crate::device`] gives a meaning to, or
+    /// null.
     pub data: Cell<*const libc::c_void>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
     /// The stack in the arena that it runs on, if it does.
     pub stack: Cell<Option<StackBounds>>,
-    /// What the primitives keep of it.
-    pub local: Local,
 }
 
 #[repr(align(64))]
 struct Padded<T>(T);
 
-// SAFETY: of the cells, those of the first line are written by whoever has the thread as its worker and read by the thread after
-// its parker said so, whose operations order the two; all others are the thread's own.
+// SAFETY: of the cells, those of the first line are written by the thread that has this one as its worker and
+// read by the thread after its parker said so, whose operations order the two; all others are the thread's
+// own.
 unsafe impl Sync for Thread {}
 
 impl Thread {
@@ -119,7 +121,7 @@ impl Thread {
         thread
     }
 
-    /// Who else is awake on its processors.
+    /// The threads that are awake on its processors.
     #[inline]
     pub fn awake(&self) -> &'static Awake {
         self.local.awake()
@@ -157,7 +159,7 @@ impl Thread {
         self.seat.0.take()
     }
 
-    /// Where its seat lies. A seat is long: who needs one thing of it reads or writes just that.
+    /// Where its seat lies. A seat is long: callers read or write single fields of it.
     #[inline]
     fn seated(&self) -> *mut Seat {
         // SAFETY: the seat is this thread's own, and no reference to it is kept.
@@ -282,24 +284,21 @@ impl Thread {
     }
 }
 
+// What `local::set_me` asks for.
+#[cfg(not(loom))]
+const _: () = assert!(
+    std::mem::offset_of!(Thread, parker) == 0 && std::mem::offset_of!(Thread, local) == local::OFFSET
+);
+
 /// The calling thread; `None` before it has a record.
 #[inline]
 pub fn known() -> Option<&'static Thread> {
-    let local = local::record();
-    if local.is_null() {
-        return None;
-    }
-    // SAFETY: `set_current` has stored a pointer into a thread's record, which lives for ever.
-    Some(unsafe { &*local.byte_sub(std::mem::offset_of!(Thread, local)).cast::<Thread>() })
+    // SAFETY: what is not null was stored by `set_current`: a thread, which lives for ever.
+    unsafe { local::record().cast::<Thread>().as_ref() }
 }
 
 /// Says which record the calling thread has.
 pub fn set_current(thread: Option<&'static Thread>) {
-    let record: *const Thread = thread.map_or(ptr::null(), ptr::from_ref);
-    let local = thread.map_or(ptr::null(), |_| {
-        // SAFETY: stays within the record.
-        unsafe { record.byte_add(std::mem::offset_of!(Thread, local)) }.cast::<Local>()
-    });
-    // SAFETY: records of threads live for ever.
-    unsafe { local::set_me(local) };
+    // SAFETY: threads live for ever; where their parts are is asserted above.
+    unsafe { local::set_me(thread.map_or(ptr::null(), |thread| ptr::from_ref(thread).cast())) };
 }

@@ -3,8 +3,9 @@
 use super::thread::Thread;
 use crate::primitives::wait::{self, Sleep};
 
-/// Waits until one of the conditions holds, or something else wakes this thread. Returns whether the first condition holds: the wait
-/// may end without it. The second condition reads lines that others write often, so it is checked less often.
+/// Waits until one of the conditions holds, or something else wakes this thread. Returns whether the first
+/// condition holds: the wait may end without it. The second condition reads lines that others write often, so
+/// it is checked less often.
 #[inline]
 #[must_use = "the wait may end before the condition holds"]
 pub fn until(
@@ -25,8 +26,8 @@ pub fn until(
     }
 }
 
-/// Waits until the condition holds, however often something else wakes this thread. Whatever makes it true has to wake the thread's
-/// parker.
+/// Waits until the condition holds, however often something else wakes this thread. Whatever makes it true
+/// has to wake the thread's parker.
 pub fn until_surely(me: &Thread, mut condition: impl FnMut() -> bool) {
     while !until(me, Sleep::Alone, &mut condition, || false) {}
 }

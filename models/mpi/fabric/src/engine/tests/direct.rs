@@ -121,7 +121,7 @@ fn who_may_not_write_does_not_and_what_is_not_let_is_done_by_the_owner() {
         assert_eq!(ends, [None, Some(Failure::NoAccess)]);
     }
     assert_eq!(memory.read(), [0; 100]);
-    // Where the owner lets nobody, all goes on by messages.
+    // Where the owner exposes nothing, transfers go by messages.
     let (mut engines, _world, memory) = with_memory(4);
     engines[1].set_direct(false);
     for round in 0..3 {

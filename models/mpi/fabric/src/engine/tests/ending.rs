@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Two endpoints that have connected to each other and send over links of their own; the second has not accepted that of the first yet,
-/// which has sent it a message over it, and received its own.
+/// Two endpoints that have connected to each other and send over links of their own; the second has not
+/// accepted that of the first yet, which has sent it a message over it, and received its own.
 fn crossed(bytes: &[u8]) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
     let (mut engines, world) = endpoints(2, 4, true);
     let slow = engines[1].address();

@@ -155,7 +155,7 @@ fn parts_can_neither_grow_nor_be_absent_where_they_must_be() {
     );
     assert!(matches!(bench.update(&mut [map(&data[3..6], TO)]), Err(Failure::Part { .. })));
     assert!(matches!(bench.begin(&mut [map(&data[6..7], PRESENT)]), Err(Failure::Absent { .. })));
-    // What nobody named makes do with what there is of it.
+    // Data that was not named is used as far as the device has it.
     let mut whole = [map(&data, TO | FROM | IMPLICIT)];
     bench.begin(&mut whole).unwrap();
     assert_eq!(read(on_device(&whole[0], 2)), 1);
