@@ -117,8 +117,8 @@ impl Hub {
         set.set_spin_ns(0);
         let listener = channel_options().listen(&domain)?;
         set.add_listener(&listener)?;
-        // What cannot be said is said now, not in the middle of the program. And a program passes to a virtual machine through its
-        // window, so it has to be there before the arena takes what room there is.
+        // What cannot be started is reported now, not in the middle of the program. And a program passes to a
+        // virtual machine through its window, so it has to be there before the arena takes what room there is.
         let children: Vec<Child> = places[1..]
             .iter()
             .zip(1..)

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn pages_are_replaced_where_they_are() {
         let page = page();
-        let memory = tombolo_omp::primitives::sys::reserve(4 * page).unwrap();
+        let memory = sys::reserve(4 * page).unwrap();
         // SAFETY: fresh memory of that size, and only this test's.
         unsafe {
             for at in 0..4 * page {

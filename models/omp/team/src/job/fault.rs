@@ -85,12 +85,12 @@ fn say_why(address: usize, pointer: usize) {
     if !stack.is_overflowed(pointer, address) {
         return;
     }
-    let kib = (stack.end - stack.lowest) >> 10;
+    let kib = stack.bytes >> 10;
     let advice = thread.store().advice();
     if stack.is_main {
         sys::complain(format_args!(
-            "tombolo omp: main overflowed its stack of {kib} KiB, which is as large as the system's limit (ulimit -s), but at most an \
-             eighth of the arena; {advice}\n"
+            "tombolo omp: main overflowed its stack of {kib} KiB: it has what the system allows (ulimit -s), but at most an eighth of the \
+             arena; {advice}\n"
         ));
     } else {
         sys::complain(format_args!(

@@ -5,8 +5,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::fault;
-use super::start;
+use super::{fault, start};
 use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::{self, SPAN, Store};
 use crate::primitives::sys;
@@ -67,7 +66,7 @@ impl Stack {
 
     fn bounds(self, is_main: bool) -> StackBounds {
         let guard = self.memory as usize;
-        StackBounds { guard, lowest: guard + GUARD, end: guard + self.size, is_main }
+        StackBounds { guard, lowest: guard + GUARD, bytes: self.size - GUARD - STORAGE, is_main }
     }
 
     /// For `main`.

@@ -3,6 +3,7 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
+use super::fault;
 use crate::constructs::region::leave_share;
 use crate::constructs::{affinity, tasking};
 use crate::device::order;

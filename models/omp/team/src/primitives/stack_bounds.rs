@@ -1,4 +1,4 @@
-//! Where the stack of a thread ends.
+//! Where a stack in the arena is, to recognize its overflow.
 
 /// The stack of the arena that a thread runs on.
 #[derive(Clone, Copy, Debug)]
@@ -7,8 +7,8 @@ pub struct StackBounds {
     pub guard: usize,
     /// The lowest address that may be used.
     pub lowest: usize,
-    /// The address behind it.
-    pub end: usize,
+    /// How long it is, without what the C library may need for thread-local storage.
+    pub bytes: usize,
     /// Whether it is the stack of `main`.
     pub is_main: bool,
 }
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn an_overflow_is_told_by_the_guard_or_by_a_stack_pointer_below_the_stack() {
-        let stack = StackBounds { guard: 0x1000, lowest: 0x5000, end: 0x20000, is_main: true };
+        let stack = StackBounds { guard: 0x1000, lowest: 0x5000, bytes: 0x20000, is_main: true };
         assert!(stack.is_overflowed(0x5000, 0x4fff) && stack.is_overflowed(0x5000, 0x1000));
         assert!(stack.is_overflowed(0x0800, 0x0800), "a frame larger than the guard");
         assert!(!stack.is_overflowed(0x5000, 0x0fff) && !stack.is_overflowed(0x5000, 0x5000));
