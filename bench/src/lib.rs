@@ -19,6 +19,7 @@ pub mod report;
 pub mod ring;
 pub mod rpc;
 mod sample;
+mod stacks;
 pub mod suite;
 mod table;
 pub mod tracing;

@@ -1,4 +1,4 @@
-//! What was found, as tables and for machines.
+//! What was found, as tables and as JSON.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::run::Found;
 use super::stack::{OPEN_MPI, Place, Stack, TOMBOLO, TOMBOLO_OPEN_MPI, UCX, VIRTIO};
 use crate::host::Host;
 use crate::limit::Limit;
-use crate::sample::{median, sorted};
+use crate::stacks::{groups, head, json, median_of};
 use crate::table::{align, none, significant};
 
 /// A stack that was not measured, and why.
@@ -17,7 +17,7 @@ pub struct Absent {
     pub place: Place,
     /// Its name.
     pub stack: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
@@ -40,21 +40,21 @@ impl About {
 pub struct Row {
     /// Between which places.
     pub place: Place,
-    /// Which stack.
+    /// The stack, by its name.
     pub stack: String,
-    /// Which metric, as `measure` names it.
+    /// The metric, as `measure` names it.
     pub metric: String,
-    /// Of how many bytes.
+    /// The length of a message, in bytes.
     pub bytes: u64,
     /// `ns`, `GB/s` or `1/s`.
     pub unit: &'static str,
     /// Median of the rounds' medians.
     pub p50: f64,
-    /// Median of the rounds' bad hundredths.
+    /// Median of the rounds' 99th percentiles.
     pub p99: f64,
     /// The least and the most of the rounds' medians.
     pub range: [f64; 2],
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
@@ -121,21 +121,14 @@ impl Report {
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Nothing in it can fail to be written.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        json(self)
     }
 
     /// As tables: for each pair of places one, with a column for each stack.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut text = format!(
-            "{}; {} rounds of {} s for each figure\nbare cache line one way: {} ns; memcpy of 4 MiB: {} GB/s\n",
-            self.host.cpu_model,
-            self.rounds,
-            self.seconds,
-            significant(self.limit.line_ns),
-            significant(self.limit.copy_gb_s),
-        );
+        let how = format!("{} rounds of {} s for each figure", self.rounds, self.seconds);
+        let mut text = head(&self.host, &how, &self.limit);
         let mut places: Vec<&Place> = self.stacks.iter().map(|about| &about.place).collect();
         places.dedup();
         for place in places {
@@ -199,21 +192,13 @@ fn target_cells(target: &Target) -> Vec<String> {
     vec![target.what.clone(), significant(target.ratio), bound, verdict.to_owned()]
 }
 
-/// Rounds together, in the order in which they were first found.
 fn rows(found: Vec<Found>) -> Vec<Row> {
-    let mut groups: Vec<Vec<Found>> = Vec::new();
-    for figure in found {
-        match groups.iter_mut().find(|group| group[0].is_of(&figure)) {
-            Some(group) => group.push(figure),
-            None => groups.push(vec![figure]),
-        }
-    }
-    groups.iter().filter_map(|group| row(group)).collect()
+    groups(found, Found::is_of).iter().filter_map(|rounds| row(rounds)).collect()
 }
 
+/// Medians over the rounds.
 fn row(rounds: &[Found]) -> Option<Row> {
-    let p50s = sorted(rounds.iter().map(|figure| figure.p50).collect());
-    let p99s = sorted(rounds.iter().map(|figure| figure.p99).collect());
+    let p50s = || rounds.iter().map(|figure| figure.p50);
     let first = rounds.first()?;
     Some(Row {
         place: first.place.clone(),
@@ -221,10 +206,10 @@ fn row(rounds: &[Found]) -> Option<Row> {
         metric: first.metric.clone(),
         bytes: first.bytes,
         unit: unit(&first.metric),
-        p50: median(&p50s)?,
-        p99: median(&p99s)?,
-        range: [*p50s.first()?, *p50s.last()?],
-        rounds: p50s.len(),
+        p50: median_of(p50s())?,
+        p99: median_of(rounds.iter().map(|figure| figure.p99))?,
+        range: [p50s().fold(f64::INFINITY, f64::min), p50s().fold(f64::NEG_INFINITY, f64::max)],
+        rounds: rounds.len(),
     })
 }
 

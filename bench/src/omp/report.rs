@@ -1,4 +1,4 @@
-//! What was found, as tables and for machines.
+//! What was found, as tables and as JSON.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::stack::{EXCLUSIVE, LIBGOMP, SHARED, Stack};
 use super::{Options, Section};
 use crate::host::Host;
 use crate::limit::Limit;
-use crate::sample::{median, sorted};
+use crate::stacks::{groups, head, json, median_of};
 use crate::table::{align, none, significant};
 
 /// Something that was not measured, and why.
@@ -19,7 +19,7 @@ pub struct Absent {
     pub stack: String,
     /// Sections or rows; none if the stack was not measured at all.
     pub what: Vec<String>,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
@@ -49,17 +49,17 @@ pub(super) struct About {
 /// A figure of a stack: medians over the runs, in microseconds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Of which section.
+    /// The section.
     pub section: Section,
-    /// Which stack.
+    /// The stack, by its name.
     pub stack: String,
-    /// What, as the program names it.
+    /// The metric, as the program names it.
     pub metric: String,
     /// How many workers, the master among them.
     pub threads: usize,
     /// Median of the runs' medians.
     pub p50_us: f64,
-    /// Median of the runs' bad hundredths.
+    /// Median of the runs' 99th percentiles.
     pub p99_us: f64,
     /// The medians of the runs, in their order: one or more in each round.
     pub runs_us: Vec<f64>,
@@ -72,16 +72,16 @@ pub struct Row {
 /// A ratio that Tombolo is to keep, and what it was.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
-    /// Of which section.
+    /// The section.
     pub section: Section,
-    /// Of which row.
+    /// The metric.
     pub metric: String,
-    /// With how many workers.
+    /// The number of workers.
     pub threads: usize,
     /// What is compared.
     pub what: String,
-    /// What was found: the median of the ratios of runs that came after each other, for a hypervisor that moves processors makes those
-    /// of another minute another machine's.
+    /// What was found: the median of the ratios of runs that came after each other, for a hypervisor that
+    /// moves processors makes those of another minute another machine's.
     pub ratio: f64,
     /// What it is to be at most.
     pub at_most: f64,
@@ -121,8 +121,8 @@ const EXCLUSIVE_AT_MOST: f64 = 2.0;
 /// Unlike processors to the split that fits their speeds.
 const NODES_AT_MOST: f64 = 1.15;
 
-/// Overheads below this are those of the loops that they are taken from, and count as so much: ten nanoseconds, and a fiftieth of
-/// a schedule's loop.
+/// Overheads below this are those of the loops that they are taken from, and count as so much: ten
+/// nanoseconds, and a fiftieth of a schedule's loop.
 const fn least_us(section: Section) -> f64 {
     match section {
         Section::Schedules => 0.25,
@@ -169,21 +169,14 @@ impl Report {
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Nothing in it can fail to be written.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        json(self)
     }
 
     /// As tables: for each section one, with a column for each stack.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut text = format!(
-            "{}; {} rounds; matrices of {size} x {size}\nbare cache line one way: {} ns; memcpy of 4 MiB: {} GB/s\n",
-            self.host.cpu_model,
-            self.rounds,
-            significant(self.limit.line_ns),
-            significant(self.limit.copy_gb_s),
-            size = self.size,
-        );
+        let how = format!("{} rounds; matrices of {size} x {size}", self.rounds, size = self.size);
+        let mut text = head(&self.host, &how, &self.limit);
         for section in Section::ALL {
             if self.rows.iter().any(|row| row.section == section) {
                 text += &format!("\n{}\n{}", section.title(), self.table_of(section));
@@ -264,29 +257,21 @@ impl Report {
     }
 }
 
-/// Runs together, in the order in which they were first found.
 fn rows(found: Vec<Found>) -> Vec<Row> {
-    let mut groups: Vec<Vec<Found>> = Vec::new();
-    for figure in found {
-        match groups.iter_mut().find(|group| group[0].is_of(&figure)) {
-            Some(group) => group.push(figure),
-            None => groups.push(vec![figure]),
-        }
-    }
-    groups.iter().filter_map(|group| row(group)).collect()
+    groups(found, Found::is_of).iter().filter_map(|runs| row(runs)).collect()
 }
 
+/// Medians over the runs.
 fn row(runs: &[Found]) -> Option<Row> {
     let runs_us: Vec<f64> = runs.iter().map(|figure| figure.p50_us).collect();
-    let p99s = sorted(runs.iter().map(|figure| figure.p99_us).collect());
     let first = runs.first()?;
     Some(Row {
         section: first.section,
         stack: first.stack.clone(),
         metric: first.metric.clone(),
         threads: first.threads,
-        p50_us: median(&sorted(runs_us.clone()))?,
-        p99_us: median(&p99s)?,
+        p50_us: median_of(runs_us.iter().copied())?,
+        p99_us: median_of(runs.iter().map(|figure| figure.p99_us))?,
         runs_us,
         disturbed: runs.iter().filter(|figure| figure.disturbed).count(),
         limit_us: None,
@@ -300,8 +285,8 @@ fn find<'a>(rows: &'a [Row], stack: &str, like: &Row) -> Option<&'a Row> {
     })
 }
 
-/// A word from the master to the workers and one back, where each has a processor; rows computed at the speed of one processor by
-/// as many as there are, or by unlike ones at theirs.
+/// A word from the master to the workers and one back, where each has a processor; rows computed at the speed
+/// of one processor by as many as there are, or by unlike ones at theirs.
 fn limit_of(row: &Row, rows: &[Row], processors: usize, limit: &Limit) -> Option<f64> {
     let there_and_back = 2.0 * limit.line_ns / 1e3;
     match row.section {
@@ -336,7 +321,7 @@ fn targets(rows: &[Row], processors: usize) -> Vec<Target> {
             let least = least_us(row.section);
             own.max(least) / other.max(least)
         });
-        let Some(ratio) = median(&sorted(ratios.collect())) else { return };
+        let Some(ratio) = median_of(ratios) else { return };
         let doubtful = |row: &Row| 2 * row.disturbed > row.runs_us.len();
         targets.push(Target {
             section: row.section,
