@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use report::{Absent, Report, Row, Target};
-pub use stack::{Place, Stack, Tools, host_stacks, network_stack, node_stacks};
+pub use stack::{NodePair, Stack, Tools, host_stacks, network_stack, node_stacks};
 
 use crate::host::Host;
 use crate::limit::Limit;

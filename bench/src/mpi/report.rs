@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Options;
 use super::run::Found;
-use super::stack::{OPEN_MPI, Place, Stack, TOMBOLO, TOMBOLO_OPEN_MPI, UCX, VIRTIO};
+use super::stack::{NodePair, OPEN_MPI, Stack, TOMBOLO, TOMBOLO_OPEN_MPI, UCX, VIRTIO};
 use crate::host::Host;
 use crate::limit::Limit;
 use crate::stacks::{groups, head, json, median_of};
@@ -14,7 +14,7 @@ use crate::table::{align, none, significant};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Absent {
     /// Between which places.
-    pub place: Place,
+    pub place: NodePair,
     /// Its name.
     pub stack: String,
     /// The reason.
@@ -24,7 +24,7 @@ pub struct Absent {
 /// A stack that was measured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct About {
-    place: Place,
+    place: NodePair,
     stack: String,
     about: String,
 }
@@ -39,7 +39,7 @@ impl About {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Between which places.
-    pub place: Place,
+    pub place: NodePair,
     /// The stack, by its name.
     pub stack: String,
     /// The metric, as `measure` names it.
@@ -129,7 +129,7 @@ impl Report {
     pub fn table(&self) -> String {
         let how = format!("{} rounds of {} s for each figure", self.rounds, self.seconds);
         let mut text = head(&self.host, &how, &self.limit);
-        let mut places: Vec<&Place> = self.stacks.iter().map(|about| &about.place).collect();
+        let mut places: Vec<&NodePair> = self.stacks.iter().map(|about| &about.place).collect();
         places.dedup();
         for place in places {
             text += &format!("\n{place}\n{}", self.table_of(place));
@@ -146,7 +146,7 @@ impl Report {
         text
     }
 
-    fn table_of(&self, place: &Place) -> String {
+    fn table_of(&self, place: &NodePair) -> String {
         let stacks: Vec<&About> = self.stacks.iter().filter(|about| about.place == *place).collect();
         let mut table = vec![vec!["".to_owned(), "bytes".to_owned(), "unit".to_owned()]];
         table[0].extend(stacks.iter().map(|about| about.stack.clone()));
@@ -213,18 +213,18 @@ fn row(rounds: &[Found]) -> Option<Row> {
     })
 }
 
-fn find<'a>(rows: &'a [Row], place: &Place, stack: &str, metric: &str, bytes: u64) -> Option<&'a Row> {
+fn find<'a>(rows: &'a [Row], place: &NodePair, stack: &str, metric: &str, bytes: u64) -> Option<&'a Row> {
     rows.iter()
         .find(|row| row.place == *place && row.stack == stack && row.metric == metric && row.bytes == bytes)
 }
 
 /// What is promised, of what was measured.
 fn targets(rows: &[Row]) -> Vec<Target> {
-    let mut places: Vec<&Place> = rows.iter().map(|row| &row.place).collect();
+    let mut places: Vec<&NodePair> = rows.iter().map(|row| &row.place).collect();
     places.dedup();
     let mut targets = Vec::new();
     let mut compare =
-        |place: &Place, ours: &str, theirs: &str, (metric, bytes): (&str, u64), bound, limit: f64| {
+        |place: &NodePair, ours: &str, theirs: &str, (metric, bytes): (&str, u64), bound, limit: f64| {
             let (Some(own), Some(other)) =
                 (find(rows, place, ours, metric, bytes), find(rows, place, theirs, metric, bytes))
             else {
@@ -236,7 +236,7 @@ fn targets(rows: &[Row]) -> Vec<Target> {
             targets.push(Target { what, ratio, limit, bound, met });
         };
     for place in places {
-        if *place == Place::host() {
+        if *place == NodePair::host() {
             compare(place, TOMBOLO_OPEN_MPI, OPEN_MPI, ("latency", 8), AT_MOST, 1.5);
             for bytes in [64 << 10, 4 << 20] {
                 compare(place, TOMBOLO_OPEN_MPI, UCX, ("bandwidth", bytes), AT_LEAST, 1.0);
@@ -261,7 +261,14 @@ mod tests {
     use super::*;
 
     fn found(stack: &str, metric: &str, bytes: u64, p50: f64) -> Found {
-        Found { place: Place::host(), stack: stack.into(), metric: metric.into(), bytes, p50, p99: 2.0 * p50 }
+        Found {
+            place: NodePair::host(),
+            stack: stack.into(),
+            metric: metric.into(),
+            bytes,
+            p50,
+            p99: 2.0 * p50,
+        }
     }
 
     #[test]
@@ -285,7 +292,7 @@ mod tests {
 
     #[test]
     fn bandwidth_is_promised_to_be_more_and_latency_less() {
-        let place = Place { from: "host".into(), to: "arm0".into() };
+        let place = NodePair { from: "host".into(), to: "arm0".into() };
         let at = |stack: &str, metric: &str, bytes, p50| Found {
             place: place.clone(),
             ..found(stack, metric, bytes, p50)
@@ -302,7 +309,8 @@ mod tests {
 
     #[test]
     fn tables_have_a_column_for_each_stack() {
-        let about = |stack: &str| About { place: Place::host(), stack: stack.into(), about: String::new() };
+        let about =
+            |stack: &str| About { place: NodePair::host(), stack: stack.into(), about: String::new() };
         let report = Report {
             limit: Limit { line_ns: 60.0, copy_gb_s: 40.0 },
             stacks: vec![about(TOMBOLO), about("MPICH tcp")],
@@ -312,7 +320,7 @@ mod tests {
                 Limit { line_ns: 0.0, copy_gb_s: 0.0 },
                 Vec::new(),
                 vec![found(TOMBOLO, "latency", 8, 1200.0), found(TOMBOLO, "rate", 8, 2.5e6)],
-                vec![Absent { place: Place::host(), stack: "X".into(), why: "it is not there".into() }],
+                vec![Absent { place: NodePair::host(), stack: "X".into(), why: "it is not there".into() }],
                 true,
             )
         };

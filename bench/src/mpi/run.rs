@@ -5,7 +5,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::Options;
-use super::stack::{Place, Stack};
+use super::stack::{NodePair, Stack};
 use crate::launch::figures_of;
 
 /// A figure, as the program writes it.
@@ -20,7 +20,7 @@ struct Figure {
 /// A figure, and whose it is.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Found {
-    pub(super) place: Place,
+    pub(super) place: NodePair,
     pub(super) stack: String,
     pub(super) metric: String,
     pub(super) bytes: u64,

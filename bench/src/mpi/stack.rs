@@ -11,22 +11,22 @@ use super::report::Absent;
 
 /// Where rank 0 and rank 1 are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct NodePair {
     /// The node of rank 0.
     pub from: String,
     /// That of rank 1.
     pub to: String,
 }
 
-impl Place {
+impl NodePair {
     /// Both on this host.
     #[must_use]
-    pub fn host() -> Place {
-        Place { from: "host".into(), to: "host".into() }
+    pub fn host() -> NodePair {
+        NodePair { from: "host".into(), to: "host".into() }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for NodePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.from, self.to)
     }
@@ -40,7 +40,7 @@ pub struct Stack {
     /// What exactly it is.
     pub about: String,
     /// Between which places.
-    pub place: Place,
+    pub place: NodePair,
     /// The launcher.
     pub(super) program: PathBuf,
     /// The launcher's arguments: the program's own belong after each part.
@@ -82,7 +82,7 @@ impl Tools {
         self.kit.join("mpi").join(Isa::current().name()).join("opt/tombolo/mpi/fi")
     }
 
-    fn mpirun(&self, name: &str, about: &str, place: Place) -> Result<Stack, Absent> {
+    fn mpirun(&self, name: &str, about: &str, place: NodePair) -> Result<Stack, Absent> {
         let mut arguments: Vec<OsString> = Vec::new();
         if let Some(machine) = &self.machine {
             arguments.extend(["--machine".into(), machine.into()]);
@@ -109,7 +109,7 @@ impl Tools {
         &self,
         name: &str,
         about: &str,
-        place: Place,
+        place: NodePair,
         settings: &[(&str, &str)],
     ) -> Result<Stack, Absent> {
         let (program, measure) =
@@ -164,7 +164,7 @@ impl Tools {
         let stack = Stack {
             name: name.into(),
             about: about.into(),
-            place: Place::host(),
+            place: NodePair::host(),
             program,
             arguments: vec![arguments],
             environment,
@@ -212,7 +212,7 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
         ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "opal_common_ofi_provider_include", "tombolo"];
     let by_sm = ["--mca", "pml", "ob1", "--mca", "btl", "self,sm"];
     sort([
-        tools.mpirun(TOMBOLO, "MPICH 5.0.2 over the provider, by tombolo mpirun", Place::host()),
+        tools.mpirun(TOMBOLO, "MPICH 5.0.2 over the provider, by tombolo mpirun", NodePair::host()),
         tools.open_mpi(
             TOMBOLO_OPEN_MPI,
             "Open MPI 5.0.11 over the provider, by its mpirun",
@@ -220,9 +220,9 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
             true,
         ),
         tools.open_mpi(OPEN_MPI, "Open MPI 5.0.11, its shared memory", &by_sm, false),
-        tools.mpiexec("MPICH shm", "MPICH 5.0.2, its own shared memory", Place::host(), &[]),
-        tools.mpiexec(UCX, "MPICH 5.0.2 over UCX, posix shared memory", Place::host(), &OVER_UCX),
-        tools.mpiexec(TCP, "MPICH 5.0.2 over libfabric's tcp, loopback", Place::host(), &OVER_TCP),
+        tools.mpiexec("MPICH shm", "MPICH 5.0.2, its own shared memory", NodePair::host(), &[]),
+        tools.mpiexec(UCX, "MPICH 5.0.2 over UCX, posix shared memory", NodePair::host(), &OVER_UCX),
+        tools.mpiexec(TCP, "MPICH 5.0.2 over libfabric's tcp, loopback", NodePair::host(), &OVER_TCP),
     ])
 }
 
@@ -234,8 +234,8 @@ struct Foreign<'a> {
 }
 
 impl Foreign<'_> {
-    fn place(&self) -> Place {
-        Place { from: "host".into(), to: self.name.into() }
+    fn place(&self) -> NodePair {
+        NodePair { from: "host".into(), to: self.name.into() }
     }
 }
 
@@ -244,7 +244,7 @@ impl Foreign<'_> {
 /// connections are added by the one who starts it.
 #[must_use]
 pub fn node_stacks(tools: &Tools, node: &str, isa: Isa, is_user: bool) -> (Vec<Stack>, Vec<Absent>) {
-    let place = Place { from: "host".into(), to: node.into() };
+    let place = NodePair { from: "host".into(), to: node.into() };
     let own = tools.mpirun(TOMBOLO, "MPICH 5.0.2 over the provider, by tombolo mpirun", place);
     if !is_user {
         return sort([own]);
@@ -276,7 +276,7 @@ pub fn network_stack(tools: &Tools, node: &str, cpu: &str, memory_mib: u32) -> S
         name: VIRTIO.into(),
         about: "MPICH 5.0.2 over libfabric's tcp, a tap device and virtio-net, to a machine like the node"
             .into(),
-        place: Place { from: "host".into(), to: node.into() },
+        place: NodePair { from: "host".into(), to: node.into() },
         program: "unshare".into(),
         arguments: vec![arguments],
         environment: Vec::new(),

@@ -84,7 +84,7 @@ fn doubled(from: usize, to: usize) -> Vec<usize> {
 
 /// A line of a program.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
-struct Line {
+struct OutputLine {
     metric: String,
     threads: usize,
     p50: Option<f64>,
@@ -176,10 +176,10 @@ fn once(stack: &Stack, job: &Job, options: &Options) -> Result<Outcome, NotRun> 
 }
 
 impl Outcome {
-    fn add(&mut self, stack: &Stack, section: Section, line: Line) {
+    fn add(&mut self, stack: &Stack, section: Section, line: OutputLine) {
         let name = stack.name.clone();
         match line {
-            Line { metric, threads, p50: Some(p50_us), p99: Some(p99_us), .. } => {
+            OutputLine { metric, threads, p50: Some(p50_us), p99: Some(p99_us), .. } => {
                 self.found.push(Found {
                     section,
                     stack: name,
@@ -191,7 +191,7 @@ impl Outcome {
                 });
             }
             // A section that only our run-time has is not missed on others.
-            Line { metric, skipped: Some(why), .. } if stack.is_own() => {
+            OutputLine { metric, skipped: Some(why), .. } if stack.is_own() => {
                 self.skipped.push((metric, why));
             }
             _ => {}
@@ -199,7 +199,7 @@ impl Outcome {
     }
 }
 
-fn lines_of(command: Command, patience: Duration) -> Result<Vec<Line>, NotRun> {
+fn lines_of(command: Command, patience: Duration) -> Result<Vec<OutputLine>, NotRun> {
     let failed = |why| NotRun { why, refused: false };
     let (status, output, errors) = output_of(command, patience).map_err(failed)?;
     if status.success() {

@@ -52,7 +52,7 @@ const LIBOMP: &str = "libomp";
 
 /// Where its threads or processes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum StackKind {
     /// Another's, on this host.
     Peer,
     /// Ours, on this host.
@@ -68,7 +68,7 @@ pub struct Stack {
     pub name: String,
     /// What exactly it is.
     pub about: String,
-    kind: Kind,
+    kind: StackKind,
     /// The folder with its programs.
     programs: PathBuf,
     /// What starts them, with its words; nothing if they start by themselves.
@@ -78,11 +78,11 @@ pub struct Stack {
 
 impl Stack {
     pub(super) fn is_own(&self) -> bool {
-        self.kind != Kind::Peer
+        self.kind != StackKind::Peer
     }
 
     pub(super) fn is_of_nodes(&self) -> bool {
-        self.kind == Kind::Nodes
+        self.kind == StackKind::Nodes
     }
 
     /// Whether it is measured in that section.
@@ -176,7 +176,7 @@ impl Tools {
         Ok(Stack {
             name: name.to_owned(),
             about: format!("Tombolo's libgomp.so.1, OMP_TOMBOLO={mode}"),
-            kind: Kind::Own,
+            kind: StackKind::Own,
             programs: programs.to_owned(),
             starter: Vec::new(),
             environment: vec![("LD_LIBRARY_PATH", library.into()), ("OMP_TOMBOLO", mode.into())],
@@ -202,7 +202,7 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
             stacks.push(Stack {
                 name: LIBGOMP.to_owned(),
                 about: version("gcc"),
-                kind: Kind::Peer,
+                kind: StackKind::Peer,
                 programs: programs.clone(),
                 starter: Vec::new(),
                 environment: Vec::new(),
@@ -226,7 +226,7 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
                 "LLVM's, of {}; its workers fall asleep after 10 ms, as others' do",
                 version("clang")
             ),
-            kind: Kind::Peer,
+            kind: StackKind::Peer,
             programs,
             starter: Vec::new(),
             environment: vec![("KMP_BLOCKTIME", "10".into())],
@@ -263,7 +263,7 @@ pub fn node_stacks(tools: &Tools, node: Option<&str>) -> (Vec<Stack>, Vec<Absent
         let about =
             format!("Tombolo's run-time with musl, by tombolo ompcc; OMP_TOMBOLO_NODES={nodes}, {said}");
         let (programs, starter) = (programs.clone(), starter.clone());
-        Stack { name, about, kind: Kind::Nodes, programs, starter, environment }
+        Stack { name, about, kind: StackKind::Nodes, programs, starter, environment }
     };
     let one_on_each = with(name.clone(), format!("host:1,{node}:1"), Some("2"));
     (vec![one_on_each, with(format!("{name}, virtual threads"), node.to_owned(), None)], Vec::new())
@@ -305,7 +305,7 @@ mod tests {
         let stack = Stack {
             name: "host and arm-user".into(),
             about: String::new(),
-            kind: Kind::Nodes,
+            kind: StackKind::Nodes,
             programs: "/p".into(),
             starter: ["tombolo", "run"].map(Into::into).into(),
             environment: vec![("OMP_TOMBOLO", "exclusive".into())],
@@ -317,7 +317,7 @@ mod tests {
         let command = stack.command(Program::Figures, Some(3));
         assert_eq!(command.get_program(), "tombolo");
         assert_eq!(words(&command), "run --env OMP_TOMBOLO=exclusive --env OMP_NUM_THREADS=3 /p/figures.tbi");
-        let here = Stack { kind: Kind::Own, starter: Vec::new(), ..stack };
+        let here = Stack { kind: StackKind::Own, starter: Vec::new(), ..stack };
         assert!(here.has(Section::Constructs) && !here.has(Section::Nodes));
         let command = here.command(Program::Overheads, None);
         assert_eq!(command.get_program(), "/p/overheads");

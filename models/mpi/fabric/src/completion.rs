@@ -87,7 +87,7 @@ pub struct Completion {
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum CompletionKind {
     /// Sends.
     Send,
     /// Receives.
@@ -112,18 +112,18 @@ pub struct Counts {
 impl Counts {
     /// Those that went well.
     #[must_use]
-    pub fn done(&self, kind: Kind) -> u64 {
+    pub fn done(&self, kind: CompletionKind) -> u64 {
         self.done[kind as usize]
     }
 
     /// Those that failed.
     #[must_use]
-    pub fn failed(&self, kind: Kind) -> u64 {
+    pub fn failed(&self, kind: CompletionKind) -> u64 {
         self.failed[kind as usize]
     }
 
     #[inline]
-    pub(crate) fn note(&mut self, kind: Kind, failed: bool) {
+    pub(crate) fn note(&mut self, kind: CompletionKind, failed: bool) {
         let counts = if failed { &mut self.failed } else { &mut self.done };
         counts[kind as usize] += 1;
     }

@@ -22,7 +22,7 @@ mod wire;
 
 pub use address::{ADDRESS_BYTES, Address};
 pub use atomic::{AtomicOp, Datatype};
-pub use completion::{Completion, Counts, Failure, Kind, flags};
+pub use completion::{Completion, CompletionKind, Counts, Failure, flags};
 pub use engine::{
     Access, Atomic, Busy, CREDIT_BYTES, CREDIT_MESSAGES, Engine, INJECT_BYTES, MAX_ATOMIC_BYTES, NO_ADDRESS,
     Peek, Read, Receive, Region, Send, Write,

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use tombolo_fabric::Kind;
+use tombolo_fabric::CompletionKind;
 
 use crate::abi::*;
 use crate::domain::Domain;
@@ -10,13 +10,13 @@ use crate::endpoint::{Binding, Endpoint};
 use crate::entry::{entries, fid_ops, object};
 use crate::waiting::{Limit, WaitObject};
 
-const KINDS: [(u64, Kind); 6] = [
-    (FI_SEND, Kind::Send),
-    (FI_RECV, Kind::Receive),
-    (FI_READ, Kind::Read),
-    (FI_WRITE, Kind::Write),
-    (FI_REMOTE_READ, Kind::RemoteRead),
-    (FI_REMOTE_WRITE, Kind::RemoteWrite),
+const KINDS: [(u64, CompletionKind); 6] = [
+    (FI_SEND, CompletionKind::Send),
+    (FI_RECV, CompletionKind::Receive),
+    (FI_READ, CompletionKind::Read),
+    (FI_WRITE, CompletionKind::Write),
+    (FI_REMOTE_READ, CompletionKind::RemoteRead),
+    (FI_REMOTE_WRITE, CompletionKind::RemoteWrite),
 ];
 
 /// A counter that was opened.

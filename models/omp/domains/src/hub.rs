@@ -19,10 +19,10 @@ use tombolo_omp::primitives::{exclusive, sys, wake_domain};
 use tombolo_omp::team::root::Root;
 use tombolo_omp::team::thread::Thread;
 
-use self::process::{Process, State};
+use self::process::{Process, ProcessState};
 use crate::memory::{self, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS};
-use crate::place::{self, Kernel, Place, Where};
+use crate::place::{self, JobNode, Kernel, Where};
 use crate::send_queue;
 use crate::{channel_options, fatal, report, request};
 
@@ -48,7 +48,7 @@ pub struct Hub {
     listener: Listener,
     capability: Capability,
     layout: Layout,
-    places: Vec<Place>,
+    places: Vec<JobNode>,
     mode: Mode,
     image: Image,
     /// Whether there are threads that only their own process can wake.
@@ -166,7 +166,7 @@ impl Hub {
         for (child, node) in children.into_iter().zip(1..) {
             hub.keep(node, child)?;
         }
-        while hub.processes.iter().any(|process| !matches!(process.state, State::Ready { .. })) {
+        while hub.processes.iter().any(|process| !matches!(process.state, ProcessState::Ready { .. })) {
             hub.serve();
         }
         Ok(hub)
@@ -295,7 +295,7 @@ impl Hub {
         let peer = self.set.get(token).map(tombolo::Channel::peer);
         let index = usize::try_from(number).unwrap_or(0).wrapping_sub(1);
         let process = self.processes.get_mut(index).filter(|process| {
-            Some(process.child.id()) == peer && matches!(process.state, State::Started { .. })
+            Some(process.child.id()) == peer && matches!(process.state, ProcessState::Started { .. })
         });
         self.unknown.retain(|unknown| *unknown != token);
         let Some(process) = process else {
@@ -312,7 +312,7 @@ impl Hub {
             Ok(granted) => granted,
             Err(error) => fatal(format_args!("node {node} does not get at what workers share: {error}")),
         };
-        process.state = State::Joining { since: Instant::now(), channel: token };
+        process.state = ProcessState::Joining { since: Instant::now(), channel: token };
         let welcome = FromHub::Welcome {
             capability: granted.id.0,
             layout: self.layout,
@@ -327,7 +327,7 @@ impl Hub {
     /// A process has everything mapped: what was to be started in it is.
     fn is_ready(&mut self, index: usize, channel: Token) {
         let process = &mut self.processes[index];
-        process.state = State::Ready { channel };
+        process.state = ProcessState::Ready { channel };
         self.replicate_in(index);
         let process = &mut self.processes[index];
         for thread in std::mem::take(&mut process.waiting) {
@@ -377,8 +377,8 @@ impl Hub {
         process.threads += 1;
         thread.parker.set_domain(process.wake_domain);
         match process.state {
-            State::Ready { .. } => self.start_in(index, thread),
-            State::Started { .. } | State::Joining { .. } => process.waiting.push(thread),
+            ProcessState::Ready { .. } => self.start_in(index, thread),
+            ProcessState::Started { .. } | ProcessState::Joining { .. } => process.waiting.push(thread),
         }
     }
 
@@ -423,7 +423,7 @@ impl Hub {
             return;
         }
         let node = process.child.node_name().to_owned();
-        let joined = !matches!(process.state, State::Started { .. });
+        let joined = !matches!(process.state, ProcessState::Started { .. });
         flush();
         match how {
             Ok(Exit::Exited { status }) if joined => {
@@ -466,7 +466,10 @@ impl Hub {
                     HEARING.as_secs()
                 ));
             }
-            let (State::Started { since } | State::Joining { since, .. }) = process.state else { continue };
+            let (ProcessState::Started { since } | ProcessState::Joining { since, .. }) = process.state
+            else {
+                continue;
+            };
             if since.elapsed() > PATIENCE {
                 fatal(format_args!(
                     "the worker on node {} has not come within {} s",
@@ -500,8 +503,8 @@ fn end() {
 }
 
 /// Enters the nodes into the table that all workers have.
-fn add_nodes(root: &'static Root, places: &[Place]) -> Result<(), String> {
-    let isa = |place: &Place| Isa::named(place.isa.name()).unwrap_or(Isa::own());
+fn add_nodes(root: &'static Root, places: &[JobNode]) -> Result<(), String> {
+    let isa = |place: &JobNode| Isa::named(place.isa.name()).unwrap_or(Isa::own());
     let mut host = None;
     for (index, place) in places.iter().enumerate() {
         // Foreign programs on the host are run by its processors.

@@ -17,7 +17,7 @@ pub enum Kernel {
 
 /// A node of the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct JobNode {
     /// Its name.
     pub name: String,
     /// What it runs.
@@ -115,7 +115,7 @@ const ALL: &str = "all";
 ///
 /// # Errors
 /// [`PlaceError`].
-pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<Place>, Where), PlaceError> {
+pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<JobNode>, Where), PlaceError> {
     let find = |name: &str| nodes.iter().find(|node| node.name == name);
     let unknown = |name: &str| {
         let known: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
@@ -159,19 +159,19 @@ pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<Pl
 }
 
 /// Whether the host runs programs of some node by an emulator.
-fn emulated(nodes: &[NodeInfo], places: &[Place]) -> bool {
+fn emulated(nodes: &[NodeInfo], places: &[JobNode]) -> bool {
     let host = nodes.iter().find(|node| node.kind == "host");
     places.iter().any(|place| place.kernel == Kernel::Host && host.is_some_and(|host| host.isa != place.isa))
 }
 
-fn place(node: &NodeInfo, threads: u32) -> Result<Place, PlaceError> {
+fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
     let kernel = match node.kind.as_str() {
         "host" | "user" => Some(Kernel::Host),
         "vm" => Some(Kernel::Virtual(node.name.clone())),
         _ => None,
     };
     match kernel {
-        Some(kernel) if matches!(node.isa, Isa::X86_64 | Isa::Aarch64) => Ok(Place {
+        Some(kernel) if matches!(node.isa, Isa::X86_64 | Isa::Aarch64) => Ok(JobNode {
             name: node.name.clone(),
             isa: node.isa,
             kernel,
@@ -184,13 +184,13 @@ fn place(node: &NodeInfo, threads: u32) -> Result<Place, PlaceError> {
 
 /// Whether another node shares memory with those that there are; `window` becomes the one that it takes.
 fn share(
-    places: &[Place],
-    more: &Place,
+    places: &[JobNode],
+    more: &JobNode,
     node: &NodeInfo,
     window: &mut Option<String>,
 ) -> Result<(), PlaceError> {
     let apart =
-        |other: &Place, why| PlaceError::Apart { name: more.name.clone(), other: other.name.clone(), why };
+        |other: &JobNode, why| PlaceError::Apart { name: more.name.clone(), other: other.name.clone(), why };
     for other in places {
         let behind = match (&other.kernel, &more.kernel) {
             (Kernel::Host, Kernel::Host) => continue,

@@ -13,12 +13,12 @@ use tombolo_omp::primitives::sys;
 use tombolo_omp::team::thread::Thread;
 
 use crate::memory::Mapped;
-use crate::request::{self, Kind};
+use crate::request::{self, RequestKind};
 
 /// Has data replicated on all nodes behind the window, or shared again, and waits until it is. 0, or the
 /// system's number of an error.
 pub fn ask(me: &'static Thread, begin: usize, bytes: usize, again: bool) -> i32 {
-    let kind = if again { Kind::Share } else { Kind::Replicate };
+    let kind = if again { RequestKind::Share } else { RequestKind::Replicate };
     request::ask(me, kind, [begin as u64, bytes as u64, 0, 0]).0
 }
 

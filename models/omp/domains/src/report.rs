@@ -6,7 +6,7 @@ use tombolo::files::OpenOptions;
 use tombolo_omp::job::report;
 use tombolo_omp::job::report::Form;
 
-use crate::place::{Kernel, Place};
+use crate::place::{JobNode, Kernel};
 
 /// The program may not write the file of the report.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub struct NotGranted {
 ///
 /// # Errors
 /// [`NotGranted`].
-pub(crate) fn open(domain: &Domain, own: &Place, form: &Form) -> Result<(), NotGranted> {
+pub(crate) fn open(domain: &Domain, own: &JobNode, form: &Form) -> Result<(), NotGranted> {
     let (Form::Json(Some(path)), Kernel::Virtual(node)) = (form, &own.kernel) else { return Ok(()) };
     let opened =
         domain.files().and_then(|files| files.open_with(path, OpenOptions::new().create().truncate()));

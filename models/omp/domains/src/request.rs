@@ -12,7 +12,7 @@ use crate::send_queue;
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Kind {
+pub enum RequestKind {
     /// Data is to be replicated: where it begins, and how many bytes it has.
     Replicate = 1,
     /// It is to be shared again.
@@ -47,8 +47,10 @@ pub fn serve_calls(serve: Serve) {
 
 impl Request {
     /// What is asked for; `None` for what no thread asks for.
-    pub(crate) fn kind(&self) -> Option<Kind> {
-        [Kind::Replicate, Kind::Share, Kind::Call].into_iter().find(|kind| *kind as u32 == self.kind)
+    pub(crate) fn kind(&self) -> Option<RequestKind> {
+        [RequestKind::Replicate, RequestKind::Share, RequestKind::Call]
+            .into_iter()
+            .find(|kind| *kind as u32 == self.kind)
     }
 
     /// Keeps an error, unless there is one.
@@ -75,7 +77,7 @@ impl Request {
 }
 
 /// Asks, and waits for the answer: the system's number of an error, or 0, and the result of a call.
-pub fn ask(me: &'static Thread, kind: Kind, words: [u64; 4]) -> (i32, u64) {
+pub fn ask(me: &'static Thread, kind: RequestKind, words: [u64; 4]) -> (i32, u64) {
     let request = me.store().place(Request {
         kind: kind as u32,
         words,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use tombolo_omp::job::start;
 use tombolo_omp::primitives::{exclusive, sys};
-use tombolo_omp_domains::request::{self, Kind};
+use tombolo_omp_domains::request::{self, RequestKind};
 
 /// Where musl 1.2 has a stream's lock, in bytes.
 const LOCK: usize = 140;
@@ -40,7 +40,7 @@ unsafe extern "C" {
 /// What is done at a stream's end.
 #[derive(Clone, Copy)]
 #[repr(u64)]
-enum End {
+enum StreamCall {
     Read = 1,
     Write = 2,
     Seek = 3,
@@ -78,12 +78,12 @@ fn is_foreign(stream: *mut c_void) -> bool {
 }
 
 /// Has the program's process do what is done at a stream's end; `None` for one of this process.
-fn elsewhere(end: End, stream: *mut c_void, first: u64, second: u64) -> Option<u64> {
+fn elsewhere(end: StreamCall, stream: *mut c_void, first: u64, second: u64) -> Option<u64> {
     if !is_foreign(stream) {
         return None;
     }
     let me = tombolo_omp::job::start::current();
-    Some(request::ask(me, Kind::Call, [end as u64, stream as u64, first, second]).1)
+    Some(request::ask(me, RequestKind::Call, [end as u64, stream as u64, first, second]).1)
 }
 
 /// Reads from a stream's file.
@@ -92,7 +92,7 @@ fn elsewhere(end: End, stream: *mut c_void, first: u64, second: u64) -> Option<u
 /// As the C library calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___stdio_read(stream: *mut c_void, buffer: *mut u8, length: usize) -> usize {
-    match elsewhere(End::Read, stream, length as u64, buffer as u64) {
+    match elsewhere(StreamCall::Read, stream, length as u64, buffer as u64) {
         Some(read) => usize::try_from(read).unwrap_or(0),
         // SAFETY: the caller says so.
         None => unsafe { __real___stdio_read(stream, buffer, length) },
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn __wrap___stdio_write(
     buffer: *const u8,
     length: usize,
 ) -> usize {
-    match elsewhere(End::Write, stream, length as u64, buffer as u64) {
+    match elsewhere(StreamCall::Write, stream, length as u64, buffer as u64) {
         Some(written) => usize::try_from(written).unwrap_or(0),
         // SAFETY: the caller says so.
         None => unsafe { __real___stdio_write(stream, buffer, length) },
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn __wrap___stdio_write(
 /// As the C library calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___stdio_seek(stream: *mut c_void, offset: i64, whence: c_int) -> i64 {
-    match elsewhere(End::Seek, stream, offset.cast_unsigned(), i64::from(whence).cast_unsigned()) {
+    match elsewhere(StreamCall::Seek, stream, offset.cast_unsigned(), i64::from(whence).cast_unsigned()) {
         Some(place) => place.cast_signed(),
         // SAFETY: the caller says so.
         None => unsafe { __real___stdio_seek(stream, offset, whence) },
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn __wrap___stdio_seek(stream: *mut c_void, offset: i64, w
 /// As the C library calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___stdio_close(stream: *mut c_void) -> c_int {
-    match elsewhere(End::Close, stream, 0, 0) {
+    match elsewhere(StreamCall::Close, stream, 0, 0) {
         Some(result) => c_int::try_from(result.cast_signed()).unwrap_or(-1),
         None => {
             for opened in &OPENED {

@@ -5,7 +5,7 @@
 //! side has heard of the second, which is the one it sent over. So a peer without a link is gone only once no
 //! connection is being accepted that could be it.
 
-use crate::completion::{Failure, Kind, flags};
+use crate::completion::{CompletionKind, Failure, flags};
 use crate::memory::{Memory, Payload};
 use crate::net::{LinkEnd, LinkId, Net};
 
@@ -145,7 +145,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             let tagged = self.core.tagged.withdraw(such).into_iter().map(|posted| (posted, flags::TAGGED));
             let untagged = self.core.untagged.withdraw(such).into_iter().map(|posted| (posted, flags::MSG));
             for (posted, flag) in tagged.chain(untagged).collect::<Vec<_>>() {
-                let mut done = Done::new(Kind::Receive, true, posted.context, flag | flags::RECV);
+                let mut done = Done::new(CompletionKind::Receive, true, posted.context, flag | flags::RECV);
                 done.completion.tag = posted.tag;
                 self.core.fail(done, failure);
             }

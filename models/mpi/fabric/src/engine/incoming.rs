@@ -1,7 +1,7 @@
 //! What comes from peers. All of it is checked: what cannot be ends the link that it came over.
 
 use crate::address::Address;
-use crate::completion::{Failure, Kind, flags};
+use crate::completion::{CompletionKind, Failure, flags};
 use crate::matching::{Body, Posted, Unexpected};
 use crate::memory::Memory;
 use crate::net::{LinkId, Net};
@@ -117,7 +117,7 @@ impl<V, M: Memory> Core<V, M> {
             | of(envelope.tagged, flags::TAGGED)
             | of(!envelope.tagged, flags::MSG)
             | of(envelope.has_data, flags::REMOTE_CQ_DATA);
-        let mut done = Done::new(Kind::Receive, posted.report, posted.context, flags);
+        let mut done = Done::new(CompletionKind::Receive, posted.report, posted.context, flags);
         let room = posted.memory.len() - posted.used;
         let completion = &mut done.completion;
         completion.length = length.min(room);

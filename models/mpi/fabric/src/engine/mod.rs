@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tombolo::WaitSet;
 
 use crate::address::Address;
-use crate::completion::{Completion, Counts, Failure, Kind};
+use crate::completion::{Completion, CompletionKind, Counts, Failure};
 use crate::matching::Matching;
 use crate::memory::{Memory, Payload};
 use crate::net::{Event, LinkEnd, LinkId, Net};
@@ -121,14 +121,14 @@ impl<M> Op<M> {
 /// How the end of an operation is told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CompletionKind,
     pub(crate) report: bool,
     pub(crate) completion: Completion,
 }
 
 impl Done {
     #[inline]
-    pub(crate) fn new(kind: Kind, report: bool, context: usize, flags: u64) -> Done {
+    pub(crate) fn new(kind: CompletionKind, report: bool, context: usize, flags: u64) -> Done {
         let completion = Completion {
             context,
             flags,
@@ -221,7 +221,8 @@ impl<V, M> Core<V, M> {
         let failed = done.completion.failure.is_some();
         self.counts.note(done.kind, failed);
         if done.report || failed {
-            let queue = if done.kind == Kind::Receive { &mut self.received } else { &mut self.sent };
+            let queue =
+                if done.kind == CompletionKind::Receive { &mut self.received } else { &mut self.sent };
             queue.push_back(done.completion);
         }
     }

@@ -1,6 +1,6 @@
 //! What goes to peers: at once where there is room, later where there is none.
 
-use crate::completion::Kind;
+use crate::completion::CompletionKind;
 use crate::memory::{Memory, Payload};
 use crate::net::{LinkEnd, LinkId, Net, Stages};
 use crate::wire::{Envelope, Head, Writer, flag, kind};
@@ -265,7 +265,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             return Ok(false);
         }
         let offered = matches!(way, Way::Offer);
-        let told = done.unwrap_or_else(|| Done::new(Kind::Send, false, 0, 0));
+        let told = done.unwrap_or_else(|| Done::new(CompletionKind::Send, false, 0, 0));
         let op = (delivery || offered)
             .then(|| self.core.ops.insert(Op::Sending { peer, payload: None, delivery, done: told }));
         envelope.ack = op.filter(|_| !offered);

@@ -1,7 +1,7 @@
 //! What a program asks of an endpoint.
 
 use crate::atomic::{AtomicOp, Datatype};
-use crate::completion::{Failure, Kind, flags};
+use crate::completion::{CompletionKind, Failure, flags};
 use crate::matching::{Body, Matching, Posted};
 use crate::memory::{Memory, Payload};
 use crate::net::Net;
@@ -161,7 +161,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             if let Ok(true) = sent {
                 state.credit_messages -= 1;
                 state.credit_bytes -= length as u64;
-                self.core.counts.note(Kind::Send, false);
+                self.core.counts.note(CompletionKind::Send, false);
                 if send.report {
                     self.core.sent.push_back(done_of_send(&send).completion);
                 }
@@ -261,7 +261,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// found.
     pub fn peek(&mut self, peek: Peek) {
         let from = if self.core.directed { peek.from } else { NO_ADDRESS };
-        let mut done = Done::new(Kind::Receive, true, peek.context, flags::TAGGED | flags::RECV);
+        let mut done = Done::new(CompletionKind::Receive, true, peek.context, flags::TAGGED | flags::RECV);
         done.completion.tag = peek.tag;
         let mut found = self.core.find_kept(true, peek.tag, peek.ignore, from);
         if found.is_none() {
@@ -298,7 +298,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Throws away what a peek with this context has put aside. Whether there was something.
     pub fn discard_claimed(&mut self, context: usize) -> bool {
         let Some(message) = self.core.tagged.take_claimed(context) else { return false };
-        let mut done = Done::new(Kind::Receive, true, context, flags::TAGGED | flags::RECV);
+        let mut done = Done::new(CompletionKind::Receive, true, context, flags::TAGGED | flags::RECV);
         done.completion.tag = message.envelope.tag;
         self.core.discard(message);
         self.core.finish(done);
@@ -316,7 +316,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let tagged = self.core.tagged.cancel(context).map(|posted| (posted, flags::TAGGED));
         let found = tagged.or_else(|| self.core.untagged.cancel(context).map(|posted| (posted, flags::MSG)));
         let Some((posted, flag)) = found else { return false };
-        let mut done = Done::new(Kind::Receive, true, context, flag | flags::RECV);
+        let mut done = Done::new(CompletionKind::Receive, true, context, flag | flags::RECV);
         done.completion.tag = posted.tag;
         if posted.multi.is_some() {
             done.completion.flags |= flags::MULTI_RECV;
@@ -331,7 +331,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// [`Busy`]; nothing was written.
     pub fn write(&mut self, write: Write<M>) -> Result<(), Busy> {
         let peer = self.peer_to(write.to)?;
-        let done = Done::new(Kind::Write, write.report, write.context, flags::RMA | flags::WRITE);
+        let done = Done::new(CompletionKind::Write, write.report, write.context, flags::RMA | flags::WRITE);
         if write.data.is_none() && self.write_directly(peer, write.key, write.address, &write.memory) {
             self.core.finish(done);
             return Ok(());
@@ -348,7 +348,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// [`Busy`]; nothing is read.
     pub fn read(&mut self, mut read: Read<M>) -> Result<(), Busy> {
         let peer = self.peer_to(read.from)?;
-        let done = Done::new(Kind::Read, read.report, read.context, flags::RMA | flags::READ);
+        let done = Done::new(CompletionKind::Read, read.report, read.context, flags::RMA | flags::READ);
         if self.read_directly(peer, read.key, read.address, &mut read.memory) {
             self.core.finish(done);
             return Ok(());
@@ -377,7 +377,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
         let fetches = atomic.result.is_some();
         let (kind_of, flag_of) =
-            if fetches { (Kind::Read, flags::READ) } else { (Kind::Write, flags::WRITE) };
+            if fetches { (CompletionKind::Read, flags::READ) } else { (CompletionKind::Write, flags::WRITE) };
         let done = Done::new(kind_of, atomic.report, atomic.context, flags::ATOMIC | flag_of);
         let id = self.core.ops.insert(match atomic.result {
             Some(memory) => Op::Fetching { peer, arrived: 0, memory, done },
@@ -400,7 +400,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
 
 fn done_of_send<M>(send: &Send<M>) -> Done {
     let flag = if send.tag.is_some() { flags::TAGGED } else { flags::MSG };
-    Done::new(Kind::Send, send.report, send.context, flag | flags::SEND)
+    Done::new(CompletionKind::Send, send.report, send.context, flag | flags::SEND)
 }
 
 impl<V, M: Memory> super::Core<V, M> {

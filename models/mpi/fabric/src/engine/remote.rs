@@ -1,7 +1,7 @@
 //! Memory that peers may reach, and what they do with it.
 
 use crate::atomic::{AtomicOp, Datatype, apply};
-use crate::completion::{Kind, flags};
+use crate::completion::{CompletionKind, flags};
 use crate::memory::Memory;
 use crate::net::Net;
 use crate::wire::{Control, Head, Malformed, Reader, Status, flag};
@@ -63,10 +63,10 @@ impl<V, M: Memory> Core<V, M> {
 
     /// A peer has written, with data for a completion or without.
     pub(super) fn written_by(&mut self, peer: u32, data: Option<u64>) {
-        self.counts.note(Kind::RemoteWrite, false);
+        self.counts.note(CompletionKind::RemoteWrite, false);
         if let Some(data) = data {
             let flags = flags::RMA | flags::REMOTE_WRITE | flags::REMOTE_CQ_DATA;
-            let mut done = Done::new(Kind::RemoteWrite, true, 0, flags);
+            let mut done = Done::new(CompletionKind::RemoteWrite, true, 0, flags);
             done.completion.data = data;
             done.completion.source = self.peers[peer as usize].source;
             self.received.push_back(done.completion);
@@ -90,7 +90,7 @@ impl<V, M: Memory> Core<V, M> {
             Ok(offset) => {
                 let from = From::Region { key, offset };
                 self.peers[peer as usize].streams.push_back(Stream { theirs, from, offset: 0, length });
-                self.counts.note(Kind::RemoteRead, false);
+                self.counts.note(CompletionKind::RemoteRead, false);
                 self.activate(peer);
             }
             Err(status) => self.tell(peer, Control::Done { theirs, status }),
@@ -133,7 +133,11 @@ impl<V, M: Memory> Core<V, M> {
                     Err(status) => Control::Done { theirs, status },
                     Ok(offset) => {
                         let before = self.change(key, offset, (op, datatype), length, operands, compares);
-                        let kind = if op == AtomicOp::Read { Kind::RemoteRead } else { Kind::RemoteWrite };
+                        let kind = if op == AtomicOp::Read {
+                            CompletionKind::RemoteRead
+                        } else {
+                            CompletionKind::RemoteWrite
+                        };
                         self.counts.note(kind, false);
                         if head.has(flag::FETCH) {
                             Control::Result { theirs, bytes: before }

@@ -196,7 +196,7 @@ fn a_peek_finds_what_came_and_claims_it() {
     let peek = |context| Peek { from: 0, tag: 5, ignore: 0, context, claim: false, discard: false };
     engines[1].peek(peek(1));
     assert_eq!(engines[1].next_received().unwrap().failure, Some(Failure::NoMessage));
-    assert_eq!(engines[1].counts().failed(Kind::Receive), 0);
+    assert_eq!(engines[1].counts().failed(CompletionKind::Receive), 0);
     for (length, context) in [(10, 1), (20_000, 2), (30, 3)] {
         engines[0].send(message(1, Some(5), &pattern(length, context), context)).unwrap();
     }
@@ -427,8 +427,8 @@ fn so_many_messages_are_kept_and_no_more() {
     for _ in 0..2 {
         settle(&mut engines);
     }
-    assert_eq!(engines[1].counts().done(Kind::Receive), sent as u64);
-    assert_eq!((engines[0].counts().done(Kind::Send), engines[0].load().2), (sent as u64, 0));
+    assert_eq!(engines[1].counts().done(CompletionKind::Receive), sent as u64);
+    assert_eq!((engines[0].counts().done(CompletionKind::Send), engines[0].load().2), (sent as u64, 0));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tombolo::{
 };
 
 use super::exposed::{Exposures, Replace};
-use super::staging::{CHUNK_BYTES, CHUNKS, Place, RegionStages};
+use super::staging::{CHUNK_BYTES, CHUNKS, MemoryPlace, RegionStages};
 use super::worker::{Job, Outcome, Worker};
 use super::{Event, Exposed, LinkEnd, LinkId, Net};
 use crate::address::Address;
@@ -51,12 +51,12 @@ const INTERFACE_HASH: u64 = crate::wire::PROTOCOL;
 #[derive(Debug)]
 pub struct ChannelNet {
     address: Address,
-    links: Vec<Link>,
+    links: Vec<PeerLink>,
     hot: Vec<Hot>,
     /// Links on which nothing happens.
     cold: WaitSet,
     listened: HashMap<Token, LinkId>,
-    places: Vec<Place>,
+    places: Vec<MemoryPlace>,
     stages: RegionStages,
     domain: Domain,
     exposures: Exposures,
@@ -69,7 +69,7 @@ pub struct ChannelNet {
 
 /// A link by its id.
 #[derive(Debug)]
-struct Link {
+struct PeerLink {
     at: At,
     domain: u64,
     place: Option<usize>,
@@ -131,14 +131,14 @@ impl ChannelNet {
     fn add(&mut self, channel: Channel) -> LinkId {
         // There are never more than two thousand million links.
         let id = LinkId(self.links.len() as u32);
-        let place = Place::of(&channel).map(|place| {
+        let place = MemoryPlace::of(&channel).map(|place| {
             let known = self.places.iter().position(|other| *other == place);
             known.unwrap_or_else(|| {
                 self.places.push(place);
                 self.places.len() - 1
             })
         });
-        self.links.push(Link {
+        self.links.push(PeerLink {
             at: At::Hot(self.hot.len()),
             domain: channel.peer().to_bits(),
             place,

@@ -8,7 +8,7 @@ use tombolo::region::{Capability, Extent, FarEnd, Region, RegionFile, Rights};
 use tombolo::{Domain, DomainId};
 use tombolo_platform::memory::is_mapped;
 
-use super::staging::Place;
+use super::staging::MemoryPlace;
 use super::{Exposed, MAX_PIECES};
 
 /// How long peers may take to release memory that is not exposed any more.
@@ -24,7 +24,7 @@ pub type Replace = fn(address: usize, length_bytes: usize, region: &RegionFile) 
 #[derive(Debug)]
 struct Pages {
     at: Range<usize>,
-    place: Place,
+    place: MemoryPlace,
     region: Region,
     file: RegionFile,
 }
@@ -157,7 +157,7 @@ impl Exposures {
 
     /// Puts what of the program's memory in a range is in no region into one, so that all of it is in regions
     /// at that place.
-    fn put_in_regions(&mut self, domain: &Domain, wanted: &Range<usize>, place: &Place) -> Option<()> {
+    fn put_in_regions(&mut self, domain: &Domain, wanted: &Range<usize>, place: &MemoryPlace) -> Option<()> {
         let mut index = 0;
         while let Some(pages) = self.pages.get(index) {
             if !meet(&pages.at, wanted) {
@@ -193,7 +193,7 @@ impl Exposures {
 
     /// Where memory has to lie for all peers to reach it, or most: in the window of the virtual machine that
     /// this program or one of them runs on, else in memory of this kernel.
-    fn place(&mut self, domain: &Domain, peers: &[u64]) -> Place {
+    fn place(&mut self, domain: &Domain, peers: &[u64]) -> MemoryPlace {
         let machines = self.machines.get_or_insert_with(|| {
             let nodes = domain.nodes().unwrap_or_default();
             let machines = nodes.into_iter().filter(|node| node.kind == "vm");
@@ -202,8 +202,8 @@ impl Exposures {
         let nodes = std::iter::once(domain.id().to_bits()).chain(peers.iter().copied());
         let mut nodes = nodes.filter_map(DomainId::from_bits).map(|peer| peer.node().0);
         match nodes.find_map(|node| machines.get(&node)) {
-            Some(name) => Place::Window(name.clone()),
-            None => Place::Kernel,
+            Some(name) => MemoryPlace::Window(name.clone()),
+            None => MemoryPlace::Kernel,
         }
     }
 }

@@ -16,20 +16,20 @@ pub(super) const CHUNK_BYTES: u32 = 64 * 1024;
 
 /// Where memory lies that some peers reach.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Place {
+pub(super) enum MemoryPlace {
     /// In memory of the kernel.
     Kernel,
     /// In a window between this node and that one.
     Window(String),
 }
 
-impl Place {
+impl MemoryPlace {
     /// Where memory would have to lie for the peer of a channel, if there is such a place.
-    pub(super) fn of(channel: &Channel) -> Option<Place> {
+    pub(super) fn of(channel: &Channel) -> Option<MemoryPlace> {
         match channel.transport() {
             _ if !shares_memory(channel) => None,
-            TransportKind::Window => Some(Place::Window(channel.peer_node().to_owned())),
-            _ => Some(Place::Kernel),
+            TransportKind::Window => Some(MemoryPlace::Window(channel.peer_node().to_owned())),
+            _ => Some(MemoryPlace::Kernel),
         }
     }
 
@@ -37,9 +37,9 @@ impl Place {
     pub(super) fn region(&self, domain: &Domain, length_bytes: u64) -> Result<Region, Error> {
         let options = RegionOptions::new(length_bytes);
         match self {
-            Place::Kernel => domain.create_region(&options),
+            MemoryPlace::Kernel => domain.create_region(&options),
             // A window is between the host and one other node, after which it is called.
-            Place::Window(peer) => domain
+            MemoryPlace::Window(peer) => domain
                 .create_region(&options.clone().in_window_of(domain.node_name()))
                 .or_else(|_| domain.create_region(&options.in_window_of(peer))),
         }
@@ -54,7 +54,7 @@ fn shares_memory(channel: &Channel) -> bool {
 /// Regions that were made, by place.
 #[derive(Default, Debug)]
 pub(super) struct Regions {
-    made: Mutex<HashMap<Place, (Region, Arc<Mapping>)>>,
+    made: Mutex<HashMap<MemoryPlace, (Region, Arc<Mapping>)>>,
 }
 
 impl Regions {
@@ -63,7 +63,7 @@ impl Regions {
     pub(super) fn let_read(
         &self,
         domain: &Domain,
-        place: &Place,
+        place: &MemoryPlace,
         reader: DomainId,
     ) -> Result<(Arc<Mapping>, u64), Error> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);

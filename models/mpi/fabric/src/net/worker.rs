@@ -14,7 +14,7 @@ use tombolo::{Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listen
 use tombolo_platform::unpoisoned;
 
 use super::LinkId;
-use super::staging::{self, Place, Regions};
+use super::staging::{self, MemoryPlace, Regions};
 use crate::address::Address;
 
 /// How long a peer may take to accept a connection.
@@ -33,7 +33,7 @@ const MAX_THREADS: usize = 4;
 #[derive(Debug)]
 pub(super) enum Job {
     Connect { to: Address, slots: u32 },
-    Stage { link: LinkId, domain: u64, index: usize, place: Place },
+    Stage { link: LinkId, domain: u64, index: usize, place: MemoryPlace },
     Map { link: LinkId, domain: u64, capability: u64, length_bytes: u64 },
     Reach { link: LinkId, domain: u64, key: u64, capability: u64, length_bytes: u64, rights: Rights },
 }

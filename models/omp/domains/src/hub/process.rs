@@ -9,11 +9,11 @@ use super::Program;
 use crate::JOIN;
 use crate::message::FromHub;
 use crate::outbox::Outbox;
-use crate::place::Place;
+use crate::place::JobNode;
 
 /// How far it has come.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum ProcessState {
     /// The machine has started it.
     Started {
         /// When it was started.
@@ -44,7 +44,7 @@ pub(super) struct Process {
     /// By which the end of the domain is told.
     pub(super) token: Token,
     /// How far it has come.
-    pub(super) state: State,
+    pub(super) state: ProcessState,
     /// How many threads it has, those included that wait.
     pub(super) threads: u32,
     /// Threads that are to be started once it is ready.
@@ -56,7 +56,7 @@ pub(super) struct Process {
 impl Process {
     /// One that was just started.
     pub(super) fn new(node: usize, wake_domain: u32, child: Child, token: Token) -> Self {
-        let state = State::Started { since: Instant::now() };
+        let state = ProcessState::Started { since: Instant::now() };
         let (waiting, outbox) = (Vec::new(), Outbox::default());
         Self { node, wake_domain, child, token, state, threads: 0, waiting, outbox }
     }
@@ -78,8 +78,8 @@ impl Process {
     /// How it is spoken to.
     pub(super) fn channel(&self) -> Option<Token> {
         match self.state {
-            State::Started { .. } => None,
-            State::Joining { channel, .. } | State::Ready { channel } => Some(channel),
+            ProcessState::Started { .. } => None,
+            ProcessState::Joining { channel, .. } | ProcessState::Ready { channel } => Some(channel),
         }
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn start(
     domain: &Domain,
     program: &Program,
     listener: &Listener,
-    place: &Place,
+    place: &JobNode,
     number: usize,
 ) -> Result<Child, Error> {
     let endpoint = listener.endpoint().map_or_else(String::new, |endpoint| endpoint.name());

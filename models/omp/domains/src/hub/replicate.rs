@@ -1,8 +1,8 @@
 //! Data that nodes behind the window have copies of.
 
-use super::{FromHub, Hub, Kernel, State};
+use super::{FromHub, Hub, Kernel, ProcessState};
 use crate::replica;
-use crate::request::{Kind, Request};
+use crate::request::{Request, RequestKind};
 
 /// What is replicated, and which requests wait for it.
 #[derive(Default)]
@@ -25,9 +25,9 @@ impl Hub {
         // is answered.
         let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
         match asked.kind() {
-            Some(Kind::Replicate) => self.replicate(asked, false),
-            Some(Kind::Share) => self.replicate(asked, true),
-            Some(Kind::Call) => asked.serve(),
+            Some(RequestKind::Replicate) => self.replicate(asked, false),
+            Some(RequestKind::Share) => self.replicate(asked, true),
+            Some(RequestKind::Call) => asked.serve(),
             None => asked.answer(libc_errors::INVALID),
         }
     }
@@ -51,7 +51,7 @@ impl Hub {
         }
         let concerned = |hub: &Self, index: usize| {
             let process = &hub.processes[index];
-            matches!(process.state, State::Ready { .. }) && hub.is_behind(process.node)
+            matches!(process.state, ProcessState::Ready { .. }) && hub.is_behind(process.node)
         };
         let all: Vec<usize> = (0..self.processes.len()).filter(|&index| concerned(self, index)).collect();
         if all.is_empty() {

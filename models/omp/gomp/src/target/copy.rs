@@ -19,13 +19,13 @@ use crate::tasks::dependences_of_objects;
 const DIMENSIONS: usize = 64;
 
 /// A device's node, or `None` for the host, and an address there.
-type Place = (Option<u32>, usize);
+type DeviceAddress = (Option<u32>, usize);
 
 /// A block within an array: in each dimension its length, where it begins, and how long the array is.
 #[derive(Clone, Copy)]
 struct Block {
-    target: Place,
-    source: Place,
+    target: DeviceAddress,
+    source: DeviceAddress,
     element: usize,
     dimensions: usize,
     lengths: *const usize,
@@ -88,7 +88,7 @@ impl Block {
     /// # Safety
     /// The lists are that long.
     unsafe fn is_shared(&self, root: &Root) -> bool {
-        let shared = |(node, begin): Place, lengths: *const usize| {
+        let shared = |(node, begin): DeviceAddress, lengths: *const usize| {
             // SAFETY: the caller says so.
             let lengths = unsafe { slice::from_raw_parts(lengths, self.dimensions) };
             let bytes = lengths.iter().fold(self.element, |bytes, &length| bytes.saturating_mul(length));

@@ -13,7 +13,7 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Where a variable is for as long as the program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum VariableAt {
     /// At this address.
     Address(u64),
     /// In the block of thread-locals.
@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) line: Option<u64>,
     pub(super) column: Option<u64>,
     pub(super) low_pc: Option<u64>,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<VariableAt>,
     /// How many, or the last one of an array.
     pub(super) count: Option<u64>,
     pub(super) last: Option<u64>,
@@ -230,13 +230,13 @@ fn lines<'a>(program: gimli::IncompleteLineProgram<Slice<'a>>) -> Result<HashMap
 fn place(
     expression: gimli::Expression<Slice<'_>>,
     encoding: gimli::Encoding,
-) -> Result<Option<Place>, TypesError> {
+) -> Result<Option<VariableAt>, TypesError> {
     let mut operations = expression.operations(encoding);
     let first = operations.next()?;
     let second = operations.next()?;
     Ok(match (first, second) {
-        (_, Some(Operation::TLS)) => Some(Place::Thread),
-        (Some(Operation::Address { address }), None) => Some(Place::Address(address)),
+        (_, Some(Operation::TLS)) => Some(VariableAt::Thread),
+        (Some(Operation::Address { address }), None) => Some(VariableAt::Address(address)),
         _ => None,
     })
 }

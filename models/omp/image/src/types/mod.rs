@@ -14,7 +14,7 @@ use gimli::constants as dw;
 use tombolo_base::Isa;
 
 use compare::Comparison;
-use dwarf::{Entry, Place, Program, Unit};
+use dwarf::{Entry, Program, Unit, VariableAt};
 
 /// What compilers say of types cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -187,7 +187,7 @@ fn variables<'a>(program: &Program, unit: &'a Unit) -> BTreeMap<Variable, Declar
         let Some(name) = unit.say(entry, |entry| entry.name.clone()) else { continue };
         let key = match entry.place {
             _ if !entry.local => Variable::Outer(name.clone()),
-            Some(Place::Address(address)) => {
+            Some(VariableAt::Address(address)) => {
                 match program.symbols.get(&address).and_then(|names| names.first()) {
                     Some(symbol) => Variable::Inner(symbol.clone()),
                     None => continue,

@@ -31,12 +31,12 @@ pub const LANES: usize = 2;
 
 /// What goes from step to step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct State {
+pub struct StepState {
     integers: [u64; LANES],
     floats: [f64; LANES],
 }
 
-impl State {
+impl StepState {
     const FIRST: Self = Self { integers: [1, 2], floats: [0.5; LANES] };
 }
 
@@ -45,7 +45,7 @@ const WORD: f64 = 0.25;
 
 /// One step.
 #[inline]
-pub fn step(state: &mut State, memory: &mut [f64; WORDS]) {
+pub fn step(state: &mut StepState, memory: &mut [f64; WORDS]) {
     for (integer, float) in state.integers.iter_mut().zip(&mut state.floats) {
         *integer = integer.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // Below the number of words, which is a power of two.
@@ -58,7 +58,7 @@ pub fn step(state: &mut State, memory: &mut [f64; WORDS]) {
 fn run(steps: u32, memory: &mut [f64; WORDS]) -> u64 {
     memory.fill(WORD);
     let began = sys::now_ns();
-    let mut state = black_box(State::FIRST);
+    let mut state = black_box(StepState::FIRST);
     for _ in 0..steps {
         step(&mut state, memory);
     }
@@ -85,9 +85,9 @@ pub fn measure() -> u32 {
 mod tests {
     use super::*;
 
-    fn after(steps: u32) -> (State, Box<[f64; WORDS]>) {
+    fn after(steps: u32) -> (StepState, Box<[f64; WORDS]>) {
         let mut memory = Box::new([WORD; WORDS]);
-        let mut state = State::FIRST;
+        let mut state = StepState::FIRST;
         (0..steps).for_each(|_| step(&mut state, &mut memory));
         (state, memory)
     }

@@ -23,9 +23,9 @@ pub struct Dependence {
 }
 
 /// A list of tasks.
-struct Link {
+struct TaskLink {
     task: &'static Task,
-    next: *mut Link,
+    next: *mut TaskLink,
 }
 
 /// The tasks that wait for a task.
@@ -33,7 +33,7 @@ struct Link {
 pub struct Dependents {
     lock: Spinlock,
     finished: Cell<bool>,
-    first: Cell<*mut Link>,
+    first: Cell<*mut TaskLink>,
 }
 
 impl Dependents {
@@ -72,11 +72,11 @@ impl Dependents {
     }
 }
 
-fn link(store: &Store, task: &'static Task, next: *mut Link) -> *mut Link {
-    ptr::from_ref(store.place(Link { task, next })).cast_mut()
+fn link(store: &Store, task: &'static Task, next: *mut TaskLink) -> *mut TaskLink {
+    ptr::from_ref(store.place(TaskLink { task, next })).cast_mut()
 }
 
-fn unlink(link: *mut Link) {
+fn unlink(link: *mut TaskLink) {
     if let Some(store) = store::current() {
         // SAFETY: links come from the store, and the caller has taken it out of its list.
         unsafe { store.release(link.cast()) };
@@ -88,7 +88,7 @@ fn unlink(link: *mut Link) {
 struct Entry {
     address: usize,
     writer: Option<&'static Task>,
-    readers: *mut Link,
+    readers: *mut TaskLink,
     count: u32,
     limit: u32,
 }
@@ -205,7 +205,7 @@ fn drop_readers(entry: &mut Entry) {
 
 /// Calls `keep` with each reader, and drops those for which it returns false.
 fn for_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
-    let mut place: *mut *mut Link = &raw mut entry.readers;
+    let mut place: *mut *mut TaskLink = &raw mut entry.readers;
     // SAFETY: the list is of a table that only this thread touches.
     unsafe {
         while !(*place).is_null() {

@@ -44,7 +44,10 @@ fn what_is_reached_is_written_and_read_without_its_owner() {
     let target = Buffer::zeroed(11);
     engines[0].read(read(110, &target)).unwrap();
     assert_eq!(over(&mut engines), [None, None]);
-    assert_eq!((target.read(), engines[0].counts().done(Kind::Write)), (b"by itselfes".to_vec(), 2));
+    assert_eq!(
+        (target.read(), engines[0].counts().done(CompletionKind::Write)),
+        (b"by itselfes".to_vec(), 2)
+    );
     // All of it, and not a byte more.
     engines[0].write(write(100, &[7; 1000])).unwrap();
     assert_eq!(memory.read(), [7; 1000]);
@@ -153,7 +156,7 @@ fn memory_in_pieces_is_written_and_read_across_them() {
         engines[0].write(write(100, b"first")).unwrap();
         settle(&mut engines);
         assert_eq!(over(&mut engines), [None]);
-        let by_itself = engines[1].counts().done(Kind::RemoteWrite);
+        let by_itself = engines[1].counts().done(CompletionKind::RemoteWrite);
         let mut expected = memory.read();
         for (address, length) in
             [(100, 1000), (100, 1), (1099, 1), (499, 2), (500, 400), (450, 600), (900, 0), (1100, 0)]
@@ -170,7 +173,7 @@ fn memory_in_pieces_is_written_and_read_across_them() {
             engines[0].read(read(address, &target)).unwrap();
             assert_eq!((target.read(), over(&mut engines)), (bytes, vec![None]), "{address} {length}");
         }
-        assert_eq!(engines[1].counts().done(Kind::RemoteWrite), by_itself, "its owner did nothing");
+        assert_eq!(engines[1].counts().done(CompletionKind::RemoteWrite), by_itself, "its owner did nothing");
         for (address, length) in [(99, 2), (1099, 2), (100, 1001), (u64::MAX, 2), (0, 0)] {
             engines[0].write(write(address, &vec![9; length])).unwrap();
             settle(&mut engines);
