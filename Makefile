@@ -90,8 +90,8 @@ bench-mpi: build ## Fetches and builds what `tombolo bench mpi` compares (after 
 bench-omp: ## Installs what `tombolo bench omp` compares: clang and LLVM's libomp (after `make kit`)
 	@sh scripts/setup.sh bench-omp
 
-results: ## Writes the page and the plots of docs/results anew from the files there
-	@$(TOMBOLO) bench report docs/results/*.json --output docs/results
+results: ## Writes the pages and plots of docs/results from the JSON files there
+	@cargo run --quiet --release --package tombolo-bench-report -- docs/results/*.json --output docs/results
 
 clean: ## Removes everything that was built
 	@cargo clean

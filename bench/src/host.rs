@@ -21,7 +21,7 @@ pub struct Host {
     /// Nodes of memory.
     #[serde(default)]
     pub memory_nodes: usize,
-    /// Whether the kernel says that it runs on a hypervisor.
+    /// Whether the kernel reports a hypervisor.
     #[serde(default)]
     pub virtual_machine: bool,
 }
@@ -56,7 +56,8 @@ impl Host {
     }
 
     /// What else is known, for people.
-    pub(crate) fn details(&self) -> Vec<(&'static str, String)> {
+    #[must_use]
+    pub fn details(&self) -> Vec<(&'static str, String)> {
         let cache = |cache: &Cache| match cache.shared_by {
             0 | 1 => format!("{} {}", cache.name, cache.size),
             count => format!("{} {} shared by {count}", cache.name, cache.size),

@@ -14,7 +14,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Runs a program to its end and reads the figures that it wrote.
 ///
 /// # Errors
-/// In words: how it ended and what it said last, that it found nothing, or wrote what is no figure.
+/// The error, in words: how it ended and its last output, that it found nothing, or that its output has no figures.
 pub(crate) fn figures_of<T: DeserializeOwned>(
     command: Command,
     patience: Duration,
@@ -37,7 +37,7 @@ pub(crate) fn parsed<T: DeserializeOwned>(output: &str) -> Result<Vec<T>, String
     }
 }
 
-/// What it said last: the reason is at the end, if there is one.
+/// Its last output: a reason is at the end, if there is one.
 pub(crate) fn last_lines(errors: &str) -> String {
     let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match lines.len() {
@@ -76,7 +76,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Ve
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What was read until it broke is what there is.
+            // After a read error, what was read before it is used.
             let _ = pipe.read_to_end(&mut bytes);
         }
         bytes

@@ -8,6 +8,8 @@
 
 pub mod bulk;
 pub mod cpus;
+#[doc(hidden)]
+pub mod fixture;
 mod host;
 pub mod latency;
 mod launch;
@@ -15,7 +17,6 @@ pub mod layers;
 mod limit;
 pub mod mpi;
 pub mod omp;
-pub mod report;
 pub mod ring;
 pub mod rpc;
 mod sample;
@@ -26,4 +27,5 @@ pub mod tracing;
 pub mod waitset;
 
 pub use limit::Limit;
+pub use table::significant;
 pub use tombolo_bench_far::Patience;

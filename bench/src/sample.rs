@@ -164,7 +164,7 @@ impl Samples {
         self.batches.value_at_quantile(0.5) as f64 / 1000.0
     }
 
-    /// `None` when there are none.
+    /// `None` without samples.
     pub(crate) fn summary(&self) -> Option<Latency> {
         let quantile = |quantile| tenths(self.singles.value_at_quantile(quantile) as f64 / 1000.0);
         (self.rounds > 0).then(|| Latency {

@@ -10,8 +10,9 @@ pub(crate) fn none() -> String {
     "-".to_owned()
 }
 
-/// Three digits, more before the point where there are.
-pub(crate) fn significant(value: f64) -> String {
+/// A number with three significant digits; more if there are more before the point.
+#[must_use]
+pub fn significant(value: f64) -> String {
     match value {
         value if value >= 99.95 => format!("{value:.0}"),
         value if value >= 9.995 => format!("{value:.1}"),

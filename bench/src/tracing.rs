@@ -1,6 +1,6 @@
 //! What tracing costs: a channel with counters and tracing beside the same channel without.
 //!
-//! Both ends are in one thread, so that nothing is measured but instructions: no cache line travels and nobody waits. The
+//! Both ends are in one thread, so that only instructions are measured: no cache line travels and no thread waits. The
 //! variants take turns, slice by slice, and each slice is compared with the plain one beside it.
 
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
 
-/// Messages of a slice: long enough for the clock, short enough that nobody interrupts most of them.
+/// Messages of a slice: long enough for the clock, short enough for most slices to run without an interrupt.
 const MESSAGES: u32 = 2_000;
 
 /// How long the two ends may take to shake hands.

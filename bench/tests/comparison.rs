@@ -170,9 +170,9 @@ fn main() -> ExitCode {
         };
     }
     let absent = [Absent { peer: "elsewhere".into(), why: "not built".into() }];
-    let unknown = suite::run(&PEERS, &absent, &options(&["pipe", "nobody"]), &mut |_| {});
+    let unknown = suite::run(&PEERS, &absent, &options(&["pipe", "unknown"]), &mut |_| {});
     let Err(Error::UnknownPeer { name, known }) = unknown else { panic!("{unknown:?}") };
-    assert_eq!((name.as_str(), known.len()), ("nobody", PEERS.len()));
+    assert_eq!((name.as_str(), known.len()), ("unknown", PEERS.len()));
 
     let results = match suite::run(&PEERS, &absent, &options(&[]), &mut |_| {}) {
         Err(Error::Ring(tombolo_bench::ring::Error::TooFewCpus { allowed })) => {

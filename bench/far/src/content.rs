@@ -1,4 +1,4 @@
-//! What messages hold: every byte is written, and checked on arrival.
+//! The content of messages: every byte is written, and checked on arrival.
 
 use tombolo_base::sync::AtomicU64;
 use tombolo_base::sync::Ordering::Relaxed;

@@ -7,21 +7,21 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The processors that this thread may run on, in order.
 ///
 /// # Errors
-/// What the kernel said.
+/// The error of the kernel.
 pub fn allowed() -> std::io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Keeps this thread on one processor.
+/// Pins this thread to one processor.
 ///
 /// # Errors
-/// What the kernel said, for example when the processor is not allowed.
+/// The error of the kernel, for example if the processor is not allowed.
 pub fn pin(cpu: usize) -> std::io::Result<()> {
     set(&[cpu])
 }
 
-/// Keeps this thread on these.
+/// Pins this thread to these processors.
 ///
 /// # Errors
 /// As [`pin`].

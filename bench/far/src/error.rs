@@ -1,21 +1,21 @@
-//! What can go wrong in a measurement.
+//! Errors of measurements.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tombolo_platform::OsError;
 
-/// Why something was not measured.
+/// The reason why something was not measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer's program is not there.
+    /// The image of the peer's program is missing.
     #[error(
         "the measuring program is not at {}: build it with `make setup && make kit`, or say where it is",
         path.display()
     )]
     NoImage {
-        /// Where it was looked for.
+        /// The path of the image.
         path: PathBuf,
     },
     /// Two sides that poll need a processor each.
@@ -24,37 +24,37 @@ pub enum Error {
          allow it more (taskset, cgroups) or measure on another host"
     )]
     TooFewCpus {
-        /// How many it may use.
+        /// The number of allowed processors.
         allowed: usize,
     },
     /// The kernel refused something about processors.
     #[error("cannot {what}: {error} (`--no-pin` measures without)")]
     Cpus {
-        /// What.
+        /// The operation that failed.
         what: String,
-        /// Its answer.
+        /// The error of the kernel.
         error: std::io::Error,
     },
-    /// The node does not run.
+    /// The node is down.
     #[error("node {node} is down{}", because(cause))]
     NodeDown {
-        /// Which.
+        /// The node.
         node: String,
-        /// Why, if known.
+        /// The cause, if known.
         cause: String,
     },
-    /// The peer ended in the middle.
+    /// The peer ended during the measurement.
     #[error("the peer on {node} ended ({exit}) during the measurement")]
     PeerEnded {
-        /// Where.
+        /// The node of the peer.
         node: String,
-        /// How.
+        /// How it ended.
         exit: String,
     },
-    /// The other side says nothing.
+    /// The other side does not answer.
     #[error("the other side has not answered for {waited:?}")]
     Stalled {
-        /// How long.
+        /// The length of the time.
         waited: Duration,
     },
     /// What arrived is not what was sent.
@@ -66,12 +66,12 @@ pub enum Error {
     /// Messages are missing, or too many.
     #[error("{sent} messages were sent and {received} received")]
     Lost {
-        /// By the one side.
+        /// The count of one side.
         sent: u64,
-        /// By the other.
+        /// The count of the other side.
         received: u64,
     },
-    /// A message where none, or another, belongs: the two sides are of different versions.
+    /// An unexpected message: the two sides are of different versions.
     #[error("the other side sent {length_bytes} bytes that make no sense here: rebuild with `make kit`")]
     Unexpected {
         /// Their length.
@@ -80,7 +80,7 @@ pub enum Error {
     /// The channel is too small for the two lines of the limit.
     #[error("the memory under a channel has {have_bytes} bytes; the limit is measured in {need_bytes}")]
     TooSmall {
-        /// What it has.
+        /// The length of that memory, in bytes.
         have_bytes: usize,
         /// What is needed.
         need_bytes: usize,
@@ -94,7 +94,7 @@ pub enum Error {
     /// The peer's arguments.
     #[error("'{found}' are not arguments of this program, which `tombolo bench ring` starts")]
     Arguments {
-        /// What was given.
+        /// The arguments, as given.
         found: String,
     },
     /// A connection to a virtual machine that has a network.
@@ -112,7 +112,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What failed of rings that are placed by hand.
+    /// An error of rings that are placed by hand.
     pub fn of_placement(error: impl std::fmt::Display) -> Error {
         Error::Placement { what: error.to_string() }
     }

@@ -16,11 +16,11 @@ pub mod ring;
 pub use error::Error;
 pub use ring::end::Patience;
 
-/// Which of the two programs.
+/// One of the two programs of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// The one that leads and looks at the clock.
+    /// The program that leads and takes the times.
     Near,
-    /// The one that it started.
+    /// The program that it has started.
     Far,
 }

@@ -1,4 +1,4 @@
-//! Bulk data by TCP, to a virtual machine that has a network for this: what there is without a window.
+//! Bulk data by TCP, to a virtual machine that has a network for this: the alternative to a window.
 //!
 //! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone afterwards; its
 //! nodes have no network (ADR 0041). Process 1 there is this program, which answers one connection.
@@ -16,22 +16,22 @@ use crate::Error;
 use crate::bulk::command::{ANSWER, COMMAND_BYTES, Command, PATIENCE, from_bytes, to_bytes};
 use crate::content::{check_sum, fill_bulk, sum};
 
-/// What rows and legends call it.
+/// Its name in rows and legends.
 pub const TCP_OVER_VIRTIO: &str = "TCP over virtio-net";
 
 /// The machine's address in the network that the emulator makes for it alone.
 pub const ADDRESS: &str = "10.0.2.15";
 
-/// Where it listens.
+/// The TCP port that the machine listens on.
 pub const PORT: u16 = 7700;
 
-/// What the machine writes to its console once it listens.
+/// The line that the machine writes to its console once it listens.
 pub const SERVING: &str = "bench-peer: serving";
 
-/// What begins the line in which it says why it does not.
+/// The start of the line with the reason if it cannot listen.
 pub const FAILED: &str = "bench-peer: ";
 
-/// What a step of a measurement by TCP could not do.
+/// The error of a step of a measurement over TCP.
 pub fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::Network { what: format!("{what}: {error}") }
 }
@@ -56,7 +56,7 @@ impl Wire {
         Ok(Wire { stream, buffer: Vec::new() })
     }
 
-    /// Makes the buffer so long.
+    /// Sets the length of the buffer.
     pub fn length_bytes(&mut self, bytes: usize) {
         self.buffer.resize(bytes, 0);
         // What is not needed is given back: the machine is small.
@@ -73,7 +73,7 @@ impl Wire {
         Ok(from_bytes(message))
     }
 
-    /// Tells the other side what to do.
+    /// Sends a command to the other side.
     ///
     /// # Errors
     /// When the connection fails.
@@ -85,18 +85,18 @@ impl Wire {
         self.send(&to_bytes([ANSWER, 0, 0]))
     }
 
-    /// Waits until it has done that.
+    /// Waits for the answer to a command.
     ///
     /// # Errors
     /// When the connection fails, or something else than was sent arrives.
     pub fn answered(&mut self) -> Result<(), Error> {
         match self.recv()? {
             [ANSWER, 0, 0] => Ok(()),
-            other => Err(failed("hear an answer", &format!("{other:?} is none"))),
+            other => Err(failed("read an answer", &format!("{other:?} is invalid"))),
         }
     }
 
-    /// Both.
+    /// Sends a command and waits for its answer.
     ///
     /// # Errors
     /// When the connection fails, or something else than was sent arrives.
@@ -115,7 +115,7 @@ impl Wire {
         check_sum(sum(&self.buffer), self.buffer.len(), sequence)
     }
 
-    /// Fills and sends so many buffers.
+    /// Fills and sends `count` buffers.
     ///
     /// # Errors
     /// When the connection fails.
@@ -123,7 +123,7 @@ impl Wire {
         (0..count).try_for_each(|sequence| self.give_one(sequence))
     }
 
-    /// Receives and checks so many buffers.
+    /// Receives and checks `count` buffers.
     ///
     /// # Errors
     /// When the connection fails, or something else than was sent arrives.
@@ -131,7 +131,7 @@ impl Wire {
         (0..count).try_for_each(|sequence| self.read_one(sequence))
     }
 
-    /// Nanoseconds until the other side has read a buffer and said so, by the mean of `count` less one.
+    /// Nanoseconds until the other side has read a buffer and acknowledged it: the mean of `count` less one.
     ///
     /// # Errors
     /// When the connection fails, or something else than was sent arrives.
@@ -147,12 +147,12 @@ impl Wire {
         Ok(began.elapsed().as_nanos() as f64 / count.saturating_sub(1).max(1) as f64)
     }
 
-    /// Does what the other side says until that ends.
+    /// Executes the commands of the other side until it closes.
     ///
     /// # Errors
     /// When the connection fails, or something else than was sent arrives.
     pub fn serve(&mut self) -> Result<(), Error> {
-        /// The longest buffer that is taken for one.
+        /// The longest buffer that is accepted, in bytes.
         const MOST_BYTES: u64 = 256 << 20;
         loop {
             let words = self.recv()?;
@@ -169,7 +169,7 @@ impl Wire {
                     self.answer()
                 })?,
                 Some(Command::Bye) => return self.answer(),
-                _ => return Err(failed("hear a command", &format!("{words:?} is none of TCP"))),
+                _ => return Err(failed("read a command", &format!("{words:?} is invalid over TCP"))),
             }
             self.answer()?;
         }
@@ -179,10 +179,10 @@ impl Wire {
 /// Is process 1 of a machine whose only device is a network: serves one connection, and turns the machine off.
 ///
 /// # Errors
-/// What could not be set up, or went wrong, once it is written to the console; and why the machine cannot be turned off.
+/// Failures of the setup or the connection, which are also written to the console, and of turning the machine off.
 pub fn be_machine() -> Result<(), Error> {
     let say = |line: &str| {
-        // Without a console there is nobody to tell.
+        // Without a console there is no place to print to.
         if let Ok(mut console) = File::options().write(true).open(init::CONSOLE) {
             let _ = writeln!(console, "{line}");
         }
@@ -228,7 +228,7 @@ mod tests {
             let mut stream = TcpStream::connect(address).expect("a connection");
             stream.write_all(&to_bytes(words)).expect("a command");
             let error = far.join().expect("no panic").expect_err("it is no command");
-            assert!(error.to_string().contains("is none of TCP"), "{error}");
+            assert!(error.to_string().contains("is invalid over TCP"), "{error}");
         }
     }
 }

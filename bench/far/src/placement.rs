@@ -17,13 +17,13 @@ pub const MESSAGE_BYTES: usize = 56;
 pub struct Rings {
     /// How slots come back.
     pub variant: Variant,
-    /// Whether the slots lie with the one who receives.
+    /// Whether the slots lie at the receiver.
     pub slots_at_receiver: bool,
-    /// Whether the credit does.
+    /// Whether the credit lies at the receiver.
     pub credit_at_receiver: bool,
 }
 
-/// Bytes that each program gives: two rings of 32 slots.
+/// Bytes of memory of each program: two rings of 32 slots.
 pub const BYTES: usize = 8 << 10;
 const SLOTS: u32 = 32;
 
@@ -176,7 +176,7 @@ impl RingsEnd {
     }
 }
 
-/// Nothing can lie in memory that is not shared.
+/// The error where no memory is shared.
 #[must_use]
 pub fn no_memory() -> Error {
     Error::TooSmall { have_bytes: 0, need_bytes: BYTES }
@@ -201,7 +201,7 @@ pub fn memories<E: End>(ends: &Ends<E>) -> Result<[SharedMemory; 2], Error> {
 /// An end of placed rings in the memory of the link.
 ///
 /// # Errors
-/// As [`memories`], and what is no placement.
+/// As [`memories`]; [`Error::Unexpected`] for an invalid placement.
 pub fn end<E: End>(ends: &Ends<E>, side: Side, rings: u64) -> Result<RingsEnd, Error> {
     let rings = Rings::at(rings).ok_or(Error::Unexpected { length_bytes: COMMAND_BYTES })?;
     rings.end(side, &memories(ends)?)

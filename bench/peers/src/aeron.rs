@@ -224,7 +224,7 @@ unsafe extern "C" fn take<const N: usize>(
 ) {
     // SAFETY: `recv` passes an `Expected` of its own and waits until the poll returns.
     let expected = unsafe { &mut *expected.cast::<Expected>() };
-    // SAFETY: the library gives a message of that length, which nobody writes to until the poll has returned.
+    // SAFETY: the library gives a message of that length, which is not written to until the poll has returned.
     let message = unsafe { std::slice::from_raw_parts(buffer, length) };
     expected.right = Some(check::<N>(message, expected.sequence).is_ok());
 }

@@ -11,7 +11,7 @@ use tombolo_bench::suite::{End, Error};
 /// How long either side waits for the other.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many calls were answered, and of how many whoever waits wants to know.
+/// The number of answered calls, and the number that a waiting thread waits for.
 #[derive(Default)]
 struct Count {
     answered: u64,
@@ -27,7 +27,7 @@ impl Answered {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more. Whoever waits is woken by the last only, so that counting disturbs no call.
+    /// Counts one more answer. Only the last one wakes the waiting thread, so that counting disturbs no call.
     pub(crate) fn one(&self) {
         let mut count = self.count();
         count.answered += 1;
@@ -76,7 +76,7 @@ impl Answering {
         Ok(Answering { answered, wanted: 0, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Waits until so many more were answered.
+    /// Waits for `count` more answers.
     fn wait(&mut self, calls: u64) -> Result<(), Error> {
         self.wanted += calls;
         self.answered.wait(self.wanted)
@@ -105,7 +105,7 @@ impl Drop for Answering {
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
-            // What failed there was seen as calls that were not answered.
+            // Failures in that thread show as calls without an answer.
             let _ = thread.join();
         }
     }

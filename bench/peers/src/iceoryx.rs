@@ -67,13 +67,13 @@ pub(crate) fn sweep() {
                 Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
                 _ => fs::remove_file(entry.path()),
             };
-            // Nobody is served by a failed measurement where a file of nobody's stays.
+            // A file that cannot be removed is left: failing the measurement would not help.
             let _ = removed;
         }
     }
 }
 
-/// Whether a file or folder of that name belongs to a run that nobody goes on with.
+/// Whether a file or folder of that name belongs to a run whose processes have ended.
 fn is_left(name: &str) -> bool {
     let digits = name.strip_prefix(OURS).map(|rest| rest.split('_').next().unwrap_or(rest));
     let Some(near) = digits.and_then(|digits| digits.parse::<u32>().ok()) else { return false };
@@ -178,7 +178,7 @@ impl Peer for PublishSubscribe {
 
 type Ports<T> = (Publisher<ipc::Service, [T], ()>, Subscriber<ipc::Service, [T], ()>);
 
-/// This side's ports, for samples of up to so many bytes, so many of which are on their way.
+/// This side's ports, for samples of up to `bytes` bytes, `count` of which can be in flight.
 fn ports<T: Debug + ZeroCopySend>(
     node: &Node<ipc::Service>,
     meeting: &Meeting<'_>,
@@ -226,7 +226,7 @@ fn take<T: Debug + ZeroCopySend, R>(
     }
 }
 
-/// Samples that nobody touches.
+/// Samples whose bytes are not touched.
 struct Rights {
     bytes: usize,
     publisher: Publisher<ipc::Service, [MaybeUninit<u64>], ()>,

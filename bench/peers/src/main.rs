@@ -1,8 +1,8 @@
 //! `tombolo bench all`, `bench rpc` and `bench bulk` run this where they find it beside themselves, for peers that have dependencies of
 //! their own.
 //!
-//! `all LABEL FOLDER` measures everything by itself, on a host without the rest of Tombolo but `tombolod` beside it, and
-//! writes `results.json`, the page and its plots into the folder. For `tombolo bench all`, `run OPTIONS` measures and
+//! `all LABEL FILE` measures everything by itself, on a host that has of Tombolo only `tombolod` beside this program, and
+//! writes the results into the file, as `tombolo bench all --json FILE` does. For `tombolo bench all`, `run OPTIONS` measures and
 //! writes the results to standard output, or in one line why it cannot, and so do `rpc OPTIONS` and `bulk OPTIONS` for theirs;
 //! `far` is the far side, which the near side starts.
 
@@ -35,7 +35,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tombolo_bench::suite::{self, Absent, Options, Peer, Results, Schedule, peers};
-use tombolo_bench::{bulk, report, rpc};
+use tombolo_bench::{bulk, rpc};
 
 /// What calls and answers.
 fn calling() -> Vec<Box<dyn Peer>> {
@@ -111,11 +111,11 @@ fn main() -> ExitCode {
         ["run", options] => finish(run(options, measure)),
         ["rpc", options] => finish(run(options, measure_calls)),
         ["bulk", options] => finish(run(options, measure_bulk)),
-        ["all", label, folder] => finish(measure_all(label, Path::new(folder))),
+        ["all", label, file] => finish(measure_all(label, Path::new(file))),
         ["far"] => finish(serve()),
         _ => {
             eprintln!(
-                "usage: tombolo-bench-peers all LABEL FOLDER\n\
+                "usage: tombolo-bench-peers all LABEL FILE\n\
                  (its other arguments are those with which `tombolo bench` starts it)"
             );
             ExitCode::from(2)
@@ -126,7 +126,7 @@ fn main() -> ExitCode {
 /// Why this program ends without figures.
 struct Why {
     text: String,
-    /// 2 if it was asked for something that there is not.
+    /// 2 for wrong usage, such as an unknown peer.
     status: u8,
 }
 
@@ -160,7 +160,7 @@ fn run(options: &str, measure: impl FnOnce(Options) -> Result<Results, Why>) -> 
 }
 
 /// Everything that can be measured without a machine.
-fn measure_all(label: &str, folder: &Path) -> Result<(), Why> {
+fn measure_all(label: &str, file: &Path) -> Result<(), Why> {
     let options = Options {
         label: label.to_owned(),
         schedule: Schedule::default(),
@@ -170,10 +170,8 @@ fn measure_all(label: &str, folder: &Path) -> Result<(), Why> {
         far: Vec::new(),
     };
     let results = measure(options)?;
-    report::write(std::slice::from_ref(&results), folder).map_err(|error| error.to_string())?;
-    let file = folder.join("results.json");
-    std::fs::write(&file, results.to_json()).map_err(|error| format!("{}: {error}", file.display()))?;
-    print!("{}", report::text(&results));
+    std::fs::write(file, results.to_json()).map_err(|error| format!("{}: {error}", file.display()))?;
+    print!("{}", results.table());
     Ok(())
 }
 

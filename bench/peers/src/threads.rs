@@ -32,7 +32,7 @@ impl<const M: usize> Value<M> {
 trait Queue<const M: usize>: Send + Sized + 'static {
     fn pair() -> (Self, Self);
 
-    /// Gives back what there is no room for.
+    /// Returns the messages that did not fit.
     fn push(&mut self, value: Value<M>) -> Result<(), Value<M>>;
 
     fn pop(&mut self) -> Option<Value<M>>;

@@ -31,7 +31,7 @@ pub fn add(results: &mut Results, schedule: Schedule, longest_bytes: usize, prog
         };
         keep(results, peers::copying::NAME, bytes, times(schedule, copy));
     }
-    // Not both at once: together they would be a gigabyte.
+    // Not both at the same time: together they would take a gigabyte.
     drop((source, target));
     let memory = match Memory::new(longest_bytes) {
         Ok(memory) => memory,

@@ -107,7 +107,7 @@ impl End for Sender {
 
     fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         let (passed, ahead) = (self.passed, buffers(bytes) as u64);
-        // What is read through a stream is taken by the thread that reads it: that waits for nobody.
+        // Data that arrives by a stream is taken by the thread that reads it, so no other thread is waited for.
         poll(&self.flags, READ, |read| read + ahead > passed)?;
         let index = (passed % ahead) as usize;
         fill_words(place(&self.own, bytes, index)?, sequence);

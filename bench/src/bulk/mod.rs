@@ -98,7 +98,7 @@ fn row(peer: impl Into<String>, metric: Metric) -> Row {
     }
 }
 
-/// Of times that are each the mean of so many rounds.
+/// Summary of times, each the mean of `rounds` rounds.
 fn latency(mut times_ns: Vec<f64>, rounds: u64) -> Latency {
     times_ns.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| {

@@ -1,4 +1,4 @@
-//! Bulk data by TCP, to a virtual machine that has a network for this: what there is without a window.
+//! Bulk data by TCP, to a virtual machine that has a network for this: the alternative to a window.
 //!
 //! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone afterwards; its
 //! nodes have no network (ADR 0041). Process 1 there is the far side's program.
@@ -70,7 +70,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::suite::results::tests::results;
+    use crate::fixture::results;
 
     const SHORT: Schedule = Schedule { slices: 1, slice: Duration::from_micros(100), retries: 0 };
 

@@ -228,7 +228,7 @@ impl Near<'_> {
         Ok(())
     }
 
-    /// What it takes to give a right away and have it back.
+    /// The time to give a right away and to have it back.
     fn returns(&mut self, pool: &Pool) -> Result<Latency, Error> {
         rounds(self.schedule, RETURNS, |count| {
             command::tell(&mut self.control, Command::Return { count })?;
@@ -238,7 +238,7 @@ impl Near<'_> {
         })
     }
 
-    /// What it takes until a buffer is filled, read there and back, if there is only one.
+    /// The time until a single buffer is filled, read by the other side and given back.
     fn deliveries(&mut self, bytes: usize, pool: &Pool) -> Result<Latency, Error> {
         rounds(self.schedule, deliveries(bytes), |count| {
             command::tell(&mut self.control, Command::Take { count })?;
@@ -289,7 +289,7 @@ pub(super) fn rounds<E>(
     Ok(latency(times_ns, count - 1))
 }
 
-/// Bytes a second of what moves so many buffers.
+/// Measures the bytes per second of an operation that moves a number of buffers.
 pub(super) fn flow<E>(
     schedule: Schedule,
     bytes: usize,
@@ -323,5 +323,5 @@ pub(super) fn flow<E>(
     Ok(Rate { p50: rates[rates.len() / 2], p99: rates[0], mean, messages })
 }
 
-/// So many buffers fill a slice at most.
+/// The maximum number of buffers in a slice.
 const MOST_BUFFERS: u64 = 1_000_000;

@@ -40,7 +40,7 @@ pub(super) fn add(
     }
 }
 
-/// Between two programs that have a channel to each other; this one says what to do, and looks at the clock.
+/// Between two programs that have a channel to each other; this one gives the commands and takes the times.
 fn directly(
     results: &mut Results,
     (domain, image): (&Domain, &Path),
@@ -72,7 +72,7 @@ fn directly(
         let [maker, other] = &mut pair.controls;
         nodes::bye(maker).and(nodes::bye(other))
     });
-    // Both are seen to their ends, whatever became of the first.
+    // Runs both, even if the first fails.
     let measured = finish(&maker_child, measured);
     finish(&other_child, measured)
 }
@@ -117,7 +117,7 @@ impl Pair<'_> {
     /// Has both do something with each other; what the maker answers.
     fn both(&mut self, maker: Command, other: Command) -> Result<u64, Error> {
         let [maker_control, other_control] = &mut self.controls;
-        // Who waits for the other begins.
+        // The side that waits for the other starts first.
         command::tell(other_control, other)?;
         command::tell(maker_control, maker)?;
         let took_ps = command::answered(maker_control)?;
@@ -183,7 +183,7 @@ fn relay_lengths(
     Ok(())
 }
 
-/// Has so many buffers filled by the one and read by the other.
+/// Has buffers filled by one node and read by the other.
 fn relay(
     bytes: usize,
     (from, from_pool): (&mut Started, &tombolo::Pool),

@@ -36,7 +36,7 @@ const REST: Duration = Duration::from_micros(100);
 /// The priority of the threads that have one, as Popcorn's.
 pub const PRIORITY: u8 = 10;
 
-/// Why something was not measured.
+/// The reason why something was not measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,7 +45,7 @@ pub enum Error {
         "measuring takes two processors, and this program may use {allowed}: allow it more (taskset, cgroups)"
     )]
     TooFewCpus {
-        /// How many it may use.
+        /// The number of allowed processors.
         allowed: usize,
     },
     /// The kernel refused something about processors.
@@ -134,7 +134,7 @@ impl Drop for Load<'_> {
 /// Measures every treatment, idle and under load. `progress` is called with what is being measured.
 ///
 /// # Errors
-/// Why it could not go on. What this user may not have is no error but a row that says so.
+/// The error that ended the measurement. A treatment that this user may not have is a row, not an error.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let allowed = cpus::allowed().map_err(Error::Cpus)?;
     let pair = cpus::pair(&allowed).ok_or(Error::TooFewCpus { allowed: allowed.len() })?;
@@ -216,7 +216,7 @@ fn start(arguments: &[OsString], treatment: Treatment, cpu: usize, socket: Owned
 /// The other process: returns what comes over the channel that `socket` carries, until that ends.
 ///
 /// # Errors
-/// Why it could not go on.
+/// The error that ended the measurement.
 pub fn serve_peer(treatment: &str, socket: impl AsFd) -> Result<(), Error> {
     let (pinned, prioritised) = treatment.split_once(',').ok_or(Error::Arguments)?;
     let treatment = Treatment { pinned: pinned != "any", prioritised: prioritised == "first" };
@@ -224,7 +224,7 @@ pub fn serve_peer(treatment: &str, socket: impl AsFd) -> Result<(), Error> {
     let socket = socket.as_fd().try_clone_to_owned();
     let socket = socket.map_err(|error| OsError::from_io("use the socket of a channel", &error))?;
     let _placed = match treatment.options(cpu).apply() {
-        // The other side cannot either, and says so.
+        // The other side fails in the same way, and reports it.
         Err(tombolo::Error::Scheduling { .. }) => return Ok(()),
         placed => placed?,
     };

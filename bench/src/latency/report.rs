@@ -32,7 +32,7 @@ pub struct Distribution {
     pub p9999: u64,
     /// The longest.
     pub max: u64,
-    /// How many took up to 2, 4, 8, … µs; the last so many or more.
+    /// Counts of times up to 2, 4, 8, … µs; the last one counts all longer times.
     pub up_to_us: Vec<(u64, usize)>,
 }
 
@@ -85,18 +85,18 @@ impl Histogram {
 /// One treatment of the two threads.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// What they had.
+    /// The treatment: pinned, priority, both or neither.
     pub treatment: String,
     /// Others wanted the processors too.
     pub loaded: bool,
-    /// The times, or why there are none.
+    /// The times, or why they were not measured.
     pub times: Result<Distribution, String>,
 }
 
 /// All that was measured in one run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What it was measured on.
+    /// The host that was measured.
     pub host: Host,
     /// The real-time priority of the threads that had one.
     pub priority: u8,
@@ -105,7 +105,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// As JSON.
+    /// The report as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Numbers and text: nothing that could not be written.

@@ -179,7 +179,7 @@ fn ratio(row: &Row) -> Option<f64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::suite::results::tests::{flowing, results, timed};
+    use crate::fixture::{flowing, results, timed};
 
     /// Three runs between processors that share a cache.
     pub(in crate::layers) fn runs() -> Vec<Results> {

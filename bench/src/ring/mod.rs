@@ -5,7 +5,7 @@
 //! * the *limit*: two cache lines in the memory under a channel, stored and awaited by the two sides in turn;
 //! * round trips of 8 and of 48 bytes, every byte written and checked;
 //! * streams of 48-byte messages in both directions, each message published by itself and checked;
-//! * wake-ups: round trips between two sides that sleep at once.
+//! * wake-ups: round trips between two sides that both sleep.
 
 mod link;
 mod near;
@@ -93,7 +93,7 @@ pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -
     if !options.image.is_file() {
         return Err(Error::NoImage { path: options.image.clone() });
     }
-    // What is no ring on any link is said once, before anything is started.
+    // An invalid shape is refused before anything is started.
     options.shape.options()?;
     let nodes = choose(domain.nodes()?, &options.nodes, domain.node_name())?;
     let (cpu, peer_cpu) = processors()?;

@@ -76,7 +76,7 @@ pub(super) fn typical(ratios: Vec<f64>) -> Option<f64> {
     median(&sorted(ratios))
 }
 
-/// The steady ones, or, where there is none, all.
+/// The steady slices, or all if no slice is steady.
 fn steady_or_all(history: &[(Part, f64)], part: Part) -> Vec<f64> {
     let steady = ratios(history, part, true);
     if steady.is_empty() { ratios(history, part, false) } else { steady }
@@ -187,7 +187,7 @@ impl Figures {
         Ok(())
     }
 
-    /// Round trips between two sides that sleep at once, for about as long as a slice.
+    /// Round trips between two sides that both sleep, for about as long as a slice.
     fn measure_wake<E: End>(
         &mut self,
         ends: &mut Ends<E>,

@@ -24,9 +24,9 @@ pub const DISTURBED_SHARE: f64 = 0.02;
 pub struct Report {
     /// Of the machine.
     pub machine: String,
-    /// What it was measured on.
+    /// The host that was measured.
     pub host: Host,
-    /// How.
+    /// How much was measured.
     pub settings: Settings,
     /// The links, the host's own first.
     pub links: Vec<LinkReport>,
@@ -34,7 +34,7 @@ pub struct Report {
     pub c_ring: Option<LinkReport>,
     /// What could not be measured.
     pub unmeasured: Vec<Unmeasured>,
-    /// Why there is no figure of something that this host lacks the tools for.
+    /// Why something is missing for which this host lacks the tools.
     pub absent: Vec<Absent>,
     /// What was promised, and whether it held; absent when the host's own link was not measured.
     pub goal: Option<Goal>,
@@ -53,7 +53,7 @@ pub struct Settings {
     pub slots: u32,
     /// How slots come back.
     pub variant: &'static str,
-    /// What it costs to read the clock; taken off every time.
+    /// The time to read the clock, in nanoseconds; subtracted from every time.
     pub clock_cost_ns: f64,
     /// Where this side ran; none when it was not kept on one processor.
     pub cpu: Option<usize>,
@@ -68,7 +68,7 @@ pub struct LinkReport {
     pub link: String,
     /// The two nodes.
     pub nodes: [String; 2],
-    /// What they run.
+    /// The instruction sets of the two nodes.
     pub isa: [String; 2],
     /// What carries channels between them.
     pub transport: String,
@@ -86,7 +86,7 @@ pub struct LinkReport {
     pub rate_per_s: Option<Rate>,
     /// The same from the second to the first.
     pub rate_back_per_s: Option<Rate>,
-    /// Round trip of 48 bytes when both sides sleep at once.
+    /// Round trip of 48 bytes when both sides sleep.
     pub wake_rtt_ns: Option<Latency>,
     /// Share of these messages that found the peer asleep and had to ring.
     pub wake_ring_share: Option<f64>,
@@ -107,9 +107,9 @@ pub struct LinkReport {
 /// A node whose link could not be measured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Unmeasured {
-    /// Which.
+    /// The name of the node.
     pub node: String,
-    /// Why.
+    /// The error, in words.
     pub why: String,
 }
 
@@ -118,11 +118,11 @@ pub struct Unmeasured {
 pub struct Goal {
     /// The link.
     pub link: String,
-    /// What `rtt_ratio` may be.
+    /// The largest ratio that meets the goal.
     pub max_rtt_ratio: f64,
-    /// What it was.
+    /// The measured ratio.
     pub rtt_ratio: f64,
-    /// Whether that is no more.
+    /// Whether the measured ratio meets the goal.
     pub met: bool,
 }
 
@@ -167,7 +167,7 @@ impl Report {
         self.unmeasured.is_empty()
     }
 
-    /// For people.
+    /// The report as a table for terminals.
     #[must_use]
     pub fn table(&self) -> String {
         table::render(self)
@@ -176,7 +176,7 @@ impl Report {
     /// For programs: one JSON object, indented, with an end of line.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Writing plain data to a string fails for maps without string keys only, and there is none.
+        // Writing plain data to a string fails only for maps without string keys, and the report has no maps.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }

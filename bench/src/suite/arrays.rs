@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 
-/// The peer of that file that is this project's own.
-pub(crate) const POOL: &str = "Tombolo pool";
-/// Its figures with one copy, and with none.
-pub(crate) const ONE_COPY: &str = "one copy";
-/// As [`ONE_COPY`].
-pub(crate) const NO_COPY: &str = "no copy";
+/// The name of this project's own peer in that file.
+pub const POOL: &str = "Tombolo pool";
+/// The name of the figures with one copy.
+pub const ONE_COPY: &str = "one copy";
+/// The name of the figures without a copy.
+pub const NO_COPY: &str = "no copy";
 
-/// The file.
+/// The content of the file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Arrays {
     /// Versions, and how much was measured.
@@ -24,7 +24,7 @@ pub struct Arrays {
     pub latency_ns: BTreeMap<String, Figures>,
 }
 
-/// What it was measured with.
+/// Versions and settings of the measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct About {
     /// The length of the array.
@@ -72,8 +72,9 @@ impl Arrays {
         })
     }
 
-    /// A figure of a peer.
-    pub(crate) fn times(&self, peer: &str, copies: &str) -> Option<&Times> {
+    /// The figures of a peer, by how often the array was copied.
+    #[must_use]
+    pub fn times(&self, peer: &str, copies: &str) -> Option<&Times> {
         match self.latency_ns.get(peer)? {
             Figures::Absent(_) => None,
             Figures::Found(found) => found.get(copies),
@@ -82,20 +83,9 @@ impl Arrays {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    pub(crate) fn arrays() -> Arrays {
-        serde_json::from_str(
-            r#"{ "about": { "python": "3.11.2", "numpy": null, "bytes": 16777216, "rounds": 300 },
-                 "latency_ns": {
-                   "Tombolo pool": { "one copy": { "p50": 600000, "p99": 700000.5, "mean": 1, "least": 5, "most": 9 },
-                                     "no copy": { "p50": 12000, "p99": 15000, "mean": 12100.0 } },
-                   "Ray": "not installed" },
-                 "aims": [] }"#,
-        )
-        .expect("what the program writes")
-    }
+    use crate::fixture::arrays;
 
     #[test]
     fn the_file_is_read_whatever_else_is_in_it() {

@@ -1,4 +1,4 @@
-//! What messages hold: every byte is written, and checked on arrival.
+//! The content of messages: every byte is written, and checked on arrival.
 
 use tombolo_bench_far::content;
 pub use tombolo_bench_far::content::{bulk_word, fill, fill_bulk, sum, word};

@@ -29,7 +29,7 @@ impl Distance {
     /// Those that a slice can have, in the order of tables.
     pub const MEASURED: [Distance; 3] = [Distance::OneCache, Distance::Apart, Distance::TwinThreads];
 
-    /// For tables.
+    /// A short description, for tables.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -20,7 +20,7 @@ pub enum Error {
     /// The far side ended, or speaks another version.
     #[error("the far side of the measurement {what}")]
     Far {
-        /// How.
+        /// What it did, as a predicate.
         what: String,
     },
     /// What a peer's own library said.
@@ -28,7 +28,7 @@ pub enum Error {
     Peer {
         /// Which peer.
         peer: String,
-        /// What it could not do, and why.
+        /// The failed operation and the error.
         what: String,
     },
     /// A peer was asked for what it does not do.
@@ -37,15 +37,15 @@ pub enum Error {
     /// A file of results.
     #[error("{}: {why}", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// The other side says nothing.
+    /// The other side does not answer.
     #[error("the other side has not answered for {waited:?}")]
     Stalled {
-        /// How long.
+        /// The length of the time.
         waited: Duration,
     },
     /// As the measurement of rings.

@@ -8,7 +8,7 @@ use tombolo_bench_far::placement::Rings;
 use tombolo_platform::calls::Calls;
 use tombolo_platform::memory::{check_sealed, map};
 
-use super::line::{Answer, Command, Line};
+use super::line::{Answer, Command, ControlLine};
 use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
 use super::work::AnyEnd;
 use super::{Error, find};
@@ -19,7 +19,7 @@ use crate::cpus;
 /// # Errors
 /// When the line breaks, or what it says makes no sense.
 pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
-    let line = Line::inherited()?;
+    let line = ControlLine::inherited()?;
     let (command, fds) = line.hear_with()?;
     let Command::Meet { peer, meeting } = command else { return Err(out_of_order()) };
     let placements = Rings::all();

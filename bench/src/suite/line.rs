@@ -18,9 +18,9 @@ const MAX_BYTES: usize = 4096;
 /// How long the other side may take for one command: a slice on a busy machine with blocking peers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One end.
+/// One end of a control line between the two sides.
 #[derive(Debug)]
-pub struct Line {
+pub struct ControlLine {
     socket: OwnedFd,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Command {
     Pin { cpu: usize },
     /// Open the far end number `index`, for measuring that.
     Open { index: u32, metric: Metric },
-    /// Let go of all ends.
+    /// Drop all ends.
     Close,
     /// Serve the bare lines until they are stopped.
     Probe,
@@ -72,31 +72,31 @@ pub(super) enum Answer {
     },
     /// It could not be done.
     Failed {
-        /// Why.
+        /// The error, in words.
         why: String,
     },
 }
 
-impl Line {
-    pub(super) fn pair() -> Result<(Line, OwnedFd), Error> {
+impl ControlLine {
+    pub(super) fn pair() -> Result<(ControlLine, OwnedFd), Error> {
         let (near, far) = socket::pair(socket::SocketKind::Packet)?;
-        Ok((Line { socket: near }, far))
+        Ok((ControlLine { socket: near }, far))
     }
 
     /// Over an end of such a pair.
-    pub(super) fn over(socket: OwnedFd) -> Line {
-        Line { socket }
+    pub(super) fn over(socket: OwnedFd) -> ControlLine {
+        ControlLine { socket }
     }
 
     /// The far side's end, which it is started with as its standard input.
-    pub(super) fn inherited() -> Result<Line, Error> {
+    pub(super) fn inherited() -> Result<ControlLine, Error> {
         let input = std::io::stdin();
         if input.is_terminal() {
             return Err(Error::Far { what: "is started by `tombolo bench`, not by hand".into() });
         }
         let copy = input.as_fd().try_clone_to_owned();
         let socket = copy.map_err(|error| OsError::from_io("use the line to the near side", &error))?;
-        Ok(Line { socket })
+        Ok(ControlLine { socket })
     }
 
     pub(super) fn tell(&self, message: &impl Serialize) -> Result<(), Error> {
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn commands_and_descriptors_arrive_and_an_end_is_told() {
-        let (near, far) = Line::pair().expect("a pair");
-        let far = Line::over(far);
+        let (near, far) = ControlLine::pair().expect("a pair");
+        let far = ControlLine::over(far);
         let command = Command::Work { index: 3, work: Work::RoundTrips { bytes: 64, warm: 1, cycles: 2 } };
         near.tell(&command).expect("it listens");
         assert_eq!(far.hear::<Command>().expect("one was told"), command);

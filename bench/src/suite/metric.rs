@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// A message of so many bytes there and back, in nanoseconds, as the peer waits by itself.
+    /// A message of `bytes` bytes there and back, in nanoseconds, as the peer waits by itself.
     RoundTrip {
         /// Length of the message.
         bytes: usize,
     },
-    /// A call with so many bytes that come back, or with none, in nanoseconds.
+    /// A call with `bytes` bytes that come back, in nanoseconds.
     Call {
         /// Length of what it carries.
         bytes: usize,
     },
     /// The same when both sides sleep between messages.
     WakeUp,
-    /// Messages of so many bytes a second, one way.
+    /// Messages of `bytes` bytes per second, one way.
     Rate {
         /// Length of a message.
         bytes: usize,
@@ -30,12 +30,12 @@ pub enum Metric {
         /// Length of a buffer.
         bytes: usize,
     },
-    /// The right to a buffer of so many bytes there and back, in nanoseconds; nothing of it is touched.
+    /// The right to a buffer of `bytes` bytes there and back, in nanoseconds; the buffer is not touched.
     Transfer {
         /// Length of the buffer.
         bytes: usize,
     },
-    /// Buffers of so many bytes, one at a time: filled, read by the other side and given back, in nanoseconds.
+    /// Buffers of `bytes` bytes, one at a time: filled, read by the other side and given back, in nanoseconds.
     Delivery {
         /// Length of a buffer.
         bytes: usize,
@@ -69,12 +69,39 @@ pub enum Unit {
     Share,
     /// Bytes; less is better.
     Bytes,
-    /// So many for each message; less is better.
+    /// A number per message; less is better.
     PerMessage,
 }
 
+impl Unit {
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "ns",
+            Unit::MessagesPerSecond => "million a second",
+            Unit::BytesPerSecond => "GB/s",
+            Unit::Share => "% of a processor",
+            Unit::Bytes => "KiB",
+            Unit::PerMessage => "a message",
+        }
+    }
+
+    /// What figures are divided by before they are shown with [`name`](Self::name).
+    #[must_use]
+    pub fn divisor(self) -> f64 {
+        match self {
+            Unit::Nanoseconds | Unit::PerMessage => 1.0,
+            Unit::MessagesPerSecond => 1e6,
+            Unit::BytesPerSecond => 1e9,
+            Unit::Share => 0.01,
+            Unit::Bytes => 1024.0,
+        }
+    }
+}
+
 impl Metric {
-    /// Its unit.
+    /// The unit of its figures.
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
@@ -95,7 +122,7 @@ impl Metric {
 
     /// What the ping-pong of the bare lines says something about: not of what passes through the kernel.
     #[must_use]
-    pub(super) fn depends_on_distance(self) -> bool {
+    pub(crate) fn depends_on_distance(self) -> bool {
         matches!(
             self,
             Metric::RoundTrip { .. }
@@ -106,7 +133,7 @@ impl Metric {
         )
     }
 
-    /// For people.
+    /// Its title in tables and plots.
     #[must_use]
     pub fn title(self) -> String {
         match self {

@@ -7,9 +7,9 @@
 //! cache and of processors apart are never mixed.
 //!
 //! A peer is one file behind [`Peer`]. Those that need nothing but this tree are in [`peers`]; the others are in a
-//! workspace of their own, `bench/peers`, so that their dependencies burden nobody.
+//! workspace of their own, `bench/peers`, so that this one does not need their dependencies.
 
-pub(crate) mod arrays;
+pub mod arrays;
 pub mod content;
 mod distance;
 mod error;
@@ -22,6 +22,7 @@ pub(crate) mod placement;
 pub(crate) mod results;
 mod session;
 mod slices;
+mod text;
 mod work;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +32,7 @@ pub(crate) use distance::Classifier;
 pub use distance::{Distance, ONE_CACHE_NS, TWIN_THREADS_NS};
 pub use error::Error;
 pub use far::serve;
-pub use line::Line;
+pub use line::ControlLine;
 pub use metric::{Metric, Unit, length};
 pub use peer::{Absent, MEMORY_BYTES, Meeting, Peer, Side, buffers};
 pub use placement::Placed;
@@ -57,7 +58,7 @@ pub struct Options {
     pub schedule: Schedule,
     /// The peers to compare, by name; empty for all.
     pub only: Vec<String>,
-    /// Measure every pair of processors, up to so many processors.
+    /// Measure every pair of the first `pairs` processors.
     pub pairs: usize,
     /// Measure where slots and credit may lie.
     pub placement: bool,
@@ -185,7 +186,7 @@ fn find<'a>(peers: &[&'a dyn Peer], name: &str) -> Result<&'a dyn Peer, Error> {
 
 type Finding = (String, Metric, Slices);
 
-/// So many failures in a row end a peer's part: each may have taken a minute.
+/// After this number of failures in a row a peer is given up: each may have taken a minute.
 const FAILURES: usize = 2;
 
 /// Measures everything of a peer. What fails is noted, and the next begins with a far side of its own.
@@ -223,7 +224,7 @@ fn compare(
     }
 }
 
-/// Measures one figure, with the far side that there is or a new one.
+/// Measures one figure, with the running far side or a new one.
 fn measure<'a>(
     session: &mut Option<Session<'a>>,
     peer: &'a dyn Peer,

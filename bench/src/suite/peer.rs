@@ -3,7 +3,7 @@
 use tombolo_base::SharedMemory;
 pub use tombolo_bench_far::Side;
 
-use super::line::Line;
+use super::line::ControlLine;
 use super::work::AnyEnd;
 use super::{Error, Metric};
 
@@ -15,7 +15,7 @@ pub struct Meeting<'a> {
     /// A name that no other meeting has.
     pub name: &'a str,
     /// For descriptors.
-    pub line: &'a Line,
+    pub line: &'a ControlLine,
     /// [`MEMORY_BYTES`] that both map.
     pub(super) memory: &'a SharedMemory,
 }
@@ -26,7 +26,7 @@ pub const MEMORY_BYTES: usize = 2 * PART_BYTES + POOL_BYTES;
 /// The first part is for the bare ping-pong between slices, the second for flags.
 const PART_BYTES: usize = 4096;
 
-/// Two buffers of the longest bulk data. What nobody touches takes no memory.
+/// Two buffers of the longest bulk data. Untouched pages take no memory.
 const POOL_BYTES: usize = 2 * (256 << 20);
 
 impl Meeting<'_> {

@@ -30,14 +30,14 @@ pub struct Placed {
     pub credit: String,
     /// The bare lines, in nanoseconds.
     pub limit_ns: f64,
-    /// A message of one slot there and back; absent where there is no such memory.
+    /// A message of one slot there and back; `None` where there is no such memory.
     pub round_trip_ns: Option<Latency>,
     /// Over the bare lines.
     pub ratio: Option<f64>,
 }
 
 impl Placed {
-    /// For people.
+    /// A description for plots and tables.
     #[must_use]
     pub fn title(&self) -> String {
         let Placed { link, variant, slots, credit, .. } = self;

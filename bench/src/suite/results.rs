@@ -27,9 +27,9 @@ pub struct Results {
     pub taken_at: u64,
     /// Which version of Tombolo.
     pub version: String,
-    /// What it was measured on.
+    /// The host that was measured.
     pub host: Host,
-    /// How.
+    /// How much was measured.
     pub settings: Settings,
     /// What was compared.
     pub peers: Vec<PeerInfo>,
@@ -58,9 +58,9 @@ pub struct Results {
 /// Something that could not be measured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Failed {
-    /// What.
+    /// The measurement.
     pub what: String,
-    /// Why.
+    /// The error, in words.
     pub why: String,
 }
 
@@ -96,17 +96,17 @@ pub struct PeerInfo {
     pub about: String,
 }
 
-/// A figure.
+/// A figure of a peer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Of which peer.
     pub peer: String,
-    /// What.
+    /// The kind of the figure.
     pub metric: Metric,
     /// Of bulk data that nodes have: from which to which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
-    /// Where.
+    /// How far apart the processors were.
     pub distance: Distance,
     /// Slices that it is made of.
     pub slices: u32,
@@ -141,7 +141,7 @@ pub struct Route {
     pub by: String,
 }
 
-/// Two processors.
+/// The figures of two processors.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Pair {
     /// Where the near side ran.
@@ -171,10 +171,10 @@ impl Row {
 }
 
 impl Results {
-    /// Reads a file.
+    /// Reads a file of results.
     ///
     /// # Errors
-    /// [`Error::File`]: it is not there, is no results, or is of another version.
+    /// [`Error::File`] if it cannot be read, is malformed, or is of another version.
     pub fn read(path: &Path) -> Result<Results, Error> {
         let file = |why: String| Error::File { path: path.to_owned(), why };
         let text = fs::read_to_string(path).map_err(|error| file(format!("cannot be read: {error}")))?;
@@ -199,11 +199,26 @@ impl Results {
             .map_err(|error| format!("has no results of `tombolo bench all`: {error}"))
     }
 
-    /// As a file.
+    /// The results as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Writing plain data to a string fails for maps without string keys only, and there is none.
+        // Writing plain data to a string fails only for maps without string keys, and the results have no such maps.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// All figures as aligned tables, for terminals.
+    #[must_use]
+    pub fn table(&self) -> String {
+        super::text::table_of(self)
+    }
+
+    /// The metrics that were measured, in the order in which they are shown.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let mut metrics: Vec<Metric> = self.rows.iter().map(|row| row.metric).collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        metrics
     }
 
     /// Adds the links of a machine, and where slots and credit may lie on those that were not looked at before.
@@ -296,104 +311,9 @@ pub(crate) fn thousandths(value: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::rpc;
-    use crate::suite::Placed;
-    use crate::suite::peers::{bare, kernel, tombolo};
-
-    fn row(peer: &str, metric: Metric) -> Row {
-        Row {
-            peer: peer.into(),
-            metric,
-            route: None,
-            distance: if metric.depends_on_distance() { Distance::OneCache } else { Distance::Any },
-            slices: 7,
-            doubtful: 0,
-            moved: 1,
-            disturbed: 2,
-            probe_ns: if metric.depends_on_distance() { 100.0 } else { 0.0 },
-            latency_ns: None,
-            probe_ratio: None,
-            rate_per_s: None,
-            value: None,
-            ring_share: 0.0,
-        }
-    }
-
-    pub(crate) fn timed(peer: &str, metric: Metric, p50: f64) -> Row {
-        let latency = Latency { p50, p99: 1.5 * p50, p999: 2.5 * p50, mean: p50, rounds: 1000 };
-        Row { latency_ns: Some(latency), probe_ratio: Some(p50 / 100.0), ..row(peer, metric) }
-    }
-
-    pub(crate) fn flowing(peer: &str, metric: Metric, p50: f64) -> Row {
-        let rate = Rate { p50, p99: 0.5 * p50, mean: p50, messages: 1000 };
-        Row { rate_per_s: Some(rate), ..row(peer, metric) }
-    }
-
-    /// A run in which every target that it measured is met.
-    pub(crate) fn results(label: &str) -> Results {
-        let mut rows = vec![
-            timed(bare::LINES, Metric::RoundTrip { bytes: 8 }, 100.0),
-            timed(tombolo::NAME, Metric::RoundTrip { bytes: 56 }, 105.0),
-            timed(tombolo::NAME, Metric::RoundTrip { bytes: 64 }, 108.0),
-            timed(tombolo::WIDE, Metric::RoundTrip { bytes: 64 }, 109.0),
-            timed("iceoryx2", Metric::RoundTrip { bytes: 64 }, 460.0),
-            timed("Aeron IPC", Metric::RoundTrip { bytes: 64 }, 108.0),
-            timed(rpc::RINGS, Metric::Call { bytes: 0 }, 100.0),
-            timed(rpc::CALLS, Metric::Call { bytes: 0 }, 125.0),
-            timed(tombolo::NAME, Metric::WakeUp, 44_000.0),
-            timed(kernel::FUTEX, Metric::WakeUp, 40_000.0),
-            flowing(tombolo::NAME, Metric::Rate { bytes: 56, batch: 1 }, 55e6),
-            flowing(tombolo::DEEP, Metric::Rate { bytes: 56, batch: 32 }, 260e6),
-            Row { value: Some(0.003), ..row(tombolo::NAME, Metric::Idle) },
-            Row { value: Some(0.0), ..row(tombolo::NAME, Metric::SystemCalls) },
-        ];
-        for metric in Metric::BANDWIDTHS {
-            rows.push(flowing(tombolo::NAME, metric, 30e9));
-            rows.push(flowing(bare::BUFFERS, metric, 33e9));
-        }
-        let latency = Some(Latency { p50: 110.0, p99: 120.0, p999: 200.0, mean: 111.0, rounds: 10 });
-        Results {
-            schema: SCHEMA,
-            label: label.into(),
-            taken_at: 1_795_275_248,
-            version: "0.1.0".into(),
-            host: Host {
-                cpu_model: "Some <CPU>".into(),
-                cores: 2,
-                kernel: "6.1".into(),
-                caches: Vec::new(),
-                memory_nodes: 1,
-                virtual_machine: true,
-            },
-            settings: Settings {
-                slices: 7,
-                slice_ms: 20.0,
-                clock_cost_ns: 20.0,
-                cpus: [0, 1],
-                sharing: None,
-            },
-            peers: vec![PeerInfo { name: tombolo::NAME.into(), about: "this".into() }],
-            absent: vec![Absent { peer: "ZeroMQ".into(), why: "nobody built it".into() }],
-            rows,
-            pairs: vec![Pair { near: 0, far: 1, probe_ns: 100.0, round_trip_ns: 105.0, ratio: 1.05 }],
-            placement: vec![Placed {
-                link: "host-host".into(),
-                variant: "used flag".into(),
-                slots: "at the sender".into(),
-                credit: "at the receiver".into(),
-                limit_ns: 100.0,
-                round_trip_ns: latency,
-                ratio: Some(1.1),
-            }],
-            links: Vec::new(),
-            distribution: None,
-            arrays: None,
-            openmp: None,
-            failed: vec![Failed::new("pipe: time to open a channel", &"no descriptors left")],
-        }
-    }
+    use crate::fixture::{results, timed};
 
     fn slice(probes_ns: [f64; 2], waited_share: f64, elapsed_ns: u64) -> Slice {
         Slice { found: Found::Flow { amount: 1000, elapsed_ns }, probes_ns, waited_share, ring_share: 0.0 }
@@ -473,6 +393,6 @@ pub(crate) mod tests {
         let metric = Metric::RoundTrip { bytes: 64 };
         results.rows.insert(0, Row { distance: Distance::Apart, ..timed("iceoryx2", metric, 1500.0) });
         assert_eq!(results.row("iceoryx2", metric).and_then(Row::typical), Some(460.0));
-        assert_eq!(results.row("nobody", metric), None);
+        assert_eq!(results.row("absent", metric), None);
     }
 }

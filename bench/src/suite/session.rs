@@ -10,7 +10,7 @@ use tombolo_platform::calls::Calls;
 use tombolo_platform::memory::{create_sealed, map};
 
 use super::far::{elapsed_ns, usage, watch};
-use super::line::{Answer, Command, Line};
+use super::line::{Answer, Command, ControlLine};
 use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
 use super::work::{AnyEnd, Counted, Work};
 use super::{Error, Metric};
@@ -25,7 +25,7 @@ const PROBE: Duration = Duration::from_millis(3);
 pub(super) struct Session<'a> {
     peer: &'a dyn Peer,
     child: Child,
-    line: Line,
+    line: ControlLine,
     name: String,
     memory: SharedMemory,
     ends: Vec<AnyEnd>,
@@ -61,7 +61,7 @@ impl<'a> Session<'a> {
         let [path, arguments @ ..] = program else {
             return Err(Error::Far { what: "has no program".into() });
         };
-        let (line, far) = Line::pair()?;
+        let (line, far) = ControlLine::pair()?;
         let file = create_sealed("tombolo-bench", MEMORY_BYTES as u64)?;
         let memory = map(&file, 0, MEMORY_BYTES)?;
         let child = Program::new(path).args(arguments).stdin(Stdio::from(far)).stdout(Stdio::null()).spawn();
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         Ok(near_ns.max(far.elapsed_ns))
     }
 
-    /// Lets go of all ends.
+    /// Drops all ends.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         self.ends.clear();
         self.line.tell(&Command::Close)?;

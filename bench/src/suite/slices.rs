@@ -17,7 +17,7 @@ pub(super) const DISTURBED_SHARE: f64 = 0.02;
 #[derive(Clone, Debug)]
 pub(super) enum Found {
     Times(Samples),
-    /// So many messages, or bytes, in so many nanoseconds.
+    /// `amount` messages or bytes in `elapsed_ns` nanoseconds.
     Flow {
         amount: u64,
         elapsed_ns: u64,
@@ -74,7 +74,7 @@ pub(super) fn take(session: &mut Session<'_>, metric: Metric, schedule: &Schedul
             }
         }
         Metric::Memory => {
-            // So many messages that every slot of a ring has held one.
+            // Enough messages for every slot of a ring to have held one.
             let use_it = Work::RoundTrips { bytes: 8, warm: 0, cycles: 4 };
             // The first takes what all others share.
             session.open(metric)?;
@@ -181,7 +181,7 @@ fn waited_share(before: Usage, after: Usage, length_ns: u64) -> f64 {
     waited.max().unwrap_or(0) as f64 / length_ns.max(1) as f64
 }
 
-/// What a slice of so many rounds, messages or buffers is.
+/// A slice of the given number of rounds, messages or buffers.
 fn work(metric: Metric, size: u64) -> Work {
     let warm = (size / 8).clamp(1, 4096);
     match metric {

@@ -10,11 +10,11 @@ use super::{Design, Error, STALL};
 /// What the side that sends does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// Take your side of so many channels.
+    /// Take your side of this number of channels.
     Open { design: Design, count: usize },
-    /// Send so many messages, each when the other side has slept for a while.
+    /// Send this number of messages, each when the other side has slept for a while.
     Wake { rounds: u64 },
-    /// Send so many messages, each as soon as the last was answered.
+    /// Send this number of messages, each as soon as the last was answered.
     Echo { rounds: u64 },
 }
 
@@ -59,7 +59,7 @@ pub(super) fn order(socket: &OwnedFd, order: Order, fds: &[BorrowedFd<'_>]) -> R
     send_all(socket, &order.to_words().map(u64::to_le_bytes).concat(), fds)
 }
 
-/// The next order; `None` when there is none any more.
+/// The next order; `None` when the other side has closed.
 pub(super) fn next_order(socket: &OwnedFd) -> Result<Option<(Order, Vec<OwnedFd>)>, Error> {
     let mut bytes = [0; 24];
     loop {

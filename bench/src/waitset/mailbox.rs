@@ -14,7 +14,7 @@ use super::{Design, Error, STALL};
 
 /// 64-bit words of a cache line.
 const LINE: usize = 8;
-/// Where the side that waits says that it sleeps.
+/// The word in which the waiting side announces that it sleeps.
 const ASLEEP: usize = 0;
 /// Where it answers.
 const ANSWER: usize = LINE;
@@ -103,7 +103,7 @@ impl Sender {
         match self.design {
             Design::Bitmap => {
                 let (word, bit) = (self.channel / 64, self.channel % 64);
-                // Whoever finds its bit set has been announced.
+                // A channel whose bit is set already has been announced.
                 if memory.word(LEAVES + word).fetch_or(1 << bit, AcqRel) & 1 << bit == 0 {
                     memory.word(ROOT + word / 64).fetch_or(1 << (word % 64), AcqRel);
                 }

@@ -74,7 +74,7 @@ impl Design {
     }
 }
 
-/// Why something was not measured.
+/// The reason why something was not measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -104,7 +104,7 @@ pub enum Error {
         "measuring takes two processors, and this program may use {allowed}: allow it more (taskset, cgroups)"
     )]
     TooFewCpus {
-        /// How many it may use.
+        /// The number of allowed processors.
         allowed: usize,
     },
     /// The kernel refused something about processors.
@@ -113,10 +113,10 @@ pub enum Error {
     /// The other process has ended.
     #[error("the other process of the measurement has ended")]
     PeerLost,
-    /// The other side says nothing.
+    /// The other side does not answer.
     #[error("the other side has not answered for {waited:?}")]
     Stalled {
-        /// How long.
+        /// The length of the time.
         waited: Duration,
     },
     /// A channel failed.
@@ -204,7 +204,7 @@ fn raise_files(channels: usize) -> Result<(), Error> {
 /// Measures every design with each number of idle channels. `progress` is called with what is being measured.
 ///
 /// # Errors
-/// Why it could not go on.
+/// The error that ended the measurement.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     if let Some(channels) = options.idle.iter().copied().find(|idle| *idle >= mailbox::MOST) {
         return Err(Error::TooMany { channels, most: mailbox::MOST - 1 });
@@ -344,10 +344,10 @@ impl Sender {
     }
 }
 
-/// The other process: does what it is told over `control`, until that ends.
+/// The other process: executes the orders on `control`, until that is closed.
 ///
 /// # Errors
-/// Why it could not go on.
+/// The error that ended the measurement.
 pub fn serve_peer(control: &OwnedFd) -> Result<(), Error> {
     let (_, cpu) = pair()?;
     let _pinned = Pinned::to(cpu).map_err(Error::Cpus)?;
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_open_files_is_named() {
-        let error = raise_files(1 << 60).expect_err("nobody may have so many");
+        let error = raise_files(1 << 60).expect_err("above every limit");
         assert!(error.to_string().contains("ulimit -n"), "{error}");
         raise_files(1).expect("everybody may have as many");
     }

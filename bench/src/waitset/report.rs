@@ -47,7 +47,7 @@ pub struct Row {
 /// All that was measured in one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// What it was measured on.
+    /// The host that was measured.
     pub host: Host,
     /// By number of idle channels, then by design.
     pub rows: Vec<Row>,
@@ -61,7 +61,7 @@ impl Report {
         Report { host, rows }
     }
 
-    /// As JSON.
+    /// The report as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Numbers and text: nothing that could not be written.
@@ -78,7 +78,7 @@ impl Report {
         Some((ratio(|row| row.wake_ns.p50), ratio(|row| row.echo_ns.p50)))
     }
 
-    /// As a table.
+    /// The report as a table for terminals.
     #[must_use]
     pub fn table(&self) -> String {
         let host = &self.host;

@@ -4,65 +4,65 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tombolo_bench::bulk;
 use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
-use tombolo_bench::{bulk, report};
 use tombolo_machine::{Kit, Machine, Node, NodeKind, VmNode};
 
 use super::command::showing;
 use super::network::NetworkMachine;
-use super::suite::{Measure, Share, absent, beside, run_program, with_machine};
+use super::suite::{Measure, Share, absent, beside, removed_output, run_program, with_machine};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
-/// Measures bulk data: pools, engines and the kernel, beside what the memory can do
+/// Measures bulk data: pools, engines and the kernel, beside the limits of the memory
 ///
-/// peers: between two processes of this host, each kept on a processor: buffers of 64 B to 256 MiB that one fills and the other
-/// reads, handed over in a pool by each verb, with trust and without, in shared memory by messages (`Tombolo`), copied by the
-/// engines `caller`, `attach` and `far`, or sent by a local socket or TCP; and by iceoryx2 with several settings where
-/// `make bench-peers` has built it; beside the bare memory, which nothing that is filled and read outruns. And what it takes to
-/// give the right to a buffer away and have it back, however long the buffer is, beside a message of 8 bytes there and back. Each
-/// stands between two looks at the ping-pong of two bare cache lines, as those of `bench all` do.
+/// peers: between two processes of this host, each pinned to a processor. Buffers of 64 B to 256 MiB that one process fills
+/// and the other reads: passed in a pool by each operation, with trust and without; in shared memory by messages
+/// (`Tombolo`); copied by the engines `caller`, `attach` and `far`; over a local socket or TCP; and by iceoryx2 with several
+/// settings if `make bench-peers` has built it. The bare memory is the upper limit for data that is filled and read. Also
+/// the round trip of the right to a buffer, which does not depend on its length, beside a message of 8 bytes. As in
+/// `bench all`, each measurement is taken between two of the ping-pong of two bare cache lines.
 ///
-/// copies: what a copy of 64 B to 256 MiB takes one program, from asking to knowing that it is done: by each loop and each engine,
-/// beside memcpy.
+/// copies: the time of a copy of 64 B to 256 MiB in one program, from the request to the notification, by each loop and each
+/// engine, beside memcpy.
 ///
-/// nodes: the same across the links of the machine that is up, or of `--up`: buffers to each node and back, what the processors of
-/// both sides take to copy into the memory between them and out of it, and buffers from each node to each other; two virtual
-/// machines have no link, and this program copies from window to window.
+/// nodes: the same across the links of the machine that is up, or of `--up`: buffers to each node and back, copies by the
+/// processors of both sides into the memory between them and out of it, and buffers from each node to each other. Two
+/// virtual machines have no link: this program copies from window to window.
 ///
-/// network: by TCP to a virtual machine like each of the machine's, started for this with a network of its emulator's (virtio-net)
-/// in place of a window, which reaches nobody and is reached from this host's loopback alone; nodes have none.
+/// network: over TCP to a virtual machine like each of the machine's, started for this measurement with the emulator's
+/// network (virtio-net) in place of a window. It is connected to this host's loopback alone; nodes have no network.
 ///
-/// The JSON has, for each of `rows`: peer, metric, rate_per_s or latency_ns with p50 and p99, and between nodes the route: from, to, by.
+/// The JSON has, for each of `rows`: peer, metric, rate_per_s or latency_ns with p50 and p99, and between nodes the route:
+/// from, to, by.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo bench bulk                         as tables
   tombolo bench bulk --up machines/default.toml --parts nodes
   tombolo bench bulk --up machines/two-arms.toml --parts nodes,network
-  tombolo bench bulk -o plots                and a page with plots in this folder
   tombolo bench bulk --arrays arrays.json --json > docs/results/bulk.json
   tombolo bench bulk --slices 3 --slice-ms 10 --peers Tombolo,iceoryx2
   tombolo bench bulk --json | jq '.rows[] | {peer, metric, gb_s: (.rate_per_s.p50 / 1e9)}'")]
 pub(crate) struct BulkOptions {
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 
-    /// Bring up the machine of this file for its nodes, and take it down again
+    /// Bring up the machine of this file for the measurement, and take it down afterwards
     #[arg(long, value_name = "FILE")]
     up: Option<PathBuf>,
 
-    /// What to call this host in reports
+    /// Name of this host in reports
     #[arg(long, value_name = "NAME", default_value = "this host")]
     label: String,
 
-    /// Add what `bench/python/array_transfer.py --json FILE` has written: arrays between programs in Python
+    /// Add the results of `bench/python/array_transfer.py --json FILE`: arrays between Python programs
     #[arg(long, value_name = "FILE")]
     arrays: Option<PathBuf>,
 
-    /// Write a page and its plots of it into this folder
-    #[arg(short, long, value_name = "FOLDER")]
+    /// Removed: pages are written by another program
+    #[arg(short, long, hide = true, value_parser = removed_output)]
     output: Option<PathBuf>,
 
     /// Measure only these parts
@@ -79,16 +79,16 @@ enum Part {
     Peers,
     /// Copies by one program
     Copies,
-    /// To the nodes of a machine and back, and from each to each
+    /// To the nodes of a machine and back, and between its nodes
     Nodes,
-    /// By TCP to virtual machines like those of the machine, which have a network and nothing else
+    /// Over TCP to virtual machines like those of the machine, which have a network instead of a window
     Network,
 }
 
-/// Status 1 when something that is there could not be measured; the report says what and why.
+/// Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    // Read first: who has named a wrong file waits for nothing.
+    // Read first, so that a wrong file name fails before anything is measured.
     let arrays = options.arrays.as_deref().map(suite::Arrays::read).transpose()?;
     let suite = suite::Options { label: options.label.clone(), ..options.share.to_suite(&own) };
     let schedule = suite.schedule;
@@ -105,24 +105,21 @@ pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failur
     if options.measures(Part::Network) {
         add_network(context, (options, schedule), &mut results);
     }
-    if let Some(folder) = &options.output {
-        report::write(std::slice::from_ref(&results), folder)?;
-    }
-    print(if options.json { results.to_json() } else { report::text(&results) })?;
+    print(if options.json { results.to_json() } else { results.table() })?;
     Ok(u8::from(!results.failed.is_empty()))
 }
 
 impl BulkOptions {
     fn measures(&self, part: Part) -> bool {
         match self.share.names_peers() {
-            // Whoever names peers wants to see those.
+            // The user who names peers wants to see those.
             true => part == Part::Peers,
             false => self.parts.is_empty() || self.parts.contains(&part),
         }
     }
 }
 
-/// Bulk data between two programs; without them, what a report says of the host.
+/// Measures bulk data between two programs; without peers, fills in only the host.
 fn compare(
     context: &Context,
     own: &Path,
@@ -140,7 +137,7 @@ fn compare(
     }
 }
 
-/// Bulk data across the links of the machine of the file that was named, or of the one that is up if there is one.
+/// Measures the links of the machine of the named file, or of the one that is up, if any.
 fn add_nodes(context: &Context, (options, schedule): (&BulkOptions, Schedule), results: &mut Results) {
     let measured = with_machine(context, options.up.as_deref(), |domain| {
         let image = Kit::locate()?.root().join("images/bench.tbi");
@@ -152,7 +149,7 @@ fn add_nodes(context: &Context, (options, schedule): (&BulkOptions, Schedule), r
     }
 }
 
-/// TCP to a virtual machine like each that the nodes are, once those are not in its way.
+/// Measures TCP to a virtual machine like each node, once the nodes are idle.
 fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule), results: &mut Results) {
     let nodes = match virtual_machines(context, options.up.as_deref()) {
         Ok(nodes) => nodes,
@@ -171,11 +168,11 @@ fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule),
     }
 }
 
-/// How long a virtual machine may take until it serves: on a loaded host much longer than its second.
+/// The most that a virtual machine may take to start: a second on an idle host, much longer on a loaded one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The virtual machines of the machine file, or of the machine that is up, each with the name of the host. Of one that is up
-/// nobody knows the settings: they are then taken to be the usual ones.
+/// the settings are unknown: they are then assumed to be the defaults.
 pub(super) fn virtual_machines(
     context: &Context,
     file: Option<&Path>,

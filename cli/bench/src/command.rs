@@ -57,16 +57,17 @@ enum BenchCommand {
     Omp(OmpOptions),
     Tracing(tracing::Options),
     All(AllOptions),
+    #[command(hide = true)]
     Report(ReportOptions),
     #[command(hide = true)]
     Far(FarOptions),
 }
 
-/// Shows the distribution of answer times, with and without a processor and a priority of its own
+/// Measures the distribution of answer times, with and without pinning and priority
 ///
-/// Two processes of this host, without a machine, each of which sleeps until the other sends: with neither, pinned
-/// to a processor, at real-time priority 10, and with both; on an idle host and while others want every processor.
-/// What this user may not have is left out and said.
+/// Two processes of this host, without a machine, each of which sleeps until the other sends: plain, pinned to a processor,
+/// at real-time priority 10, and both; on an idle host and while other threads want every processor. Treatments that this
+/// user is not permitted are left out and listed.
 ///
 /// The JSON has, for each of `rows`: treatment, loaded, and times with p50 to p9999, max, mean and deviation.
 #[derive(Args, Debug)]
@@ -76,15 +77,15 @@ Examples:
   tombolo bench latency --seconds 60  to see one in a hundred thousand
   tombolo bench latency --json | jq '.rows[] | {treatment, loaded, p99: .times.Ok.p99}'")]
 struct LatencyOptions {
-    /// How long each row is measured, in seconds
+    /// Time per row, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 
-    /// Be the other process
+    /// Run as the other process
     #[arg(long, hide = true, value_name = "TREATMENT")]
     peer: Option<String>,
 }
@@ -98,9 +99,9 @@ impl LatencyOptions {
 
 /// Measures waiting for one busy channel beside many idle ones
 ///
-/// Two processes of this host, without a machine: one sends on one channel of many, the other waits for all of
-/// them, asleep and awake. Beside the waitset itself the designs are measured that it was chosen from, over
-/// channels that are no more than a word. What counts is how a row grows with the idle channels.
+/// Two processes of this host, without a machine: one sends on one of many channels, the other waits for all of them, asleep
+/// and awake. Beside the waitset, the measurement includes the designs that it was chosen from, over channels that consist
+/// of a single word. The figure of interest is how a row grows with the number of idle channels.
 ///
 /// The JSON has, for each of `rows`: design, idle, wake_ns and echo_ns with p50 and p99, and cpu_per_wake_ns.
 #[derive(Args, Debug)]
@@ -114,15 +115,15 @@ struct WaitsetOptions {
     #[arg(long, value_name = "COUNT,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     idle: Vec<u32>,
 
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 
-    /// How long each part is measured, in milliseconds
+    /// Time per part, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     slice_ms: u64,
 
-    /// Be the other process
+    /// Run as the other process
     #[arg(long, hide = true)]
     peer: bool,
 }
@@ -140,13 +141,11 @@ impl WaitsetOptions {
 
 /// Measures channels across every link of the machine
 ///
-/// For each node that is up: round trips of 8 and 48 bytes, messages per second, and the way from asleep to
-/// awake, each beside the limit, which is a ping-pong of two bare cache lines in the same memory, measured in
-/// turn with them. Without a machine it measures this host alone. Absolute times differ between machines; the
-/// ratio to the limit is what counts.
+/// For each node that is up: round trips of 8 and 48 bytes, messages per second, and the wake-up of a sleeping receiver. Each
+/// is measured in turn with its limit, a ping-pong of two bare cache lines in the same memory. Absolute times differ between
+/// machines; the ratio to the limit is the figure of interest. Without a machine it measures this host alone.
 ///
-/// Beside the host's own link stands a ring in C, which the host's C compiler builds: what an ordered message costs
-/// without a channel around it.
+/// The host's own link also has a ring in C, built by the host's C compiler: the cost of ordered messages without a channel.
 ///
 /// The JSON has, for each of `links` and for `c_ring`: limit_rtt_ns, rtt_ns, rtt_8_ns, wake_rtt_ns, rate_per_s and
 /// rate_back_per_s, each with p50 and p99.
@@ -161,15 +160,15 @@ struct RingOptions {
     #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
     on: Vec<String>,
 
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 
-    /// How often each part is measured
+    /// Number of times that each part is measured
     #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
     slices: NonZeroU32,
 
-    /// How long at a time, in milliseconds
+    /// Time per measurement, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
     slice_ms: u64,
 
@@ -185,7 +184,7 @@ struct RingOptions {
     #[arg(long)]
     used_flag: bool,
 
-    /// Let both sides wander between processors
+    /// Do not pin the two sides to processors
     #[arg(long)]
     no_pin: bool,
 
@@ -204,12 +203,12 @@ fn default_slice_ms() -> u64 {
 
 fn slot_bytes(text: &str) -> Result<usize, String> {
     let bytes = text.parse().ok().filter(|bytes| ChannelOptions::default().slot_bytes(*bytes).is_ok());
-    bytes.ok_or_else(|| "slots have 32, 64 or 128 bytes".to_owned())
+    bytes.ok_or_else(|| "use 32, 64 or 128 bytes".to_owned())
 }
 
 fn slots(text: &str) -> Result<u32, String> {
     let slots = text.parse().ok().filter(|slots| ChannelOptions::default().slots(*slots).is_ok());
-    slots.ok_or_else(|| "a ring has a power of two from 2 to 65536 of slots".to_owned())
+    slots.ok_or_else(|| "use a power of two from 2 to 65536".to_owned())
 }
 
 impl RingOptions {
@@ -229,7 +228,7 @@ impl RingOptions {
     }
 }
 
-/// Status 1 when a link could not be measured; the report says which and why.
+/// Returns status 1 if a link could not be measured; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
         BenchCommand::All(options) => suite::run_all(context, options),
@@ -269,7 +268,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
-/// What serves the far side of measurements on this host: this program.
+/// The command line that serves the far side of measurements on this host: this program.
 pub(super) fn far_program() -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     Ok([&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec())
@@ -281,7 +280,7 @@ fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> 
     Ok(showing(context, |progress| ring::run(&domain, &options, progress))?)
 }
 
-/// Shows what is being measured: one line that is written over, for people who wait; files have no use for it.
+/// Shows what is being measured in a line that is overwritten, if standard error is a terminal.
 pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
     let shown = io::stderr().is_terminal() && !context.quiet;
     let result = measure(&mut |line| {
@@ -312,6 +311,20 @@ mod tests {
     fn the_defaults_are_those_of_the_measurement() {
         let usual = ring::Options { c_ring_far: far_program().unwrap(), ..ring::Options::new("x.tbi") };
         assert_eq!(parse("tombolo bench ring --image x.tbi").unwrap(), usual);
+    }
+
+    #[test]
+    fn reports_that_moved_elsewhere_are_answered_with_the_program_that_writes_them() {
+        for line in ["tombolo bench all -o pages", "tombolo bench bulk --output pages"] {
+            let error = Arguments::try_parse_from(line.split(' ')).unwrap_err().to_string();
+            assert!(error.contains("`make results` writes pages"), "{line}: {error}");
+        }
+        let line = "tombolo bench report docs/results/a.json -o docs/results";
+        let Command::Bench(options) = Arguments::try_parse_from(line.split(' ')).unwrap().command;
+        let BenchCommand::Report(options) = options.command else { unreachable!("`bench report`") };
+        let error = suite::run_report(&options).unwrap_err();
+        assert_eq!(error.status(), 2);
+        assert!(error.hint().is_some_and(|hint| hint.contains("`make results`")));
     }
 
     #[test]

@@ -15,11 +15,11 @@ use crate::failure::Failure;
 
 /// Shows what each layer of a channel adds to a message
 ///
-/// Two bare cache lines, a ring in C, the ring of Tombolo by itself, the end of a channel, a channel as programs have
-/// it, and a typed call: round trips of 48 and 64 bytes, messages per second one by one and in batches of 32, and a
-/// call without parameters, each over the bare lines of the same moment. All of it is measured in several runs with
-/// processes of their own, and the medians are shown beside the targets. The C ring takes a C compiler, cc or the one
-/// that CC names. Windows are those of the machine that is up.
+/// Measures two bare cache lines, a ring in C, Tombolo's ring by itself, the end of a channel, a channel of the façade, and a
+/// typed call: round trips of 48 and 64 bytes, messages per second one by one and in batches of 32, and a call without
+/// parameters, each relative to the bare lines of the same moment. There are several runs with processes of their own; the
+/// medians are shown beside the targets. The C ring needs a C compiler, cc or the one that CC names. Windows are those of
+/// the machine that is up.
 ///
 /// The JSON has, for each of `rows`: layer, metric, distance, latency_ns with p50, p99 and p999, rate_per_s and ratio
 /// with median, least and most; and for each of `targets`: what, limit, found and verdict.
@@ -31,19 +31,19 @@ Examples:
   tombolo bench layers --runs 1 --slice-ms 5           quickly
   tombolo bench layers --json | jq '.targets[] | {what, found, verdict}'")]
 pub(crate) struct LayersOptions {
-    /// How often all of it is measured
+    /// Number of runs
     #[arg(long, value_name = "COUNT", default_value = "10")]
     runs: NonZeroU32,
 
-    /// How often each figure in a run
+    /// Number of times that each figure is measured in a run
     #[arg(long, value_name = "COUNT", default_value = "2")]
     slices: NonZeroU32,
 
-    /// How long at a time, in milliseconds
+    /// Time per measurement, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
     slice_ms: u64,
 
-    /// Bring up the machine of this file for its windows, and take it down again
+    /// Bring up the machine of this file for its windows, and take it down afterwards
     #[arg(long, value_name = "FILE")]
     up: Option<PathBuf>,
 
@@ -52,7 +52,7 @@ pub(crate) struct LayersOptions {
     json: bool,
 }
 
-/// Status 1 when something that is there could not be measured; the report says what and why.
+/// Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &LayersOptions) -> Result<u8, Failure> {
     let schedule = Schedule {
         slices: options.slices.get(),

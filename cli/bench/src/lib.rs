@@ -19,7 +19,7 @@ use tombolo_cli_common::arguments::{Global, STYLES};
 use tombolo_cli_common::failure::Failure;
 use tombolo_cli_common::{context, failure, text};
 
-/// The whole command line: this program is run by `tombolo` with its own.
+/// The command line, which `tombolo` passes on unchanged.
 #[derive(Parser, Debug)]
 #[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
 #[command(max_term_width = 100, disable_help_subcommand = true)]
@@ -36,13 +36,13 @@ enum Command {
     Bench(command::Options),
 }
 
-/// What can be typed, for manual pages and completions.
+/// The command-line grammar, for manual pages and completions.
 #[must_use]
 pub fn definition() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the command that this process's arguments say.
+/// Runs the command that the arguments of this process select.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments: Arguments = tombolo_cli_common::arguments::parse();
@@ -51,7 +51,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// A peer that does not exist is a mistake in the command line.
+/// The failure of a measurement; an unknown peer is wrong usage.
 fn as_usage(failure: Failure) -> Failure {
     match failure.cause() {
         Some(Error::UnknownPeer { .. }) => Failure::Usage { message: failure.to_string(), hint: None },

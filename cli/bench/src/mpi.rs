@@ -16,16 +16,17 @@ use crate::failure::Failure;
 use tombolo_cli_common::nodes::named;
 use tombolo_cli_common::programs::front;
 
-/// Measures MPI: between ranks of this host and to each node, beside what else carries MPI
+/// Measures MPI between ranks of this host and to each node, beside other MPI stacks
 ///
-/// One program, unmodified, on each stack in turn, round by round: MPICH and Open MPI over Tombolo's provider for libfabric, and,
-/// where `make bench-mpi` has fetched them, MPICH's own shared memory, MPICH over UCX and over TCP, and Open MPI's shared memory. It
-/// measures latency (one way), bandwidth of 64 messages at once, messages a second, allreduce, bcast, barrier, and put and get of
-/// one-sided communication. Figures are medians over the rounds; before every run the bare cache line and memcpy are looked at.
+/// One unmodified program runs on each stack in turn, in several rounds: MPICH and Open MPI over Tombolo's provider for
+/// libfabric, and, if `make bench-mpi` has fetched them, MPICH's own shared memory, MPICH over UCX and over TCP, and Open MPI's
+/// shared memory. It measures latency (one way), bandwidth with 64 messages in flight, messages per second, allreduce, bcast,
+/// barrier, and one-sided put and get. Figures are medians over the rounds; the bare cache line and memcpy are measured before
+/// every run.
 ///
-/// Nodes are those of the machine that is up, or of `--up`; its virtual machines need MPI's files (machines/mpi.toml has them). Beside
-/// each the same is measured over TCP to a virtual machine like it that has a network (a tap device, virtio-net) in place of the
-/// window; the network is of the two alone and gone afterwards, and takes `ip` and `unshare`.
+/// Nodes are those of the machine that is up, or of `--up`; its virtual machines need MPI's files (machines/mpi.toml has them).
+/// For comparison the same is measured over TCP to a similar virtual machine that has a network (a tap device, virtio-net) in
+/// place of the window. The network connects only the two, is removed afterwards, and needs `ip` and `unshare`.
 ///
 /// The JSON has, for each of `rows`: place, stack, metric, bytes, unit, p50, p99 and range; and `targets` with their ratios.
 #[derive(Args, Debug)]
@@ -37,11 +38,11 @@ Examples:
   tombolo bench mpi --metrics latency:8,bandwidth:65536 --rounds 3
   tombolo bench mpi --json | jq '.rows[] | select(.metric == \"latency\") | {place, stack, bytes, p50}'")]
 pub(crate) struct MpiOptions {
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 
-    /// Bring up the machine of this file for its nodes, and take it down again
+    /// Bring up the machine of this file for its nodes, and take it down afterwards
     #[arg(long, value_name = "FILE")]
     up: Option<PathBuf>,
 
@@ -49,15 +50,15 @@ pub(crate) struct MpiOptions {
     #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
     on: Vec<String>,
 
-    /// How often each stack has its turn
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How long each figure takes in a round, in milliseconds
+    /// Time per figure in a round, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     slice_ms: u64,
 
-    /// Only these, such as `latency` or `latency:8` (of 8 bytes)
+    /// Measure only these, such as `latency` or `latency:8` (of 8 bytes)
     #[arg(long, value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
 }
@@ -76,7 +77,7 @@ impl MpiOptions {
     }
 }
 
-/// Status 1 when a stack that is there could not be measured; the report says which and why.
+/// Returns status 1 if an installed stack could not be measured; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure> {
     let mut tools =
         Tools { tombolo: front()?, kit: Kit::locate()?.root().to_owned(), machine: context.machine.clone() };

@@ -1,7 +1,7 @@
 //! MPI over TCP to a virtual machine that has a network in place of a window, for `tombolo bench mpi` to compare with.
 //!
 //! It runs in a network of its own (`unshare --net`), in which it makes a tap device, the fastest network that QEMU gives a
-//! machine without help of the kernel: nobody outside is reached, and nothing of it is left when the last process in it ends.
+//! machine without help of the kernel: it reaches no other host, and is gone when the last process in it ends.
 //! Rank 0 is a process of this host, rank 1 is all that the machine does.
 
 use std::io::{BufRead, BufReader, Write};

@@ -97,14 +97,14 @@ fn line() -> Result<(UnixStream, UnixStream), Failure> {
     UnixStream::pair().map_err(Failure::system("make two sockets"))
 }
 
-/// Reads the lines of a console to its end, whoever wants them: the emulator waits for who does not.
+/// Reads the lines of a console to its end, wanted or not: an emulator blocks when its console is full.
 fn listen(serial: UnixStream) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         let mut serial = BufReader::new(serial);
         let mut line = Vec::new();
         while serial.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            // Nobody listens any more once the machine serves.
+            // The receiver is gone once the machine serves.
             let _ = sender.send(String::from_utf8_lossy(&line).trim().to_owned());
             line.clear();
         }
@@ -112,7 +112,7 @@ fn listen(serial: UnixStream) -> Receiver<String> {
     lines
 }
 
-/// Waits for the line that says so.
+/// Waits for the line that announces the server.
 fn wait_until_serving(lines: &Receiver<String>, until: Instant) -> Result<(), String> {
     let mut last = String::new();
     loop {

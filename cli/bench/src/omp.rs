@@ -15,21 +15,21 @@ use crate::context::{Context, print};
 use crate::failure::Failure;
 use tombolo_cli_common::programs::front;
 
-/// Measures OpenMP: what constructs cost and how regions run, beside GCC's libgomp and LLVM's libomp
+/// Measures OpenMP constructs and regions, beside GCC's libgomp and LLVM's libomp
 ///
-/// Two programs are compiled, by gcc and, where it is there with LLVM's run-time (`make bench-omp`), by clang, and run on one run-time
-/// after the other, round by round: GCC's libgomp, and ours with its workers in one process (shared), in processes of their own
-/// (exclusive) and both (hybrid). They measure what constructs, schedules and tasks cost (the time of a loop with them less that of one
-/// without, as EPCC's benchmarks do), how long a program and its first workers take to start, memory that workers have not seen, empty
-/// regions by the number of workers, and matrices multiplied by rows. Figures are medians over the rounds; a run
-/// during which other programs used the processors is taken again.
+/// Two programs are compiled by gcc and, if it is installed with LLVM's run-time (`make bench-omp`), by clang. They run on each
+/// run-time in turn, in several rounds: GCC's libgomp, and ours with workers in one process (shared), in processes of their own
+/// (exclusive) and both (hybrid). They measure the overhead of constructs, schedules and tasks (the time of a loop with them less
+/// that of one without, as EPCC's benchmarks do), the start of a program and of its first workers, memory that workers have not
+/// touched before, empty regions by the number of workers, and matrices multiplied by rows. Figures are medians over the rounds;
+/// a run during which other programs used the processors is repeated.
 ///
-/// Where an Arm node is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with a worker on this host and one on the
-/// node, and with as many as the run-time makes of their speeds; beside it is what it would take if each had as many rows as fit its
-/// speed. What cannot be measured is SKIPPED, with the reason.
+/// If an Arm node is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with one worker on this host and one on
+/// the node, and with the numbers that the run-time derives from their speeds, beside the ideal division of the rows by speed.
+/// What cannot be measured is SKIPPED, with the reason.
 ///
 /// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, runs_us and limit_us; and `targets` with
-/// their ratios, which are medians of those of runs that came after each other.
+/// their ratios, which are medians of the ratios of consecutive runs.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,35 +39,35 @@ Examples:
   tombolo bench omp --sections constructs,regions --rounds 9
   tombolo bench omp --json | jq '.targets[] | select(.met | not)'")]
 pub(crate) struct OmpOptions {
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 
-    /// Bring up the machine of this file for its nodes, and take it down again
+    /// Bring up the machine of this file for its nodes, and take it down afterwards
     #[arg(long, value_name = "FILE")]
     up: Option<PathBuf>,
 
-    /// How often each run-time has its turn
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value_t = omp::Options::default().rounds, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// How many workers most rows have, the master among them [default: the processors]
+    /// Number of workers of most rows, the master included [default: the number of processors]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
     threads: Option<u16>,
 
-    /// Rows and columns of matrices
+    /// Number of rows and columns of the matrices
     #[arg(long, value_name = "COUNT", default_value_t = omp::Options::default().size, value_parser = clap::value_parser!(u32).range(1..=4096))]
     size: u32,
 
-    /// Only these: constructs, schedules, tasks, start, sharing, regions, matmul, nodes
+    /// Measure only these: constructs, schedules, tasks, start, sharing, regions, matmul, nodes
     #[arg(long, value_name = "SECTION,…", value_delimiter = ',', value_parser = section)]
     sections: Vec<Section>,
 
-    /// How often a run is taken again during which other programs used the processors
+    /// The most repetitions of a run during which other programs used the processors
     #[arg(long, value_name = "COUNT", default_value_t = omp::Options::default().retries)]
     retries: u32,
 
-    /// Little of everything: to see that it works
+    /// Measure everything briefly, to check that it works
     #[arg(long, conflicts_with_all = ["rounds", "size", "retries"])]
     quick: bool,
 }
@@ -96,14 +96,14 @@ impl OmpOptions {
     }
 }
 
-/// Status 1 when something that is there could not be measured; the report says what and why.
+/// Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &OmpOptions) -> Result<u8, Failure> {
     let report = measure(context, options.up.as_deref(), &options.to_bench())?;
     print(if options.json { report.to_json() } else { report.table() })?;
     Ok(u8::from(!report.complete))
 }
 
-/// On this host, and with a node of the machine of a file, or of the one that is up.
+/// Measures on this host, and with a node of the machine of a file, or of the one that is up.
 pub(super) fn measure(
     context: &Context,
     up: Option<&Path>,

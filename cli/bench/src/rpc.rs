@@ -1,8 +1,8 @@
 //! `tombolo bench rpc`
 
 use clap::Args;
+use tombolo_bench::rpc;
 use tombolo_bench::suite::{Peer, Results};
-use tombolo_bench::{report, rpc};
 
 use super::command::showing;
 use super::suite::{Measure, Share, absent, beside, run_program};
@@ -11,13 +11,13 @@ use crate::failure::Failure;
 
 /// Measures typed calls beside bare rings, Cap'n Proto RPC and gRPC
 ///
-/// A call without parameters, and calls that echo 32 B, 1 KiB and 64 KiB; between two processes of this host, each kept
-/// on a processor. The same bytes go as messages over the same channel, and over two rings without a channel around them:
-/// what a call costs more is what its stubs cost. Cap'n Proto RPC and gRPC call over local sockets, where `make
-/// bench-peers` has built them. What travels is written and checked.
+/// A call without parameters, and calls that echo 32 B, 1 KiB and 64 KiB, between two processes of this host, each pinned to
+/// a processor. The same bytes are also sent as messages over the same channel, and over two rings without a channel: the
+/// difference is the cost of the stubs. Cap'n Proto RPC and gRPC use local sockets, if `make bench-peers` has built them.
+/// All data is written and checked.
 ///
-/// Each measurement stands between two looks at the ping-pong of two bare cache lines, as those of `bench all` do, which
-/// measures all of this too.
+/// As in `bench all`, which includes all of this, each measurement is taken between two of the ping-pong of two bare cache
+/// lines.
 ///
 /// The JSON has, for each of `rows`: peer, metric, and latency_ns with p50 and p99.
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ Examples:
   tombolo bench rpc --slices 20      more of it
   tombolo bench rpc --json | jq '.rows[] | {peer, metric, p50: .latency_ns.p50}'")]
 pub(crate) struct RpcOptions {
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 
@@ -35,7 +35,7 @@ pub(crate) struct RpcOptions {
     share: Share,
 }
 
-/// Status 1 when something that is there could not be measured; the report says what and why.
+/// Returns status 1 if a measurement failed; the report names it and the reason.
 pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     let suite = options.share.to_suite(&own);
@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure
             showing(context, |progress| rpc::run(&peers, &absent, &suite, progress))?
         }
     };
-    print(if options.json { results.to_json() } else { report::text(&results) + &summary(&results) })?;
+    print(if options.json { results.to_json() } else { results.table() + &summary(&results) })?;
     Ok(u8::from(!results.failed.is_empty()))
 }
 

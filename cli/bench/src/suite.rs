@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::Domain;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
-use tombolo_bench::{bulk, latency, layers, omp, report, ring, rpc};
+use tombolo_bench::{bulk, latency, layers, omp, ring, rpc};
 use tombolo_machine::{Kit, Machine};
 
 use super::command::{far_program, showing};
@@ -25,58 +25,57 @@ const DISTRIBUTION: Duration = Duration::from_secs(4);
 /// The program that has the peers with dependencies of their own.
 const PROGRAM: &str = "tombolo-bench-peers";
 
-/// Compares channels with what else there is, and with what this host can do at best
+/// Compares channels with other means of communication, and with the limits of this host
 ///
-/// Round trips of 8 B, 64 B and 1 KiB, messages per second, bandwidth from 64 KiB to 16 MiB, wake-ups, the processor
-/// used while idle, the memory of a channel and the time to open one; of Tombolo, pipes, local sockets and, where
-/// `make bench-peers` has built them, iceoryx2, ZeroMQ and Aeron; beside the ping-pong of two bare cache lines, the
-/// bare futex, the bare memory and memcpy. Typed calls as `bench rpc` measures them. Then every pair of processors, where slots and credit lie, the distribution
-/// of answer times with processors and a priority of their own, what OpenMP costs as `bench omp` measures it, and every link of the
-/// machine that is up.
+/// Round trips of 8 B, 64 B and 1 KiB, messages per second, bandwidth from 64 KiB to 16 MiB, wake-ups, processor time while
+/// idle, the memory of a channel and the time to open one: for Tombolo, pipes, local sockets and, if `make bench-peers` has
+/// built them, iceoryx2, ZeroMQ and Aeron; beside the ping-pong of two bare cache lines, the bare futex, the bare memory and
+/// memcpy. Also typed calls as in `bench rpc`, every pair of processors, the placement of slots and credit, the distribution
+/// of answer times as in `bench latency`, OpenMP as in `bench omp`, and every link of the machine that is up.
 ///
-/// Each measurement stands between two looks at the bare ping-pong. One during which a hypervisor moved the
-/// processors, or other programs held one, is taken again.
+/// Each measurement is taken between two of the bare ping-pong. It is repeated if a hypervisor moved the processors in the
+/// meantime, or other programs held one.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo bench all                                everything, as tables
-  tombolo bench all --json here.json               and kept for `tombolo bench report`
+  tombolo bench all --json here.json               and kept in a file
   tombolo bench all --up machines/zoo.toml         with the links of this machine
   tombolo bench all --peers Tombolo,pipe --quick   some of it, quickly")]
 pub(crate) struct AllOptions {
-    /// Keep the results in this file
+    /// Write the results as JSON into this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write a page and its plots of them into this folder
-    #[arg(short, long, value_name = "FOLDER")]
+    /// Removed: pages are written by another program
+    #[arg(short, long, hide = true, value_parser = removed_output)]
     output: Option<PathBuf>,
 
-    /// What to call this host in reports
+    /// Name of this host in reports
     #[arg(long, value_name = "NAME", default_value = "this host")]
     label: String,
 
-    /// Compare only these
+    /// Compare only these peers
     #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
     peers: Vec<String>,
 
-    /// How often each figure is measured
+    /// Number of times that each figure is measured
     #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
     slices: NonZeroU32,
 
-    /// How long at a time, in milliseconds
+    /// Time per measurement, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
     slice_ms: u64,
 
-    /// Little of everything: to see that it works
+    /// Measure everything briefly, to check that it works
     #[arg(long, conflicts_with_all = ["slices", "slice_ms"])]
     quick: bool,
 
-    /// Bring up the machine of this file for its links, and take it down again
+    /// Bring up the machine of this file for its links, and take it down afterwards
     #[arg(long, value_name = "FILE")]
     up: Option<PathBuf>,
 
-    /// Measure every pair of the first so many processors; 0 for none
+    /// Measure every pair of the first COUNT processors; 0 for none
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
     pairs: usize,
 }
@@ -85,33 +84,34 @@ pub(crate) struct AllOptions {
 #[derive(Args, Debug)]
 pub(crate) struct FarOptions {}
 
-/// Writes a page with plots from files of `tombolo bench all`
+/// Removed: names the program that writes pages
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  tombolo bench report docs/results/*.json -o docs/results")]
 pub(crate) struct ReportOptions {
-    /// Results, one file for each host
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-
-    /// The folder for the page and its plots
-    #[arg(short, long, value_name = "FOLDER")]
-    output: PathBuf,
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    _ignored: Vec<String>,
 }
 
-/// How much is measured of a part of the suite that has a command of its own.
+/// What to use in place of `tombolo bench report` and of `--output`.
+const REPORT_ELSEWHERE: &str = "in the source tree, `make results` writes pages and plots from the files of \
+    `bench all --json` and `bench bulk --json` in docs/results, and `cargo run -p tombolo-bench-report` from any";
+
+/// Parses the value of an option that is gone, to say what to use instead.
+pub(super) fn removed_output(_: &str) -> Result<PathBuf, &'static str> {
+    Err(REPORT_ELSEWHERE)
+}
+
+/// Options of the commands that measure a part of the suite.
 #[derive(Args, Debug)]
 pub(super) struct Share {
-    /// Compare only these
+    /// Compare only these peers
     #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
     peers: Vec<String>,
 
-    /// How often each figure is measured
+    /// Number of times that each figure is measured
     #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
     slices: NonZeroU32,
 
-    /// How long at a time, in milliseconds
+    /// Time per measurement, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
     slice_ms: u64,
 }
@@ -121,7 +121,7 @@ impl Share {
         !self.peers.is_empty()
     }
 
-    /// What to measure between two processes of this host, `own` program being the far side.
+    /// The options of the suite, with the program `own` as the far side.
     pub(super) fn to_suite(&self, own: &Path) -> suite::Options {
         suite::Options {
             label: "this host".into(),
@@ -169,7 +169,7 @@ impl AllOptions {
 }
 
 impl AllOptions {
-    /// OpenMP, in half a minute: matrices are `bench omp`'s.
+    /// Options that measure OpenMP in half a minute, without the matrices of `bench omp`.
     fn to_openmp(&self) -> omp::Options {
         let sections =
             omp::Section::ALL.into_iter().filter(|section| *section < omp::Section::Matmul).collect();
@@ -181,7 +181,7 @@ impl AllOptions {
     }
 }
 
-/// Status 1 when something that is there could not be measured.
+/// Returns status 1 if a measurement failed.
 pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     let suite = options.to_suite();
@@ -198,14 +198,11 @@ pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Fai
         std::fs::write(path, results.to_json())
             .map_err(Failure::system(format!("write {}", path.display())))?;
     }
-    if let Some(folder) = &options.output {
-        report::write(std::slice::from_ref(&results), folder)?;
-    }
-    print(report::text(&results))?;
+    print(results.table())?;
     Ok(u8::from(!results.failed.is_empty()))
 }
 
-/// Answer times with and without a processor and a priority.
+/// Adds the distribution of answer times.
 fn add_distribution(context: &Context, options: &AllOptions, results: &mut Results) {
     let length = if options.quick { Duration::from_millis(50) } else { DISTRIBUTION };
     let peer_arguments = ["bench", "latency", "--peer"].map(Into::into).to_vec();
@@ -216,7 +213,7 @@ fn add_distribution(context: &Context, options: &AllOptions, results: &mut Resul
     }
 }
 
-/// What OpenMP costs on this host.
+/// Adds the cost of OpenMP on this host.
 fn add_openmp(context: &Context, options: &AllOptions, results: &mut Results) {
     match openmp::measure(context, None, &options.to_openmp()) {
         Ok(report) => results.openmp = Some(report),
@@ -224,7 +221,7 @@ fn add_openmp(context: &Context, options: &AllOptions, results: &mut Results) {
     }
 }
 
-/// The links of the machine of the file that was named, or of the one that is up if there is one.
+/// Adds the links of the machine of the named file, or of the one that is up, if any.
 fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     let mut links = None;
     let measured = with_machine(context, options.up.as_deref(), |domain| {
@@ -243,7 +240,7 @@ fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     }
 }
 
-/// Does something with the machine of `file`, brought up for it, or else with the one that is up, if there is one.
+/// Runs `run` on the machine of `file`, which is brought up for it, or on the one that is up, if any.
 pub(super) fn with_machine(
     context: &Context,
     file: Option<&Path>,
@@ -261,7 +258,7 @@ pub(super) fn with_machine(
     }
 }
 
-/// Every link of a machine but those to boards.
+/// Measures every link of a machine except those to boards.
 pub(super) fn measure_links(
     context: &Context,
     quick: bool,
@@ -278,7 +275,7 @@ pub(super) fn measure_links(
     Ok(showing(context, |progress| ring::run(domain, &ring, progress))?)
 }
 
-/// A machine that was brought up for this; taken down when dropped.
+/// A machine that was brought up for a measurement; taken down when dropped.
 struct Brought {
     name: String,
     program: PathBuf,
@@ -304,12 +301,12 @@ impl Drop for Brought {
     fn drop(&mut self) {
         let mut down = Command::new(&self.program);
         down.args(["--quiet", "--machine", &self.name, "down"]).stdin(Stdio::null()).stdout(Stdio::null());
-        // A machine that does not go down says so by itself; the figures are worth keeping.
+        // A failure is printed by the command itself; the figures are worth keeping.
         let _ = down.status();
     }
 }
 
-/// The program with the other peers, beside this one.
+/// The program with the other peers, if it is in the folder of this one.
 pub(super) fn beside(own: &Path) -> Option<PathBuf> {
     Some(own.parent()?.join(PROGRAM)).filter(|path| path.is_file())
 }
@@ -318,7 +315,7 @@ pub(super) fn beside(own: &Path) -> Option<PathBuf> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Measure {
     Everything,
-    /// What calls and answers.
+    /// Typed calls.
     Calls,
     /// Bulk data.
     Bulk,
@@ -334,13 +331,13 @@ impl Measure {
     }
 }
 
-/// A peer that this program does not have.
+/// An entry for a peer that this program does not have.
 pub(super) fn absent(peer: &str) -> Absent {
     let why = format!("built without it: `make bench-peers` builds {PROGRAM}, which has it");
     Absent { peer: peer.into(), why }
 }
 
-/// Lets the program with the other peers measure; it knows those of this one too.
+/// Measures by the program with the other peers, which also has those of this one.
 pub(super) fn run_program(
     context: &Context,
     program: &Path,
@@ -386,7 +383,7 @@ fn shows_progress(context: &Context) -> bool {
     io::stderr().is_terminal() && !context.quiet
 }
 
-/// All that `bench all` measures.
+/// The peers of `bench all`.
 fn all_peers() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
     all.extend(rpc::peers());
@@ -402,9 +399,7 @@ pub(crate) fn run_far(_options: &FarOptions) -> Result<u8, Failure> {
     Ok(0)
 }
 
-pub(crate) fn run_report(options: &ReportOptions) -> Result<u8, Failure> {
-    let results: Result<Vec<Results>, suite::Error> =
-        options.files.iter().map(|path| Results::read(path)).collect();
-    report::write(&results?, &options.output)?;
-    Ok(0)
+pub(crate) fn run_report(_options: &ReportOptions) -> Result<u8, Failure> {
+    let message = "`tombolo bench report` is not part of this command any more".to_owned();
+    Err(Failure::Usage { message, hint: Some(REPORT_ELSEWHERE) })
 }

@@ -9,20 +9,20 @@ use crate::text::Table;
 
 /// Measures what tracing costs on this host
 ///
-/// A channel that counts and traces is measured beside the same channel that does neither, in turn with it, with both
-/// ends in one thread: what differs is instructions. OFF is what every send and every receive pays all the time, ON
-/// while somebody records. Needs no machine.
+/// A channel with counters and traces is measured in turn with the same channel without, with both ends in one thread: the
+/// difference is instructions. OFF is the cost of every send and every receive at all times, ON the cost during a recording.
+/// Needs no machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo bench tracing
   tombolo bench tracing --json | jq .off_per_operation_ns")]
 pub(super) struct Options {
-    /// How often each part is measured, up to 1,000,000
+    /// Number of times that each part is measured, up to 1,000,000
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     slices: u32,
 
-    /// For machines
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 }

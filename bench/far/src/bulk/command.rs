@@ -1,4 +1,4 @@
-//! What the near side tells the peer on another node to do next.
+//! Commands of the near side to the peer on another node.
 //!
 //! Commands and answers travel on a channel of their own: what is measured is the bulk channel beside it.
 
@@ -8,15 +8,15 @@ use tombolo::Channel;
 
 use crate::Error;
 
-/// How long either side may take to come to what the other waits for: an emulated processor fills megabytes slowly.
+/// The most that either side may keep the other waiting: an emulated processor fills megabytes slowly.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Length of a command and of an answer.
 pub const COMMAND_BYTES: usize = 24;
-/// What an answer begins with.
+/// The first word of an answer.
 pub const ANSWER: u64 = 100;
 
-/// Which copy.
+/// A direction in which the far side copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// From private memory to private memory, as the C library does it.
@@ -28,61 +28,61 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
+    /// All directions, in the order of their numbers.
     pub const ALL: [Way; 3] = [Way::Own, Way::Pull, Way::Push];
 }
 
-/// What the peer does until the next command.
+/// What the peer is to do until the next command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Make a pool of so many buffers of so many bytes, and assign it.
+    /// Make a pool of `count` buffers of `bytes` bytes, and assign it.
     Make {
         /// Length of a buffer.
         bytes: u64,
-        /// How many.
+        /// The number of buffers.
         count: u32,
     },
-    /// Take it off the channel.
+    /// Remove the pool from the channel.
     Drop,
-    /// Take the pool that is assigned now.
+    /// Take the pool that is being assigned.
     Join,
-    /// Let it go.
+    /// Drop the pool.
     Leave,
-    /// Read so many buffers that are moved there, and pass them back.
+    /// Read `count` buffers that are moved there, and pass them back.
     Take {
-        /// How many.
+        /// The number of buffers.
         count: u64,
     },
-    /// Fill so many buffers, and move them back.
+    /// Fill `count` buffers, and move them back.
     Give {
-        /// How many.
+        /// The number of buffers.
         count: u64,
     },
-    /// Have so many buffers of the own pool filled by the other side, and read them.
+    /// Have the other side fill `count` buffers of the own pool, and read them.
     Fetch {
-        /// How many.
+        /// The number of buffers.
         count: u64,
     },
-    /// Pass so many back as they come.
+    /// Pass back the given number of buffers as they arrive.
     Return {
-        /// How many.
+        /// The number of buffers.
         count: u64,
     },
-    /// Give the right to a buffer away and take it back, so often; answer with picoseconds of one.
+    /// Give the right to a buffer away and take it back `count` times; answer with the picoseconds of one round.
     Lend {
-        /// How many.
+        /// The number of buffers.
         count: u64,
     },
     /// The same with a buffer that is filled each time.
     Deliver {
-        /// How many.
+        /// The number of buffers.
         count: u64,
     },
-    /// Copy again and again for so long, with a buffer that is moved there and passed back; answer with picoseconds of one.
+    /// Copy repeatedly for a time, with a buffer that is moved there and passed back; answer with the picoseconds of one copy.
     Copy {
-        /// Which copy.
+        /// The direction of the copy.
         way: Way,
-        /// How long.
+        /// The length of the time.
         length_ns: u64,
     },
     /// End.
@@ -90,7 +90,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// As numbers.
+    /// The command as numbers, for the network.
     #[must_use]
     pub fn words(self) -> [u64; 3] {
         match self {
@@ -109,7 +109,7 @@ impl Command {
         }
     }
 
-    /// The reverse; `None` of what is no command.
+    /// Decodes [`words`](Self::words); `None` if they are invalid.
     #[must_use]
     pub fn from_words([code, argument, more]: [u64; 3]) -> Option<Command> {
         Some(match (code, argument) {
@@ -132,7 +132,7 @@ impl Command {
     }
 }
 
-/// Tells the peer what to do.
+/// Sends a command to the peer.
 ///
 /// # Errors
 /// When the channel fails.
@@ -140,7 +140,7 @@ pub fn tell(control: &mut Channel, command: Command) -> Result<(), Error> {
     send(control, command.words())
 }
 
-/// Says that it was done, and what it took.
+/// Sends the answer to a command, with its time.
 ///
 /// # Errors
 /// When the channel fails.
@@ -148,7 +148,7 @@ pub fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
     send(control, [ANSWER, took_ps, 0])
 }
 
-/// Hears what to do.
+/// Receives the next command.
 ///
 /// # Errors
 /// When the channel fails, or something else than a command arrives.
@@ -157,7 +157,7 @@ pub fn hear(control: &mut Channel) -> Result<Command, Error> {
     Command::from_words(words).ok_or(Error::Unexpected { length_bytes: COMMAND_BYTES })
 }
 
-/// Waits until the peer has done what it was told.
+/// Waits for the answer to a command.
 ///
 /// # Errors
 /// When the channel fails, or something else than an answer arrives.
@@ -181,7 +181,7 @@ fn recv(control: &mut Channel) -> Result<[u64; 3], Error> {
     }
 }
 
-/// Numbers as a message.
+/// The message of an encoded command.
 #[must_use]
 pub fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
     let mut message = [0; COMMAND_BYTES];
@@ -191,7 +191,7 @@ pub fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
     message
 }
 
-/// The reverse.
+/// The words of an encoded command.
 #[must_use]
 pub fn from_bytes(message: [u8; COMMAND_BYTES]) -> [u64; 3] {
     let mut words = [0; 3];

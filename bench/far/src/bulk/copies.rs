@@ -1,4 +1,4 @@
-//! What a copy takes one program, by the median.
+//! The median time of a copy in one program.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use tombolo_platform::copy::{self, Loop};
 use super::command::Way;
 use crate::Error;
 
-/// Copies that are timed together, so that the clock is a small part of what it measures: of an emulated processor it is slow.
+/// Copies that are timed together, so that reading the clock, which is slow on an emulated processor, matters little.
 const BATCH: Duration = Duration::from_micros(20);
 
-/// Copies as long as `memory` is, for so long and three times at least; picoseconds of one.
+/// Copies all of `memory` repeatedly for a time, at least three times; returns the picoseconds of one copy.
 ///
 /// # Errors
 /// [`Error::Unexpected`] when the memory cannot be copied.

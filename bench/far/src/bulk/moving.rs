@@ -1,4 +1,4 @@
-//! One end of a bulk channel between two nodes, whichever side of the measurement has it.
+//! One end of a bulk channel between two nodes, for both sides of the measurement.
 
 use std::time::Instant;
 
@@ -7,12 +7,12 @@ use tombolo::{Buffer, BulkChannel, Pool};
 use crate::Error;
 use crate::content::{check_words, fill_words};
 
-/// A bulk channel, and what is done with it.
+/// A bulk channel and the operations that are measured on it.
 #[derive(Debug)]
 pub struct Mover {
     /// The channel.
     pub bulk: BulkChannel,
-    /// What came with the last buffer.
+    /// The message that came with the last buffer.
     pub metadata: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Mover {
         Ok(self.bulk.take(pool)?)
     }
 
-    /// Gives a buffer away, nothing of which is touched.
+    /// Gives a buffer away without touching it.
     ///
     /// # Errors
     /// When the channel fails.
@@ -64,7 +64,7 @@ impl Mover {
         self.move_to(buffer)
     }
 
-    /// Fills so many buffers and moves them.
+    /// Fills `count` buffers and moves them.
     ///
     /// # Errors
     /// When the channel fails.
@@ -76,7 +76,7 @@ impl Mover {
         })
     }
 
-    /// Reads so many buffers, and passes each back.
+    /// Reads `count` buffers, and passes each back.
     ///
     /// # Errors
     /// When the channel fails, or something else than was sent arrives.
@@ -88,7 +88,7 @@ impl Mover {
         })
     }
 
-    /// Passes so many back as they come.
+    /// Passes back `count` buffers as they arrive.
     ///
     /// # Errors
     /// When the channel fails.
@@ -99,7 +99,7 @@ impl Mover {
         })
     }
 
-    /// Passes empty buffers of its own pool to the other side, as many as that may be ahead in `count`.
+    /// Passes empty buffers of its own pool to the other side, as many as it may be ahead within `count`.
     ///
     /// # Errors
     /// When the channel fails.
@@ -112,7 +112,7 @@ impl Mover {
         Ok(ahead)
     }
 
-    /// Has so many buffers of its own pool filled by the other side, and reads them.
+    /// Has the other side fill `count` buffers of this side's pool, and reads them.
     ///
     /// # Errors
     /// When the channel fails, or something else than was sent arrives.
@@ -128,7 +128,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Nanoseconds of giving a buffer away and having it back, by the mean of `count` less one; `filled` each time, or as it is.
+    /// Nanoseconds to give a buffer away and have it back: the mean of `count` less one; `filled` each time, or untouched.
     ///
     /// # Errors
     /// When the channel fails.

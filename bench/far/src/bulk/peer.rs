@@ -13,7 +13,7 @@ pub fn bulk_name(name: &str) -> String {
     format!("{name}/bulk")
 }
 
-/// Opens the channels to whoever started this program, and does what it says to the end.
+/// Opens the channels to the program that started this one, and executes its commands until it closes.
 ///
 /// # Errors
 /// When a channel cannot be opened or fails, or something else than was sent arrives.
@@ -24,8 +24,8 @@ pub fn run(name: &str) -> Result<(), Error> {
     Far { domain, control, mover: Mover::new(bulk), pool: None, node: None }.serve()
 }
 
-/// The same for one of two programs on different nodes, whose bulk channel is between them: of the name `pair`, and made by
-/// who gets `makes`, the name of the other's node.
+/// The same for one of two programs on different nodes, with a bulk channel between them: its name is `pair`, and it is made by
+/// the program that is given `makes`, the name of the other's node.
 ///
 /// # Errors
 /// As [`run`].
@@ -46,7 +46,7 @@ struct Far {
     control: Channel,
     mover: Mover,
     pool: Option<Pool>,
-    /// Of one that makes pools: the node that is to reach them.
+    /// The node that is to reach the pools, on the side that makes them.
     node: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Far {
         }
     }
 
-    /// Does it; picoseconds of what was to be timed.
+    /// Executes a command; returns the picoseconds of what was to be timed.
     fn obey(&mut self, command: Command) -> Result<u64, Error> {
         match command {
             Command::Make { bytes, count } => self.make(bytes, count)?,

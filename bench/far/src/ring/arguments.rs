@@ -1,4 +1,4 @@
-//! What the near side tells the peer when it starts it.
+//! The arguments of the peer.
 
 use tombolo::ChannelOptions;
 
@@ -26,7 +26,7 @@ impl Shape {
     /// For channels with such rings.
     ///
     /// # Errors
-    /// What is no shape of a ring.
+    /// The error of [`ChannelOptions`] for an invalid shape.
     pub fn options(self) -> Result<ChannelOptions, Error> {
         let options = ChannelOptions::default().slot_bytes(self.slot_bytes)?.slots(self.slots)?;
         Ok(if self.used_flag { options.used_flag() } else { options })
@@ -39,7 +39,7 @@ impl Shape {
         Shape { slots: self.slots.max(least as u32), ..self }
     }
 
-    /// How slots come back, in words.
+    /// The name of the variant of the rings.
     #[must_use]
     pub fn variant_name(self) -> &'static str {
         if self.used_flag { "used-flag" } else { "epoch+credit" }
@@ -70,7 +70,7 @@ impl PeerArguments {
         ]
     }
 
-    /// The reverse.
+    /// Parses what [`to_arguments`](Self::to_arguments) wrote.
     ///
     /// # Errors
     /// [`Error::Arguments`].

@@ -1,4 +1,4 @@
-//! What the near side tells the peer to do next.
+//! Commands of the near side to the peer.
 //!
 //! Commands and answers travel on the measured channel itself, between measurements, so that they are in order
 //! with everything else. They are 16 bytes long, as no measured message is.
@@ -10,10 +10,10 @@ pub const COMMAND_BYTES: usize = 16;
 
 /// Sizes of the messages whose round trip is measured.
 pub const SMALL_BYTES: usize = 8;
-/// Also what is streamed: a message that fills most of a 64-byte slot.
+/// The size of streamed messages, too: they fill most of a 64-byte slot.
 pub const USUAL_BYTES: usize = 48;
 
-/// What the peer does until the next command.
+/// What the peer is to do until the next command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Return every message that arrives on the channel, spinning.
@@ -24,21 +24,21 @@ pub enum Command {
     Take,
     /// End of a stream: answer with how many messages arrived.
     Count,
-    /// Send a stream for so many nanoseconds, then the number of its messages.
+    /// Send a stream for the given number of nanoseconds, then the number of its messages.
     Give {
-        /// How long.
+        /// The length of the time.
         length_ns: u64,
     },
-    /// Return so many messages of the channel that sleeps at once.
+    /// Return the given number of messages of the channel whose two ends sleep.
     Wake {
-        /// How many.
+        /// The number of messages.
         rounds: u64,
     },
-    /// Make an end of rings that are [placed](crate::placement) so, say that it is there, and return so many messages.
+    /// Make an end of rings that are [placed](crate::placement) as given, report it, and return `count` messages.
     Place {
-        /// Which placement.
+        /// The number of the placement.
         rings: u64,
-        /// How many messages.
+        /// The number of messages.
         rounds: u64,
     },
     /// Answer with the time spent waiting for a processor, in nanoseconds, and end.
@@ -46,7 +46,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// As a message.
+    /// Encodes the command as a message.
     #[must_use]
     pub fn to_bytes(self) -> [u8; COMMAND_BYTES] {
         match self {
@@ -61,7 +61,7 @@ impl Command {
         }
     }
 
-    /// The reverse.
+    /// Decodes what [`to_bytes`](Self::to_bytes) encoded.
     ///
     /// # Errors
     /// [`Error::Unexpected`].

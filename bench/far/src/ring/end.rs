@@ -1,4 +1,4 @@
-//! What is measured: the channels of a link, as the measuring loops use them.
+//! The channels of a link, as the measuring loops use them.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub trait End {
     /// As there.
     fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, tombolo::Error>;
 
-    /// How often this end rang a sleeping peer.
+    /// The number of times that this end rang a sleeping peer.
     fn rings(&self) -> u64;
 }
 
@@ -65,21 +65,21 @@ impl End for Channel {
 /// One side of a link under measurement.
 #[derive(Debug)]
 pub struct Ends<E> {
-    /// Carries commands, and what is measured of messages.
+    /// The channel of commands and of measured messages.
     pub ring: E,
     /// The bare memory under a channel, which the far side opened; `None` where the two sides share none.
     pub raw: Option<RawMemory>,
     /// The same of a channel that the near side opened; `None` where all memory that both reach is one.
     pub own: Option<RawMemory>,
-    /// A channel whose ends sleep at once.
+    /// A channel both of whose ends sleep while they wait.
     pub wake: E,
 }
 
-/// How long the other side may say nothing in the middle of a measurement. Machines under load and emulated
-/// processors stall for a second or two; nothing that lives stalls for this long.
+/// The longest silence of the other side during a measurement. Machines under load and emulated
+/// processors stall for a second or two; no running peer stalls for this long.
 pub const STALL: Duration = Duration::from_secs(10);
 
-/// Ends a polling wait that lasts too long, without looking at the clock at every poll.
+/// A deadline for polling that does not read the clock at every poll.
 #[derive(Default, Debug)]
 pub struct Patience {
     polls: u32,
@@ -122,7 +122,7 @@ pub fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Receives, polling.
+/// Receives a message by polling, without a system call.
 ///
 /// # Errors
 /// When the channel fails, or the other side stalls.

@@ -1,4 +1,4 @@
-//! The far side of a measurement: does what the near side tells it.
+//! The far side of a measurement: executes the commands of the near side.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use super::end::{End, Ends, recv_polling, send_polling};
 use crate::lines::Lines;
 use crate::{Error, Side, cpus, placement};
 
-/// How long the near side may take between two commands: it may be stopped, or measure nothing for a while.
+/// The longest time between two commands of the near side, which may be stopped, or measure something else.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How long opening may take, for both sides: an emulated processor on a busy host is slow.
+/// The longest time to open a channel, for both sides: an emulated processor on a busy host is slow.
 pub const OPEN: Duration = Duration::from_secs(30);
 
-/// Streams are ended after looking at the clock once in so many messages.
+/// The number of messages of a stream between two looks at the clock.
 pub const MESSAGES_PER_LOOK: u64 = 64;
 
-/// The name of the channel whose ends sleep at once.
+/// The name of the channel both of whose ends sleep.
 #[must_use]
 pub fn sleeper_name(name: &str) -> String {
     format!("{name}/sleeper")
@@ -37,7 +37,7 @@ pub fn opener_makes_memory(ring: &Channel) -> bool {
     ring.transport() == TransportKind::Shm
 }
 
-/// Opens the channels of a link to whoever started this program, and serves them to the end.
+/// Opens the channels of a link to the program that started this one, and serves them until it closes.
 ///
 /// # Errors
 /// When a channel cannot be opened or fails, or something else than was sent arrives.

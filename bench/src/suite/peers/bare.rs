@@ -107,7 +107,7 @@ impl Peer for Buffers {
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let flags = meeting.flags();
         let (send, recv) = own_and_other(meeting.side);
-        // Each side its own: whoever comes first must not clear what the other has stored.
+        // Each side clears its own lines: the other may already have stored into its lines.
         flags.store_le(send, 0, Release);
         Ok(AnyEnd::new(BuffersEnd { flags, pool: meeting.pool(), send, recv, passed: 0 }))
     }

@@ -28,7 +28,7 @@ const MEMORY_BYTES: u64 = 16 << 10;
 /// The ring in C.
 #[derive(Debug, Default)]
 pub struct CRing {
-    /// The compiled program, or why there is none.
+    /// The compiled program, or why it cannot be compiled.
     program: OnceLock<Result<OwnedFd, String>>,
 }
 
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_host_without_a_compiler_is_told_what_it_takes() {
-        let why = compile(&"no-such-compiler".into()).expect_err("there is none of that name");
+        let why = compile(&"no-such-compiler".into()).expect_err("there is no such compiler");
         assert!(why.contains("`no-such-compiler` cannot be run") && why.contains("CC"), "{why}");
         let why = compile(&"false".into()).expect_err("it compiles nothing");
         assert!(why.contains("`false` does not compile it"), "{why}");

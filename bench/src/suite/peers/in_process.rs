@@ -1,6 +1,6 @@
 //! Queues between two threads of one process: ours, and a frame for those of others.
 //!
-//! The near program has both ends. The far program lends its processor: it says which one it is kept on, sleeps while a
+//! The near program has both ends. The far program lends its processor: it reports which one it is pinned to, sleeps while a
 //! thread of the near program does the far half there, and passes on how long that took.
 
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSi
 
 use crate::cpus;
 use crate::sample::{Clock, Samples};
-use crate::suite::line::Line;
+use crate::suite::line::ControlLine;
 use crate::suite::work::{Counted, Runner, Work};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 use tombolo_bench_far::placement::RingsEnd;
@@ -44,14 +44,14 @@ pub fn open<E: End + Send + 'static>(
 ) -> Result<AnyEnd, Error> {
     match meeting.side {
         Side::Near => {
-            let (ours, theirs) = Line::pair()?;
+            let (ours, theirs) = ControlLine::pair()?;
             meeting.line.give_fds(&[theirs.as_fd()])?;
             let (near, far) = make()?;
             Ok(AnyEnd::of_runner(BothEnds::start(near, far, ours)?))
         }
         Side::Far => {
             let [line] = meeting.line.take_fds()?;
-            Ok(AnyEnd::of_runner(Lender { line: Line::over(line) }))
+            Ok(AnyEnd::of_runner(Lender { line: ControlLine::over(line) }))
         }
     }
 }
@@ -67,7 +67,7 @@ struct BothEnds<E> {
 }
 
 impl<E: End + Send + 'static> BothEnds<E> {
-    fn start(near: E, far: E, line: Line) -> Result<Self, Error> {
+    fn start(near: E, far: E, line: ControlLine) -> Result<Self, Error> {
         let (works, orders) = channel();
         let waited_ns = Arc::new(AtomicU64::new(0));
         let waited = Arc::clone(&waited_ns);
@@ -80,7 +80,7 @@ impl<E: End + Send + 'static> BothEnds<E> {
 }
 
 /// Does the far half of everything, each on the processor that the far program is kept on.
-fn follow_all<E: End>(mut far: E, line: &Line, works: &Receiver<Work>, waited_ns: &AtomicU64) {
+fn follow_all<E: End>(mut far: E, line: &ControlLine, works: &Receiver<Work>, waited_ns: &AtomicU64) {
     for work in works {
         let Ok(cpu) = line.hear::<usize>() else { return };
         let elapsed_ns = match cpus::pin(cpu) {
@@ -130,7 +130,7 @@ impl<E> Drop for BothEnds<E> {
 
 /// What the far program has of it: the line to the thread.
 struct Lender {
-    line: Line,
+    line: ControlLine,
 }
 
 impl Runner for Lender {
@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn the_far_half_is_done_by_a_thread_and_timed_there() {
-        let (ours, theirs) = Line::pair().expect("a pair");
+        let (ours, theirs) = ControlLine::pair().expect("a pair");
         let (near, far) = rings().expect("memory");
         let mut both = BothEnds::start(near, far, ours).expect("a thread");
-        let mut lender = Lender { line: Line::over(theirs) };
+        let mut lender = Lender { line: ControlLine::over(theirs) };
         let works = [
             Work::RoundTrips { bytes: 48, warm: 3, cycles: 2 },
             Work::Stream { bytes: 64, batch: 1, warm: 7, messages: 500 },
@@ -220,13 +220,13 @@ mod tests {
 
     #[test]
     fn a_far_half_that_fails_says_why() {
-        let (ours, theirs) = Line::pair().expect("a pair");
+        let (ours, theirs) = ControlLine::pair().expect("a pair");
         let (near, far) = rings().expect("memory");
         let both = BothEnds::start(near, far, ours).expect("a thread");
         let works = both.works.as_ref().expect("it listens");
         // A ring moves no bulk data.
         works.send(Work::Bulk { bytes: 4096, warm: 0, messages: 1 }).expect("it listens");
-        let mut lender = Lender { line: Line::over(theirs) };
+        let mut lender = Lender { line: ControlLine::over(theirs) };
         let failure = lender.follow(Work::Bulk { bytes: 4096, warm: 0, messages: 1 });
         assert!(matches!(failure, Err(Error::Far { .. })), "{failure:?}");
         drop(both);

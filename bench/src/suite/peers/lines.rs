@@ -13,7 +13,7 @@ pub const NAME: &str = "bare line stream";
 /// Lines in turn, as many as a channel has slots.
 const LINES: u64 = 64;
 
-/// Words of a line: seven of payload, and one that says which message it holds.
+/// Words of a line: seven of payload, and one with the number of the message.
 const WORDS: usize = 8;
 
 /// As many lines as a ring has slots, each filled and read whole and handed over by its last word, room given back for
@@ -39,7 +39,7 @@ impl Peer for Stream {
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let (flags, lines) = (meeting.flags(), meeting.pool());
         match meeting.side {
-            // Each side what it writes: whoever comes first must not clear what the other has stored.
+            // Each side clears what it writes: the other may already have stored into its lines.
             Side::Near => (0..LINES).for_each(|line| lines.store_le(place(line) + WORDS - 1, 0, Release)),
             Side::Far => flags.store_le(0, 0, Release),
         }

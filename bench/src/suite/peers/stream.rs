@@ -79,7 +79,7 @@ fn pair(meeting: &Meeting<'_>, kind: SocketType) -> Result<OwnedFd, Error> {
     }
 }
 
-/// A stream socket.
+/// A Unix stream socket pair.
 #[derive(Debug)]
 pub struct UnixStream;
 

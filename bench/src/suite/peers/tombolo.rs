@@ -161,7 +161,7 @@ struct Free {
 }
 
 impl ChannelEnd {
-    /// Takes back the buffers that were read; waits for one if there is none.
+    /// Takes back the buffers that were read; waits until at least one is free.
     fn take_back(&mut self, bytes: usize) -> Result<usize, Error> {
         if self.free.bytes != bytes {
             self.free = Free { bytes, queue: (0..buffers(bytes)).collect() };

@@ -7,11 +7,11 @@ use tombolo_platform_bare::{elf, fdt};
 
 use crate::read::Choices;
 
-/// Where programs may be on the board of the target.
+/// The addresses of programs on the board of the target.
 const FROM: u64 = 0x4050_0000;
 const TO: u64 = 0x4060_0000;
 
-/// As ELF numbers the processor of that board.
+/// The ELF machine number of that board's processor.
 const AARCH64: u16 = 183;
 
 pub(super) fn program(input: &[u8]) {

@@ -9,7 +9,7 @@ use crate::read::Choices;
 const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 3, max_segments: 4, max_metadata_bytes: 32 };
 const COUNT: u32 = 5;
 
-/// One side, which believes nothing, hears messages of another, each with its length before it.
+/// One side, which trusts nothing, receives messages of another, each preceded by its length.
 pub(super) fn session(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut session = Session::new(true, TERMS);

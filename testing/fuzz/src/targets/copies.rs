@@ -12,7 +12,7 @@ const BYTES: usize = 4096;
 const MARK: u8 = 0x5A;
 
 /// Commands from a peer of a stream, its hello included, to one who offers memory to be read, memory to be written, and has
-/// memory between them that it offers to nobody.
+/// memory between them that it offers to no other process.
 pub(super) fn commands(input: &[u8]) {
     let Ok((theirs, own)) = socket::pair(socket::SocketKind::Stream) else { return };
     if socket::send(&theirs, input, &[]).is_err()
@@ -37,7 +37,7 @@ pub(super) fn commands(input: &[u8]) {
     // Each command takes some of the input.
     for _ in 0..=input.len() {
         match server.serve_one(Duration::ZERO) {
-            // Answers are read, so that there is room for the next.
+            // Answers are read to make room for the next.
             Ok(()) => while matches!(socket::receive(&theirs, &mut drain), Ok(heard) if heard.length > 0) {},
             Err(ChannelError::Closed | ChannelError::PeerDied | ChannelError::Violation(_)) => break,
             Err(error) => panic!("{error:?}"),

@@ -84,7 +84,7 @@ impl Stages for Chunks {
 struct Wire {
     events: VecDeque<Event<usize>>,
     incoming: HashMap<LinkId, VecDeque<Vec<u8>>>,
-    /// What was said on each, the last first, and how many messages that is not listened to yet.
+    /// The messages on each, the last first, and the number of those that have not been received yet.
     said: HashMap<LinkId, (VecDeque<Vec<u8>>, usize)>,
     open: Vec<LinkId>,
     chunks: Chunks,
@@ -296,7 +296,7 @@ fn link(choices: &mut Choices<'_>) -> LinkId {
     LinkId(choices.below(PEERS).into())
 }
 
-/// A peer takes what was said to it.
+/// A peer receives a message.
 fn listen(choices: &mut Choices<'_>, wire: &RefCell<Wire>) {
     if let Some((_, waiting)) = wire.borrow_mut().said.get_mut(&link(choices)) {
         *waiting = 0;
@@ -394,7 +394,7 @@ pub(super) fn endpoint_seeds() -> Vec<Vec<u8>> {
     let head =
         |kind: u64, flags: u64, small: u64, length: u64| kind | flags << 8 | small << 16 | length << 32;
     let says = |bytes: Vec<u8>| [vec![1, 0], piece(bytes)].concat();
-    // Their first word after the head names an operation: that in word `from` of what was said so many messages ago.
+    // Their first word after the head names an operation: that in word `from` of the message `back` messages ago.
     let answers = |back: u8, from: u8, bytes: Vec<u8>| [vec![2, 0, 1, back, from], piece(bytes)].concat();
     let does = |what: u8, length: u8, options: u8| vec![4, what, 0, length, options];
     let eager = message(head(2, 1, 0, 3), &[5], b"abc");

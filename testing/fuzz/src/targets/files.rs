@@ -6,7 +6,6 @@ use std::path::Path;
 use communities::graph::{Input, Lines, debian as debian_lists};
 use communities::wire as crew;
 use tombolo_base::{Isa, SharedMemory};
-use tombolo_bench::report;
 use tombolo_bench::suite::Results;
 use tombolo_link::TransportKind;
 use tombolo_machine::image::{Image, ImageBuilder, elf as elf_format};
@@ -144,23 +143,6 @@ pub(super) fn wire_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-pub(super) fn arguments(input: &[u8]) {
-    let text = String::from_utf8_lossy(input);
-    if let Err(error) = communities::args::parse(text.split('\n').map(str::to_owned)) {
-        assert!(!error.to_string().is_empty());
-    }
-}
-
-pub(super) fn arguments_seeds() -> Vec<Vec<u8>> {
-    [
-        "--workers\nhost:2,arm0\n--seed\n7\nfile",
-        "--debian\n--threads\n2\n--top\n3\n--json",
-        "--output\nx\n--verify\n-h",
-    ]
-    .map(|words| words.as_bytes().to_vec())
-    .into()
-}
-
 pub(super) fn trace(input: &[u8]) {
     let (recording, error) = trace_file::salvage(input);
     assert!(recording.events() <= input.len(), "more events than bytes");
@@ -257,7 +239,8 @@ pub(super) fn results(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match Results::parse(text) {
         Ok(results) => {
-            let files = report::files(std::slice::from_ref(&results));
+            let files =
+                tombolo_bench_report::files(std::slice::from_ref(&results)).expect("plots of any results");
             assert!(!files.is_empty());
             if let Ok(again) = Results::parse(&results.to_json()) {
                 assert_eq!(again.label, results.label);

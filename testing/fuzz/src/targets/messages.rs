@@ -20,7 +20,7 @@ fn round_trip<M: Wire + PartialEq + std::fmt::Debug>(input: &[u8]) {
     }
 }
 
-/// What seeds are made of is short.
+/// Seeds are short.
 pub(super) fn bytes(message: &impl Wire) -> Vec<u8> {
     message.to_bytes().unwrap_or_default()
 }

@@ -16,7 +16,7 @@ mod rings;
 
 use crate::Target;
 
-/// All of them.
+/// All targets, by name.
 pub const TARGETS: &[Target] = &[
     Target { name: "client_message", run: messages::client, seeds: messages::client_seeds },
     Target { name: "monitor_message", run: messages::monitor, seeds: messages::monitor_seeds },
@@ -38,7 +38,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "graph", run: files::graph, seeds: files::graph_seeds },
     Target { name: "debian", run: files::debian, seeds: files::debian_seeds },
     Target { name: "communities_wire", run: files::wire, seeds: files::wire_seeds },
-    Target { name: "communities_arguments", run: files::arguments, seeds: files::arguments_seeds },
     Target { name: "trace", run: files::trace, seeds: files::trace_seeds },
     Target { name: "trace_page", run: files::trace_page, seeds: files::trace_page_seeds },
     Target { name: "capture", run: files::capture, seeds: files::capture_seeds },

@@ -32,7 +32,7 @@ children_per_domain = 5
 /// Connections that clients come by: few, so that their messages meet.
 const CONNECTIONS: u8 = 4;
 
-/// A step is a byte that says what, then what it needs.
+/// A step is a byte for its kind, and then its arguments.
 pub(super) fn run(input: &[u8]) {
     let Ok(machine) = Machine::parse(MACHINE, Path::new("fuzz.toml"), Isa::X86_64) else { return };
     let mut core = Core::new(machine, 0);

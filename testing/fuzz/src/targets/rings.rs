@@ -66,7 +66,7 @@ pub(super) fn ring(input: &[u8]) {
             }
         }
     }
-    // Memory that nobody writes any more holds at most a ring of messages.
+    // Memory that is no longer written holds at most a ring of messages.
     for _ in 0..=config.slot_count().get() {
         match consumer.try_recv() {
             Ok(Some(_)) => {}

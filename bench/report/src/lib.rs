@@ -1,27 +1,49 @@
-//! Results as text, and as a page with plots.
+//! Pages and plots from the results of `tombolo bench all --json` and `tombolo bench bulk --json`.
+#![forbid(unsafe_code)]
 
-mod lengths;
+mod chart;
+mod curves;
 mod matrix;
 mod page;
 mod plots;
-mod spread;
-mod svg;
 mod targets;
-mod text;
+mod units;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::suite::{Error, Results};
+use tombolo_bench::suite::Results;
 
-pub use text::render as text;
+/// Why a report cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A file or folder of the report cannot be written.
+    #[error("{path}: cannot be written: {error}")]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        error: std::io::Error,
+    },
+    /// A plot cannot be drawn.
+    #[error("a plot of {label} cannot be drawn: {why}")]
+    Plot {
+        /// The label of the results.
+        label: String,
+        /// What the drawing library says.
+        why: String,
+    },
+}
 
-/// A file of a report: its name, and what it holds.
+/// A file of a report: its name and its content.
 pub type File = (String, String);
 
-/// The files of a report about `results`, one of each host: an index, and for each host a page and its plots.
-#[must_use]
-pub fn files(results: &[Results]) -> Vec<File> {
+/// The files of a report: an index, and for each host a page and its plots.
+///
+/// # Errors
+/// [`ReportError::Plot`].
+pub fn files(results: &[Results]) -> Result<Vec<File>, ReportError> {
     let mut hosts: Vec<(String, &Results, Vec<plots::Plot>)> = Vec::new();
     for results in results {
         let plain = slug(&results.label);
@@ -30,34 +52,33 @@ pub fn files(results: &[Results]) -> Vec<File> {
             .filter(|(slug, ..)| *slug == plain || slug.starts_with(&format!("{plain}-")))
             .count();
         let slug = if same == 0 { plain } else { format!("{plain}-{}", same + 1) };
-        hosts.push((slug, results, plots::all(results)));
+        let plots = plots::all(results)
+            .map_err(|error| ReportError::Plot { label: results.label.clone(), why: error.to_string() })?;
+        hosts.push((slug, results, plots));
     }
     let mut files = vec![("README.md".to_owned(), page::index(&hosts))];
     for (slug, results, plots) in hosts {
         files.push((format!("{slug}.md"), page::host(&slug, results, &plots)));
         files.extend(plots.into_iter().map(|plot| (format!("{slug}-{}.svg", plot.name), plot.svg)));
     }
-    files
+    Ok(files)
 }
 
-/// Writes the pages about `results`, one of each host, and their plots into `folder`.
+/// Writes a report into a folder, which is created if it does not exist.
 ///
 /// # Errors
-/// [`Error::File`].
-pub fn write(results: &[Results], folder: &Path) -> Result<(), Error> {
-    let failed = |path: &Path, error: std::io::Error| Error::File {
-        path: path.to_owned(),
-        why: format!("cannot be written: {error}"),
-    };
+/// [`ReportError`].
+pub fn write(results: &[Results], folder: &Path) -> Result<(), ReportError> {
+    let failed = |path: &Path, error| ReportError::Write { path: path.to_owned(), error };
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    for (name, content) in files(results) {
+    for (name, content) in files(results)? {
         let path = folder.join(name);
         fs::write(&path, content).map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }
 
-/// A label as the beginning of a file's name.
+/// A label as the start of a file name.
 fn slug(label: &str) -> String {
     let plain: String =
         label.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -67,12 +88,13 @@ fn slug(label: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tombolo_bench::fixture::results;
+
     use super::*;
-    use crate::suite::results::tests::results;
 
     #[test]
     fn every_host_has_a_page_and_plots_of_its_own() {
-        let files = files(&[results("Two cores"), results("two  cores!")]);
+        let files = files(&[results("Two cores"), results("two  cores!")]).expect("files");
         let page = |wanted: &str| {
             let found = files.iter().find(|(name, _)| name == wanted);
             &found.unwrap_or_else(|| panic!("no {wanted}")).1
@@ -82,7 +104,7 @@ mod tests {
         for part in [
             "# Two cores\n",
             "(two-cores-round-trip-64.svg)",
-            "- **ZeroMQ** is not there: nobody built it",
+            "- **ZeroMQ** is not there: it was not built",
             "| Tombolo | one cache | 108 ns | 162 ns | 270 ns | 108 ns | 100 ns | 1.08 | 7 |  |",
         ] {
             assert!(first.contains(part), "no '{part}' in\n{first}");
@@ -105,7 +127,7 @@ mod tests {
     fn results_without_figures_still_make_a_page() {
         let mut empty = results("empty");
         (empty.rows, empty.pairs, empty.placement) = (Vec::new(), Vec::new(), Vec::new());
-        let files = files(&[empty]);
+        let files = files(&[empty]).expect("files");
         assert_eq!(
             files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
             ["README.md", "empty.md"]
@@ -116,14 +138,14 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_written_is_named() {
         let error =
-            write(&[results("here")], Path::new("/proc/nothing")).expect_err("nobody can write there");
+            write(&[results("here")], Path::new("/proc/nothing")).expect_err("the folder cannot be made");
         assert!(error.to_string().starts_with("/proc/nothing: cannot be written"), "{error}");
     }
 
-    /// What is committed under `docs/results` is what this program makes of the files there.
+    /// The committed pages of `docs/results` match the JSON files there.
     #[test]
     fn the_committed_page_is_what_its_files_say() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
         let mut paths: Vec<_> = fs::read_dir(&folder)
             .expect("the folder is there")
             .map(|entry| entry.expect("an entry").path())
@@ -131,7 +153,7 @@ mod tests {
             .collect();
         paths.sort();
         let results: Vec<Results> = paths.iter().map(|path| Results::read(path).expect("results")).collect();
-        for (name, content) in files(&results) {
+        for (name, content) in files(&results).expect("files") {
             let present = fs::read_to_string(folder.join(&name)).unwrap_or_default();
             assert!(present == content, "docs/results/{name} is stale: `make results` writes it anew");
         }

@@ -1,19 +1,20 @@
-//! Tables with a column for each length: what would be a table for each length otherwise.
+//! Tables with a column for each length, and the table of pairs of processors.
 
 use std::fmt::Write;
 
-use super::plots::exact_time;
-use crate::suite::arrays::{Figures, NO_COPY};
-use crate::suite::{Metric, Results, Row, length};
-use crate::table::significant;
+use tombolo_bench::significant;
+use tombolo_bench::suite::arrays::{Figures, NO_COPY};
+use tombolo_bench::suite::{Metric, Results, Row, length};
+
+use crate::units::exact_time;
 
 /// Whether a row is in one of these tables.
-pub(super) fn has(row: &Row) -> bool {
+pub(crate) fn has(row: &Row) -> bool {
     row.route.is_some() || matches!(row.metric, Metric::Copy { .. } | Metric::Delivery { .. })
 }
 
 /// All tables for which there are rows, in Markdown.
-pub(super) fn all(results: &Results) -> String {
+pub(crate) fn all(results: &Results) -> String {
     let is = |row: &Row, routed: bool| row.route.is_some() == routed && has(row);
     let rows = |routed, wanted: fn(Metric) -> bool| -> Vec<&Row> {
         results.rows.iter().filter(|row| is(row, routed) && wanted(row.metric)).collect()
@@ -41,7 +42,7 @@ pub(super) fn all(results: &Results) -> String {
 }
 
 /// Arrays between programs in Python.
-pub(super) fn arrays(results: &Results) -> String {
+pub(crate) fn arrays(results: &Results) -> String {
     let Some(arrays) = &results.arrays else { return String::new() };
     let about: Vec<String> = arrays
         .about
@@ -76,6 +77,34 @@ pub(super) fn arrays(results: &Results) -> String {
                 }
             }
         }
+    }
+    text
+}
+
+/// Every pair of processors: above the diagonal a message there and back, below it the bare lines.
+pub(crate) fn pairs(results: &Results) -> String {
+    let mut cpus: Vec<usize> = results.pairs.iter().flat_map(|pair| [pair.near, pair.far]).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    if cpus.is_empty() {
+        return String::new();
+    }
+    let columns: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    let mut text = format!(
+        "\n## Every pair of processors, ns\n\nAbove the diagonal a message of one slot there and back, below it the bare \
+         lines.\n\n| | {} |\n|---|{}\n",
+        columns.join(" | "),
+        "---:|".repeat(columns.len())
+    );
+    for row in &cpus {
+        let cell = |column: &usize| {
+            let ends = (*row.min(column), *row.max(column));
+            let pair = results.pairs.iter().find(|pair| (pair.near, pair.far) == ends);
+            let value = pair.map(|pair| if column > row { pair.round_trip_ns } else { pair.probe_ns });
+            value.map(significant).unwrap_or_default()
+        };
+        let cells: Vec<String> = cpus.iter().map(cell).collect();
+        let _ = writeln!(text, "| {row} | {} |", cells.join(" | "));
     }
     text
 }
@@ -126,9 +155,10 @@ fn shown(metric: Metric, value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tombolo_bench::fixture::{arrays as fixture_arrays, flowing, results, timed};
+    use tombolo_bench::suite::Route;
+
     use super::*;
-    use crate::suite::Route;
-    use crate::suite::results::tests::{flowing, results, timed};
 
     #[test]
     fn a_column_for_each_length_and_a_gap_where_nothing_was_measured() {
@@ -152,10 +182,16 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_processors_have_both_figures() {
+        let text = pairs(&results("here"));
+        assert!(text.contains("| | 0 | 1 |\n|---|---:|---:|\n| 0 |  | 105 |\n| 1 | 100 |  |\n"), "{text}");
+    }
+
+    #[test]
     fn arrays_have_their_table_with_what_is_absent() {
         let mut found = results("here");
         assert_eq!(arrays(&found), "");
-        found.arrays = Some(crate::suite::arrays::tests::arrays());
+        found.arrays = Some(fixture_arrays());
         let text = arrays(&found);
         for part in [
             "## An array of 16 MiB that",

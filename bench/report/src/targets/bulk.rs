@@ -1,13 +1,13 @@
 //! What was promised of bulk data.
 
 use super::{Limit, Target, judge, positive, times, why};
-use crate::bulk;
-use crate::suite::arrays::{NO_COPY, ONE_COPY, POOL};
-use crate::suite::peers::{bare, copying, tombolo};
-use crate::suite::{Metric, Results, Row, length};
+use tombolo_bench::bulk;
+use tombolo_bench::suite::arrays::{NO_COPY, ONE_COPY, POOL};
+use tombolo_bench::suite::peers::{bare, copying, tombolo};
+use tombolo_bench::suite::{Metric, Results, Row, length};
 
 /// Everything promised; of a run that measured no bulk data alone nothing.
-pub(super) fn all(results: &Results) -> Vec<Target> {
+pub(crate) fn all(results: &Results) -> Vec<Target> {
     if !is_of_bulk(results) {
         return Vec::new();
     }
@@ -20,7 +20,7 @@ pub(super) fn all(results: &Results) -> Vec<Target> {
 }
 
 /// Whether this is a run of `bench bulk`.
-pub(super) fn is_of_bulk(results: &Results) -> bool {
+pub(crate) fn is_of_bulk(results: &Results) -> bool {
     results.rows.iter().any(|row| matches!(row.metric, Metric::Transfer { .. } | Metric::Copy { .. }))
 }
 
@@ -161,8 +161,8 @@ fn of_arrays(results: &Results) -> Vec<Target> {
 mod tests {
     use super::super::Verdict;
     use super::*;
-    use crate::suite::Distance;
-    use crate::suite::results::tests::{flowing, results, timed};
+    use tombolo_bench::fixture::{flowing, results, timed};
+    use tombolo_bench::suite::Distance;
 
     #[test]
     fn a_run_of_bulk_data_is_judged_by_what_is_promised_of_that() {
@@ -214,7 +214,7 @@ mod tests {
     fn python_is_judged_where_it_was_measured() {
         let mut found = results("here");
         found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0));
-        found.arrays = Some(crate::suite::arrays::tests::arrays());
+        found.arrays = Some(tombolo_bench::fixture::arrays());
         let targets = all(&found);
         let of = |part: &str| targets.iter().find(|target| target.what.contains(part)).expect(part);
         assert_eq!(

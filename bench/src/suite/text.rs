@@ -2,18 +2,16 @@
 
 use std::fmt::Write;
 
-use crate::suite::{Distance, Metric, Results, Row, Unit};
+use super::{Distance, Results, Row, Unit};
 use crate::table::{align, significant};
 
-/// Results as tables.
-#[must_use]
-pub fn render(results: &Results) -> String {
+pub(super) fn table_of(results: &Results) -> String {
     let host = &results.host;
     let mut text =
         format!("{}: {}, {} processors, Linux {}\n", results.label, host.cpu_model, host.cores, host.kernel);
-    for metric in metrics(results) {
+    for metric in results.metrics() {
         let rows: Vec<&Row> = results.rows.iter().filter(|row| row.metric == metric).collect();
-        let _ = write!(text, "\n{}, {}\n", metric.title(), unit(metric.unit()));
+        let _ = write!(text, "\n{}, {}\n", metric.title(), metric.unit().name());
         text += &table(&rows, metric.unit());
     }
     if !results.pairs.is_empty() {
@@ -45,37 +43,6 @@ pub fn render(results: &Results) -> String {
     text
 }
 
-/// All that was measured, in the order in which it is shown.
-pub(super) fn metrics(results: &Results) -> Vec<Metric> {
-    let mut metrics: Vec<Metric> = results.rows.iter().map(|row| row.metric).collect();
-    metrics.sort_unstable();
-    metrics.dedup();
-    metrics
-}
-
-pub(super) fn unit(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Nanoseconds => "ns",
-        Unit::MessagesPerSecond => "million a second",
-        Unit::BytesPerSecond => "GB/s",
-        Unit::Share => "% of a processor",
-        Unit::Bytes => "KiB",
-        Unit::PerMessage => "a message",
-    }
-}
-
-/// How many of these make one of the unit in tables.
-pub(super) fn divisor(unit: Unit) -> f64 {
-    match unit {
-        Unit::Nanoseconds => 1.0,
-        Unit::MessagesPerSecond => 1e6,
-        Unit::BytesPerSecond => 1e9,
-        Unit::Share => 0.01,
-        Unit::Bytes => 1024.0,
-        Unit::PerMessage => 1.0,
-    }
-}
-
 fn table(rows: &[&Row], unit: Unit) -> String {
     let mut cells = vec![
         ["", "where", "p50", "p99", "p99.9", "mean", "bare lines", "/ bare", "slices", "doubtful"]
@@ -87,7 +54,7 @@ fn table(rows: &[&Row], unit: Unit) -> String {
 }
 
 fn line(row: &Row, unit: Unit) -> Vec<String> {
-    let shown = |value: f64| significant(value / divisor(unit));
+    let shown = |value: f64| significant(value / unit.divisor());
     let none = || "-".to_owned();
     let figures = match (&row.latency_ns, &row.rate_per_s) {
         (Some(latency), _) => [latency.p50, latency.p99, latency.p999, latency.mean].map(shown),

@@ -2,24 +2,24 @@
 
 mod bulk;
 
-use crate::rpc;
-use crate::suite::peers::{bare, c_ring, kernel, lines, tombolo};
-use crate::suite::{Distance, Metric, Results, Row, length};
-use crate::table::significant;
+use tombolo_bench::rpc;
+use tombolo_bench::significant;
+use tombolo_bench::suite::peers::{bare, c_ring, kernel, lines, tombolo};
+use tombolo_bench::suite::{Distance, Metric, Results, Row, length};
 
 /// A promise.
-pub(super) struct Target {
+pub(crate) struct Target {
     /// What was promised.
-    pub(super) what: String,
+    pub(crate) what: String,
     /// What was found; empty when it was not measured.
-    pub(super) found: String,
-    pub(super) verdict: Verdict,
+    pub(crate) found: String,
+    pub(crate) verdict: Verdict,
     /// Where it is missed: why, and what was tried.
-    pub(super) why: String,
+    pub(crate) why: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Met,
     Missed,
     /// A figure was disturbed so often that it says little.
@@ -28,7 +28,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Verdict::Met => "met",
             Verdict::Missed => "**missed**",
@@ -85,44 +85,44 @@ fn times(value: f64) -> String {
 
 /// Why a target is missed where it is, after what was tried; the whole account is in ADRs 0016, 0022 and 0026.
 mod why {
-    pub(super) const ONE_LINE: &str = "The bare lines carry one word each way; a slot is filled by eight stores and read whole, \
+    pub(crate) const ONE_LINE: &str = "The bare lines carry one word each way; a slot is filled by eight stores and read whole, \
         by some sixty instructions on each side. Tried: slots spread over pairs of lines, the answer's slot fetched for \
         writing while the message is read (which is what there is), rests between polls, every call inlined, a fast path \
         of its own through all layers with messages in registers (which is what there is).";
-    pub(super) const TWO_LINES: &str = "64 bytes of payload and a control word take two cache lines, and the second is \
+    pub(crate) const TWO_LINES: &str = "64 bytes of payload and a control word take two cache lines, and the second is \
         asked for only once the first has arrived. Tried: two slots of 64 bytes, and one of 128. 56 bytes fit in one line.";
-    pub(super) const TAIL: &str = "The rarest round trips are those that an interrupt or the hypervisor hits; the bare \
+    pub(crate) const TAIL: &str = "The rarest round trips are those that an interrupt or the hypervisor hits; the bare \
         lines' own 99.9th percentile stands beside.";
-    pub(super) const RATE: &str = "Each message costs the transfer of a line to the receiver and of its ownership back, and what \
+    pub(crate) const RATE: &str = "Each message costs the transfer of a line to the receiver and of its ownership back, and what \
         either side stores besides. Tried: prefetching by the sender and by the receiver, slots spread over pairs of lines, a \
         receiver that rests, one store for a whole slot, deeper rings and longer slots; stores for counting and for the control \
         word were done away with. A ring in C says what an ordered message can cost: four to five times as many pass (0022).";
-    pub(super) const WAKE: &str = "A wake-up carries a message, keeps a deadline and watches over the peer's life, where the \
+    pub(crate) const WAKE: &str = "A wake-up carries a message, keeps a deadline and watches over the peer's life, where the \
         bare futex does none of it. Tried: a byte on the lifeline with the sleeper's barrier and without, an event counter \
         and a futex as the bell, polling before reading and a blocking read, which was the fastest and is what there is.";
-    pub(super) const CALLS: &str = "A side that waits longer than it polls, since a processor was taken from the other, goes to \
+    pub(crate) const CALLS: &str = "A side that waits longer than it polls, since a processor was taken from the other, goes to \
         sleep: see the share of time that sides waited for a processor.";
-    pub(super) const STREAM: &str = "What is left is the message that hands a buffer over and the one that gives it back. \
+    pub(crate) const STREAM: &str = "What is left is the message that hands a buffer over and the one that gives it back. \
         Tried: the buffer that came back last goes first, or the one that came back first, which is what there is; stores past \
         the cache and by `rep stos`; several buffers in a message; buffers in parts of 64 and 256 KiB; huge pages.";
-    pub(super) const WINDOW: &str = "An emulated processor pays for every instruction of the ring, where the bare lines are \
+    pub(crate) const WINDOW: &str = "An emulated processor pays for every instruction of the ring, where the bare lines are \
         two. Tried: a fast path of its own through all layers, polls without barriers, slots of 128 bytes, used flags, and \
         1024 slots; none is nearer to the bare lines by more than runs differ.";
-    pub(super) const NULL_CALL: &str = "A call carries a header that either side checks, a deadline, and the number by which its answer is \
+    pub(crate) const NULL_CALL: &str = "A call carries a header that either side checks, a deadline, and the number by which its answer is \
         found, and passes through the waiting of a channel, which looks after the peer's life; the bare rings have none of it.";
-    pub(super) const TRANSFER: &str = "Either side takes a lock and looks a buffer up in its table, where a message has neither. Tried: \
+    pub(crate) const TRANSFER: &str = "Either side takes a lock and looks a buffer up in its table, where a message has neither. Tried: \
         a lock for each step, one for each message, and the general encoding in place of four words (ADR 0034).";
-    pub(super) const COPY: &str = "The engine asks its clock, finds the loop for the length, and says that it is done; and the loops \
+    pub(crate) const COPY: &str = "The engine asks its clock, finds the loop for the length, and says that it is done; and the loops \
         do not know whether what they copy is in a cache.";
-    pub(super) const ARRAY: &str = "See the row of the program alone for what one copy takes there, and the round trip of 8 B in this run \
+    pub(crate) const ARRAY: &str = "See the row of the program alone for what one copy takes there, and the round trip of 8 B in this run \
         for what an answer takes without Python.";
-    pub(super) const AT_THE_MEMORY: &str = "Both are bound by the memory itself here: our buffers reach the bare memory with as \
+    pub(crate) const AT_THE_MEMORY: &str = "Both are bound by the memory itself here: our buffers reach the bare memory with as \
          many, which stands above, and what 1.3 × asks for lies beyond that.";
-    pub(super) const PEER: &str = "See the figures of both below: they are of the same run.";
+    pub(crate) const PEER: &str = "See the figures of both below: they are of the same run.";
 }
 
 /// Everything that was promised.
-pub(super) fn all(results: &Results) -> Vec<Target> {
+pub(crate) fn all(results: &Results) -> Vec<Target> {
     let mut targets = round_trips(results);
     targets.extend(peers(results));
     targets.extend(calls(results));
@@ -301,7 +301,7 @@ fn windows(results: &Results) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::results::tests::{results, timed};
+    use tombolo_bench::fixture::{results, timed};
 
     fn verdicts(results: &Results) -> Vec<(String, Verdict)> {
         all(results).into_iter().map(|target| (target.what, target.verdict)).collect()

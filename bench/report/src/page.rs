@@ -2,17 +2,21 @@
 
 use std::fmt::Write;
 
-use super::matrix;
-use super::plots::{Plot, exact_time, shown};
-use super::targets::{self, Verdict};
-use super::text::{divisor, metrics, unit};
-use crate::suite::{Distance, Metric, ONE_CACHE_NS, Results, Row, TWIN_THREADS_NS, Unit, disturbed_share};
-use crate::table::significant;
+use tombolo_bench::ring::{Latency, Rate};
+use tombolo_bench::significant;
+use tombolo_bench::suite::{
+    Distance, Metric, ONE_CACHE_NS, Results, Row, TWIN_THREADS_NS, Unit, disturbed_share,
+};
+
+use crate::matrix;
+use crate::plots::Plot;
+use crate::targets::{self, Verdict};
+use crate::units::{exact_time, typical};
 
 const HEAD: &str = "\
 # Results
 
-Written by `tombolo bench report` from the JSON files beside this page; do not edit.
+Written by `make results` from the JSON files beside this page; do not edit.
 [How it is measured](../book/src/measuring.md) says what the figures mean. One command measures everything, in some two
 minutes on a quiet host, another bulk data, in some ten, and a third writes these pages:
 
@@ -29,7 +33,7 @@ OpenMP ([omp](omp/README.md)) have pages of their own.
 ";
 
 /// The index: a row for each host, with a link to its page.
-pub(super) fn index(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
+pub(crate) fn index(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
     let mut page = HEAD.to_owned();
     page += "\n| host | processor | processors | targets met |\n|---|---|---|---|\n";
     for (slug, results, _) in hosts {
@@ -46,9 +50,9 @@ pub(super) fn index(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
 }
 
 /// The page of one host, with its plots.
-pub(super) fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
+pub(crate) fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
     let mut text = format!(
-        "# {}\n\nWritten by `tombolo bench report`; do not edit. [All hosts](README.md).\n\n{}\n",
+        "# {}\n\nWritten by `make results`; do not edit. [All hosts](README.md).\n\n{}\n",
         results.label,
         machine(results)
     );
@@ -56,7 +60,7 @@ pub(super) fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
     for plot in plots {
         let _ = writeln!(text, "\n![{}]({slug}-{}.svg)", plot.caption, plot.name);
     }
-    for metric in metrics(results) {
+    for metric in results.metrics() {
         let rows: Vec<&Row> =
             results.rows.iter().filter(|row| row.metric == metric && !matrix::has(row)).collect();
         if rows.is_empty() {
@@ -72,6 +76,7 @@ pub(super) fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
     text += &standing(results);
     text += &links(results);
     text += &placements(results);
+    text += &matrix::pairs(results);
     text += &distribution(results);
     text += &matrix::arrays(results);
     if let Some(openmp) = &results.openmp {
@@ -165,12 +170,12 @@ fn flows(metric: Metric, rows: &[&Row]) -> String {
     let mut text = format!(
         "\n## {}, {}\n\n| | where | p50 | slowest slice | mean | bare lines | slices | |\n|---|---|---:|---:|---:|---:|---:|---|\n",
         metric.title(),
-        self::unit(unit)
+        unit.name()
     );
     for row in rows {
         let Some(rate) = &row.rate_per_s else { continue };
         let [p50, slowest, mean] =
-            [rate.p50, rate.p99, rate.mean].map(|value| significant(value / divisor(unit)));
+            [rate.p50, rate.p99, rate.mean].map(|value| significant(value / unit.divisor()));
         let bare = if row.probe_ns > 0.0 { exact_time(row.probe_ns) } else { String::new() };
         let (place, note) = (row.distance.words(), note(row));
         let _ = writeln!(
@@ -197,7 +202,7 @@ fn standing(results: &Results) -> String {
                     time to open | system calls per message, awake |\n|---|---:|---:|---:|---:|\n"
             .to_owned();
     for peer in peers {
-        let cell = |metric| results.row(peer, metric).map_or_else(String::new, shown);
+        let cell = |metric| results.row(peer, metric).map_or_else(String::new, typical);
         let [idle, memory, open, calls] = Metric::STANDING.map(cell);
         let _ = writeln!(text, "| {peer} | {idle} | {memory} | {open} | {calls} |");
     }
@@ -217,11 +222,8 @@ fn links(results: &Results) -> String {
                     M/s | wake-up |\n|---|---|---|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for link in &results.links {
-        let time = |latency: Option<&crate::ring::Latency>| {
-            latency.map_or_else(String::new, |it| exact_time(it.p50))
-        };
-        let rate =
-            |rate: Option<&crate::ring::Rate>| rate.map_or_else(String::new, |it| significant(it.p50 / 1e6));
+        let time = |latency: Option<&Latency>| latency.map_or_else(String::new, |it| exact_time(it.p50));
+        let rate = |rate: Option<&Rate>| rate.map_or_else(String::new, |it| significant(it.p50 / 1e6));
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
