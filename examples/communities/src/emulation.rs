@@ -1,4 +1,4 @@
-//! What emulated nodes mean for the time of a job, in figures of that job.
+//! How emulated nodes affect the time of a job.
 
 use std::fmt;
 
@@ -16,19 +16,19 @@ pub struct Emulation {
     /// The same of a worker on a processor that is not emulated, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_arcs_per_second: Option<f64>,
-    /// What the search took.
+    /// The times of the search.
     pub search_seconds: f64,
-    /// What it takes one thread.
+    /// The time of one thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub one_thread: Option<OneThread>,
-    /// What all workers would compute for if none was emulated.
+    /// The time that all workers would compute if none was emulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_compute_seconds: Option<f64>,
     /// Workers that are not emulated.
     pub native_workers: usize,
 }
 
-/// What the search takes in one thread.
+/// The time of the search in one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OneThread {
     /// Time, in seconds.

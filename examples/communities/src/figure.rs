@@ -1,4 +1,4 @@
-//! The result as a figure: the largest communities as circles, what joins them as lines. Laid out here, so that a file and a page show
+//! The result as a figure: the largest communities as circles, joined by lines. The layout is computed here, so that a file and a page show
 //! the same.
 
 mod layout;
@@ -31,9 +31,9 @@ pub const SIDE: f64 = 1000.0;
 /// A clustered graph, drawn. The fields are the keys of the JSON.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figure {
-    /// What this is, for whoever finds several kinds.
+    /// The kind of figure, for programs that draw several kinds.
     pub kind: &'static str,
-    /// What the graph is of.
+    /// The title of the graph.
     pub title: String,
     /// Vertices of the graph.
     pub vertices: usize,
@@ -45,13 +45,13 @@ pub struct Figure {
     pub communities: usize,
     /// Those that are drawn, the largest first.
     pub circles: Vec<Circle>,
-    /// What joins them, the heaviest first: two places in `circles`, and the weight of the edges between them.
+    /// The lines between them, the heaviest first: two indices of `circles`, and the weight of the edges between them.
     pub lines: Vec<(usize, usize, u64)>,
-    /// Who found them: a node, its instruction set, and its part of the work from 0 to 1.
+    /// The nodes that found them: name, instruction set, and share of the work from 0 to 1.
     pub nodes: Vec<(String, String, f64)>,
 }
 
-/// A community.
+/// A community as a circle.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Circle {
     /// Its middle, from 0 to [`SIDE`].

@@ -1,4 +1,4 @@
-//! The whole job: read, search with whoever works, report, verify.
+//! The whole job: read the graph, search with all workers, report, verify.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub enum JobError {
     Output {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
     /// The report cannot be written.
@@ -63,7 +63,7 @@ pub fn run(request: &Request) -> Result<(), JobError> {
     let mut tell = |phase: &str| publisher.iter_mut().for_each(|publisher| publisher.phase(phase));
     tell("reading");
     let start = Instant::now();
-    let input = read(&request.source, &mut screen)?;
+    let input = read(&request.source(), &mut screen)?;
     if let (Some(file), Some(path)) = (edges, &request.edges) {
         input
             .graph
@@ -80,10 +80,10 @@ pub fn run(request: &Request) -> Result<(), JobError> {
     tell("starting workers");
     let (found, crew) = search(request, &input, &mut times, &mut screen, &mut publisher)?;
     let ranking = report::rank(&found);
-    let described = figure::described(request.top);
+    let described = figure::described(request.top());
     let mut report = Report::new(&input, request.seed, &found, &ranking, crew, times, described);
     let figure = Figure::new(&input, &found, &ranking, &report)?;
-    report.largest.truncate(request.top);
+    report.largest.truncate(request.top());
     if request.verify {
         screen.status("verifying: the same search in one thread");
         let start = Instant::now();
@@ -108,11 +108,11 @@ pub fn run(request: &Request) -> Result<(), JobError> {
     if report.verified == Some(false) { Err(JobError::NotVerified) } else { Ok(()) }
 }
 
-/// Who tells the machine, where there is one.
+/// The publisher of the job's progress, if a machine is up.
 fn publisher(request: &Request) -> Option<Publisher> {
-    match request.staff {
+    match request.staff() {
         Staff::Threads(_) => None,
-        // That there is none is said by whoever needs it.
+        // Starting the workers reports the error if no machine is up.
         Staff::EveryNode | Staff::Nodes(_) => launch::domain().ok().map(Publisher::new),
     }
 }
@@ -129,7 +129,7 @@ fn print(report: &Report, json: bool) -> io::Result<()> {
         write!(out, "{report}")
     };
     match written.and_then(|()| out.flush()) {
-        // Whoever read the report has seen enough.
+        // The reader of the report has closed the pipe: it has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
@@ -165,11 +165,12 @@ fn search(
     publisher: &mut Option<Publisher>,
 ) -> Result<Outcome, JobError> {
     let start = Instant::now();
-    if let Staff::Threads(count) = request.staff {
+    let staff = request.staff();
+    if let Staff::Threads(count) = staff {
         return search_with_threads(request, input, count, times, screen);
     }
     screen.status("starting workers");
-    let started = launch::start(&request.staff, &mut |warning| screen.line(&format!("warning: {warning}")))?;
+    let started = launch::start(&staff, &mut |warning| screen.line(&format!("warning: {warning}")))?;
     times.start_seconds = start.elapsed().as_secs_f64();
     let nodes: Vec<&str> = started.ports.iter().map(|(identity, _)| identity.node.as_str()).collect();
     screen.line(&format!("{} workers: {}", nodes.len(), nodes.join(", ")));
@@ -244,7 +245,7 @@ fn describe(step: &Step, elapsed: Duration) -> String {
     )
 }
 
-/// Standard error. On a terminal progress stays on one line; elsewhere only what is worth a line is printed.
+/// Standard error. On a terminal progress is shown on one line; elsewhere only complete lines are printed.
 struct Screen {
     terminal: bool,
     dirty: bool,

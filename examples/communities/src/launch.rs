@@ -39,7 +39,7 @@ pub enum LaunchError {
     /// The machine refused something.
     #[error("{what}: {source}")]
     Machine {
-        /// What was attempted.
+        /// The operation.
         what: String,
         /// Why it failed.
         source: Error,
@@ -51,7 +51,7 @@ pub enum LaunchError {
         number: u32,
         /// Its node.
         node: String,
-        /// What became of it.
+        /// The outcome.
         how: String,
     },
     /// No node would have a worker.
@@ -71,10 +71,10 @@ pub struct Started {
     pub children: Vec<Child>,
 }
 
-/// This program's place in a machine, once for all that need one.
+/// The domain of this program, attached once.
 ///
 /// # Errors
-/// There is no machine.
+/// No machine is up.
 pub fn domain() -> Result<Domain, Error> {
     static DOMAIN: OnceLock<Domain> = OnceLock::new();
     match DOMAIN.get() {
@@ -95,7 +95,7 @@ fn options() -> Result<ChannelOptions, Error> {
     Ok(ChannelOptions::default().slot_bytes(SLOT_BYTES)?.slots(SLOTS)?.interface_hash(INTERFACE))
 }
 
-/// Starts workers and waits until they are connected. Where nobody said which nodes, a node that cannot start
+/// Starts workers and waits until they are connected. If no nodes were named, a node that cannot start
 /// a worker is passed over with a warning.
 ///
 /// # Errors
@@ -202,7 +202,7 @@ struct Door {
     set: WaitSet,
     messages: Listener,
     bulk: Listener,
-    /// Those of whom one channel is there.
+    /// Workers with one of their two channels open.
     channels: Vec<Channel>,
     bulks: Vec<BulkChannel>,
 }
@@ -217,7 +217,7 @@ impl Door {
         Ok(Door { set, messages, bulk, channels: Vec::new(), bulks: Vec::new() })
     }
 
-    /// The next worker of whom both are there.
+    /// The next worker with both channels open.
     fn next(&mut self, timeout: Duration) -> Result<Option<(Channel, BulkChannel)>, Error> {
         match self.set.wait(timeout) {
             Ok(Ready::Listener(_)) => {}
@@ -249,7 +249,7 @@ fn if_there<T>(accepted: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Takes in a worker that is awaited; others are turned away. The error says why it gets everything by messages.
+/// Accepts an expected worker; others are refused. The error is the reason why it gets everything by messages.
 fn admit(
     domain: &Domain,
     nodes: &[NodeInfo],
@@ -317,7 +317,7 @@ pub enum WorkError {
     NoMaster {
         /// The name that the master exports.
         master: String,
-        /// Why.
+        /// The error of the connection.
         source: Error,
     },
     /// Its service ended early.
@@ -328,7 +328,7 @@ pub enum WorkError {
 /// Connects to the master and serves it.
 ///
 /// # Errors
-/// There is no such master, or it is lost.
+/// The master does not exist, or is lost.
 pub fn work(master: &str, number: u32) -> Result<(), WorkError> {
     let no_master = |source| WorkError::NoMaster { master: master.to_owned(), source };
     let domain = domain().map_err(no_master)?;

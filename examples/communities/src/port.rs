@@ -1,10 +1,10 @@
-//! What master and worker need of a channel, and a channel within one process.
+//! The channel between master and worker, and one within a process.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Why a port cannot go on.
+/// The error that ends the use of a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
     /// The peer is gone, or the channel with it.
@@ -20,7 +20,7 @@ pub trait Port {
     /// Longest message, in bytes.
     fn max_message_bytes(&self) -> usize;
 
-    /// Longest message that goes there when it need not pass the channel itself: what is spread should be cut so.
+    /// The longest message that can be sent beside the channel: the graph should be cut into parts of this length.
     fn max_bulk_bytes(&self) -> usize {
         self.max_message_bytes()
     }
@@ -28,13 +28,13 @@ pub trait Port {
     /// Whether what can go beside the channel does; without this call it does.
     fn use_bulk(&mut self, _use_it: bool) {}
 
-    /// Sends `message` whole, or returns `false` because there is no room.
+    /// Sends `message` whole; returns `false` if it does not fit now.
     ///
     /// # Errors
     /// The channel is of no more use.
     fn try_send(&mut self, message: &[u8]) -> Result<bool, PortError>;
 
-    /// Replaces what is in `buffer` by the next message, or returns `false` because there is none.
+    /// Replaces the content of `buffer` by the next message; returns `false` if no message has arrived.
     ///
     /// # Errors
     /// The channel is of no more use; everything sent before was received.

@@ -1,6 +1,6 @@
 //! Progress and result as records among the machine's names, where `tombolo names 'job/*'` and the page of `tombolo web` find them.
 //!
-//! `job/DOMAIN` says how far it is and goes with the domain. `job/DOMAIN/figure` holds the result, drawn, and stays until the machine goes
+//! `job/DOMAIN` is the progress and ends with the domain. `job/DOMAIN/figure` is the drawn result, and stays until the machine goes
 //! down; of these the latest are kept.
 
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_millis(200);
 /// Figures that stay.
 const KEPT: usize = 8;
 
-/// Tells the machine how a job goes. To whom that matters is not known, so what cannot be told is no reason to fail.
+/// Publishes the progress of a job. No job depends on its publication, so errors are ignored.
 pub struct Publisher {
     domain: Domain,
     name: String,
@@ -33,12 +33,12 @@ impl Publisher {
         Publisher { domain, name, began: Instant::now(), told: None }
     }
 
-    /// What it does now, and nothing about how far it is.
+    /// Publishes the phase of the job, without its progress.
     pub fn phase(&mut self, phase: &str) {
         let _ = self.set(self.record(phase));
     }
 
-    /// How far the search is; not more often than somebody could see.
+    /// Publishes the progress of the search, five times a second at most.
     pub fn step(&mut self, step: &Step) {
         if self.told.is_some_and(|at| at.elapsed() < EVERY) {
             return;
@@ -55,7 +55,7 @@ impl Publisher {
         let _ = self.set(record);
     }
 
-    /// The result.
+    /// Publishes the drawn result.
     ///
     /// # Errors
     /// The machine does not take it.

@@ -3,7 +3,7 @@
 /// The increment of SplitMix64.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The generator SplitMix64.
+/// The pseudo-random generator SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

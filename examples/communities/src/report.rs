@@ -1,4 +1,4 @@
-//! What a search found and what it took, for people and for programs.
+//! The report of a search, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -25,7 +25,7 @@ pub struct Report {
     pub edges: u64,
     /// Edges that were given again.
     pub duplicate_edges: u64,
-    /// What fixed the course of the search.
+    /// The seed of the search.
     pub seed: u64,
     /// Modularity reached.
     pub modularity: f64,
@@ -37,7 +37,7 @@ pub struct Report {
     pub communities: usize,
     /// Communities of one vertex.
     pub single_vertices: usize,
-    /// How many communities have at least so many vertices: (vertices, communities).
+    /// The number of communities by minimum size: (vertices, communities).
     pub sizes: Vec<(usize, usize)>,
     /// The largest communities, the largest first.
     pub largest: Vec<Community>,
@@ -62,7 +62,7 @@ pub struct Report {
     /// The same by messages, if that was tried first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread_by_messages_seconds: Option<f64>,
-    /// What each worker did.
+    /// The work of each worker.
     pub workers: Vec<WorkerReport>,
     /// Arcs that the master looked at: small contracted graphs, and the work of lost workers.
     pub master_arcs: u64,
@@ -74,12 +74,12 @@ pub struct Report {
     /// Time of that search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify_seconds: Option<f64>,
-    /// What emulated nodes mean for the time; absent if there were none.
+    /// The effect of emulated nodes on the time; absent without emulated nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
 }
 
-/// One community.
+/// One of the largest communities.
 #[derive(Debug, Serialize)]
 pub struct Community {
     /// Number of its vertices.
@@ -88,7 +88,7 @@ pub struct Community {
     pub central: Vec<String>,
 }
 
-/// What one worker did.
+/// The work of one worker.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkerReport {
     /// Its node.
@@ -97,7 +97,7 @@ pub struct WorkerReport {
     pub domain: String,
     /// Its instruction set.
     pub isa: String,
-    /// What carries the channel to it.
+    /// The transport of the channel to it.
     pub transport: String,
     /// Whether its processor is emulated.
     pub emulated: bool,

@@ -46,7 +46,7 @@ pub fn create(path: &Path) -> io::Result<Box<dyn Write>> {
     Ok(Box::new(File::create(path)?))
 }
 
-/// What the job was granted, if anything was.
+/// The files that the job was granted, if any.
 fn granted() -> io::Result<Option<Files>> {
     if std::env::var_os(FILES_VARIABLE).is_none() {
         return Ok(None);

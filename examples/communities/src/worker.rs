@@ -17,10 +17,10 @@ pub enum WorkerError {
     /// The channel to the master.
     #[error("the master cannot be reached: {0}")]
     Port(#[from] PortError),
-    /// A message that is none.
+    /// The message is malformed.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// A graph that is none.
+    /// The graph is malformed.
     #[error(transparent)]
     Graph(#[from] GraphError),
     /// Labels that do not fit.
@@ -29,7 +29,7 @@ pub enum WorkerError {
     /// The graph does not fit.
     #[error("the graph needs {bytes} bytes of memory, more than this node has to give")]
     Memory {
-        /// What it takes while it is received.
+        /// The memory of the graph while it is received, in bytes.
         bytes: u64,
     },
     /// A message that does not fit what went before.
@@ -37,10 +37,10 @@ pub enum WorkerError {
     Unexpected(&'static str),
 }
 
-/// Serves the master at the other end of `port` until it says that the search is over.
+/// Serves the master at the other end of `port` until it ends the search.
 ///
 /// # Errors
-/// The master is gone, or it said something impossible; in that case it has been told.
+/// The master is gone, or broke the protocol, in which case it has been told.
 pub fn serve<P: Port>(port: &mut P, number: u32) -> Result<Summary, WorkerError> {
     port.send(&wire::hello(number, std::env::consts::ARCH), PATIENCE)?;
     let mut replica = Replica::default();
@@ -76,7 +76,7 @@ enum Step {
     Finish,
 }
 
-/// What a worker knows.
+/// The state of a worker.
 #[derive(Default)]
 struct Replica {
     /// Graphs by depth; entering a depth forgets those below it.
@@ -195,7 +195,7 @@ impl Replica {
 /// A label, a bound, the weight of a label, and an entry of the sparse map.
 const BYTES_PER_REPLICA_VERTEX: u64 = 4 + 4 + 8 + 8;
 
-/// What a graph takes in memory: 4 bytes and the weight (0, 4 or 8) per arc, 12 per vertex, 8 if it has loops.
+/// The memory of a graph: 4 bytes and the weight (0, 4 or 8) per arc, 12 per vertex, 8 if it has loops.
 #[must_use]
 pub fn memory_bytes(graph: &Csr) -> u64 {
     let arc_bytes = match graph.weights() {
@@ -225,7 +225,7 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Memory is asked for at once and exactly, so that a node that is too small says so before the work starts.
+    /// Memory is allocated in one piece of the exact size, so that a node that is too small fails before the work starts.
     fn new(shape: Shape) -> Result<Self, WorkerError> {
         let (vertices, arcs) = (shape.vertices as usize, shape.arcs as usize);
         let short = |_| {

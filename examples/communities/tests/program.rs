@@ -93,8 +93,8 @@ fn a_generated_graph_that_was_written_is_the_same_graph() {
 fn failures_have_their_exit_codes_and_say_why() {
     let bad = file("bad.txt", "a b\nlonely\n");
     for (arguments, code, said) in [
-        (&["--frobnicate"][..], 2, "no option --frobnicate"),
-        (&["worker"], 2, "started by a master"),
+        (&["--frobnicate"][..], 2, "unexpected argument '--frobnicate'"),
+        (&["worker"], 2, "--connect <CONNECT>"),
         (&["--threads", "1", "/nonexistent"], 1, "cannot read /nonexistent"),
         (&["--threads", "1", &bad], 1, "bad.txt:2: expected `source target [weight]`, found `lonely`"),
         (&["--threads", "1", "--output", "/nonexistent/labels", &bad], 1, "cannot write /nonexistent/labels"),

@@ -1,4 +1,4 @@
-//! Whoever computes it, the answer is the same.
+//! The answer does not depend on the workers.
 
 mod common;
 
@@ -14,7 +14,7 @@ use communities::search::{Alone, Communities, SMALL_ARCS, Search};
 use communities::{wire, worker};
 use proptest::prelude::*;
 
-/// A worker's end that breaks after so many receptions.
+/// A worker's end that breaks after a number of receptions.
 struct Mortal {
     port: LocalPort,
     life: u32,
@@ -50,7 +50,7 @@ impl Port for Mortal {
     }
 }
 
-/// One worker per entry of `lives`; each ends after so many messages.
+/// One worker per entry of `lives`; each ends after as many messages as its entry says.
 fn spread(
     graph: &Csr,
     seed: u64,
@@ -178,9 +178,9 @@ fn a_worker_that_talks_nonsense_is_given_up() {
     for (nonsense, why) in [
         (vec![], "ends within its kind"),
         (vec![200], "unknown kind"),
-        (wire::found(7, 0, 0, &[]), "nobody asked for"),
+        (wire::found(7, 0, 0, &[]), "unsolicited"),
         (wire::found(0, 0, 0, &[outside]), "broke the protocol"),
-        (wire::summary(wire::Summary::default()), "an end that nobody asked for"),
+        (wire::summary(wire::Summary::default()), "an unsolicited summary"),
         (wire::give_up("no memory"), "no memory"),
         ([129, 9, 0, 0, 0, 0, 0, 0, 0, 0].to_vec(), "version 9"),
     ] {

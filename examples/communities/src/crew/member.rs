@@ -10,22 +10,22 @@ use crate::wire::Summary;
 /// How much a new measurement of speed weighs against the old ones.
 const SPEED_WEIGHT: f64 = 0.3;
 
-/// Who a worker is, for people.
+/// The identity of a worker, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Its node.
     pub node: String,
-    /// Its domain, or whatever it is.
+    /// Its domain, or another name of it.
     pub domain: String,
-    /// The instruction set it says it has.
+    /// The instruction set that it reported.
     pub isa: String,
-    /// What carries the channel to it.
+    /// The transport of the channel to it.
     pub transport: String,
     /// Whether its processor is emulated.
     pub emulated: bool,
 }
 
-/// What passed between master and a worker, and what the worker did.
+/// The traffic between master and a worker, and the work of the worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Messages to the worker.
@@ -42,7 +42,7 @@ pub struct Account {
     pub arcs: u64,
     /// Time that took it, in nanoseconds, by its own clock.
     pub compute_ns: u64,
-    /// What it said at the end; zero if it did not get there.
+    /// Its summary at the end; zero if it did not send one.
     pub summary: Summary,
 }
 
@@ -52,9 +52,9 @@ pub(super) struct Member<P> {
     pub(super) account: Account,
     /// `None` once it is lost.
     pub(super) port: Option<P>,
-    /// Why it is lost.
+    /// The reason why it was lost.
     pub(super) lost: Option<String>,
-    /// What is to be sent. Shared: most of it goes to all.
+    /// Messages to be sent. They are shared, since most go to all workers.
     outbox: VecDeque<Rc<[u8]>>,
     /// Parts that it is to get, by number.
     pub(super) queue: VecDeque<u32>,
@@ -98,7 +98,7 @@ impl<P: Port> Member<P> {
         !self.outbox.is_empty()
     }
 
-    /// Sends what there is room for.
+    /// Sends as much of the outbox as fits.
     pub(super) fn flush(&mut self) -> Result<(), PortError> {
         let Some(port) = &mut self.port else { return Ok(()) };
         while let Some(message) = self.outbox.front() {
@@ -138,7 +138,7 @@ impl<P: Port> Member<P> {
         self.speed
     }
 
-    /// Gives up on it and returns the parts that somebody else has to judge.
+    /// Gives the member up and returns its parts, for others to judge.
     pub(super) fn lose(&mut self, why: String) -> Vec<u32> {
         self.port = None;
         self.lost = Some(why);

@@ -1,9 +1,9 @@
 //! The master's side: a [`Crew`](crate::search::Crew) whose members are workers at the other ends of channels.
 //!
-//! The master never waits for one worker while another could go on. What is to be sent waits in an outbox per
+//! The master never waits for one worker while another could proceed. Messages to be sent wait in an outbox per
 //! worker; parts of the round's work are handed out two at a time; a worker that has nothing left takes over
 //! from the one that would be busy longest. If a worker is lost, its parts go to the others, and if none is
-//! left the master does the work. Who computed what never shows in the answer.
+//! left the master does the work. The answer does not depend on who computed what.
 
 mod member;
 mod round;
@@ -31,7 +31,7 @@ pub struct Options {
     pub patience: Duration,
     /// Least work worth a message, in arcs.
     pub part_cost_min: u64,
-    /// The graph is spread in both ways several times, to say how long each takes, before it is spread as it would be.
+    /// Before the search the graph is spread in both ways several times, to measure how long each takes.
     pub compare_spreading: bool,
 }
 
@@ -60,12 +60,12 @@ enum Misdeed {
     NarrowChannel(usize),
 }
 
-/// What one worker did, for the report.
+/// The work of one worker, for the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
-    /// Who it was.
+    /// The worker.
     pub identity: Identity,
-    /// What it did.
+    /// The figures of the worker.
     pub account: Account,
     /// Why it was given up, if it was.
     pub lost: Option<String>,
@@ -76,7 +76,7 @@ pub struct MemberReport {
 pub struct Spreading {
     /// Bytes of the graph for one worker.
     pub bytes: u64,
-    /// From the first byte sent until all workers had said that they have everything, in seconds; where both ways were
+    /// From the first byte sent until all workers had acknowledged the whole graph, in seconds; where both ways were
     /// compared, in the median.
     pub seconds: f64,
     /// The same by messages, if they were compared.
@@ -87,11 +87,11 @@ pub struct Spreading {
 pub struct Workers<'w, P> {
     members: Vec<Member<P>>,
     options: Options,
-    /// What the workers hold, by depth: serial numbers of graphs.
+    /// The graphs that the workers hold, by depth: serial numbers.
     held: Vec<u32>,
     /// The current graph was contracted too often to be named to the workers: the master searches it.
     local: bool,
-    /// The workers were let go.
+    /// The workers have been released.
     finishing: bool,
     finder: Finder,
     own: Account,
@@ -138,7 +138,7 @@ impl<'w, P: Port> Workers<'w, P> {
         self.spreading
     }
 
-    /// Ends the search: lets the workers go and hears what they did. The second account is the master's own.
+    /// Ends the search: releases the workers and receives their summaries. The second account is the master's own.
     pub fn dismiss(mut self) -> (Vec<MemberReport>, Account) {
         self.broadcast(&[wire::finish()]);
         self.finishing = true;
@@ -224,7 +224,7 @@ impl<'w, P: Port> Workers<'w, P> {
         self.round.orphans.extend(orphans);
     }
 
-    /// Sends what there is room for.
+    /// Sends as much of every outbox as fits.
     fn flush(&mut self) {
         for index in 0..self.members.len() {
             if let Err(error) = self.members[index].flush() {
@@ -271,15 +271,13 @@ impl<'w, P: Port> Workers<'w, P> {
                 member.identity.isa = isa.to_owned();
                 Ok(())
             }
-            Answer::Arrived if !member.unconfirmed => {
-                Err(Misdeed::Unexpected("an answer that nobody asked for"))
-            }
+            Answer::Arrived if !member.unconfirmed => Err(Misdeed::Unexpected("an unsolicited answer")),
             Answer::Arrived => {
                 member.unconfirmed = false;
                 Ok(())
             }
             Answer::GiveUp(why) => Err(Misdeed::GaveUp(why.to_owned())),
-            Answer::Summary(_) if !self.finishing => Err(Misdeed::Unexpected("an end that nobody asked for")),
+            Answer::Summary(_) if !self.finishing => Err(Misdeed::Unexpected("an unsolicited summary")),
             Answer::Summary(summary) => {
                 member.account.summary = summary;
                 member.port = None;
@@ -287,7 +285,7 @@ impl<'w, P: Port> Workers<'w, P> {
             }
             Answer::Found { part, arcs, compute_ns, moves } => {
                 let position = member.in_flight.iter().position(|&sent| sent == part);
-                let position = position.ok_or(Misdeed::Unexpected("moves that nobody asked for"))?;
+                let position = position.ok_or(Misdeed::Unexpected("unsolicited moves"))?;
                 let cost = self.round.take(part, moves)?;
                 member.in_flight.swap_remove(position);
                 member.credit(cost, arcs, compute_ns);
@@ -296,7 +294,7 @@ impl<'w, P: Port> Workers<'w, P> {
         }
     }
 
-    /// Gives up those who `owe` an answer for too long.
+    /// Gives up workers that have owed an answer for too long.
     fn give_up_the_silent(&mut self, owes: impl Fn(&Member<P>) -> bool) {
         let patience = self.options.patience;
         for index in 0..self.members.len() {

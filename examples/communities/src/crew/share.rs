@@ -1,10 +1,10 @@
-//! Who gets which of the active vertices of a round.
+//! The division of a round's active vertices among the workers.
 
 use std::ops::Range;
 
 use crate::graph::Csr;
 
-/// What a vertex costs beside its arcs, in arcs: it is decoded, judged and perhaps reported.
+/// The cost of a vertex besides its arcs, in arcs: it is decoded, judged and perhaps reported.
 const VERTEX_COST: u64 = 4;
 
 /// A run of the active vertices of a round, judged by one worker in one go.
@@ -12,7 +12,7 @@ const VERTEX_COST: u64 = 4;
 pub(super) struct Part {
     /// Which of the active vertices.
     pub(super) range: Range<usize>,
-    /// What it costs, in arcs.
+    /// Its cost, in arcs.
     pub(super) cost: u64,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Grain {
     pub(super) vertices_max: usize,
 }
 
-/// What `vertex` costs.
+/// The cost of `vertex`.
 pub(super) fn cost(graph: &Csr, vertex: u32) -> u64 {
     graph.neighbours(vertex) as u64 + VERTEX_COST
 }
@@ -49,7 +49,7 @@ pub(super) fn divide(graph: &Csr, active: &[u32], speeds: &[f64], grain: Grain) 
         if share > 0.0 {
             let limit = (share * total as f64) as u64 / grain.parts_per_share;
             let limit = limit.max(grain.cost_min);
-            // Rounding must not leave the last vertices to nobody.
+            // Rounding must not leave out the last vertices.
             let until = if Some(worker) == last { u64::MAX } else { due as u64 };
             while next < active.len() && spent < until {
                 let start = next;
@@ -71,7 +71,7 @@ pub(super) fn divide(graph: &Csr, active: &[u32], speeds: &[f64], grain: Grain) 
     parts
 }
 
-/// The part of 1 that each worker gets. The slowest whose share would not be worth a message get nothing.
+/// The share of each worker; they add up to 1. Slow workers whose share would not be worth a message get none.
 fn shares(total: u64, speeds: &[f64], cost_min: u64) -> Vec<f64> {
     let mut speeds = speeds.to_vec();
     loop {

@@ -6,7 +6,7 @@ use super::SIDE;
 /// Part of the square that circles cover.
 const COVERED: f64 = 0.28;
 
-/// The smallest radius that can be seen and pointed at.
+/// The smallest radius that is visible and can be pointed at.
 const MIN_RADIUS: f64 = 7.0;
 
 /// Steps of the search for places.
@@ -54,7 +54,7 @@ pub(super) fn lay_out(sizes: &[usize], lines: &[(usize, usize, u64)]) -> Vec<(f6
     places.into_iter().zip(radii).map(|((x, y), r)| (x, y, r)).collect()
 }
 
-/// Areas as sizes, but for those that nobody would see.
+/// Radii whose areas are proportional to sizes, but not too small to be visible.
 fn radii(sizes: &[usize]) -> Vec<f64> {
     let all: usize = sizes.iter().sum();
     let scale = (SIDE * SIDE * COVERED / (all.max(1) as f64 * std::f64::consts::PI)).sqrt();

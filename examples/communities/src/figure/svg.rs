@@ -11,7 +11,7 @@ const MARGIN: f64 = 70.0;
 /// Width of a letter of a name, about.
 const LETTER: f64 = 9.6;
 
-/// What the file says of looks. Colours are told apart by people who see few of them, and stand out on dark and on light.
+/// The style sheet. Its colours are distinguishable for colour-blind people, on dark and on light.
 const STYLE: &str = "\
 svg{background:#fff;color:#1d2430;font-family:system-ui,sans-serif}
 .note{fill:#5b6675}.line{stroke:#8a94a3}.name{font-size:15px;text-anchor:middle;paint-order:stroke;stroke:#fff;stroke-width:3px}

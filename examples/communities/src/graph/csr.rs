@@ -36,7 +36,7 @@ pub enum Duplicates {
     Add,
 }
 
-/// What [`Csr::from_edges`] merged or dropped.
+/// The edges that [`Csr::from_edges`] merged or dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Edges that were given before.
@@ -126,7 +126,7 @@ impl Csr {
         Self::from_rows(vertices, &starts, &mut arcs, duplicates)
     }
 
-    /// Sorts each row, merges what is double and takes the self-loops out.
+    /// Sorts each row, merges duplicates and removes self-loops.
     fn from_rows(
         vertices: usize,
         starts: &[u32],
@@ -320,13 +320,13 @@ impl Csr {
         &self.targets
     }
 
-    /// What each arc weighs.
+    /// The weights of arcs.
     #[must_use]
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// Weight of each vertex's self-loop; empty if there is none at all.
+    /// Weight of each vertex's self-loop; empty if no vertex has one.
     #[must_use]
     pub fn loops(&self) -> &[u64] {
         &self.loops

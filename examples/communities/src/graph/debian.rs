@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 use super::text::{Lines, Progress, quote};
 use super::{Duplicates, Edge, Input, NameTable, Names, ReadError};
 
-/// What errors and reports call the source.
+/// The name of the source in errors and reports.
 pub const SOURCE: &str = "apt-cache dumpavail";
 
-/// Runs `apt-cache dumpavail` and reads what it prints as it comes.
+/// Runs `apt-cache dumpavail` and reads its output as it arrives.
 ///
 /// # Errors
 /// There is no `apt-cache`, it failed, or it knows no packages.
@@ -45,7 +45,7 @@ pub fn read_packages(watch: &mut dyn FnMut(Progress)) -> Result<Input, ReadError
 /// Reads package records in the form of `apt-cache dumpavail` or of a `Packages` file.
 ///
 /// # Errors
-/// The source cannot be read, a record is malformed, or there is none.
+/// The source cannot be read, a record is malformed, or there is no record.
 pub fn parse(lines: &mut Lines<'_>) -> Result<Input, ReadError> {
     let mut archive = Archive::default();
     let mut record = Record::default();
@@ -117,7 +117,7 @@ impl Record {
     }
 }
 
-/// All records, in terms of mentioned names; which of those are packages is known at the end only.
+/// All records, by mentioned names; which of these are packages is only known at the end.
 #[derive(Default)]
 struct Archive {
     names: NameTable,

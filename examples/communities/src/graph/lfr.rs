@@ -13,10 +13,10 @@ const DEGREES: std::ops::RangeInclusive<u64> = 5..=200;
 /// Least and largest community; a size s is drawn with a probability proportional to 1/s.
 const SIZES: std::ops::RangeInclusive<u64> = 20..=1000;
 
-/// Of 100 edges of a vertex so many lead to any vertex of the graph.
+/// The percentage of a vertex's edges that lead to any vertex of the graph.
 const MIXING_PERCENT: u64 = 30;
 
-/// What errors and reports call it.
+/// Its name in errors and reports.
 #[must_use]
 pub fn source(scale: u32) -> String {
     format!("LFR of scale {scale}")
@@ -63,7 +63,7 @@ fn draw_edges(vertices: usize, random: &mut Random) -> Vec<Edge> {
     edges
 }
 
-/// Sizes of communities that add up to `vertices`. What is left at the end for less than one goes to the last.
+/// Sizes of communities that add up to `vertices`. A remainder smaller than a community is added to the last.
 fn draw_sizes(vertices: usize, random: &mut Random) -> Vec<usize> {
     let law = PowerLaw::new(SIZES, |size| size);
     let mut sizes = Vec::new();

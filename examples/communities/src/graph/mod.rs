@@ -23,13 +23,13 @@ pub use weight::MAX_EDGE_WEIGHT;
 pub struct Input {
     /// The graph.
     pub graph: Csr,
-    /// What people call its vertices.
+    /// The names of its vertices.
     pub names: Names,
     /// Where it came from and in what form, for people.
     pub origin: String,
     /// Lines read.
     pub lines: u64,
-    /// What was merged or dropped.
+    /// The edges that were merged or dropped.
     pub merged: Merged,
 }
 
@@ -82,17 +82,17 @@ pub enum ReadError {
     Io {
         /// File or command.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is malformed.
     #[error("{name}:{line}: expected {expected}, found {found}")]
     Line {
         /// File or command.
         name: String,
         /// Number of the line; the first is 1.
         line: u64,
-        /// What should stand there.
+        /// The expected content.
         expected: &'static str,
         /// What does.
         found: String,
@@ -108,13 +108,13 @@ pub enum ReadError {
     Graph {
         /// File or command.
         name: String,
-        /// Why.
+        /// The error, in words.
         source: GraphError,
     },
     /// This machine has no package lists.
     #[error("{problem}; `apt-get update` fetches package lists on Debian, elsewhere give a graph file")]
     NoPackageLists {
-        /// What is missing.
+        /// The missing part.
         problem: String,
     },
 }

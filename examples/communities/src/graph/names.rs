@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 
-/// What people call the vertices of a graph.
+/// The names of the vertices of a graph.
 #[derive(Debug)]
 pub enum Names {
     /// Vertex 0 is called `first`, vertex 1 `first + 1` and so on.
@@ -59,7 +59,7 @@ impl NameTable {
         &self.arena[start..self.ends[number]]
     }
 
-    /// The number of `name`, a new one if it was not known. `None` when 32 bits are used up.
+    /// The number of `name`, which is new if the name is. `None` when 32 bits are used up.
     pub fn intern(&mut self, name: &[u8]) -> Option<u32> {
         if self.slots.len() <= self.ends.len() * 2 {
             self.grow();

@@ -1,4 +1,4 @@
-//! A made-up graph as large as one likes, the same each time: R-MAT, whose degrees are as uneven as those of the web.
+//! A generated graph of any size, the same each time: R-MAT, whose degrees are as uneven as those of the web.
 //!
 //! Each edge falls into one quarter of the adjacency matrix, then into one of that, and so on: with the odds of Graph500,
 //! 57, 19, 19 and 5 in a hundred.
@@ -9,7 +9,7 @@ use crate::random::Random;
 /// Edges for each vertex, before those that are given twice are one.
 const EDGES_PER_VERTEX: usize = 8;
 
-/// What errors and reports call it.
+/// Its name in errors and reports.
 #[must_use]
 pub fn source(scale: u32) -> String {
     format!("R-MAT of scale {scale}")

@@ -10,7 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 use super::ReadError;
 use crate::store;
 
-/// Longest line, in bytes. Longer ones mean that this is no text file.
+/// Longest line, in bytes. A file with a longer one is not a text file.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 const BUFFER_BYTES: usize = 1 << 18;
@@ -39,7 +39,7 @@ pub struct Lines<'w> {
 }
 
 impl<'w> Lines<'w> {
-    /// Opens a file; gzip is known by its first two bytes.
+    /// Opens a file; gzip is recognized by its first two bytes.
     ///
     /// # Errors
     /// The file cannot be opened or read.
@@ -72,7 +72,7 @@ impl<'w> Lines<'w> {
         Ok(Self { name, reader, line: Vec::new(), number: 0, bytes, file_bytes, watch })
     }
 
-    /// What errors call the source.
+    /// The name of the source in errors.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -14,7 +14,7 @@ pub(super) struct EdgeList {
     edges: Vec<Edge>,
     /// Whether some edge has a weight of its own.
     weighted: bool,
-    /// Whether some weight is no whole number.
+    /// Whether some weight is not a whole number.
     fractions: bool,
 }
 
@@ -45,7 +45,7 @@ impl EdgeList {
         Some(millionths)
     }
 
-    /// The edges and what a double edge means. Weights are whole unless some were fractions.
+    /// The edges and the treatment of duplicates. Weights are whole unless some were fractions.
     pub(super) fn finish(mut self) -> (Vec<Edge>, Duplicates) {
         if !self.fractions {
             for edge in &mut self.edges {

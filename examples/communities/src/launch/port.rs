@@ -1,7 +1,7 @@
-//! A channel of a domain as a port, and beside it a pool for what is too long to be a message.
+//! A channel of a domain as a port, with a pool for data that is too long for a message.
 //!
 //! What the master spreads goes into a buffer of the pool, the right to that buffer over the bulk channel, and a message of one
-//! byte says that it did: so all arrives in the order in which it was sent.
+//! byte tells that it did, so that everything arrives in the order in which it was sent.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tombolo::{BulkChannel, Channel, Domain, Error, Pool, PoolOptions, TransportK
 
 use crate::port::{Port, PortError};
 
-/// Buffers for what is spread, of so many bytes each: 2 MiB for each worker, in the window to its node if that is behind one.
+/// Length of the buffers that the graph is sent in: 2 MiB for each worker, in the window to its node if it has one.
 const BUFFER_BYTES: u64 = 512 << 10;
 const BUFFERS: u32 = 4;
 
-/// What is shorter is a message: it is there sooner.
+/// Shorter data is sent as a message, which is faster.
 const BULK_FROM_BYTES: usize = 8 << 10;
 
 /// In place of a message that is in a buffer.
@@ -31,7 +31,7 @@ pub struct DomainPort {
     uses_bulk: bool,
 }
 
-/// What goes beside the channel.
+/// The pool beside the channel.
 #[derive(Debug)]
 enum Beside {
     /// To a worker.
@@ -41,7 +41,7 @@ enum Beside {
 }
 
 impl DomainPort {
-    /// To a worker. The error says why there is nothing beside the channel: then everything is messages.
+    /// The port to a worker. The error is the reason why it has no pool: then everything is sent by messages.
     pub(super) fn of_master(
         domain: &Domain,
         channel: Channel,
@@ -61,12 +61,12 @@ impl DomainPort {
 
     /// To the master.
     pub(super) fn of_worker(channel: Channel, mut bulk: BulkChannel, timeout: Duration) -> DomainPort {
-        // Where there is none the master has no use for it, or is gone, which the channel says.
+        // If there is none, the master does not use it, or is gone, which the channel reports.
         let beside = bulk.within(timeout).recv_pool().ok().map(|_| Beside::In(bulk));
         DomainPort { channel, beside, uses_bulk: true }
     }
 
-    /// Puts a message into a buffer, or says that there is none.
+    /// Puts a message into a buffer; returns `false` if no buffer is free.
     fn try_send_beside(&mut self, message: &[u8]) -> Result<bool, Error> {
         let Some(Beside::Out(bulk, pool)) = &mut self.beside else { return Ok(false) };
         bulk.settle()?;
@@ -87,7 +87,7 @@ impl DomainPort {
         Ok(true)
     }
 
-    /// If what was received stands for what is in a buffer, receives that.
+    /// Receives the buffer that a received message stands for, if it does.
     fn receive_beside(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
         let Some(Beside::In(bulk)) = &mut self.beside else { return Ok(()) };
         if *message != IN_A_BUFFER {

@@ -1,6 +1,6 @@
-//! The search on one level: rounds in which a part of the vertices move at once.
+//! The search on one level: rounds in which a part of the vertices move simultaneously.
 //!
-//! Vertices that all move at once chase each other. Three things damp that. In each round only a pseudo-random
+//! Vertices that all move simultaneously chase each other. Three things damp that. In each round only a pseudo-random
 //! part of the vertices may move; a vertex is looked at again only after a neighbour has left or entered its
 //! surroundings; and what counts in the end is the best labelling met, by exact modularity.
 
@@ -29,7 +29,7 @@ pub(super) struct Climb<'a> {
     moved_in: Vec<u32>,
     round: u32,
     best: i128,
-    /// What was done since the best labelling: (vertex, label before).
+    /// The moves since the best labelling: (vertex, label before).
     undo: Vec<Move>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Climb<'a> {
         self.finish(crew)
     }
 
-    /// Applies the moves of a round together, keeps the modularity exact and marks who has to look again.
+    /// Applies the moves of a round together, keeps the modularity exact and marks the vertices to visit again.
     ///
     /// Takes out of `moves` those that pass each other by: to a community that its only member leaves in the same round, and of a
     /// vertex that was alone and is joined in the same round. So of two vertices that would change places one joins the other.

@@ -6,7 +6,7 @@
 //! 4. The whole is done again from the labelling reached, as long as that gains. From the second time on communities are first
 //!    divided into parts that belong together (`refine`), and the parts contracted: they can leave one community for another.
 //!
-//! The answer depends on the graph and the seed only. Who computes the moves, a [`Crew`], has no say in it.
+//! The answer depends on the graph and the seed only, not on the [`Crew`] that computes the moves.
 
 mod coarsen;
 mod dirty;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use crate::graph::{Csr, GraphError};
 use crate::random::mix;
 
-/// Most times that the whole way down and up is gone.
+/// The most passes through all levels, down and up.
 pub const MAX_PASSES: u32 = 6;
 
 /// Contracted graphs with fewer arcs are searched by the master, one vertex after another.
@@ -69,16 +69,16 @@ pub struct Stage {
 
 /// Those who compute the best moves of a round.
 pub trait Crew {
-    /// What can go wrong with them.
+    /// Errors of graphs.
     type Error: From<SearchError>;
 
-    /// The search goes on with `graph` from `partition`.
+    /// The search continues with `graph` from `partition`.
     ///
     /// # Errors
     /// The crew cannot follow.
     fn enter(&mut self, stage: Stage, graph: &Csr, partition: &Partition) -> Result<(), Self::Error>;
 
-    /// The search goes on with the same graph: communities become bounds, and each vertex starts alone within them.
+    /// The search continues with the same graph: communities become bounds, and each vertex starts alone within them.
     ///
     /// # Errors
     /// The crew cannot follow.
@@ -102,7 +102,7 @@ pub trait Crew {
     /// The crew cannot follow.
     fn applied(&mut self, moves: &[Move]) -> Result<(), Self::Error>;
 
-    /// The search looked at so many arcs of a small graph by itself, in that time.
+    /// The master searched a small graph by itself: the number of arcs it looked at, and the time.
     fn spared(&mut self, _arcs: u64, _time: Duration) {}
 }
 
@@ -139,7 +139,7 @@ impl Crew for Alone {
     }
 }
 
-/// What a search did.
+/// The counters of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Levels, the input among them.
@@ -152,7 +152,7 @@ pub struct Tally {
     pub moves: u64,
 }
 
-/// One level done, for those who watch.
+/// A finished level, for progress reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// 0 is the input graph.
@@ -169,7 +169,7 @@ pub struct Step {
     pub rounds: u32,
 }
 
-/// The answer.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Communities {
     /// Community of each vertex; communities are numbered in the order of their first vertex.

@@ -3,7 +3,7 @@
 use super::Partition;
 use crate::graph::Csr;
 
-/// One part in so many of modularity 1 is the smallest gain worth going on for.
+/// The smallest gain of modularity worth going on for is 1 divided by this.
 const NOTICEABLE_PARTS: i128 = 20_000;
 
 /// Modularity of a partition as the exact fraction `numerator / total²`.
@@ -60,7 +60,7 @@ impl Modularity {
         (self.denominator() / NOTICEABLE_PARTS).max(1)
     }
 
-    /// Whether this is better than `other`, of the same total weight, by enough to go on.
+    /// Whether this exceeds `other`, of the same total weight, by enough to continue.
     #[must_use]
     pub fn noticeably_above(&self, other: &Self) -> bool {
         self.numerator() - other.numerator() >= self.noticeable()

@@ -10,7 +10,7 @@ use crate::graph::{Csr, Weights};
 /// A vertex and the community it should join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Who moves.
+    /// The vertex that moves.
     pub vertex: u32,
     /// Label of the community it joins.
     pub label: u32,

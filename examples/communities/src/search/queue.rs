@@ -1,6 +1,6 @@
 //! The search on a small graph: one vertex at a time, each judged against what the moves before it left.
 //!
-//! That finds better communities than rounds do, and a small graph is searched before others have heard of it.
+//! This finds better communities than rounds do, and a small graph is searched faster than it could be sent to workers.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
 //! Communities divided into parts that belong together: the refinement of the Leiden method (Traag, Waltman and van Eck 2019).
 //!
-//! What is contracted are these parts, not whole communities. So a part can leave for another community on the contracted graph,
+//! These parts are contracted, not whole communities. So a part can move to another community on the contracted graph,
 //! which a community as a whole never would.
 
 use super::dirty::Dirty;

@@ -1,4 +1,4 @@
-//! What master and workers say to each other: fixed-width little-endian fields, and for lists of vertices the
+//! The messages between master and workers: fixed-width little-endian fields, and for lists of vertices the
 //! gaps between them as variable-length numbers. Whatever arrives is checked: a peer's bytes are allegations.
 //!
 //! | first byte | from | message | fields |
@@ -69,7 +69,7 @@ pub enum WireError {
     /// The message goes on after its last field.
     #[error("a message has {0} bytes too many")]
     Trailing(usize),
-    /// The first byte means nothing.
+    /// The first byte is unknown.
     #[error("a message of unknown kind {0}")]
     UnknownKind(u8),
     /// A field has a value that it cannot have.
@@ -84,7 +84,7 @@ pub enum Array {
     Offsets = 0,
     /// Where each arc leads, u32.
     Targets = 1,
-    /// What each arc weighs, u32 or u64.
+    /// The weights of arcs, u32 or u64.
     Weights = 2,
     /// Weights of the self-loops, u64.
     Loops = 3,
@@ -165,7 +165,7 @@ pub enum Answer<'a> {
     Hello {
         /// Which messages it speaks.
         version: u32,
-        /// Which worker it is.
+        /// The number of the worker.
         number: u32,
         /// Its instruction set.
         isa: &'a str,
@@ -181,7 +181,7 @@ pub enum Answer<'a> {
         /// The moves.
         moves: Packed<'a>,
     },
-    /// What a worker did.
+    /// The work of a worker.
     Summary(Summary),
     /// The worker gives up.
     GiveUp(&'a str),
@@ -189,7 +189,7 @@ pub enum Answer<'a> {
     Arrived,
 }
 
-/// What a worker did in the whole search.
+/// The work of a worker in the whole search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Time spent finding moves, in nanoseconds.

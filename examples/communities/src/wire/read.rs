@@ -6,10 +6,10 @@ use super::{
 };
 use crate::search::Move;
 
-/// Reads an order.
+/// Reads an order of the master.
 ///
 /// # Errors
-/// The bytes are none.
+/// The bytes are not an order.
 pub fn read_order(bytes: &[u8]) -> Result<Order<'_>, WireError> {
     let mut reader = Reader { bytes };
     let order = match reader.u8("kind")? {
@@ -40,10 +40,10 @@ pub fn read_order(bytes: &[u8]) -> Result<Order<'_>, WireError> {
     Ok(order)
 }
 
-/// Reads an answer.
+/// Reads an answer of a worker.
 ///
 /// # Errors
-/// The bytes are none.
+/// The bytes are not an answer.
 pub fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, WireError> {
     let mut reader = Reader { bytes };
     let answer = match reader.u8("kind")? {
@@ -75,7 +75,7 @@ impl Packed<'_> {
     /// Appends the vertices, which ascend and are below `limit`.
     ///
     /// # Errors
-    /// The bytes are no such list.
+    /// The bytes are not a valid list.
     pub fn vertices(&self, limit: u32, vertices: &mut Vec<u32>) -> Result<(), WireError> {
         let mut reader = Reader { bytes: self.bytes };
         let mut next = 0u32;
@@ -90,7 +90,7 @@ impl Packed<'_> {
     /// Appends the moves, whose vertices ascend and are below `limit`, as are the labels.
     ///
     /// # Errors
-    /// The bytes are no such list.
+    /// The bytes are not a valid list.
     pub fn moves(&self, limit: u32, moves: &mut Vec<Move>) -> Result<(), WireError> {
         let mut reader = Reader { bytes: self.bytes };
         let mut next = 0u32;
