@@ -1,19 +1,19 @@
-// Runs tests one after the other and says how each went, in the words that `cargo test` uses, which `cargo xtask ci` counts.
+// Runs tests one after the other and reports in the format of `cargo test`, which `cargo xtask ci` counts.
 
 const tests = [];
 
-/** Declares a test. `work` gets the context that `run` was given. */
-export function test(name, work, { seconds = 60 } = {}) {
+/** Declares a test. `work` receives the context of `run`. */
+export function test(name, work, { seconds = 240 } = {}) {
   tests.push({ name, work, seconds });
 }
 
-/** Fails with a sentence. */
+/** Throws `sentence` as an error unless `holds`. */
 export function check(holds, sentence) {
   if (!holds) throw new Error(sentence);
 }
 
-/** Waits until `look` gives something true, and gives it back. */
-export async function eventually(what, look, seconds = 20) {
+/** Waits until `look` returns something true, and returns it. The deadline is for loaded machines: idle ones need a tenth. */
+export async function eventually(what, look, seconds = 60) {
   const until = Date.now() + seconds * 1000;
   let last;
   for (;;) {
@@ -36,7 +36,7 @@ function limited(promise, seconds) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** Runs those whose names contain one of `wanted`, all without. `failed(name, error)` is told of each that fails. Becomes true if all passed. */
+/** Runs the tests whose names contain one of `wanted`, or all; calls `failed(name, error)` for each that fails. Resolves to whether all passed. */
 export async function run(context, wanted, failed) {
   const chosen = tests.filter(({ name }) => wanted.length === 0 || wanted.some((word) => name.includes(word)));
   console.log(`\nrunning ${chosen.length} tests`);
