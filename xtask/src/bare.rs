@@ -1,4 +1,4 @@
-//! `cargo xtask bare`: the protocol crates, and all that runs on boards, without an operating system under them.
+//! `cargo xtask bare`: builds the protocol crates and all crates for boards without an operating system.
 
 use crate::failure::Failure;
 use crate::toolchain::Toolchain;
@@ -6,11 +6,11 @@ use crate::workspace::{Workspace, execute};
 
 const TARGET: &str = "aarch64-unknown-none";
 
-/// What runs on boards, as nothing else does.
+/// Targets of boards.
 const ON_BOARDS: [&str; 5] =
     ["tombolo-platform-bare", "tombolo-bare", "tombolo-board", "tombolo-litmus", "tombolo-remote-peer"];
 
-/// Boards' own code is seen by the lints only when it is compiled for boards.
+/// Crates for boards: lints see their code only when it is compiled for boards.
 fn check_boards(workspace: &Workspace) -> Result<(), Failure> {
     for target in [TARGET, "riscv64gc-unknown-none-elf"] {
         if !Toolchain::find()?.has(target) {

@@ -1,4 +1,4 @@
-//! The library for programs in C, in the kit: `c/<isa>` with the headers, for every instruction set that there are nodes of.
+//! The library for C programs in the kit: `c/<isa>` with the headers, for the instruction sets of all nodes.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,12 +8,12 @@ use crate::kit::{RELEASE_FILE, install, select_c, stamp};
 use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, execute};
 
-/// An instruction set that there are programs in C for.
+/// An instruction set that C programs are built for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CTarget {
     /// As `tombolo_base::Isa` spells it.
     pub(crate) isa: &'static str,
-    /// What Rust calls it with the C library of Debian's compilers, glibc.
+    /// Rust's target for it with glibc, the C library of Debian's compilers.
     triple: &'static str,
 }
 
@@ -28,7 +28,7 @@ const TARGETS: [CTarget; 4] = [
 /// What programs include, in `runtime/c/include`.
 const HEADERS: [&str; 4] = ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h"];
 
-/// An instruction set by its name.
+/// The target of an instruction set, by its name.
 pub(crate) fn target(isa: &str) -> Result<CTarget, String> {
     TARGETS.into_iter().find(|target| target.isa == isa).ok_or_else(|| {
         let names: Vec<&str> = TARGETS.iter().map(|target| target.isa).collect();
@@ -60,7 +60,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[CTarget]) -> Re
     Ok(())
 }
 
-/// Debian's compiler, whose C library programs are linked with.
+/// Debian's cross compiler, with whose C library programs are linked.
 fn compiler(isa: &str) -> String {
     format!("{isa}-linux-gnu-gcc")
 }
@@ -73,8 +73,8 @@ fn has_compiler(isa: &str) -> bool {
 /// them in every static program. Weak, they are linked with programs that call them themselves.
 const NOT_CALLED: [&str; 4] = ["freeaddrinfo", "gai_strerror", "getaddrinfo", "getpwuid_r"];
 
-/// Builds the library, and leaves its debug information out. It unwinds on every node, unlike programs of the kit: a defect of the
-/// library is a status of the call, and ends no program.
+/// Builds the library without debug information. It unwinds on every node, unlike programs of the kit: a panic in the
+/// library is a status of the call, and does not end the program.
 fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
     let mut built = workspace.target.clone();

@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: kills at random what a busy machine is made of.
+//! `cargo xtask chaos`: kills random parts of a busy machine.
 
 use std::process::Command;
 
@@ -8,16 +8,16 @@ use crate::failure::Failure;
 use crate::kit;
 use crate::workspace::{Workspace, execute};
 
-/// Kills at random what a busy machine is made of, and asserts that nothing else is harmed; `--help` shows how
+/// Kills random parts of a busy machine, and asserts that nothing else is harmed; `--help` lists the options
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// What the program `chaos` is given
+    /// Arguments of the program `chaos`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
-/// Builds what is killed and what kills, and runs it.
+/// Builds the machine and the program that kills, and runs it.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let asks_for_help = options.words.iter().any(|word| matches!(word.as_str(), "-h" | "--help"));
     if !asks_for_help {

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything that has to hold before a change goes in.
+//! `cargo xtask ci`: all checks that a change has to pass.
 
 use std::env;
 use std::io::{self, Write};
@@ -17,8 +17,8 @@ use crate::step::{Lane, Outcome, Report, Step, Tests};
 use crate::toolchain::Toolchain;
 use crate::workspace::{Target, Workspace};
 
-/// Everything that `make test` does, as named steps. One that fails does not keep the others from being tried:
-/// whoever waited for half an hour wants to know of all that is broken.
+/// Runs everything that `make test` does, as named steps. A failed step does not keep the others from running:
+/// after half an hour of waiting the user wants to know everything that is broken.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run only the steps whose names contain one of these; none means all
@@ -28,16 +28,16 @@ pub(crate) struct Options {
     #[arg(short, long)]
     fail_fast: bool,
 
-    /// Show the output of every step, not only of one that fails
+    /// Show the output of every step, not only of failed ones
     #[arg(short, long)]
     verbose: bool,
 
-    /// Fail a step that skips something because a tool is missing; without it, the step says so and passes
+    /// Fail a step that skips something because a tool is missing; without this, the step reports that and passes
     #[arg(long)]
     complete: bool,
 }
 
-/// Runs the steps and prints how each went. The last line is `N passed, N failed`.
+/// Runs the steps and prints the result of each. The last line is `N passed, N failed`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let started = Instant::now();
     let logs = workspace.target.join("ci");
@@ -82,13 +82,13 @@ fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure>
 }
 
 /// Whether nothing was compiled incrementally in this target folder so far, as in a fresh clone: there it would cost a quarter of the
-/// time of every crate of the workspace, and nobody may ever change one. Where somebody works it goes on.
+/// time of every crate of the workspace, although most never change. On a machine that people work on it stays on.
 fn is_new(target: &Path) -> bool {
     // Cargo makes the folder itself in any case.
     std::fs::read_dir(target.join("debug/incremental")).map_or(true, |mut crates| crates.next().is_none())
 }
 
-/// Where all lanes tell how far they are.
+/// Progress of all lanes.
 struct Board<'a> {
     names: Vec<String>,
     logs: &'a Path,
@@ -145,7 +145,7 @@ impl<'a> Board<'a> {
     /// Writes lines that no other lane's come between.
     fn say(&self, line: impl FnOnce(&mut usize) -> String) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        // A terminal that is gone is no reason to stop the checks.
+        // A closed standard output is not a reason to stop the checks.
         let _ = writeln!(io::stdout(), "{}", line(&mut done)).and_then(|()| io::stdout().flush());
     }
 }
@@ -282,7 +282,7 @@ struct TestPrograms<'a> {
 impl<'a> TestPrograms<'a> {
     /// The packages whose test programs do.
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
-    /// Goes first, for it says whether emulators are set up well: otherwise everything else that starts nodes is spoiled.
+    /// Goes first: it shows whether the emulators are set up, without which everything that starts nodes fails.
     const LITMUS: &'static str = "litmus";
     /// Brings up none, and builds what the others run: so it runs beside the first of them.
     const KIT: &'static str = "kit";
@@ -375,7 +375,7 @@ fn summarise(reports: &[Report], total: usize, time: Duration, logs: &Path) -> R
     if failed == 0 { Ok(()) } else { Err(Failure::Found("the checks failed".to_owned())) }
 }
 
-/// Tests, and each step that has none as one check of its own.
+/// Counts tests, and each step without tests as one check.
 fn add_up(reports: &[Report]) -> Tests {
     let mut sum = Tests::default();
     for report in reports {

@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: files that are written from something else and committed.
+//! `cargo xtask codegen`: generated files that are committed.
 
 use std::fs;
 use std::path::Path;
@@ -13,41 +13,41 @@ use crate::layers::Layers;
 use crate::surface;
 use crate::workspace::{Workspace, capture, execute};
 
-/// Writes the generated files anew.
+/// Write the generated files.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Only these files, as paths in the tree
     files: Vec<String>,
 
-    /// Write nothing; fail when a file is stale
+    /// Write nothing; fail if a file is stale
     #[arg(long)]
     check: bool,
 }
 
-/// What it takes to generate a file.
+/// The cost of generating a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
-    /// Nothing but the tree.
+    /// Needs only the tree.
     Cheap,
-    /// The project has to be built, or a script run.
+    /// Needs a build of the project, or runs a script.
     Built,
 }
 
-/// A file and how its text comes about, given the text that it has now.
+/// A file and its generator, which is given the present text.
 struct Generator {
     path: &'static str,
     cost: Cost,
-    /// Path and present text to the text that should be.
+    /// From the path and the present text to the wanted text.
     generate: fn(&Workspace, &str, &str) -> Result<String, Failure>,
 }
 
-/// Whether all of a file is generated, so that nobody reads it in one sitting.
+/// Whether a file is generated as a whole, so that rules for hand-written files do not apply.
 pub(crate) fn is_generated(path: &str) -> bool {
     // Of ARCHITECTURE.md only a table is.
     path != "ARCHITECTURE.md" && GENERATORS.iter().any(|generator| generator.path == path)
 }
 
-/// Every generated file of the tree. Whoever adds one adds it here.
+/// All generated files of the tree. Add new ones here.
 const GENERATORS: &[Generator] = &[
     Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },
     Generator { path: "docs/api/tombolo.txt", cost: Cost::Cheap, generate: public_items },
@@ -111,7 +111,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/pictures/window.svg", cost: Cost::Built, generate: diagram },
 ];
 
-/// Writes what is stale, or only says so.
+/// Writes stale files, or only reports them.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     if let Some(unknown) = options.files.iter().find(|file| !GENERATORS.iter().any(|it| it.path == *file)) {
         return Err(Failure::Found(format!("{unknown} is not generated")));
@@ -149,7 +149,7 @@ pub(crate) fn stale(workspace: &Workspace, cost: Cost) -> Result<Vec<&'static st
     Ok(paths)
 }
 
-/// The text that a file should have, if it has another.
+/// The wanted text of a file, if it differs from the present one.
 fn fresh_text(workspace: &Workspace, generator: &Generator) -> Result<Option<String>, Failure> {
     let present = fs::read_to_string(workspace.root.join(generator.path)).unwrap_or_default();
     let wanted = (generator.generate)(workspace, generator.path, &present)?;
@@ -199,13 +199,13 @@ fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Fa
     compiled(workspace, path, &[])
 }
 
-/// Types that own of an interface, beside its stubs.
+/// Owned types of an interface, beside its stubs.
 fn owned_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     compiled_from(workspace, &format!("interfaces/{}.tbl", stem.trim_end_matches("_owned")), &["--owned"])
 }
 
-/// Types that own of the interface by which the façade speaks of files.
+/// Owned types of the interface for files of the façade.
 fn owned_by_facade(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     compiled_from(workspace, "interfaces/files.tbl", &["--owned"])
 }
@@ -215,7 +215,7 @@ fn c_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, 
     compiled(workspace, path, &["--c"])
 }
 
-/// The same with names that begin otherwise, so that programs can include it with what it has become.
+/// The same with another prefix of names, so that programs can include it together with its new version.
 fn c_stubs_of_before(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--c=before_"])
 }
@@ -225,7 +225,7 @@ fn reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String
     compiled(workspace, path, &["--doc"])
 }
 
-/// The same of what monitors say.
+/// The reference of the monitors' interfaces.
 fn control_reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled_from(workspace, &control_file(path), &["--doc"])
 }
@@ -278,7 +278,7 @@ fn control_file(path: &str) -> String {
     format!("interfaces/control/{stem}.tbl")
 }
 
-/// How editors colour interface files.
+/// The grammar that editors use to highlight interface files.
 fn grammar(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     capture(compiler(workspace)?.arg("--grammar"))
 }
@@ -318,7 +318,7 @@ fn diagram(workspace: &Workspace, path: &str, _present: &str) -> Result<String, 
     capture(draw.current_dir(&workspace.root).arg("docs/book/pictures/draw.py").arg(name))
 }
 
-/// What every command says about itself.
+/// The reference of all commands, from their help texts.
 fn command_reference(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     let mut build = workspace.cargo();
     build.args(["build", "--quiet", "--release"]);

@@ -1,9 +1,9 @@
-//! Why a command of this tool could not do its work.
+//! Failures of the commands of this tool.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong, to whom, and what the user can do.
+/// What failed, on which file or command, and what the user can do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A file could not be read or written.
@@ -13,7 +13,7 @@ pub(crate) enum Failure {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A program could not be started at all.
@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     NotStarted {
         /// The program's name.
         program: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A program ran and failed; it has said why.

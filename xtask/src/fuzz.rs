@@ -148,7 +148,7 @@ impl Search {
         let mut outcomes = Vec::new();
         for (number, name) in names.iter().enumerate() {
             print!("{:>3}/{} {name:<24}", number + 1, names.len());
-            // A terminal that is gone is no reason to stop.
+            // A closed standard output is not a reason to stop.
             let _ = io::stdout().flush();
             let outcome = self.quietly(name)?;
             let Statistics { runs, new_inputs, .. } = outcome.statistics;

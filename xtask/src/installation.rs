@@ -1,4 +1,4 @@
-//! What an installation of Tombolo consists of. `make install` and every package take it from here.
+//! The files of an installation of Tombolo, for `make install` and all packages.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 /// The version of everything in the tree.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Below the prefix, where the parts of nodes are; `machine/src/kit.rs` looks for them there.
+/// The folder of the parts of nodes below the prefix; `machine/src/kit.rs` looks for them there.
 const KIT: &str = "lib/tombolo/kit";
 
 /// The parts of the kit that are installed where they have been built. The others (Python and mpi4py for virtual machines) are
@@ -24,7 +24,7 @@ const KIT_PARTS: [&str; 8] = ["version", "aarch64", "riscv64", "s390x", "c", "mp
 /// The images that commands look for there, and one to try a machine with. The others are for the tests and examples of the tree.
 const IMAGES: [&str; 4] = ["bare-pingpong", "bench", "litmus", "pingpong"];
 
-/// One thing that is installed.
+/// An installed file.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     /// Relative to the prefix.
@@ -34,15 +34,15 @@ pub(crate) struct Item {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// A copy of a file, with these rights.
+    /// A copy of a file, with this mode.
     File(PathBuf, u32),
-    /// A text.
+    /// A file with this text.
     Text(String),
-    /// A link to something in the same folder.
+    /// A symbolic link to a file in the same folder.
     Link(String),
 }
 
-/// Out of what an installation is made.
+/// The inputs of an installation.
 pub(crate) struct Source<'a> {
     pub(crate) workspace: &'a Workspace,
     /// The folder with the programs and libraries of its host.
@@ -54,7 +54,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// All that is installed, with libraries in `libdir`, in the order of paths.
+    /// All installed files, with libraries in `libdir`, ordered by path.
     pub(crate) fn items(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
         let mut items = self.programs();
         items.extend(self.libraries(libdir)?);
@@ -84,7 +84,7 @@ impl Source<'_> {
         names.map(|name| file(Path::new("bin").join(&name), self.built.join(&name), 0o755)).collect()
     }
 
-    /// What programs in C are built with.
+    /// The files that C programs are built with.
     fn libraries(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
         let source = self.workspace.root.join("runtime/c");
         let major = VERSION.split('.').next().unwrap_or(VERSION);
@@ -146,7 +146,7 @@ fn file(path: PathBuf, source: PathBuf, mode: u32) -> Item {
     Item { path, what: What::File(source, mode) }
 }
 
-/// Adds a folder with all that it has, if it is there.
+/// Adds a folder and its content, if it exists.
 fn add_folder(items: &mut Vec<Item>, source: &Path, path: &Path) -> Result<(), Failure> {
     let entries = match fs::read_dir(source) {
         Ok(entries) => entries,
@@ -186,7 +186,7 @@ fn filled(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
 }
 
 impl Item {
-    /// Puts it below `prefix` at once: programs that use what was there go on using that.
+    /// Installs it below `prefix` atomically: programs that use the old file keep it.
     pub(crate) fn install(&self, prefix: &Path) -> Result<(), Failure> {
         replace_file(&prefix.join(&self.path), |path| {
             let mode = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));

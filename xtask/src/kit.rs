@@ -1,4 +1,4 @@
-//! `cargo xtask kit`: what nodes are made of, in `<target>/kit`.
+//! `cargo xtask kit`: the parts of nodes, in `<target>/kit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use crate::workspace::{Workspace, execute};
 /// The programs behind the command that have heavy dependencies. The command runs them, and builds one that is missing.
 pub(crate) const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
 
-/// Builds what nodes are made of: monitors, the kernel of virtual machines, images of the examples.
+/// Builds the parts of nodes: monitors, the kernel of virtual machines, images of the examples.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Build what the nodes of this machine file need, and nothing else
+    /// Build only what the nodes of this machine file need
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mpi", "omp"])]
     machine: Option<PathBuf>,
 
-    /// Build programs only; fetch no kernel and make no images
+    /// Build programs only; fetch no kernel and pack no images
     #[arg(long)]
     programs_only: bool,
 
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long = "image", value_name = "NAME", value_parser = image)]
     images: Vec<&'static Image>,
 
-    /// Build the library for programs in C, for these instruction sets or for all that can be built for, and nothing else
+    /// Build only the library for C programs, for these instruction sets or for all that can be built for
     #[arg(long, value_name = "ISA", value_delimiter = ',', num_args = 0.., value_parser = c_library::target)]
     #[arg(conflicts_with_all = ["machine", "programs_only", "images", "mpi", "omp"])]
     c: Option<Vec<CTarget>>,
@@ -65,7 +65,7 @@ fn image(name: &str) -> Result<&'static Image, String> {
     })
 }
 
-/// Brings `<target>/kit` up to date. What has not changed is not touched, so caches by content stay good.
+/// Brings `<target>/kit` up to date. Unchanged files are not touched, so that caches by content stay valid.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let kit = workspace.target.join("kit");
     if let Some(targets) = &options.c {
@@ -198,12 +198,12 @@ fn build_synthetic(workspace: &Workspace) -> Result<(), Failure> {
     execute(build.args(["--package", "tombolo-synthetic", "--bin", "tombolo-synthetic"]))
 }
 
-/// Lets this call of cargo build one of [`PROGRAMS`].
+/// Adds one of [`PROGRAMS`] to a call of cargo.
 fn add_program(build: &mut Command, program: &str) {
     build.args(["--package", &format!("tombolo-cli-{program}"), "--bin", &format!("tombolo-{program}")]);
 }
 
-/// A monitor and images' programs for each foreign instruction set, all at once, which keeps every processor busy.
+/// Builds the monitor and the images' programs for all foreign instruction sets in one call, which keeps all processors busy.
 fn build_for_nodes(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     if needs.linux.is_empty() {
         return Ok(());
@@ -251,7 +251,7 @@ fn install_monitors(workspace: &Workspace, needs: &Needs, kit: &Path) -> Result<
     needs.boards.iter().try_for_each(|target| place(target, "tombolo-board", "board"))
 }
 
-/// Says of the kit, or of a library for programs that was put into it, of which release it is.
+/// Writes the release of the kit, or of a library for programs in it, into a file.
 pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
     let text = format!("{}\n", env!("CARGO_PKG_VERSION"));
     if fs::read_to_string(file).is_ok_and(|present| present == text) {
@@ -260,7 +260,7 @@ pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
     replace_file(file, |path| fs::write(path, &text))
 }
 
-/// The file that says so of a library; the command refuses that of another release (`machine/src/build/gcc/installed.rs`).
+/// The file with the version of a library; the command refuses that of another release (`machine/src/build/gcc/installed.rs`).
 pub(crate) const RELEASE_FILE: &str = "release";
 
 /// Copies a program to its target atomically, unless the same bytes are there already.

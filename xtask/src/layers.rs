@@ -15,9 +15,26 @@ pub(crate) struct Layers {
     pub(crate) layer: Vec<Layer>,
     pub(crate) checks: Checks,
     pub(crate) lines: Lines,
-    /// Word to reason.
+    /// From banned words to reasons.
     #[serde(default)]
     pub(crate) banned: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) english: English,
+}
+
+/// The rules for comments, messages and pages.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct English {
+    /// From idioms, in lower case, to remedies.
+    #[serde(default)]
+    pub(crate) idioms: BTreeMap<String, String>,
+    /// Folders and files that are not checked.
+    #[serde(default)]
+    pub(crate) exempt: Vec<String>,
+    /// Folders in exempt ones that are checked.
+    #[serde(default)]
+    pub(crate) mended: Vec<String>,
 }
 
 /// One folder of crates.
@@ -33,7 +50,7 @@ pub(crate) struct Layer {
     /// Lower layers that this one must not know.
     #[serde(default)]
     pub(crate) apart_from: Vec<String>,
-    /// When given, every workspace crate that this layer may depend on.
+    /// The only workspace crates that this layer may depend on, if given.
     pub(crate) only: Option<Vec<String>>,
 }
 
@@ -65,23 +82,23 @@ impl Layers {
         Self::parse(&text)
     }
 
-    /// The same from text.
+    /// Parses the text of the file.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         toml::from_str(text).map_err(|error| Failure::malformed("layers.toml", error))
     }
 
-    /// Where a crate stands: its layer's index and its place in that layer.
-    pub(crate) fn place(&self, package: &str) -> Option<Place> {
+    /// The position of a crate: the index of its layer and its index in that layer.
+    pub(crate) fn place(&self, package: &str) -> Option<LayerPosition> {
         self.layer.iter().enumerate().find_map(|(layer, entry)| {
             let within = entry.crates.iter().position(|name| name == package)?;
-            Some(Place { layer, within })
+            Some(LayerPosition { layer, within })
         })
     }
 }
 
-/// A crate's place in the order; the lower, the nearer to the ground.
+/// The position of a crate in the order of layers; dependencies have lower positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct LayerPosition {
     pub(crate) layer: usize,
     pub(crate) within: usize,
 }

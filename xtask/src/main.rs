@@ -47,11 +47,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Checks the shape of the tree: layers, `unsafe`, length of files, banned words, stale generated files
+    /// Checks the tree: layers, `unsafe`, length of files, English, stale generated files
     Tidy,
-    /// Writes the generated files anew
+    /// Write the generated files
     Codegen(codegen::Options),
-    /// Runs whole machines under one seed each, with faults: `--seed N` runs one again
+    /// Simulates whole machines with faults, one per seed: `--seed N` repeats one
     Sim(sim::Options),
     /// Explores every schedule of the lock-free code with loom
     Model(model::Options),
@@ -65,7 +65,7 @@ enum Command {
     Install(install::Options),
     Dist(dist::Options),
     Chaos(chaos::Options),
-    /// Runs what touches memory that others write with the address sanitizer
+    /// Runs the code around shared memory with the address sanitizer
     Asan,
     Fuzz(fuzz::FuzzOptions),
     /// Everything that `make test` does, as named steps

@@ -1,4 +1,4 @@
-//! `cargo xtask miri`: the protocol crates where every undefined behaviour is an error.
+//! `cargo xtask miri`: runs the protocol crates where any undefined behaviour is an error.
 
 use std::process::Command;
 use std::thread;
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::toolchain;
 use crate::workspace::{Workspace, execute, execute_whole};
 
-/// Big-endian: what it reads must still be the little-endian bytes of the protocol.
+/// A big-endian target, which must still read the little-endian bytes of the protocol.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
 
 /// What is interpreted there: the library that loads and stores words, which alone has `unsafe`, and of the others the test programs
@@ -37,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         // The library that is interpreted along; both come to lie in one folder.
         execute(cargo_miri(workspace, "setup", target).arg("--quiet"))?;
     }
-    // An interpreter takes one processor, so both go at once; what each says is told in one piece.
+    // An interpreter takes one processor, so both run in parallel; the output of each is printed in one piece.
     let (little, big) = thread::scope(|scope| {
         let little = scope.spawn(|| interpret(workspace, options, None));
         let big = interpret(workspace, options, Some(BIG_ENDIAN));

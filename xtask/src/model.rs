@@ -11,7 +11,7 @@ pub(crate) struct Options {
     /// Run only the models whose names contain this
     filter: Option<String>,
 
-    /// How often a schedule may take the processor from a thread that could go on
+    /// How often a schedule may preempt a thread that could continue
     #[arg(long, value_name = "N", default_value_t = 3)]
     preemptions: u32,
 }

@@ -12,7 +12,7 @@ use crate::workspace::{Workspace, execute, fetch};
 /// Where MPI is in the tree of an instruction set. The same in `models/mpi/launch`, which finds it there.
 const MPI: &str = "opt/tombolo/mpi";
 
-/// A foreign instruction set that there is MPI for, and the target for its C library, which the provider is loaded beside.
+/// A foreign instruction set with MPI, and the target for its C library, beside which the provider is loaded.
 const FOREIGN: (&str, &str) = ("aarch64", "aarch64-unknown-linux-gnu");
 
 /// What fetches MPICH and the C libraries.
@@ -26,7 +26,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Err(Failure::Found("MPI was not put in place: an archive is out of reach".to_owned()))
 }
 
-/// The same, but goes on without MPI, aloud, where the archives are out of reach.
+/// The same, but continues without MPI, with a report, if the archives cannot be fetched.
 pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if fetch(workspace, SCRIPT)? {
         return build_provider(workspace, kit);

@@ -1,4 +1,4 @@
-//! What has to be built for the nodes of a machine.
+//! The build targets of the nodes of a machine.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ const BOARDS: [RustTarget; 2] = [
     RustTarget { isa: "riscv64", triple: "riscv64gc-unknown-none-elf" },
 ];
 
-/// What a node's programs are built for.
+/// A build target of a node's programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RustTarget {
     /// As `tombolo_base::Isa` spells it.
     pub(crate) isa: &'static str,
-    /// As Rust calls it.
+    /// Rust's name of it.
     pub(crate) triple: &'static str,
 }
 
@@ -30,7 +30,7 @@ impl RustTarget {
     }
 }
 
-/// What has to be built besides the host's own programs.
+/// The build targets besides the host's own.
 #[derive(Debug)]
 pub(crate) struct Needs {
     /// What monitors and programs of foreign nodes with Linux are built for.
@@ -39,11 +39,11 @@ pub(crate) struct Needs {
     pub(crate) boards: Vec<RustTarget>,
     /// Whether the parts of virtual machines are needed.
     pub(crate) vm: bool,
-    /// Whether everything is built, not what one machine needs.
+    /// Whether everything is built rather than the needs of one machine.
     pub(crate) everything: bool,
 }
 
-/// What of a machine file matters here; `tombolo up` checks the file.
+/// The parts of a machine file that matter here; `tombolo up` checks the file.
 #[derive(Deserialize)]
 struct MachineFile {
     #[serde(default)]
@@ -58,7 +58,7 @@ struct NodeEntry {
 }
 
 impl Needs {
-    /// What can be built here; says what can not.
+    /// What can be built here; reports what cannot.
     pub(crate) fn everything() -> Result<Self, Failure> {
         let toolchain = Toolchain::find()?;
         let linux = toolchain.foreign_targets().into_iter().map(|(isa, triple)| RustTarget { isa, triple });

@@ -47,7 +47,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As [`build`], as far as can be: goes on without, aloud, where the archives are out of reach or Rust has no library for a target.
+/// As [`build`], but continues without, with a report, if the archives cannot be fetched or Rust has no library for a target.
 pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if !fetch(workspace, SCRIPT)? {
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");

@@ -1,20 +1,20 @@
-//! `cargo xtask sim`: the simulator, built so that it sees every store, and its canaries.
+//! `cargo xtask sim`: runs the simulator, built to see every store, and its canaries.
 
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::workspace::{Workspace, capture, execute};
 
-/// Runs whole machines under one seed each; see the chapter on simulation in `docs/book`.
+/// Simulates whole machines, one per seed; see the chapter on simulation in `docs/book`.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// What the simulator is told: `--seed N`, `--seeds N`, `--endless`, `--canaries`, `--help`
+    /// Arguments of the simulator: `--seed N`, `--seeds N`, `--endless`, `--canaries`, `--help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// Builds the simulator and runs it. It says itself how it went, also by its exit status, which becomes this one's.
+/// Builds the simulator and runs it. Its exit status becomes that of this command.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     // Its own folder: `--cfg sim` changes every crate.
     let target = workspace.target.join("sim");
@@ -40,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     }
 }
 
-/// What is checked out, and whether it was changed since.
+/// The commit that is checked out, and whether the tree was changed since.
 fn commit(workspace: &Workspace) -> String {
     let mut describe = std::process::Command::new("git");
     describe.current_dir(&workspace.root).args(["describe", "--always", "--dirty=+changes", "--abbrev=12"]);

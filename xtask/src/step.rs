@@ -35,15 +35,15 @@ pub(crate) enum Lane {
     Beside,
 }
 
-/// How a step went.
+/// The result of a step.
 pub(crate) struct Report {
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
     pub(crate) time: Duration,
-    /// What processors spent on it: without what outlives its parent, as a machine does that was brought up.
+    /// Its processor time, without that of processes that outlive their parents, such as the monitors of a machine.
     pub(crate) processor_time: Duration,
     pub(crate) tests: Tests,
-    /// Of a step that failed, what its log says of why, unless it was shown already.
+    /// For a failed step, the lines of its log that say why, unless they were shown already.
     pub(crate) excerpt: String,
 }
 
@@ -52,7 +52,7 @@ impl Report {
         matches!(self.outcome, Outcome::Failed | Outcome::TimedOut | Outcome::Incomplete(_))
     }
 
-    /// As it is, or where everything is `required`: failed if it left something out.
+    /// The result, which is a failure if something was left out although everything is `required`.
     pub(crate) fn required(mut self, required: bool) -> Self {
         self.outcome = match self.outcome {
             Outcome::Skipped(reason) if required => Outcome::Incomplete(reason),
@@ -66,10 +66,10 @@ impl Report {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// It ran, but a tool was missing for something: the first reason.
+    /// It passed, but left something out for lack of a tool: the first reason.
     Skipped(String),
     Failed,
-    /// It left something out, on a machine that was said to have everything: the first reason.
+    /// It left something out on a machine that has to have all tools: the first reason.
     Incomplete(String),
     TimedOut,
 }
@@ -79,7 +79,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Tests {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
-    /// Left out because something they need is not there, each with its reason in the log.
+    /// Left out for lack of a tool, each with its reason in the log.
     pub(crate) skipped: usize,
 }
 
@@ -142,7 +142,7 @@ fn attempt(
 fn wait(child: &mut Child, started: Instant, tail: &mut Tail) -> io::Result<(Option<bool>, Duration)> {
     let mut used = Duration::ZERO;
     loop {
-        // As long as nobody has waited for it, also when it has ended.
+        // Until it has been waited for, also when it has ended.
         used = processor_time(child.id()).unwrap_or(used);
         let status = child.try_wait()?;
         tail.follow()?;
@@ -192,7 +192,7 @@ fn kill_with_descendants(root: u32) {
 /// How many of a failed step's last lines are shown.
 const LAST_LINES: usize = 60;
 
-/// What a reader who has only the terminal needs of a failed step's log: everything that says what went wrong, with
+/// What a reader who has only the terminal needs of a failed step's log: all lines about the failure, with
 /// the lines after it that say why, and how it ended.
 fn excerpt(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
@@ -224,7 +224,7 @@ fn excerpt(log: &str) -> String {
     text
 }
 
-/// Shows a growing log.
+/// Prints a log as it grows.
 struct Tail {
     log: Option<File>,
 }
@@ -244,7 +244,7 @@ impl Tail {
     }
 }
 
-/// Adds up what the test harness said.
+/// Adds up the counts of the test harness.
 fn count(log: &str) -> Tests {
     let mut tests = Tests::default();
     for line in log.lines().filter_map(|line| line.trim().strip_prefix("test result: ")) {
@@ -259,7 +259,7 @@ fn count(log: &str) -> Tests {
     tests
 }
 
-/// The first thing that a step says it left out.
+/// The first reason that a step gives for leaving something out.
 fn skipped(log: &str) -> Option<String> {
     log.lines()
         .find_map(|line| line.strip_prefix("SKIPPED"))

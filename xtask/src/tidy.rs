@@ -4,6 +4,7 @@
 
 mod circles;
 mod dependencies;
+mod english;
 mod examples;
 mod fence;
 mod length;
@@ -28,11 +29,11 @@ pub(crate) struct Tree {
     pub(crate) files: Vec<TextFile>,
 }
 
-/// Something that is not as it must be.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) path: String,
-    /// From 1; 0 when the whole file is meant.
+    /// The line, from 1; 0 for the whole file.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
@@ -52,7 +53,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A rule: what it is called and how it looks.
+/// A rule: its name and its function.
 type Rule = (&'static str, fn(&Tree) -> Vec<Finding>);
 
 const RULES: &[Rule] = &[
@@ -68,6 +69,9 @@ const RULES: &[Rule] = &[
     ("unfinished code", words::unfinished),
     ("banned words", words::banned),
     ("white space", words::white_space),
+    ("width of comments", english::comment_width),
+    ("summaries", english::summaries),
+    ("idioms", english::idioms),
     ("dead files", dependencies::dead_files),
     ("circles of modules", circles::circles),
     ("examples", examples::doc_tests),
@@ -86,6 +90,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     findings.sort();
     for finding in &findings {
         println!("{finding}");
+    }
+    for line in english::outlook(&tree) {
+        println!("tidy: {line}");
     }
     match findings.len() {
         0 => {
@@ -148,6 +155,7 @@ mod fixture {
         checks = { unsafe_allowed = ["base"], no_std = ["ring"], miri = [], loom = [] }
         lines = { max = 3, exceptions = {} }
         banned = { "secret" = "it is one" }
+        english = { idioms = { "private idiom" = "say it plainly" } }
     "#;
 
     /// A tree with the layers base, platform, protocol (ring, link; not platform) and examples (only link).
@@ -190,7 +198,7 @@ mod fixture {
         }
     }
 
-    /// The one finding, as printed.
+    /// The only finding, as it is printed.
     #[track_caller]
     pub(crate) fn only(findings: &[Finding]) -> String {
         assert_eq!(findings.len(), 1, "{findings:?}");

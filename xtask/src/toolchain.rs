@@ -69,7 +69,7 @@ impl Toolchain {
         isa.targets.iter().copied().find(|target| self.has(target))
     }
 
-    /// The foreign instruction sets that can be built for; says which can not.
+    /// The foreign instruction sets that can be built for; reports the others.
     pub(crate) fn foreign_targets(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
         for isa in FOREIGN {

@@ -203,7 +203,7 @@ pub(crate) fn execute_whole(command: &mut Command) -> Result<(), Failure> {
     let mut text = Vec::new();
     said.read_to_end(&mut text).map_err(failed)?;
     let status = child.wait().map_err(failed)?;
-    // A terminal that is gone is no reason to stop the checks.
+    // A closed standard output is not a reason to stop the checks.
     let _ = io::stdout().lock().write_all(&text);
     if status.success() {
         Ok(())

@@ -1,4 +1,4 @@
-//! The processors that packages are made for.
+//! The architectures that packages are made for.
 
 use std::fs;
 use std::process::Command;
@@ -9,16 +9,16 @@ use crate::kit::select_installed;
 use crate::toolchain::{Toolchain, add_target};
 use crate::workspace::{Workspace, execute};
 
-/// What a package is for.
+/// An architecture of packages.
 #[derive(Debug)]
 pub(super) struct Architecture {
     /// As `tombolo_base::Isa` spells it.
     pub(super) isa: &'static str,
-    /// As Debian calls it.
+    /// Debian's name of it.
     pub(super) debian: &'static str,
     /// The folder of Debian's libraries for it.
     pub(super) multiarch: &'static str,
-    /// As Rust calls it, with the C library of Debian.
+    /// Rust's target for it, with the C library of Debian.
     pub(super) triple: &'static str,
 }
 
@@ -38,11 +38,11 @@ pub(super) const ARCHITECTURES: [Architecture; 2] = [
     },
 ];
 
-/// The monitor of x86-64 nodes, which are foreign on Arm. On x86-64 the host's own monitor is all that there is.
+/// The monitor of x86-64 nodes, which are foreign on Arm. On x86-64 there is only the host's own monitor.
 const FOREIGN_X86_64: &str = "x86_64-unknown-linux-musl";
 
 impl Architecture {
-    /// This machine's.
+    /// The architecture of this machine.
     pub(super) fn native() -> Result<&'static Architecture, Failure> {
         let host = Toolchain::find()?.host()?;
         let isa = host.split('-').next().unwrap_or(&host);
@@ -55,7 +55,7 @@ impl Architecture {
         Ok(Architecture::native()?.isa == self.isa)
     }
 
-    /// What an installation is made of, whether it is built or not.
+    /// The files of an installation, whether they are built or not.
     pub(super) fn source<'a>(&'a self, workspace: &'a Workspace) -> Source<'a> {
         // Programs of this machine are built as the kit builds them.
         let native = Architecture::native().is_ok_and(|native| native.isa == self.isa);
@@ -68,7 +68,7 @@ impl Architecture {
         }
     }
 
-    /// Builds what is missing of an installation.
+    /// Builds the missing files of an installation.
     pub(super) fn build<'a>(&'a self, workspace: &'a Workspace) -> Result<Source<'a>, Failure> {
         let source = self.source(workspace);
         let mut cargo = workspace.cargo();
@@ -104,7 +104,7 @@ impl Architecture {
     }
 }
 
-/// Writes manual pages and completions anew, so that none of a command that is gone stays.
+/// Writes manual pages and completions into an empty folder, so that none of a removed command stays.
 fn write_documents(source: &Source<'_>) -> Result<(), Failure> {
     let folder = &source.documents;
     if folder.exists() {

@@ -1,4 +1,4 @@
-//! What others wrote and packages contain: as SPDX, and with the texts of the licences.
+//! The bill of third-party code in packages: as SPDX, and with the texts of the licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +33,7 @@ const INSTALLED: [&str; 17] = [
     "bare-pingpong",
 ];
 
-/// What scripts fetched into the kit: the file that names the packages it comes from, where these are from, under which licence.
+/// Third-party files of the kit: the file with the names of their packages, their origin and licence.
 const FETCHED: [(&str, &str, &str); 5] = [
     ("aarch64/vm-kit", "Debian", "GPL-2.0-only"),
     ("mpi/x86_64.from", "the Python Package Index", "LicenseRef-MPICH"),
@@ -111,7 +111,7 @@ impl Package<'_> {
         Ok([("tombolo.spdx.json", format!("{bill:#}\n")), ("THIRD-PARTY-LICENCES.txt", licences(&others)?)])
     }
 
-    /// What others built and is in the kit: names of packages with their origin and licence.
+    /// Packages in the kit that others built, with their origin and licence.
     fn fetched(&self) -> Vec<(String, &'static str, &'static str)> {
         let kit = self.workspace.target.join("kit");
         let mut found = Vec::new();
@@ -124,7 +124,7 @@ impl Package<'_> {
     }
 }
 
-/// The crates that end up in what is installed, by name and version.
+/// The crates that installed programs contain, by name and version.
 fn linked(metadata: &Metadata) -> Vec<&Crate> {
     let crates: BTreeMap<&str, &Crate> = metadata.packages.iter().map(|it| (it.id.as_str(), it)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|it| (it.id.as_str(), it)).collect();
@@ -147,7 +147,7 @@ fn linked(metadata: &Metadata) -> Vec<&Crate> {
     found.into_values().collect()
 }
 
-/// What Cargo.lock says of each crate: its name and version, and its hash.
+/// The entries of Cargo.lock: name, version and hash of each crate.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let value = |line: &str, key: &str| {
         line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"').map(str::to_owned)

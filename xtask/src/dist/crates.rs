@@ -1,4 +1,4 @@
-//! Crates that others depend on: whether the registry would take them.
+//! Checks that the public crates can be published.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what is published, in `<target>/dist`.
+//! `cargo xtask dist`: packages for publication, in `<target>/dist`.
 
 mod architecture;
 mod bill;
@@ -40,11 +40,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ISA", value_parser = isa)]
     isa: Option<String>,
 
-    /// Make packages of this kind only; may be repeated
+    /// Make packages of this format only; may be repeated
     #[arg(long, value_name = "KIND")]
-    only: Vec<Kind>,
+    only: Vec<Format>,
 
-    /// Take what is in the kit, even if that is nothing, instead of bringing it up to date first
+    /// Use the kit as it is, even if it is empty, instead of bringing it up to date first
     #[arg(long)]
     kit_as_it_is: bool,
 
@@ -57,14 +57,14 @@ pub(crate) struct Options {
     check_crates: bool,
 }
 
-/// A kind of package.
+/// A format of packages.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// To unpack anywhere.
+enum Format {
+    /// A tarball that can be unpacked anywhere.
     Tarball,
-    /// For Debian and what descends from it.
+    /// A package for Debian and its derivatives.
     Deb,
-    /// For Python.
+    /// A wheel for Python.
     Wheel,
 }
 
@@ -76,7 +76,7 @@ fn isa(name: &str) -> Result<String, String> {
     Err(format!("packages are made for {}", known.collect::<Vec<_>>().join(", ")))
 }
 
-/// Makes what the options ask for.
+/// Makes the packages that the options select.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     if options.check_crates {
         return crates::check(workspace);
@@ -101,14 +101,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     for architecture in ARCHITECTURES.iter().filter(is_wanted) {
         let source = architecture.build(workspace)?;
         let package = Package { workspace, architecture, source, output: output.clone(), time };
-        for kind in Kind::value_variants()
+        for kind in Format::value_variants()
             .iter()
             .filter(|kind| options.only.is_empty() || options.only.contains(kind))
         {
             let path = match kind {
-                Kind::Tarball => tarball::make(&package)?,
-                Kind::Deb => deb::make(&package)?,
-                Kind::Wheel => wheel::make(&package)?,
+                Format::Tarball => tarball::make(&package)?,
+                Format::Deb => deb::make(&package)?,
+                Format::Wheel => wheel::make(&package)?,
             };
             let bytes = fs::metadata(&path).map_err(Failure::file("reading", &path))?.len();
             println!("{}  {:.1} MB", path.display(), bytes as f64 / 1e6);
@@ -117,7 +117,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     Ok(())
 }
 
-/// What packages for one architecture are made of.
+/// The inputs of packages for one architecture.
 struct Package<'a> {
     workspace: &'a Workspace,
     architecture: &'a Architecture,

@@ -1,4 +1,4 @@
-//! Files laid out as they will be installed, and what they need of a system.
+//! The layout of installed files, and their requirements.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ impl Package<'_> {
         Ok(items)
     }
 
-    /// Puts items below `prefix`, what we built without what only a debugger reads.
+    /// Installs items below `prefix`, and strips debug information from those that we built.
     pub(super) fn lay_out(&self, items: &[Item], prefix: &Path) -> Result<(), Failure> {
         for item in items {
             item.install(prefix)?;

@@ -1,4 +1,4 @@
-//! A tarball that can be unpacked anywhere.
+//! Tarballs that can be unpacked anywhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Packages of the same files are the same bytes, wherever and whenever they are made.
+//! Packages are reproducible: the same files give the same bytes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -27,12 +27,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The test has said what matters.
+        // The test has reported the failure already.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Files with their rights as a machine lays them out: in this order, and with these rights where nobody asks for others.
+/// Files with their modes as a package has them: in this order, and with these modes unless others are given.
 fn lay_out(draft: &Path, order: &[usize], rest: u32) {
     const FILES: [(&str, &str, u32); 4] = [
         ("bin/program", "#!/bin/sh\n", 0o755),

@@ -1,4 +1,4 @@
-//! A wheel: the package for Python, with the command and the parts of nodes that it works with.
+//! The wheel: the package for Python, with the command and the parts of nodes that it needs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,7 +42,7 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     pack(package.workspace, &tag, &draft, package.time, &package.output)
 }
 
-/// Packs a draft, and says which file it made in the folder `output`.
+/// Packs a draft, and returns the name of the file in the folder `output`.
 pub(super) fn pack(
     workspace: &Workspace,
     tag: &str,

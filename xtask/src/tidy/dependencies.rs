@@ -1,11 +1,11 @@
-//! Who may depend on whom, under which licence, and which files nobody uses.
+//! Which crate may depend on which, licences, and files that no crate uses.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::source::{Source, find_word};
 use super::{Finding, Tree};
-use crate::layers::{Layers, Place};
+use crate::layers::{LayerPosition, Layers};
 use crate::workspace::Package;
 
 /// The licence of every crate.
@@ -36,7 +36,7 @@ pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn dependencies_of(tree: &Tree, package: &Package, place: Place) -> Vec<Finding> {
+fn dependencies_of(tree: &Tree, package: &Package, place: LayerPosition) -> Vec<Finding> {
     let manifest = tree.manifest(package);
     let folder = &tree.layers.layer[place.layer].folder;
     let mut findings = Vec::new();
@@ -64,7 +64,7 @@ fn dependencies_of(tree: &Tree, package: &Package, place: Place) -> Vec<Finding>
 }
 
 /// Why a crate at `place` may not depend on `dependency`.
-fn refusal(layers: &Layers, place: Place, dependency: &str) -> Option<String> {
+fn refusal(layers: &Layers, place: LayerPosition, dependency: &str) -> Option<String> {
     let layer = &layers.layer[place.layer];
     let Some(other) = layers.place(dependency) else {
         return Some("it has no layer".to_owned());

@@ -21,7 +21,7 @@ fn of_crate(tree: &Tree, package: &Package) -> Vec<Finding> {
             vec![Finding::new(manifest, 0, "has no examples in its documentation: say `doctest = false`")]
         }
         (false, false) => {
-            let message = "is an example that nobody tests: the manifest says `doctest = false`";
+            let message = "is an example that is not tested: the manifest says `doctest = false`";
             found.into_iter().map(|(path, line)| Finding::new(path, line, message)).collect()
         }
         _ => Vec::new(),

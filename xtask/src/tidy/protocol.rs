@@ -1,4 +1,4 @@
-//! What holds for the crates that run without an operating system.
+//! Rules for the crates that run without an operating system.
 
 use super::source::Source;
 use super::{Finding, Tree};

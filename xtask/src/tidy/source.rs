@@ -1,15 +1,17 @@
-//! Rust source with its comments and literals told apart, so that rules look only at what they mean.
+//! Rust source split into code, comments and literals, so that a rule sees only what it applies to.
 
-/// A source file split into code and comments, both with the line structure of the original.
+/// A source file split into code, comments and literals, all with the line structure of the original.
 pub(crate) struct Source {
     /// The code; comments and the insides of literals are blanks.
     pub(crate) code: Vec<String>,
     /// The comments; everything else is blanks.
     pub(crate) comments: Vec<String>,
+    /// Strings and characters with their quotes; everything else is blanks.
+    pub(crate) literals: Vec<String>,
 }
 
-/// What the scanner is inside of.
-enum State {
+/// What the scanner is in.
+enum ScanState {
     Code,
     LineComment,
     /// With its nesting depth.
@@ -25,19 +27,21 @@ impl Source {
         let characters: Vec<char> = text.chars().collect();
         let mut code = String::with_capacity(text.len());
         let mut comments = String::with_capacity(text.len());
-        let mut state = State::Code;
+        let mut literals = String::with_capacity(text.len());
+        let mut state = ScanState::Code;
         let mut at = 0;
         while at < characters.len() {
             let rest = &characters[at..];
             let (next, taken, kind) = step(state, rest, preceded_by_word(&characters, at));
             for &character in &rest[..taken] {
-                code.push(if kind == Kind::Code || character == '\n' { character } else { ' ' });
-                comments.push(if kind == Kind::Comment || character == '\n' { character } else { ' ' });
+                code.push(if kind == SpanKind::Code || character == '\n' { character } else { ' ' });
+                comments.push(if kind == SpanKind::Comment || character == '\n' { character } else { ' ' });
+                literals.push(if kind == SpanKind::Literal || character == '\n' { character } else { ' ' });
             }
             state = next;
             at += taken;
         }
-        Self { code: lines(&code), comments: lines(&comments) }
+        Self { code: lines(&code), comments: lines(&comments), literals: lines(&literals) }
     }
 
     /// The numbers (from 1) of the lines whose code has `word` as a whole word.
@@ -47,48 +51,52 @@ impl Source {
     }
 }
 
-/// What a run of characters is.
+/// The kind of a run of characters.
 #[derive(PartialEq, Eq)]
-enum Kind {
+enum SpanKind {
     Code,
     Comment,
     Literal,
 }
 
 /// Takes at least one character from `rest`, which is not empty.
-fn step(state: State, rest: &[char], in_word: bool) -> (State, usize, Kind) {
+fn step(state: ScanState, rest: &[char], in_word: bool) -> (ScanState, usize, SpanKind) {
     let begins = |pattern: &str| {
         let mut shown = rest.iter();
         pattern.chars().all(|wanted| shown.next() == Some(&wanted))
     };
     match state {
-        State::Code if begins("//") => (State::LineComment, 2, Kind::Comment),
-        State::Code if begins("/*") => (State::BlockComment(1), 2, Kind::Comment),
-        State::Code if begins("\"") => (State::Text, 1, Kind::Literal),
-        State::Code if !in_word && raw_text_hashes(rest).is_some() => {
+        ScanState::Code if begins("//") => (ScanState::LineComment, 2, SpanKind::Comment),
+        ScanState::Code if begins("/*") => (ScanState::BlockComment(1), 2, SpanKind::Comment),
+        ScanState::Code if begins("\"") => (ScanState::Text, 1, SpanKind::Literal),
+        ScanState::Code if !in_word && raw_text_hashes(rest).is_some() => {
             let (prefix, hashes) = raw_text_hashes(rest).unwrap_or((0, 0));
-            (State::RawText(hashes), prefix, Kind::Literal)
+            (ScanState::RawText(hashes), prefix, SpanKind::Literal)
         }
-        State::Code => match character_literal(rest) {
-            Some(length) => (State::Code, length, Kind::Literal),
-            None => (State::Code, 1, Kind::Code),
+        ScanState::Code => match character_literal(rest) {
+            Some(length) => (ScanState::Code, length, SpanKind::Literal),
+            None => (ScanState::Code, 1, SpanKind::Code),
         },
-        State::LineComment if begins("\n") => (State::Code, 1, Kind::Code),
-        State::LineComment => (State::LineComment, 1, Kind::Comment),
-        State::BlockComment(depth) if begins("/*") => (State::BlockComment(depth + 1), 2, Kind::Comment),
-        State::BlockComment(depth) if begins("*/") => {
-            (if depth == 1 { State::Code } else { State::BlockComment(depth - 1) }, 2, Kind::Comment)
+        ScanState::LineComment if begins("\n") => (ScanState::Code, 1, SpanKind::Code),
+        ScanState::LineComment => (ScanState::LineComment, 1, SpanKind::Comment),
+        ScanState::BlockComment(depth) if begins("/*") => {
+            (ScanState::BlockComment(depth + 1), 2, SpanKind::Comment)
         }
-        State::BlockComment(depth) => (State::BlockComment(depth), 1, Kind::Comment),
-        State::Text if begins("\\") => (State::Text, rest.len().min(2), Kind::Literal),
-        State::Text if begins("\"") => (State::Code, 1, Kind::Literal),
-        State::Text => (State::Text, 1, Kind::Literal),
-        State::RawText(hashes) => {
+        ScanState::BlockComment(depth) if begins("*/") => (
+            if depth == 1 { ScanState::Code } else { ScanState::BlockComment(depth - 1) },
+            2,
+            SpanKind::Comment,
+        ),
+        ScanState::BlockComment(depth) => (ScanState::BlockComment(depth), 1, SpanKind::Comment),
+        ScanState::Text if begins("\\") => (ScanState::Text, rest.len().min(2), SpanKind::Literal),
+        ScanState::Text if begins("\"") => (ScanState::Code, 1, SpanKind::Literal),
+        ScanState::Text => (ScanState::Text, 1, SpanKind::Literal),
+        ScanState::RawText(hashes) => {
             let closes = rest[0] == '"' && rest.len() > hashes && rest[1..=hashes].iter().all(|c| *c == '#');
             if closes {
-                (State::Code, 1 + hashes, Kind::Literal)
+                (ScanState::Code, 1 + hashes, SpanKind::Literal)
             } else {
-                (State::RawText(hashes), 1, Kind::Literal)
+                (ScanState::RawText(hashes), 1, SpanKind::Literal)
             }
         }
     }
@@ -105,7 +113,7 @@ fn raw_text_hashes(rest: &[char]) -> Option<(usize, usize)> {
     (rest.get(prefix) == Some(&'"')).then_some((prefix + 1, hashes))
 }
 
-/// The length of `'x'` or `'\n'`; a lifetime is none.
+/// The length of `'x'` or `'\n'`; `None` for a lifetime.
 fn character_literal(rest: &[char]) -> Option<usize> {
     if rest[0] != '\'' {
         return None;

@@ -1,4 +1,4 @@
-//! Words that must not stand in the tree, and white space that nobody sees.
+//! Words that must not stand in the tree, and invisible white space.
 
 use super::source::{Source, find_word};
 use super::{Finding, Tree};
@@ -24,7 +24,7 @@ fn is_called(line: &str, word: &str) -> bool {
     find_word(line, name).is_some_and(|at| line[at + name.len()..].starts_with('!'))
 }
 
-/// No file says what `layers.toml` bans, which is itself exempt: it has to name the words.
+/// No file has a word that `layers.toml` bans. That file itself is exempt: it has to name the words.
 pub(super) fn banned(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path != "layers.toml") {
