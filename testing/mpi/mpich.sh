@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds MPICH's own tests with `tombolo mpicc`, for every instruction set at once, and runs them on the nodes of a machine.
+# Builds MPICH's own tests with `tombolo mpicc`, for all instruction sets, and runs them on the nodes of a machine.
 #
 # usage: mpich.sh SOURCE [TARGET] [options of run_mpich.py]
 #

@@ -22,8 +22,8 @@ from run_mpich import MACHINE, read_expected, reason_for
 HERE = pathlib.Path(__file__).resolve().parent
 RESULT = re.compile(r"^(fi_\S.*?):\s+(Pass|Fail|Notrun|Excluded)\b")
 
-# The script ends every process of the host whose name begins with `fi_`, whoever started it; and of a server that is left only the
-# shell that waits for it, so that it keeps the port of those that come. Ours ends those of its own session, which it leads.
+# The script kills every process of the host whose name begins with `fi_`; and of a server that is left only the shell
+# that waits for it, so that the server keeps the port. The replacement kills only processes of its own session.
 ENDINGS = [(re.compile(r"^.*\bps -eo comm,pid\b.*\bkill -9\b.*$", re.MULTILINE), 2),
            (re.compile(r"\bkill -9 \$s_pid\b"), 3)]
 END_OWN = "pkill -KILL -s $$ '^fi_'"
@@ -96,7 +96,7 @@ def run(options, script, machine):
                 print(f"{len(results):4}  {results[-1]['test']}: {results[-1]['said']}", flush=True)
     finally:
         if process.poll() is None:
-            # What it started has process groups of its own, and the same session.
+            # Processes that it started have process groups of their own, and the same session.
             subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
         process.wait()
     if not results:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles the eight kernels of NPB 3.0 in C with OpenMP (NPB3.0-omp-C) by `tombolo ompcc`, and says how far the builds agree.
+# Compiles the eight kernels of NPB 3.0 in C with OpenMP (NPB3.0-omp-C) by `tombolo ompcc`, and reports how far the builds agree.
 #
 # usage: npb-layout.sh TREE [TARGET [CLASS [OPTIONS…]]]     TREE is a source tree of NPB3.0-omp-C, which stays as it is;
 #                                                           TARGET is cargo's target folder, by default `target`

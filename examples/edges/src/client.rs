@@ -12,7 +12,7 @@ use crate::{NAME, Outcome};
 
 /// Calls at a time.
 const IN_FLIGHT: usize = 3;
-/// After how long without an answer the client says so.
+/// The client reports a missing answer after this time.
 const NOTICE: Duration = Duration::from_secs(1);
 
 type Failed = Box<dyn std::error::Error>;
@@ -54,7 +54,7 @@ pub(crate) fn send(domain: &Domain, count: u64) -> Outcome {
     }
 }
 
-/// Whether an error says that the server closed the channel or died.
+/// Whether an error means that the server closed the channel or died.
 fn is_gone(error: &(dyn std::error::Error + 'static)) -> bool {
     let unsent = error.downcast_ref().and_then(CallError::<Error>::end);
     let unanswered = error.downcast_ref().and_then(CallError::<Error, EdgesError>::end);

@@ -1,6 +1,6 @@
 //! Frames go to a typed service that finds the edges in them: `edges serve`, and `edges send 2000` beside it.
 //!
-//! Kill either with frames on their way: the other has all of its buffers back, and goes on.
+//! Kill either with frames in flight: the other gets all of its buffers back, and continues.
 
 mod client;
 mod server;

@@ -1,31 +1,31 @@
-//! What a run is asked for.
+//! The command line.
 
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-/// Kills at random what a busy machine is made of: domains, monitors, virtual machines, commands half-way through.
-/// In between it stops processes for up to 300 ms. Asserts that whoever is concerned hears of each death in time, that
-/// nothing hangs, that the monitor that stays gets no larger, and that nothing is left.
+/// Kills random parts of a busy machine: domains, monitors, virtual machines, commands half-way through. In between it
+/// stops processes for up to 300 ms. Asserts that every peer learns of each death in time, that nothing hangs, that
+/// the memory of the monitor does not grow, and that nothing is left.
 ///
-/// A death on this kernel is late after 100 ms, but for what the kernel took itself: a thread that only waits for the
-/// process that was killed tells when that could be known at all, and what a survivor waited for a processor is
-/// counted by the scheduler. Deaths across a window, and while something was stopped, are shown and not judged.
+/// A death on this kernel must be known within 100 ms of its own end and of scheduling delays: a thread per killed
+/// process records when the kernel reports its end, and the scheduler counts how long a survivor waited for a
+/// processor. Deaths across a window, and during a stop, are reported without a limit.
 ///
 /// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run that
-/// fails says how to repeat it.
+/// fails prints how to repeat it.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "cargo xtask chaos", max_term_width = 100)]
 pub struct Arguments {
-    /// Where all choices start: the same seed makes the same choices [default: from the clock]
+    /// Seed of all random choices [default: from the clock]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// How many kills
+    /// Number of kills
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "minutes")]
     pub kills: u64,
 
-    /// How long, in place of a number of kills
+    /// Run for this number of minutes instead of a number of kills
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub minutes: Option<u64>,
 
@@ -33,12 +33,12 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "WHAT")]
     pub only: Option<Only>,
 
-    /// The nodes beside the host that the machine has
+    /// Nodes of the machine besides the host
     #[arg(long, value_delimiter = ',', value_name = "KIND", value_enum,
           default_values_t = [Beside::Arm0, Beside::RiscvUser, Beside::S390xUser])]
     pub nodes: Vec<Beside>,
 
-    /// No node but the host: quick to start, and without emulation
+    /// Use the host alone: quick to start, and without emulation
     #[arg(long, conflicts_with = "nodes")]
     pub host_only: bool,
 
@@ -46,11 +46,11 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(3..=200))]
     pub members: u16,
 
-    /// How long a death on this kernel may stay unknown, in milliseconds; 0 only reports
+    /// Time until a death on this kernel must be known, in milliseconds; 0 only reports it
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub latency_ms: u64,
 
-    /// Time between two messages of a channel, in microseconds: less is more load
+    /// Time between two messages of a channel, in microseconds: less means more load
     #[arg(long, value_name = "US", default_value_t = 2000)]
     pub pause_us: u64,
 
@@ -68,13 +68,13 @@ pub enum Only {
     Monitors,
     /// The emulators of virtual machines
     Vms,
-    /// Channels: closed in order by one side at any moment
+    /// No processes: channels are closed by one side at any moment
     Channels,
-    /// Nothing: processes are only stopped for a moment
+    /// No processes: they are only stopped for a moment
     Pauses,
 }
 
-/// A node beside the host.
+/// A node besides the host.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
     /// An Arm virtual machine

@@ -9,10 +9,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::monotonic_ns;
 
-/// When each was gone, by who was killed.
+/// When each process ended, by the id of its domain.
 type Gone = Arc<Mutex<HashMap<String, i64>>>;
 
-/// Notes the ends of processes, each on a thread that does nothing else: nobody can know of them earlier.
+/// Records the ends of processes, each on a thread that does nothing else, as early as the kernel reports them.
 #[derive(Default)]
 pub(crate) struct Endings {
     gone_ns: Gone,
@@ -29,7 +29,7 @@ impl Endings {
         std::thread::spawn(move || note(&process, who, &gone_ns));
     }
 
-    /// When it was gone, if that was seen.
+    /// When the process of a domain ended, if that was observed.
     pub(crate) fn gone_ns(&self, who: &str) -> Option<i64> {
         self.gone_ns.lock().unwrap_or_else(PoisonError::into_inner).get(who).copied()
     }

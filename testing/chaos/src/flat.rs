@@ -10,14 +10,14 @@ const MIN_POINTS: usize = 12;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series(Vec<(f64, f64)>);
 
-/// What a line through the points says.
+/// The trend of a line through the points.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Trend {
     /// The mean.
     pub(crate) mean: f64,
-    /// How much it grew from the first point to the last.
+    /// Its growth from the first point to the last.
     pub(crate) growth: f64,
-    /// How much of that may be chance: three times its standard error.
+    /// Three times the standard error of the growth.
     pub(crate) doubt: f64,
 }
 
@@ -33,7 +33,7 @@ impl Series {
         self.0.push((kills as f64, value));
     }
 
-    /// At most so many of the points, spread evenly.
+    /// At most `most` of the points, spread evenly.
     pub(crate) fn thinned(&self, most: usize) -> Vec<(f64, f64)> {
         self.0.iter().copied().step_by(self.0.len().div_ceil(most).max(1)).collect()
     }

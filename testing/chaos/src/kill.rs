@@ -14,7 +14,7 @@ use crate::state::Chaos;
 
 /// Something to kill.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum Target {
     Domain,
     Channel,
     Pause,
@@ -26,55 +26,55 @@ pub(crate) enum Kind {
     Keeper,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 9] = [
-        Kind::Domain,
-        Kind::Channel,
-        Kind::Pause,
-        Kind::Run,
-        Kind::Up,
-        Kind::Agent,
-        Kind::Vm,
-        Kind::Root,
-        Kind::Keeper,
+impl Target {
+    pub(crate) const ALL: [Target; 9] = [
+        Target::Domain,
+        Target::Channel,
+        Target::Pause,
+        Target::Run,
+        Target::Up,
+        Target::Agent,
+        Target::Vm,
+        Target::Root,
+        Target::Keeper,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Domain => "domains",
-            Kind::Channel => "channels closed",
-            Kind::Pause => "processes stopped",
-            Kind::Run => "`tombolo run` half-way",
-            Kind::Up => "`tombolo up` half-way",
-            Kind::Agent => "monitors of nodes",
-            Kind::Vm => "virtual machines",
-            Kind::Root => "root monitors",
-            Kind::Keeper => "keepers",
+            Target::Domain => "domains",
+            Target::Channel => "channels closed",
+            Target::Pause => "processes stopped",
+            Target::Run => "`tombolo run` half-way",
+            Target::Up => "`tombolo up` half-way",
+            Target::Agent => "monitors of nodes",
+            Target::Vm => "virtual machines",
+            Target::Root => "root monitors",
+            Target::Keeper => "keepers",
         }
     }
 
-    /// How often it is chosen, of a thousand; what takes long is rare.
+    /// How often it is chosen, per thousand; slow ones are rare.
     fn weight(self) -> u64 {
         match self {
-            Kind::Domain => 810,
-            Kind::Channel => 80,
-            Kind::Pause => 50,
-            Kind::Run => 20,
-            Kind::Up => 5,
-            Kind::Agent => 20,
-            Kind::Vm => 8,
-            Kind::Root => 4,
-            Kind::Keeper => 3,
+            Target::Domain => 810,
+            Target::Channel => 80,
+            Target::Pause => 50,
+            Target::Run => 20,
+            Target::Up => 5,
+            Target::Agent => 20,
+            Target::Vm => 8,
+            Target::Root => 4,
+            Target::Keeper => 3,
         }
     }
 
     fn belongs_to(self, only: Only) -> bool {
         match only {
-            Only::Processes => matches!(self, Kind::Domain | Kind::Run | Kind::Up),
-            Only::Monitors => matches!(self, Kind::Agent | Kind::Root | Kind::Keeper),
-            Only::Vms => self == Kind::Vm,
-            Only::Channels => self == Kind::Channel,
-            Only::Pauses => self == Kind::Pause,
+            Only::Processes => matches!(self, Target::Domain | Target::Run | Target::Up),
+            Only::Monitors => matches!(self, Target::Agent | Target::Root | Target::Keeper),
+            Only::Vms => self == Target::Vm,
+            Only::Channels => self == Target::Channel,
+            Only::Pauses => self == Target::Pause,
         }
     }
 }
@@ -86,22 +86,22 @@ const MAX_STOP_MS: u64 = 300;
 const SLEEP: [&str; 2] = ["sleep", "1003"];
 
 impl Chaos {
-    /// What can be killed of this machine.
-    pub(crate) fn kinds(&self) -> Vec<Kind> {
+    /// The possible targets in this machine.
+    pub(crate) fn kinds(&self) -> Vec<Target> {
         let has_node = |kind: &str| self.kinds_of_nodes.iter().any(|(_, of)| of == kind);
-        Kind::ALL
+        Target::ALL
             .into_iter()
             .filter(|kind| self.arguments.only.is_none_or(|only| kind.belongs_to(only)))
             .filter(|kind| match kind {
-                Kind::Agent => has_node("user"),
-                Kind::Vm => has_node("vm"),
+                Target::Agent => has_node("user"),
+                Target::Vm => has_node("vm"),
                 _ => true,
             })
             .collect()
     }
 
     /// Chooses something to kill.
-    pub(crate) fn choose(&mut self) -> Kind {
+    pub(crate) fn choose(&mut self) -> Target {
         let kinds = self.kinds();
         let total: u64 = kinds.iter().map(|kind| kind.weight()).sum();
         let mut ticket = self.random.below(total.max(1));
@@ -114,23 +114,23 @@ impl Chaos {
         kinds[0]
     }
 
-    /// Kills one, and checks what has to hold.
-    pub(crate) fn kill(&mut self, kind: Kind) -> Result<(), Failure> {
+    /// Kills one, and checks the invariants.
+    pub(crate) fn kill(&mut self, kind: Target) -> Result<(), Failure> {
         match kind {
-            Kind::Domain => self.kill_domain(),
-            Kind::Channel => self.close_channel(),
-            Kind::Pause => self.stop_something(),
-            Kind::Run => self.kill_run(),
-            Kind::Up => self.kill_up(),
-            Kind::Agent => self.kill_node("user", Cause::Monitor),
-            Kind::Vm => self.kill_node("vm", Cause::Vm),
-            Kind::Root => self.kill_machine(false),
-            Kind::Keeper => self.kill_machine(true),
+            Target::Domain => self.kill_domain(),
+            Target::Channel => self.close_channel(),
+            Target::Pause => self.stop_something(),
+            Target::Run => self.kill_run(),
+            Target::Up => self.kill_up(),
+            Target::Agent => self.kill_node("user", Cause::Monitor),
+            Target::Vm => self.kill_node("vm", Cause::Vm),
+            Target::Root => self.kill_machine(false),
+            Target::Keeper => self.kill_machine(true),
         }
     }
 
     fn kill_domain(&mut self) -> Result<(), Failure> {
-        // The first is never killed: somebody has to have seen it all.
+        // The first is never killed: one member has to survive the whole run.
         let count = self.population.members.len() as u64 - 1;
         let place = 1 + self.random.below(count) as usize;
         let member = &self.population.members[place];
@@ -163,7 +163,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// Stops a process of the machine for a moment, as a scheduler or a debugger may, and goes on meanwhile.
+    /// Stops a process of the machine for a moment, as a scheduler or a debugger may, without waiting for it.
     fn stop_something(&mut self) -> Result<(), Failure> {
         let all = tombolo_e2e::leftovers::processes(self.machine.name());
         let of = |class: Class| -> Vec<i32> {
@@ -229,7 +229,7 @@ impl Chaos {
             // It was quicker.
             machine.tombolo(["down"]).ok();
         } else if signal == Signal::KILL {
-            // Between the word that the machine is up and its own end nobody can say whether it is there: if it is,
+            // Between the report that the machine is up and the end of the command the machine may be up or not: if it is,
             // it can be taken down.
             let _ = machine.tombolo(["down"]);
         }

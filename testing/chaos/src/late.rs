@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::latency::Latencies;
 
-/// What was killed, for telling latencies apart.
+/// The kind of victim, by which latencies are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Cause {
     /// A process of this kernel, which a survivor on this kernel had a channel to.
@@ -15,7 +15,7 @@ pub(crate) enum Cause {
     Monitor,
     /// The emulator of a virtual machine.
     Vm,
-    /// Anything, where victim or survivor is in a virtual machine that goes on: its monitor has a part in it.
+    /// Anything else, where victim or survivor is in a running virtual machine: its monitor is involved.
     Across,
     /// Anything, while some process of the machine was stopped.
     Paused,
@@ -32,13 +32,13 @@ impl Cause {
         }
     }
 
-    /// Whether one kernel tells of it, and nobody was held up on purpose.
+    /// Whether the death was reported within one kernel, and no process involved was stopped.
     fn is_judged(self) -> bool {
         matches!(self, Cause::Domain | Cause::Monitor | Cause::Vm)
     }
 }
 
-/// How many of the latest deaths are told of.
+/// The number of the latest deaths that are listed.
 const LATEST: usize = 5;
 
 /// A death, as one survivor saw it.
@@ -49,14 +49,14 @@ pub(crate) struct Seen {
     /// From the kill to when a thread knew that only waited for the process that was killed; none if it does not
     /// know yet, or none waited.
     pub(crate) gone_after_ns: Option<i64>,
-    /// How long the survivor, ready to run, waited for a processor meanwhile, as the scheduler counts it.
+    /// How long the survivor was ready to run without a processor, as the scheduler counts it.
     pub(crate) starved_ns: i64,
     pub(crate) cause: Cause,
     pub(crate) survivor: String,
     pub(crate) victim: String,
 }
 
-/// What a late death says of us.
+/// The description of a late death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     InTime,
@@ -104,7 +104,7 @@ struct OfCause {
     late: u64,
 }
 
-/// All deaths that were seen.
+/// All deaths that survivors reported.
 #[derive(Clone)]
 pub(crate) struct Deaths {
     /// Later than that is late; zero judges nothing.
@@ -143,7 +143,7 @@ impl Deaths {
         self.latest.truncate(LATEST);
     }
 
-    /// What was late without an excuse.
+    /// Deaths that were reported late, without a cause outside.
     pub(crate) fn failure(&self) -> Option<String> {
         let late = self.late.as_ref()?;
         let count: u64 = self.by_cause.values().map(|row| row.late).sum();

@@ -25,7 +25,7 @@ impl Latencies {
         self.0.iter().max().map_or(0.0, |max| *max as f64 / 1e6)
     }
 
-    /// Count, median, 99th percentile and maximum in milliseconds; none when nobody survived anybody.
+    /// Count, median, 99th percentile and maximum in milliseconds; `None` if no survivor reported a death.
     pub(crate) fn row(&self) -> Option<(usize, f64, f64, f64)> {
         if self.0.is_empty() {
             return None;

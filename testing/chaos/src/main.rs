@@ -10,7 +10,7 @@ use clap::Parser;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo_chaos::{Arguments, Chaos};
 
-/// The status of a run that was ended from outside: it has not proved what it was to prove.
+/// The exit status of an interrupted run, which has proved nothing.
 const INTERRUPTED: u8 = 130;
 
 /// Becomes true with the first signal that asks for the end, which takes the machine down; a second one does not wait.
@@ -29,7 +29,7 @@ fn listen() -> std::io::Result<Arc<AtomicBool>> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // A seed that nobody gave is short enough to be typed.
+    // A seed that was not given is short enough to be typed.
     let clock =
         || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_micros() as u64 % 1_000_000);
     let seed = arguments.seed.unwrap_or_else(clock);

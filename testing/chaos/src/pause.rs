@@ -1,4 +1,4 @@
-//! Processes that are stopped for a moment and go on: to everybody else they are slow, and nobody is dead.
+//! Processes that are stopped for a moment and continue: their peers see them as slow, not as dead.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +9,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::monotonic_ns;
 
-/// How long after it goes on a process may still catch up with what it missed.
+/// How long after it continues a process may still catch up with what it missed.
 const CATCHING_UP_NS: i64 = 200_000_000;
 
-/// What a process of a machine is.
+/// The role of a process in a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// The root, its keeper, or the monitor of a node on this kernel.
@@ -48,12 +48,12 @@ struct Stop {
 #[derive(Default)]
 pub(crate) struct Pauses {
     stops: Arc<Mutex<Vec<Stop>>>,
-    /// Each lets one process go on when it is time.
+    /// Threads that each let one process continue when it is time.
     wakers: Vec<JoinHandle<()>>,
 }
 
 impl Pauses {
-    /// Stops a process for so long. One that has ended in the meantime is none.
+    /// Stops a process for `time`. Does nothing if it has ended in the meantime.
     pub(crate) fn stop(&mut self, pid: i32, time: Duration) {
         let Some(process) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
         else {
@@ -83,7 +83,7 @@ impl Pauses {
         })
     }
 
-    /// Waits until everything goes on.
+    /// Waits until all processes continue.
     pub(crate) fn finish(&mut self) {
         self.wakers.drain(..).for_each(|waker| {
             let _ = waker.join();
@@ -124,7 +124,7 @@ mod tests {
         let mut pauses = Pauses::default();
         let before_ns = monotonic_ns();
         pauses.stop(pid, Duration::from_secs(1));
-        // A stop is sent, and seen when the process has come to it.
+        // A stop signal takes effect when the process is scheduled.
         assert!(tombolo_e2e::eventually(|| state_of(pid) == Some('T') || pauses.wakers[0].is_finished()));
         assert!(pauses.touch(before_ns, monotonic_ns()));
         assert!(!pauses.touch(before_ns - 2, before_ns - 1));
@@ -135,7 +135,7 @@ mod tests {
         child.kill().expect("our own");
         child.wait().expect("our own");
         pauses.stop(pid, Duration::from_secs(1));
-        assert!(pauses.wakers.is_empty(), "its number may be somebody else's");
+        assert!(pauses.wakers.is_empty(), "another process may have its number");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::late::{Cause, Deaths, Seen};
 use crate::monotonic_ns;
 use crate::pause::Pauses;
 
-/// What went wrong, in words.
+/// A failure, in words.
 pub(crate) type Failure = String;
 
 /// How long one look for news lasts at most.
@@ -24,11 +24,11 @@ pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) node: String,
     peers: Vec<String>,
-    /// Who has the place now.
+    /// The domain that has the place now.
     pub(crate) child: Option<Child>,
     /// Its process, on this kernel.
     pub(crate) pid: Option<i32>,
-    /// Its channels, by number, and who is at their other ends.
+    /// Its channels, by number, and the domains at their other ends.
     open: HashMap<u64, String>,
     messages: u64,
     last_sign: Instant,
@@ -43,25 +43,25 @@ pub(crate) struct Population {
     pub(crate) members: Vec<Member>,
     said: Said,
     partial: HashMap<DomainId, Vec<u8>>,
-    /// Who was killed, when and how.
+    /// The killed domains, when and how.
     killed: HashMap<String, (i64, Cause)>,
     /// Killed, and not yet known to have ended.
     dying: HashSet<DomainId>,
     dropped: HashSet<u64>,
     closed: HashSet<u64>,
-    /// Who gave up connecting, when its time was over, closed what the other side may have had open already.
+    /// Members that gave up connecting closed channels that the other side may already have had open.
     gave_up: usize,
-    /// What survivors said of those.
+    /// The deaths that survivors reported.
     pub(crate) deaths: Deaths,
     endings: Endings,
-    /// Who was stopped meanwhile.
+    /// Processes that were stopped in the meantime.
     pub(crate) pauses: Pauses,
     pub(crate) messages: u64,
 }
 
 impl Population {
-    /// A population on these nodes, each given with how many of it are there. Nobody runs yet. A death on this kernel is
-    /// late after so long.
+    /// Creates members on these nodes, with the number on each, and starts none of them. A death on this kernel is
+    /// late after `latency_ms`.
     pub(crate) fn new(nodes: &[(String, u16)], latency_ms: u64) -> Population {
         let places: Vec<&String> =
             nodes.iter().flat_map(|(node, count)| std::iter::repeat_n(node, usize::from(*count))).collect();
@@ -159,11 +159,11 @@ impl Population {
         self.dying.extend(ids);
     }
 
-    /// Who is there, what each said last and when, and which channels it has.
+    /// Describes every member: its domain, its last line and when, and its channels.
     pub(crate) fn describe(&self) -> String {
         let lines = self.members.iter().map(|member| {
             let Member { name, node, child, pid, open, last_sign, last_words, .. } = member;
-            let id = child.as_ref().map_or("nobody".to_owned(), |child| child.id().to_string());
+            let id = child.as_ref().map_or("not running".to_owned(), |child| child.id().to_string());
             let silent_s = last_sign.elapsed().as_secs();
             format!("{name} on {node}: {id}, process {pid:?}, silent for {silent_s} s after {last_words:?}, {open:?}\n")
         });
@@ -193,7 +193,7 @@ impl Population {
         }
     }
 
-    /// Attends until everybody who was killed has ended, and no survivor has a channel left to any of them.
+    /// Attends until all killed domains have ended, and no survivor has a channel left to any of them.
     pub(crate) fn settle(&mut self, domain: &Domain) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -232,14 +232,14 @@ impl Population {
         })
     }
 
-    /// Every channel that was seen to be closed had been closed by somebody, or given up by whoever was opening it.
+    /// Checks that every channel reported as closed was closed by its peer, or given up while it was being opened.
     pub(crate) fn assert_explained(&self) -> Result<(), Failure> {
         let unexplained: Vec<_> = self.closed.difference(&self.dropped).collect();
         if unexplained.len() <= self.gave_up {
             return Ok(());
         }
         Err(format!(
-            "channels {unexplained:?} were said to be closed in order, and nobody closed them, nor gave up but {} times",
+            "channels {unexplained:?} were reported as closed; no member closed them, and only {} were given up",
             self.gave_up
         ))
     }
@@ -255,11 +255,11 @@ impl Population {
         }
         let Member { name, node, last_words, .. } = member;
         Err(format!(
-            "{name} ({id} on {node}), which nobody killed, ended: {exit:?}; it said last: {last_words}"
+            "{name} ({id} on {node}), which was not killed, ended: {exit:?}; its last line was: {last_words}"
         ))
     }
 
-    /// Reads what was said, line by line.
+    /// Reads the output of children, line by line.
     fn hear(&mut self) -> Result<(), Failure> {
         loop {
             let next = self.said.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -332,7 +332,9 @@ impl Population {
             }
             "died" => {
                 let Some(&(killed_ns, cause)) = self.killed.get(peer) else {
-                    return Err(format!("{name} on {node} says that {peer} died, and nobody killed it"));
+                    return Err(format!(
+                        "{name} on {node} reports the death of {peer}, which was not killed"
+                    ));
                 };
                 let in_vm = node == "arm0";
                 // The clock of a virtual machine is another: what counts is when it was heard here.

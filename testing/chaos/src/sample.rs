@@ -1,4 +1,4 @@
-//! What a process takes, seen from outside.
+//! The resources that a process takes, seen from outside.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::flat::{Series, Trend};
 /// Samples of a quantity that the result holds: enough to tell a step from a slope.
 const MAX_SAMPLES: usize = 200;
 
-/// What a process has at one moment.
+/// The resources of a process at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Taken {
     anonymous_kib: f64,
@@ -39,7 +39,7 @@ fn taken(pid: i32) -> Option<Taken> {
     })
 }
 
-/// How much a quantity may grow.
+/// The allowed growth of a quantity.
 #[derive(Clone, Copy)]
 enum Allowance {
     /// By so much, or by this share of its mean where that is more.
@@ -84,7 +84,7 @@ struct Quantity {
     allowance: Allowance,
 }
 
-/// What one process takes over a run.
+/// The resources of one process over a run.
 pub(crate) struct Watched {
     pub(crate) what: String,
     quantities: [Quantity; 4],
@@ -96,7 +96,7 @@ impl Watched {
         Watched::with_memory(what, Allowance::Within(1024.0, 0.05))
     }
 
-    /// The program that does the killing: it keeps what it must know of everybody it killed, so its memory grows.
+    /// The chaos program itself: it keeps records of all killed domains, so its memory grows.
     pub(crate) fn harness() -> Watched {
         Watched::with_memory("this program", Allowance::Any)
     }
@@ -128,7 +128,7 @@ impl Watched {
         }
     }
 
-    /// Each quantity with its trend, where there are enough points, and what is to be thought of it.
+    /// Each quantity with its trend, if there are enough points, and its judgement.
     fn trends(&self) -> impl Iterator<Item = (&Quantity, Trend, Verdict)> {
         self.quantities.iter().filter_map(|quantity| {
             let trend = quantity.series.trend()?;
@@ -136,7 +136,7 @@ impl Watched {
         })
     }
 
-    /// What grew.
+    /// The name of the quantity.
     pub(crate) fn grown(&self) -> Vec<String> {
         self.trends()
             .filter(|(.., verdict)| *verdict == Verdict::Grows)

@@ -1,4 +1,4 @@
-//! A run: the machine, its population, and what was seen.
+//! A run: the machine, its population, and the findings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tombolo::admin::NodeInfo;
 use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
 
 use crate::arguments::{Arguments, Beside};
-use crate::kill::{Kind, text};
+use crate::kill::{Target, text};
 use crate::late::{Cause, Deaths};
 use crate::population::{Failure, Population};
 use crate::sample::Watched;
@@ -27,7 +27,7 @@ const MAX_PAUSE_MS: u64 = 20;
 /// Kills between two lines of progress.
 const PROGRESS_EVERY: u64 = 250;
 
-/// A run.
+/// A chaos run in progress.
 pub struct Chaos {
     pub(crate) arguments: Arguments,
     pub(crate) random: Random,
@@ -37,28 +37,28 @@ pub struct Chaos {
     pub(crate) image: PathBuf,
     /// Every node, with its kind.
     pub(crate) kinds_of_nodes: Vec<(String, String)>,
-    kills: BTreeMap<Kind, u64>,
-    /// What the root takes, the member that is never killed, and this program.
+    kills: BTreeMap<Target, u64>,
+    /// The resources of the root, of the member that is never killed, and of this program.
     watched: Vec<Watched>,
     /// Those of roots that were killed.
     past: Vec<Watched>,
     scene: Scene,
     watchdog: Watchdog,
-    /// Set when somebody has had enough.
+    /// Set when the user interrupts the run.
     interrupted: Arc<AtomicBool>,
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Summary {
-    /// Where its choices started.
+    /// The seed of its choices.
     pub seed: u64,
     /// Words that repeat it.
     pub replay: String,
-    /// What failed.
+    /// The failure.
     pub failures: Vec<String>,
     /// Whether it was ended from outside, before its time.
     pub interrupted: bool,
-    kills: BTreeMap<Kind, u64>,
+    kills: BTreeMap<Target, u64>,
     deaths: Deaths,
     watched: Vec<Watched>,
     messages: u64,
@@ -77,7 +77,7 @@ impl Chaos {
     /// Brings the machine up and lets the population run. The run ends early once `interrupted` is set.
     ///
     /// # Errors
-    /// What did not start.
+    /// The program that did not start.
     pub fn start(arguments: Arguments, seed: u64, interrupted: Arc<AtomicBool>) -> Result<Chaos, String> {
         let beside = arguments.beside();
         let image = if beside.is_empty() { host_actor() } else { actor_image() };
@@ -202,7 +202,7 @@ impl Chaos {
             self.domain.nodes().is_ok_and(|nodes| nodes.iter().all(|node| node.window_bytes.0 == 0))
         });
         if !returned {
-            return Err("of a window something is still lent, and nobody lives who has it".into());
+            return Err("part of a window is still lent, and no domain that could hold it is alive".into());
         }
         for (node, _) in &self.kinds_of_nodes {
             let finished =
@@ -266,7 +266,7 @@ impl Chaos {
 }
 
 impl Summary {
-    /// Everything, for people.
+    /// The findings as a table for people.
     #[must_use]
     pub fn table(&self) -> String {
         let mut lines = vec![format!("{:<28}{:>8}", "killed", "times")];
@@ -290,7 +290,7 @@ impl Summary {
         lines.join("\n")
     }
 
-    /// Everything, for programs.
+    /// The findings as JSON text.
     #[must_use]
     pub fn to_json(&self, commit: &str) -> Value {
         let kills: serde_json::Map<String, Value> =

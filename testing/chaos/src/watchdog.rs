@@ -1,4 +1,4 @@
-//! What everybody was waiting for, when a run does not go on.
+//! A report of what every process waits for, when a run hangs.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tombolo_e2e::Machine;
 
-/// One thing may take so long before somebody looks what it waits for: half of what ends the run.
+/// The time that one step may take before its state is printed: half of what ends the run.
 const SUSPICIOUS: Duration = Duration::from_secs(60);
 
 /// How long the machine has to say how it is.
@@ -107,7 +107,7 @@ fn describe_process(pid: i32) -> String {
     text
 }
 
-/// Looks whether a run goes on, and says how everything is when it does not.
+/// Checks that a run makes progress, and prints the state of everything when it does not.
 pub(crate) struct Watchdog {
     doing: Arc<Mutex<(Instant, String)>>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,

@@ -1,7 +1,7 @@
 /* Every type of the language, there and back. */
 #include "typed.h"
 
-/* What is drawn when somebody pokes, and what stands for the names of a shape in an answer. */
+/* What is drawn after a poke, and what stands for the names of a shape in an answer. */
 static const tombolo_text names[3] = {{"\xc3\xa4", 2}, {"", 0}, {"\xf0\x9d\x84\x9e\xf0\x9d\x84\x9e", 8}};
 
 static const char because[] = "größte Insel: 島";

@@ -14,7 +14,7 @@ static tombolo_status look(void *context, tombolo_pending pending, const testing
     reply->note = request->note;
     reply->note.tags.items = tags;
     reply->note.tags.count = 2;
-    /* A client of before asks without detail, for it does not know that there is any. */
+    /* A client of the old interface asks without detail, which it does not know. */
     if (request->detail) {
         reply->thing.which = TESTING_THING_NUMBER;
         reply->thing.as.number = 4;
@@ -203,7 +203,7 @@ void call_as_before(tombolo_channel *channel, bool now)
     while (status == TOMBOLO_OK && told == 0) {
         status = before_growth_client_poll(&client, PATIENCE);
     }
-    /* Of news it knows nothing. */
+    /* It does not know the event. */
     must(told == 8 && client.base.port.counts.unknown == (now ? 1U : 0U), "seen", status);
     tombolo_close(channel);
     free(memory);

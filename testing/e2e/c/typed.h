@@ -34,7 +34,7 @@ void call_everything(tombolo_channel *channel);
 
 void serve_now(tombolo_channel *channel);
 void serve_before(tombolo_channel *channel);
-/* `now` says which version the server has. */
+/* `now` tells which version the server has. */
 void call_as_now(tombolo_channel *channel, bool now);
 void call_as_before(tombolo_channel *channel, bool now);
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::cross::{has_target, root};
 use crate::kit::{locked, target};
 
-/// What builds for an instruction set: Debian's compiler, and the library of the kit.
+/// The toolchain for an instruction set: Debian's compiler, and the library of the kit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Toolchain {
     compiler: &'static str,
@@ -21,7 +21,7 @@ struct Foreign {
     target: &'static str,
 }
 
-/// This host.
+/// The compiler of this host.
 pub const HOST: Toolchain = Toolchain { compiler: "gcc", foreign: None };
 
 /// Arm, as in a virtual machine.
@@ -30,7 +30,7 @@ pub const AARCH64: Toolchain = Toolchain {
     foreign: Some(Foreign { isa: "aarch64", target: "aarch64-unknown-linux-gnu" }),
 };
 
-/// Big-endian.
+/// The compiler of a big-endian target.
 pub const S390X: Toolchain = Toolchain {
     compiler: "s390x-linux-gnu-gcc",
     foreign: Some(Foreign { isa: "s390x", target: "s390x-unknown-linux-gnu" }),

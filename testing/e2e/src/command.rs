@@ -1,4 +1,4 @@
-//! Commands that run in the background of a test, with what they have said so far.
+//! Commands that run in the background of a test, with their output so far.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,17 +10,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::PATIENCE;
 
-/// What is kept of each stream of a command, its end: some talk without end.
+/// The length of the end of each output stream that is kept: some commands write without end.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
     /// Its exit status; 128 + N for signal N, as shells say it.
     pub status: i32,
-    /// All of its standard output.
+    /// Its whole standard output.
     pub stdout: Vec<u8>,
-    /// All of its standard error, as text.
+    /// Its whole standard error, as text.
     pub stderr: String,
     shown: String,
 }
@@ -103,13 +103,13 @@ impl Running {
         Running { child, said, readers, shown }
     }
 
-    /// Whether it has not ended yet. One that has is not to be signalled: its number may be somebody else's.
+    /// Whether it is still running. A process that has ended must not be signalled: its number may be reused.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child of ours").is_none()
     }
 
-    /// Its process id.
+    /// The id of its process.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
@@ -131,7 +131,7 @@ impl Running {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid()).expect("a process id is not 0");
-        // Not reaped yet, so the number is its own. That it has ended is no mistake.
+        // Not reaped yet, so the number is its own. It may have ended.
         let _ = kill_process(pid, signal);
     }
 
@@ -173,7 +173,7 @@ impl Running {
         self.finish_within(PATIENCE)
     }
 
-    /// The same for what takes longer than most.
+    /// The same with a longer deadline.
     ///
     /// # Panics
     /// As [`finish`](Self::finish).
@@ -243,7 +243,7 @@ fn listen(
     })
 }
 
-/// Whether `condition` comes true in time; looks again every few milliseconds.
+/// Whether `condition` becomes true before the deadline; it is polled every few milliseconds.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + PATIENCE;
     loop {

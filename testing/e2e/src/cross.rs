@@ -9,10 +9,10 @@ use crate::kit::{locked, target};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
     pub(crate) package: &'static str,
-    /// As cargo calls it.
+    /// Cargo's name of it.
     pub(crate) crate_type: &'static str,
     pub(crate) file: &'static str,
-    /// What of the compiler differs from what it does for the target.
+    /// Compiler settings that differ from the target's.
     pub(crate) flags: &'static str,
 }
 
@@ -41,7 +41,7 @@ impl Library {
     }
 }
 
-/// Whether this Rust can build for a target; says that `what` is left out if not.
+/// Whether this Rust can build for a target; if not, reports that `what` is left out.
 pub(crate) fn has_target(name: &str, what: &str) -> bool {
     let is_there = builds_for(name);
     if !is_there {

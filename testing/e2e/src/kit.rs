@@ -99,7 +99,7 @@ pub fn restartable_actor_image() -> PathBuf {
     IMAGE.get_or_init(|| build_actor("restartable-actor.tbi", &["--restartable"])).clone()
 }
 
-/// Held while something for tests is built: several test programs may want it at once, and none should see half of it.
+/// Held while something for tests is built: several test programs may want the same file, and none must see half of it.
 pub(crate) fn locked() -> File {
     let folder = target().join("e2e");
     std::fs::create_dir_all(&folder).expect("a folder for what is built");
@@ -140,7 +140,7 @@ fn build_actor(name: &str, words: &[&str]) -> PathBuf {
     image
 }
 
-/// What was built last of the program for an instruction set.
+/// The latest build of the program for an instruction set.
 fn newest_actor(isa: &str, targets: &[&str]) -> PathBuf {
     let programs = targets.iter().map(|name| target().join(name).join("node/actor"));
     let built = |program: &PathBuf| program.metadata().and_then(|data| data.modified()).ok();

@@ -12,7 +12,7 @@ pub const MARK: &str = "TOMBOLO_E2E";
 pub struct Marked {
     /// Its id.
     pub pid: i32,
-    /// What it was started as.
+    /// Its command line.
     pub command_line: String,
 }
 
@@ -63,7 +63,7 @@ pub fn files(own: &Path) -> Vec<String> {
     found
 }
 
-/// Waits until nothing of machine `name` is left, and says what is left if that does not happen.
+/// Waits until nothing of machine `name` is left, and returns what is left at the deadline.
 ///
 /// # Errors
 /// What is left.

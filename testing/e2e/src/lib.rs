@@ -29,20 +29,20 @@ pub use tombolo_base::Random;
 use std::io::Write;
 use std::time::Duration;
 
-/// How long anything may take that is known to happen: ten times what a busy machine of two processors needs.
+/// The deadline of everything that is known to happen: ten times what a busy machine of two processors needs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The deadline of the promise that a death is known: much less than [`PATIENCE`], to be told from a time-out.
 pub const DEATH_IS_KNOWN: Duration = Duration::from_secs(10);
 
-/// Says past the harness, which shows nothing of a test that passes, what was left out because a tool is missing.
+/// Reports what a test left out for lack of a tool, past the harness, which hides the output of tests that pass.
 /// `cargo xtask ci --complete` fails for it.
 pub fn skipped(what: &str) {
-    // A terminal that is gone is no reason to fail.
+    // A closed standard output is not a reason to fail.
     let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");
 }
 
-/// Says past the harness what this kernel, or who runs the test, cannot do.
+/// Reports what this kernel cannot do, or what this user may not do, past the harness.
 pub fn unsupported(what: &str) {
     let _ = writeln!(std::io::stdout(), "\nUNSUPPORTED {what}");
 }

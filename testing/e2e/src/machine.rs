@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::command::{Finished, Running, eventually};
 use crate::{kit, leftovers};
 
-/// What a machine is made of: the text of a machine file, but for the name, which each test has its own of.
+/// The text of a machine file without the name, which is different for each test.
 #[derive(Clone, Debug)]
 pub struct MachineFile {
     nodes: String,
 }
 
 impl MachineFile {
-    /// This host alone.
+    /// A machine with this host alone.
     #[must_use]
     pub fn host() -> MachineFile {
         MachineFile { nodes: "[[node]]\nname = \"host\"\nkind = \"host\"\n".to_owned() }
@@ -68,7 +68,7 @@ impl MachineFile {
         MachineFile::host().with_board("bare0", "aarch64", "").with_user("s390x-user", "s390x")
     }
 
-    /// Sets a limit.
+    /// Sets a limit of the machine.
     #[must_use]
     pub fn with_limit(mut self, key: &str, value: u32) -> MachineFile {
         let _ = writeln!(self.nodes, "[limits]\n{key} = {value}");
@@ -106,7 +106,7 @@ impl Machine {
         Machine { name, folder, file: path, up: false }
     }
 
-    /// Brings one up.
+    /// Writes the machine file and brings the machine up.
     #[must_use]
     pub fn up(file: &MachineFile) -> Machine {
         let mut machine = Machine::new(file);
@@ -114,7 +114,7 @@ impl Machine {
         machine
     }
 
-    /// Brings it up.
+    /// Brings the machine up.
     pub fn bring_up(&mut self) {
         self.bring_up_with(&[]);
     }
@@ -127,13 +127,13 @@ impl Machine {
         Running::start(&mut command).finish().ok();
     }
 
-    /// What it is called.
+    /// The name of the machine.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its machine file.
+    /// The path of its machine file.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
@@ -196,7 +196,7 @@ impl Machine {
         self.tombolo(Self::actor_words(on, words))
     }
 
-    /// What `tombolo WORDS --json` says.
+    /// The output of `tombolo WORDS --json`.
     #[track_caller]
     #[must_use]
     pub fn json(&self, words: &[&str]) -> Value {
@@ -204,7 +204,7 @@ impl Machine {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}\n{text}"))
     }
 
-    /// What `status` says of a node.
+    /// The entry of a node in `tombolo status`.
     #[must_use]
     pub fn node(&self, node: &str) -> Value {
         let status = self.json(&["status"]);

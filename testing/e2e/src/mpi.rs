@@ -8,7 +8,7 @@ use crate::cross::root;
 use crate::kit::{locked, target, tombolo};
 use crate::{MachineFile, skipped};
 
-/// The programs of `testing/mpi/programs`: each checks itself, and says so.
+/// The programs of `testing/mpi/programs`: each checks itself, and prints the result.
 pub const PROGRAMS: [&str; 7] =
     ["ring", "datatypes", "collectives", "matching", "onesided", "threads", "large"];
 
@@ -43,14 +43,14 @@ impl Mpi {
         self.programs.join(name).with_extension("tbi")
     }
 
-    /// Where a program of ours comes from.
+    /// The source file of one of our programs.
     #[must_use]
     pub fn source(name: &str) -> PathBuf {
         let folder = std::fs::canonicalize(root().join("testing/mpi/programs")).expect("the tree");
         folder.join(name).with_extension("c")
     }
 
-    /// Where the provider for this host is.
+    /// The folder of the provider for this host.
     #[must_use]
     pub fn provider_folder(self) -> PathBuf {
         target().join("kit/mpi").join(std::env::consts::ARCH).join("opt/tombolo/mpi/fi")

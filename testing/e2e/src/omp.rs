@@ -3,13 +3,13 @@
 use crate::kit::target;
 use crate::skipped;
 
-/// Whether the kit has what they are linked with; says so if not.
+/// Whether the kit has the libraries for OpenMP programs; reports a skipped test if not.
 #[must_use]
 pub fn can_compile() -> bool {
     has("libc.a")
 }
 
-/// Whether it has the run-time too; says so if not.
+/// Whether it has the run-time too; reports a skipped test if not.
 #[must_use]
 pub fn can_link() -> bool {
     has("libc.a") && has("libgomp.a")

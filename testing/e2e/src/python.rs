@@ -80,7 +80,7 @@ const NATIVE: Library =
 /// Debian's Python for virtual machines of Arm, and the package built for it.
 #[derive(Clone, Debug)]
 pub struct GuestPython {
-    /// What such a machine has in its root.
+    /// The files of such a machine's root.
     root: PathBuf,
     library: PathBuf,
 }
@@ -161,7 +161,7 @@ fn copy_files(from: &Path, to: &Path, end: &str) {
     }
 }
 
-/// Where the package and its tests are.
+/// The folder of the package and its tests.
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtime/python")
 }

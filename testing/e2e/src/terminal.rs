@@ -15,7 +15,7 @@ use crate::{Machine, eventually};
 
 /// A command that runs on a terminal of its own.
 pub struct Terminal {
-    /// The side of whoever looks at the terminal and types.
+    /// The side of the user, who reads the terminal and types.
     master: Option<File>,
     /// The side of the command.
     slave: File,
@@ -72,7 +72,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.said).into_owned()
     }
 
-    /// How the terminal is set.
+    /// The settings of the terminal.
     ///
     /// # Panics
     /// When it is gone.
@@ -93,7 +93,7 @@ impl Terminal {
         fcntl_setfl(&self.slave, mode).expect("a mode");
     }
 
-    /// Closes the side of whoever looks: the terminal is gone.
+    /// Closes the side of the user: the terminal is gone.
     pub fn hang_up(&mut self) {
         self.master = None;
     }

@@ -1,4 +1,4 @@
-//! `tombolo web`, and a client of it that shows nothing but what it is told to.
+//! `tombolo web`, and a client that asks it as the page does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use crate::{Finished, Machine, PATIENCE, Running};
 
-/// A server that runs, and what it takes to ask it.
+/// A running server, with its address and token.
 pub struct Web {
     running: Running,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
-    /// What it wants to see.
+    /// The token that it requires.
     pub token: String,
 }
 
-/// What was answered.
+/// The answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// The status.
     pub status: u16,
     /// The head, in lower case.
     pub head: String,
-    /// What follows it.
+    /// The body of the answer.
     pub body: Vec<u8>,
 }
 
@@ -78,7 +78,7 @@ impl Web {
         kept.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Connects.
+    /// Opens a connection to the server.
     #[must_use]
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("it listens");
@@ -111,7 +111,7 @@ impl Web {
         self.ask("GET", path, &self.head(&[]), b"")
     }
 
-    /// Has something done, as the page does.
+    /// Requests a change, as the page does.
     #[track_caller]
     #[must_use]
     pub fn post(&self, path: &str, body: &Value) -> Answer {
@@ -196,12 +196,12 @@ pub struct Live {
 }
 
 impl Live {
-    /// Says what is to be seen.
+    /// Selects what the server is to send.
     pub fn want(&mut self, watches: &Value) {
         self.say(&json!({ "watch": watches }).to_string());
     }
 
-    /// Says anything.
+    /// Sends a message of any content.
     pub fn say(&mut self, text: &str) {
         self.frame(1, text.as_bytes());
     }
@@ -225,7 +225,7 @@ impl Live {
         self.stream.write_all(&frame).expect("it reads");
     }
 
-    /// What comes next; `None` when it was closed.
+    /// The next message; `None` when the stream was closed.
     ///
     /// # Panics
     /// When nothing comes in time.

@@ -1,4 +1,4 @@
-//! The memory between the host and a node of every kind is what the protocols rest on, and one that is not is seen.
+//! The memory between the host and nodes of every kind is what the protocols rest on, and other memory is detected.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -12,9 +12,9 @@ mod targets;
 pub use mutate::Mutator;
 pub use targets::TARGETS;
 
-/// Something to feed.
+/// A decoder or parser to feed.
 pub struct Target {
-    /// What it is called.
+    /// The name of the target.
     pub name: &'static str,
     /// Takes any bytes.
     pub run: fn(&[u8]),

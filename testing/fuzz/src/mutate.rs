@@ -35,7 +35,7 @@ impl Mutator {
         Mutator { random: Random::new(seed), seeds }
     }
 
-    /// The next input.
+    /// Makes the next input.
     pub fn next_input(&mut self) -> Vec<u8> {
         let index = self.random.index(self.seeds.len());
         let mut input = self.seeds[index].clone();

@@ -1,6 +1,6 @@
 //! Choices out of the bytes of an input.
 
-/// What is left of an input; at its end every choice is 0.
+/// The rest of an input; at its end every choice is 0.
 pub(crate) struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {

@@ -36,7 +36,7 @@ const PAYLOAD_WORDS: usize = 7;
 /// A word that ends a test early.
 const STOP: u64 = u64::MAX;
 
-/// Which of the two sides.
+/// One of the two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The one that ends a test whose time is over.
@@ -63,7 +63,7 @@ pub trait Patience {
     /// The next test begins.
     fn begins(&mut self);
 
-    /// Whether the time for this test is over. Asked of the first side only.
+    /// Whether the time of this test is over. Only the first side is asked.
     fn time_is_up(&mut self) -> bool;
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Alone {
 
 impl core::error::Error for Alone {}
 
-/// What was found.
+/// The outcomes of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Findings {
     /// Rounds of store buffering.
@@ -97,13 +97,13 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Whether all is as it has to be.
+    /// Whether all invariants hold.
     #[must_use]
     pub fn are_sound(&self) -> bool {
         (self.both_old, self.torn, self.lost) == (0, 0, 0)
     }
 
-    /// Whether as much was tested as was asked for: a test whose time was over ended earlier.
+    /// Whether all requested rounds were run: a test whose time is over ends early.
     #[must_use]
     pub fn cover(&self, amount: Amount) -> bool {
         self.buffering_rounds >= amount.buffering_rounds
@@ -123,7 +123,7 @@ impl fmt::Display for Findings {
     }
 }
 
-/// How much of each test.
+/// The number of rounds of each test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amount {
     /// Rounds of store buffering.
@@ -142,7 +142,7 @@ impl Default for Amount {
 }
 
 impl Amount {
-    /// As many rounds, and the rest in proportion.
+    /// This number of rounds, and the other settings in proportion.
     #[must_use]
     pub fn of_rounds(rounds: u64) -> Self {
         Amount { buffering_rounds: rounds, messages: rounds / 4, additions: rounds }
@@ -195,7 +195,7 @@ impl<'a, P: Patience> Litmus<'a, P> {
         (self.lines[2 * group + own].clone(), self.lines[2 * group + 1 - own].clone())
     }
 
-    /// Both sides get here before either goes on.
+    /// Waits until both sides get here.
     fn meet(&mut self) -> Result<(), Alone> {
         self.steps += 1;
         let (own, peer) = self.pair(0);
@@ -253,7 +253,7 @@ impl<'a, P: Patience> Litmus<'a, P> {
             if last || seen == STOP {
                 return Ok(());
             }
-            // The peer cannot go on before this side publishes its next.
+            // The peer cannot continue before this side publishes its next value.
             let right =
                 (1..=PAYLOAD_WORDS).all(|index| peer.load_le(index, Relaxed) == payload(number, index));
             findings.torn += u64::from(!right);
@@ -305,7 +305,7 @@ fn add_one(word: &AtomicU64) {
 mod tests {
     use super::*;
 
-    /// Lets others run, and gives up after very long.
+    /// Yields to other threads, and gives up after a long time.
     struct Threads(u32);
 
     impl Patience for Threads {

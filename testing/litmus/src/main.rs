@@ -15,13 +15,13 @@ use tombolo_bare::{self as tombolo, env, prelude::*, time::Instant};
 use tombolo::{Domain, Isa};
 use tombolo_litmus::{Amount, Findings, Litmus, Part, Patience};
 
-/// How long the other side may be missed, beside the time of the tests themselves.
+/// How long the other side may be missing, besides the time of the tests themselves.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long each test may take on a host that has no processor to spare for it, if nobody says.
+/// Default time of each test on a host that has no processor to spare for it.
 const SECONDS: u64 = 4;
 
-/// Where a channel's memory has its slots; before is the header.
+/// The offset of the slots in the memory of a channel, behind the header.
 const HEADER_BYTES: usize = 1024;
 
 #[cfg(target_os = "none")]

@@ -1,6 +1,6 @@
 //! Revocation under a model checker.
 //!
-//! The root's table is the real one. Around it are agents with a queue in each direction, and domains that map, let go when
+//! The root's table is the real one. Around it are agents with a queue in each direction, and domains that map, unmap when
 //! they are told, are stopped, or die, with or without their node. The checker takes every order of all that, and looks at each
 //! state whether what `docs/specs/capability.md` promises holds.
 #![forbid(unsafe_code)]
@@ -35,14 +35,14 @@ pub struct Revocation {
     pub mistake: Mistake,
 }
 
-/// Mistakes that an implementation could make: a model that finds none of them proves nothing.
+/// Mistakes that an implementation could make: a model that does not find them proves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mistake {
     /// None.
     None,
     /// The root takes the end of a domain's connection for the end of its process.
     TrustsConnections,
-    /// An agent says that memory was let go when it has told the domain.
+    /// An agent reports that memory was unmapped as soon as it has told the domain.
     SaysTooEarly,
     /// The root takes a silent node for a dead one.
     SilenceIsDeath,
@@ -84,7 +84,7 @@ struct Domain {
 
 /// All of a machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct State {
+pub struct RevocationState {
     table: Table,
     now: u64,
     /// By domain, what each holds or held.
@@ -102,7 +102,7 @@ pub struct State {
     broken: Option<&'static str>,
 }
 
-/// Something that happens.
+/// A step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// A domain asks to map what it holds.
@@ -113,7 +113,7 @@ pub enum Action {
     Delete(usize),
     /// A domain unmaps what it has mapped.
     Unmap(usize),
-    /// A domain lets go of what it was told to.
+    /// A domain unmaps what it was told to unmap.
     LetGo(usize),
     /// A node takes an order.
     Obey(usize),
@@ -121,7 +121,7 @@ pub enum Action {
     Hear(usize),
     /// A domain is killed.
     Kill(usize),
-    /// A domain is stopped for good.
+    /// A domain is stopped and never continues.
     Stop(usize),
     /// The other node dies, and the root knows it.
     Lose,
@@ -138,7 +138,7 @@ fn index(domain: DomainId) -> usize {
 }
 
 impl Revocation {
-    fn settle(&self, state: &mut State) {
+    fn settle(&self, state: &mut RevocationState) {
         for consequence in state.table.take_consequences() {
             match consequence {
                 Consequence::HangUp { node, mapping } => {
@@ -178,7 +178,7 @@ impl Revocation {
     }
 }
 
-impl State {
+impl RevocationState {
     /// Whether a process has the memory mapped by a right below that of a domain, or will have.
     fn reaches_below(&self, by: usize) -> bool {
         let mapped = self.domains.iter().flat_map(|domain| &domain.mapped).any(|(_, right)| *right > by);
@@ -215,10 +215,10 @@ impl State {
 }
 
 impl Model for Revocation {
-    type State = State;
+    type State = RevocationState;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<State> {
+    fn init_states(&self) -> Vec<RevocationState> {
         let mut table = Table::new(Patience { let_go_ns: 1 });
         let new = NewRegion {
             node: NodeId(0),
@@ -235,7 +235,7 @@ impl Model for Revocation {
         };
         let second = granted(0, first);
         let third = granted(1, second);
-        vec![State {
+        vec![RevocationState {
             table,
             now: 0,
             rights: [first, second, third],
@@ -251,7 +251,7 @@ impl Model for Revocation {
         }]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+    fn actions(&self, state: &RevocationState, actions: &mut Vec<Action>) {
         for (domain, record) in state.domains.iter().enumerate() {
             if record.dead {
                 continue;
@@ -297,7 +297,7 @@ impl Model for Revocation {
         }
     }
 
-    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+    fn next_state(&self, before: &RevocationState, action: Action) -> Option<RevocationState> {
         let mut state = before.clone();
         match action {
             Action::Map(domain) => self.map(&mut state, domain),
@@ -365,14 +365,15 @@ impl Model for Revocation {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("nobody reaches what was taken back or is free", |_, state: &State| {
-                state.broken.is_none()
-            }),
-            Property::always("when everybody is dead nothing is left", |_, state: &State| {
+            Property::always(
+                "no domain reaches memory that was revoked or is free",
+                |_, state: &RevocationState| state.broken.is_none(),
+            ),
+            Property::always("when everybody is dead nothing is left", |_, state: &RevocationState| {
                 let all_dead = state.domains.iter().all(|domain| domain.dead) && state.all_is_quiet();
                 !all_dead || (state.freed && state.table.held().iter().all(|(_, count)| *count == 0))
             }),
-            Property::always("a revocation is answered", |model: &Revocation, state: &State| {
+            Property::always("a revocation is answered", |model: &Revocation, state: &RevocationState| {
                 // At the end of a run, unless that was cut short because the root's patience may end no more.
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
@@ -382,7 +383,7 @@ impl Model for Revocation {
                 let cut_short = state.ticks == 0 && state.table.next_tick().is_some();
                 !over || cut_short || state.open.is_empty()
             }),
-            Property::sometimes("a revocation waits for somebody", |_, state: &State| {
+            Property::sometimes("a revocation waits for a domain", |_, state: &RevocationState| {
                 !state.open.is_empty() && state.domains.iter().any(|domain| !domain.told.is_empty())
             }),
         ]
@@ -390,7 +391,7 @@ impl Model for Revocation {
 }
 
 impl Revocation {
-    fn map(&self, state: &mut State, domain: usize) {
+    fn map(&self, state: &mut RevocationState, domain: usize) {
         state.domains[domain].asked_to_map = true;
         let right = state.rights[domain];
         let Ok(mappable) = state.table.mappable(id(domain), right, Rights::READ, |_, _| true) else { return };
@@ -400,7 +401,7 @@ impl Revocation {
         state.nodes[NODE_OF[domain]].orders.push_back(Order::Map { domain, mapping });
     }
 
-    fn obey(&self, state: &mut State, node: usize) -> Option<()> {
+    fn obey(&self, state: &mut RevocationState, node: usize) -> Option<()> {
         match state.nodes[node].orders.pop_front()? {
             Order::Map { domain, mapping } if state.domains[domain].dead => {
                 // The domain's end of the lifeline fell with the message.

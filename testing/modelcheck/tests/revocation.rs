@@ -19,7 +19,7 @@ fn check(mut model: Revocation) {
 fn is_found(mistake: Mistake) {
     let model = Revocation { faults: 1, losses: 0, ticks: 2, gives_up: false, mistake };
     let checker = model.checker().threads(2).spawn_bfs().join();
-    let found = checker.discoveries().contains_key("nobody reaches what was taken back or is free");
+    let found = checker.discoveries().contains_key("no domain reaches memory that was revoked or is free");
     assert!(found, "{mistake:?} was not found");
 }
 

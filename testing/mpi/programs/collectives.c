@@ -81,7 +81,7 @@ static void of_all(int count)
     for (int at = 0; at < each * size; at++)
         CHECK(received[at] == value(at / each, rank * each + at % each), "alltoall of %d, %d", each, at);
 
-    /* All at once, and none waited for before the last has begun. */
+    /* All in flight before the first is waited for. */
     MPI_Request requests[3];
     int *third = received + MOST;
     set(count);

@@ -1,4 +1,4 @@
-/* Messages of megabytes, from everybody to everybody at once, expected and not. */
+/* Messages of megabytes, from all ranks to all ranks simultaneously, expected and unexpected. */
 #include "check.h"
 
 enum { MEBIBYTE = 1 << 20 };

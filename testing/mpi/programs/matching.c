@@ -23,7 +23,7 @@ static void order(int next, int before)
     MPI_Waitall(COUNT, requests, MPI_STATUSES_IGNORE);
 }
 
-/* Everybody writes to rank 0, which asks for nobody's in particular. */
+/* All ranks write to rank 0, which receives from any source. */
 static void wildcards(void)
 {
     int number = rank + 100;

@@ -47,7 +47,7 @@ static void locks(void)
     int64_t memory_of_mine[3] = {0, 0, 0};
     MPI_Win window;
     MPI_Win_create(memory_of_mine, sizeof memory_of_mine, sizeof *memory_of_mine, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    /* Nobody's turn is lost: every number of a ticket is drawn once. */
+    /* No update is lost: every ticket number is drawn once. */
     int64_t one = 1, drawn, last = -1;
     MPI_Win_lock_all(0, window);
     for (int round = 0; round < ROUNDS; round++) {

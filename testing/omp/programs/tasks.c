@@ -206,7 +206,7 @@ static void events(void) {
     }
 }
 
-/* A tree that is thin and deep, without a cut-off: who waits finds what descends from what it waits in, whoever has it. */
+/* A thin and deep tree without a cut-off: a thread that waits finds the descendants of what it waits for, on any queue. */
 static long thin(int depth, int width) {
     long parts[8] = {0}, sum = 1;
     if (depth == 0) return 1;

@@ -45,7 +45,7 @@ impl core::fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// What a sleep waits for.
+/// The event that ends a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaited {
     /// A message, or the end.
@@ -73,14 +73,14 @@ pub struct Opening {
     pub timeout_ns: u64,
 }
 
-/// What a remote peer is told to do with its channel.
+/// An order to a remote peer about its channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order<'a> {
     /// Open one.
     Open(Opening),
     /// Try to send these bytes.
     Send(&'a [u8]),
-    /// Try to send so many zeros: what is too long to be carried here.
+    /// Try to send the given number of zeros: a message too long to be carried in an order.
     SendZeros(u64),
     /// Try to receive.
     Recv,
@@ -94,18 +94,18 @@ pub enum Order<'a> {
     Awake(bool),
     /// Close it.
     Close,
-    /// Let go of it.
+    /// Drop the channel.
     Drop,
 }
 
-/// What went through the remote peer so far.
+/// The traffic of the remote peer so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Messages and bytes sent, messages and bytes received, rings, sleeps.
     pub numbers: [u64; 6],
 }
 
-/// What a remote peer could not do.
+/// Why a remote peer could not follow an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// No room.
@@ -124,7 +124,7 @@ pub enum Failure {
     Other(String),
 }
 
-/// What a remote peer answers.
+/// The answer of a remote peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer<'a> {
     /// It is done. A number: the longest message of a channel that was opened; whether it is so.
@@ -138,7 +138,7 @@ pub enum Answer<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// Its bytes.
+    /// Encodes the order as a message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let at = |awaited: &Awaited| AWAITED.iter().position(|one| one == awaited).unwrap_or(0) as u64;
@@ -252,7 +252,7 @@ pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
     (0..length_bytes).map(|index| (mix >> (8 * (index % 8))) as u8 ^ index as u8).collect()
 }
 
-/// How long message `number` is.
+/// The length of message `number`.
 #[must_use]
 pub fn some_length(number: u64, max_bytes: usize) -> usize {
     (8 + (number % 61) as usize).min(max_bytes)

@@ -1,4 +1,4 @@
-//! The remote peer of a channel under test. `remote-peer serve PREFIX COUNT` connects to `PREFIX/0` and so on, and does what it is told over each with a
+//! The remote peer of a channel under test. `remote-peer serve PREFIX COUNT` connects to `PREFIX/0` and so on, and follows the orders of each with a
 //! channel of its own; `remote-peer play NAME ROLE SLOT_BYTES SLOTS USED_FLAG HASH` accepts one and sends, receives or idles until
 //! it is killed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -20,13 +20,13 @@ use tombolo_remote_peer::control_config;
 
 use station::Station;
 
-/// How long anything may take that is known to happen.
+/// Deadline of everything that is known to happen.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// How long it looks for orders before it sleeps.
+/// How long it polls for orders before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// What it says when it was told something that it cannot be told.
+/// The error for wrong arguments.
 const USAGE: &str =
     "remote-peer serve PREFIX COUNT, or remote-peer play NAME ROLE SLOT_BYTES SLOTS USED_FLAG HASH";
 
@@ -57,7 +57,7 @@ fn begin() -> u8 {
     }
 }
 
-/// Follows orders until whoever gives them closes.
+/// Follows orders until the suite closes its channels.
 fn serve(prefix: &str, count: &str) -> Outcome<()> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
     let mut stations = Vec::new();

@@ -16,7 +16,7 @@ pub(crate) fn play(name: &str, role: &str, shape: &[&str]) -> Outcome<()> {
     let variant = if *used_flag == "true" { Variant::UsedFlag } else { Variant::EpochCredit };
     let config = ChannelConfig::new(slot, slots.parse()?, variant).map_err(|_| USAGE)?;
     match until_the_end(name, role, config, hash.parse()?) {
-        // Whoever was to kill this has ended first.
+        // The suite, which was to kill this, has ended first.
         Err(Error::Closed { .. } | Error::PeerDied { .. }) => Ok(()),
         ended => Ok(ended?),
     }

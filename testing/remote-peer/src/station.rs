@@ -11,13 +11,13 @@ use tombolo_remote_peer::{Answer, Awaited, Counts, Failure, Opening, Order};
 
 use crate::{Outcome, place};
 
-/// What came of a look for orders.
+/// The result of a poll for orders.
 pub(crate) enum Served {
     /// There was one.
     Orders,
     /// There was none.
     Nothing,
-    /// Whoever gives them is done.
+    /// The suite has closed the channel.
     End,
 }
 
@@ -58,7 +58,7 @@ impl Station {
         Ok(served)
     }
 
-    /// Says that the sleep has ended, if it has.
+    /// Reports the end of the sleep, if it has ended.
     pub(crate) fn report_rung(&mut self) -> Outcome<()> {
         if core::mem::take(&mut self.rung) {
             self.asleep = None;

@@ -9,14 +9,14 @@ use tombolod::agent::core::{
     Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Round, Stopped,
 };
 
-use crate::descriptor::{Actor, End, Fd};
+use crate::descriptor::{Actor, Fd, SocketEnd};
 use crate::shared::{Birth, Event, Shared};
-use crate::window::Place;
+use crate::window::WindowPlace;
 
 /// Messages of a client that are read in a turn.
 const BURST: usize = 16;
 
-/// How long every file is.
+/// The length of every file.
 const FILE_BYTES: u64 = 32 * 1024;
 
 /// Packets that fit into a pipe.
@@ -24,22 +24,22 @@ pub const PIPE_PACKETS: usize = 8;
 
 struct Child {
     pid: i32,
-    life: End,
-    outputs: [Option<End>; 2],
-    input: Option<End>,
+    life: SocketEnd,
+    outputs: [Option<SocketEnd>; 2],
+    input: Option<SocketEnd>,
     side: Option<Side>,
 }
 
 /// A side stream: one socket, which each way ends by itself.
 struct Side {
-    end: End,
+    end: SocketEnd,
     reads: bool,
     writes: bool,
 }
 
 impl Child {
-    /// What an input goes to, while it takes something.
-    fn input(&self, stream: u8) -> Option<&End> {
+    /// The parser of an input.
+    fn input(&self, stream: u8) -> Option<&SocketEnd> {
         match stream {
             streams::SIDE => self.side.as_ref().filter(|side| side.writes).map(|side| &side.end),
             _ => self.input.as_ref(),
@@ -60,16 +60,16 @@ impl Child {
     }
 }
 
-/// An agent.
+/// An agent in the simulation.
 pub struct SimAgent {
     node: u16,
     core: AgentCore<Fd>,
-    window: Option<Place>,
-    clients: BTreeMap<u32, End>,
+    window: Option<WindowPlace>,
+    clients: BTreeMap<u32, SocketEnd>,
     children: BTreeMap<DomainId, Child>,
     programs: BTreeSet<[u8; 32]>,
-    lifelines: BTreeMap<ChannelId, End>,
-    pairs: BTreeMap<ChannelId, End>,
+    lifelines: BTreeMap<ChannelId, SocketEnd>,
+    pairs: BTreeMap<ChannelId, SocketEnd>,
     /// Regions whose memory it keeps, and whether that can be written.
     regions: BTreeMap<RegionId, bool>,
 }
@@ -77,7 +77,7 @@ pub struct SimAgent {
 impl SimAgent {
     /// An agent that listens.
     #[must_use]
-    pub fn new(shared: &mut Shared, node: u16, window: Option<Place>) -> Self {
+    pub fn new(shared: &mut Shared, node: u16, window: Option<WindowPlace>) -> Self {
         shared.listeners.insert(node, Default::default());
         SimAgent {
             node,
@@ -107,7 +107,7 @@ impl SimAgent {
         self.children.values().map(|child| child.pid).collect()
     }
 
-    /// What it still holds, if anything.
+    /// The rights that it still holds, if any.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         let counts = [
@@ -321,7 +321,7 @@ impl SimAgent {
         }
     }
 
-    /// Says something of every domain, which is another thing from one round to the next.
+    /// Reports something about every domain, which differs from round to round.
     fn sample(&mut self, now: u64) {
         let load_of = |domain: DomainId| (domain.to_bits() ^ (now / 1_000_000_000)) as u32 % 1000;
         let sampled = |(domain, _): (DomainId, i32)| DomainSample {
@@ -375,14 +375,14 @@ impl SimAgent {
                     shared.audit.rights.maps.lifeline(channel.0, None);
                     return None;
                 }
-                let (ours, theirs) = End::pair(&shared.wakes);
+                let (ours, theirs) = SocketEnd::pair(&shared.wakes);
                 shared.audit.rights.maps.lifeline(channel.0, Some(theirs.numbered(channel.0)));
                 self.lifelines.insert(channel, ours.owned_by(self.actor()));
                 self.core.lifeline_made(channel);
-                Some(Fd::End(theirs))
+                Some(Fd::SocketEnd(theirs))
             }
-            Item::PairEnd => Some(Fd::End(self.pairs.remove(&channel).unwrap_or_else(|| {
-                let (first, second) = End::pair(&shared.wakes);
+            Item::PairEnd => Some(Fd::SocketEnd(self.pairs.remove(&channel).unwrap_or_else(|| {
+                let (first, second) = SocketEnd::pair(&shared.wakes);
                 self.pairs.insert(channel, second);
                 first
             }))),
@@ -419,7 +419,7 @@ impl SimAgent {
         self.core.region_made(region, made);
     }
 
-    /// Seals as a kernel does: not while somebody has it mapped for writing.
+    /// Seals as a kernel does: not while the memory is mapped for writing.
     fn seal_region(&mut self, shared: &mut Shared, region: RegionId, seal: Seal) {
         let sealed = match self.regions.get_mut(&region) {
             None => Err("it is not here".to_owned()),
@@ -438,7 +438,7 @@ impl SimAgent {
         self.core.region_sealed(region, sealed);
     }
 
-    /// What a domain maps.
+    /// The mapping of a domain.
     pub fn region_memory(&self, region: RegionId, writable: bool) -> Option<Fd> {
         let can_be_written = *self.regions.get(&region)?;
         // What cannot be opened so is not passed on.
@@ -460,7 +460,7 @@ impl SimAgent {
         }
     }
 
-    /// Whether what lies in the window is the program that the root means.
+    /// Whether the window holds the program that the root refers to.
     fn copy_from_window(&self, shared: &mut Shared, hash: [u8; 32], offset: u64, length: u64) -> bool {
         let memory = self.window.and_then(|place| shared.windows.memory(place));
         let mut bytes = vec![0; length as usize];
@@ -488,7 +488,7 @@ impl SimAgent {
             return self.core.not_started(domain, "out of memory".into());
         }
         let pid = shared.pid();
-        let pair = || End::pair(&shared.wakes);
+        let pair = || SocketEnd::pair(&shared.wakes);
         let (life, their_life) = pair();
         let ((out, their_out), (err, their_err)) = (pair(), pair());
         let (input, their_input) = order.stdin.then(pair).unzip();
@@ -517,7 +517,7 @@ impl SimAgent {
     }
 }
 
-/// What the tables of a monitor hold beside what so many clients, each a domain that asks for nothing, have in them.
+/// What the tables of a monitor hold besides the entries of `clients` clients, each a domain that asks for nothing.
 pub fn left_in(held: &[(&'static str, usize)], clients: usize) -> Option<String> {
     const OF_EACH_CLIENT: [&str; 6] =
         ["clients", "domains", "clients of names", "sessions", "trace pages", "sampled processes"];

@@ -28,7 +28,7 @@ struct ClientModel {
 struct DomainModel {
     /// Whether the machine started it.
     is_started: bool,
-    /// The connection by which somebody asked for it, as long as that is there.
+    /// The connection of the client that asked for it, as long as it exists.
     parent: Option<Client>,
     /// The request that asked for it, until that is answered.
     starting: Option<u32>,
@@ -42,7 +42,7 @@ struct ChannelModel {
     held_by: Vec<u16>,
 }
 
-/// What must come out of the core before it is asked anything else.
+/// Effects that the core must emit before the next request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Due {
     Told(Client, DomainId),
@@ -61,7 +61,7 @@ struct Lent {
     program: Option<[u8; 32]>,
 }
 
-/// The model.
+/// The model of what must happen.
 #[derive(Debug, Default)]
 pub struct Audit {
     clients: BTreeMap<Client, ClientModel>,
@@ -182,7 +182,7 @@ impl Audit {
             return self.client_gone(client);
         };
         if model.domain.is_some_and(|domain| !self.domains.contains_key(&domain)) {
-            // The last words of a dead domain: there is nobody to answer.
+            // The last request of a dead domain: there is no connection for an answer.
             return;
         }
         if let Request::Withdraw { listener } = body {
@@ -592,7 +592,7 @@ impl Audit {
         self.rights.unkilled(of_machine)
     }
 
-    /// What is left when every domain but `clients` clients has ended.
+    /// What is left after all domains except `clients` clients have ended.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         let counts = [

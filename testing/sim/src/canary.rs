@@ -44,7 +44,7 @@ pub fn plant(name: &str) -> Result<(), NoCanary> {
 /// A mistake cannot be planted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoCanary {
-    /// There is none of that name.
+    /// There is no canary of that name.
     #[error("there is no canary '{0}'; `--canaries` tries all of them")]
     Unknown(String),
     /// This build has none.

@@ -45,37 +45,37 @@ impl From<OpenError> for Ended {
     }
 }
 
-enum State {
+enum ChannelState {
     Shaking(Opening, Deferred),
     Open(Box<ChannelEnd<Deferred>>),
 }
 
-/// One end.
+/// One end of a channel in memory.
 pub struct MemoryEnd {
-    state: State,
+    state: ChannelState,
 }
 
 impl MemoryEnd {
-    /// Says hello in `memory`.
+    /// Writes a hello into `memory`.
     ///
     /// # Errors
     /// When the memory is too small.
     pub fn open(memory: SharedMemory, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
         let mut signals = Deferred::default();
         let opening = Opening::start(&memory, side, hello, &mut signals)?;
-        Ok(MemoryEnd { state: State::Shaking(opening, signals) })
+        Ok(MemoryEnd { state: ChannelState::Shaking(opening, signals) })
     }
 
     /// Whether the handshake is done.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, ChannelState::Open(_))
     }
 
     /// There is evidence that the peer is gone.
     pub fn note_peer_gone(&mut self) {
         self.signals().report_peer_gone();
-        if let State::Open(end) = &mut self.state {
+        if let ChannelState::Open(end) = &mut self.state {
             end.listen();
         }
     }
@@ -87,8 +87,8 @@ impl MemoryEnd {
 
     fn signals(&mut self) -> &mut Deferred {
         match &mut self.state {
-            State::Open(end) => end.signals_mut(),
-            State::Shaking(_, signals) => signals,
+            ChannelState::Open(end) => end.signals_mut(),
+            ChannelState::Shaking(_, signals) => signals,
         }
     }
 
@@ -97,11 +97,11 @@ impl MemoryEnd {
     /// # Errors
     /// [`Ended`].
     pub fn shake(&mut self) -> Result<(), Ended> {
-        let State::Shaking(opening, signals) = &mut self.state else { return Ok(()) };
+        let ChannelState::Shaking(opening, signals) = &mut self.state else { return Ok(()) };
         let Some(agreed) = opening.step(signals)? else { return Ok(()) };
         // Steps of the simulator are in one order for all, so that a barrier that was agreed on has nothing to do here.
         if let Ok(end) = opening.end(agreed, *signals) {
-            self.state = State::Open(Box::new(end));
+            self.state = ChannelState::Open(Box::new(end));
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl MemoryEnd {
     /// # Errors
     /// [`Ended`].
     pub fn send(&mut self, message: &[u8]) -> Result<bool, Ended> {
-        let State::Open(end) = &mut self.state else { return Ok(false) };
+        let ChannelState::Open(end) = &mut self.state else { return Ok(false) };
         match end.try_send(message) {
             Ok(()) => Ok(true),
             Err(EndError::Full) => Ok(false),
@@ -123,17 +123,17 @@ impl MemoryEnd {
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         match &self.state {
-            State::Open(end) => end.max_message_bytes(),
-            State::Shaking(..) => 0,
+            ChannelState::Open(end) => end.max_message_bytes(),
+            ChannelState::Shaking(..) => 0,
         }
     }
 
-    /// The next message.
+    /// Receives the next message, if one has arrived.
     ///
     /// # Errors
     /// [`Ended`], after everything that was sent before.
     pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
-        let State::Open(end) = &mut self.state else { return Ok(None) };
+        let ChannelState::Open(end) = &mut self.state else { return Ok(None) };
         let received = end.try_recv(|message| {
             let mut bytes = vec![0; message.len()];
             message.copy_to(&mut bytes).map(|_| bytes).unwrap_or_default()
@@ -141,9 +141,9 @@ impl MemoryEnd {
         received.map_err(|error| ended(end, error))
     }
 
-    /// Says asleep and looks once more; false when there is something to do.
+    /// Announces a sleep and polls once more; returns `false` if there is something to do.
     pub fn may_sleep(&mut self, for_room: bool) -> bool {
-        let State::Open(end) = &mut self.state else { return true };
+        let ChannelState::Open(end) = &mut self.state else { return true };
         let awaited = if for_room { Awaited::Both } else { Awaited::Message };
         let may_sleep = end.about_to_sleep(awaited);
         if !may_sleep {
@@ -152,16 +152,16 @@ impl MemoryEnd {
         may_sleep
     }
 
-    /// Says awake.
+    /// Withdraws the announcement of a sleep.
     pub fn wake_up(&mut self) {
-        if let State::Open(end) = &mut self.state {
+        if let ChannelState::Open(end) = &mut self.state {
             end.awake(true);
         }
     }
 
     /// Closes in order.
     pub fn close(&mut self) {
-        if let State::Open(end) = &mut self.state {
+        if let ChannelState::Open(end) = &mut self.state {
             end.close();
         }
     }

@@ -6,37 +6,37 @@ use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 
 use crate::bulk::{BulkEnd, Pools};
 use crate::channel::{Ended, MemoryEnd};
-use crate::descriptor::{Actor, End, Fd};
+use crate::descriptor::{Actor, Fd, SocketEnd};
 use crate::shared::{ChannelLog, Shared};
-use crate::window::Place;
+use crate::window::WindowPlace;
 
 /// Packets that fit into a stream.
 const STREAM_PACKETS: usize = 32;
 
-/// What carries it.
-enum Link {
+/// Its transport.
+enum ConversationLink {
     /// Rings in memory, with a lifeline; for a window also where they lie.
-    Memory { channel: Box<MemoryEnd>, lifeline: End, place: Option<(Place, usize)> },
+    Memory { channel: Box<MemoryEnd>, lifeline: SocketEnd, place: Option<(WindowPlace, usize)> },
     /// A stream.
-    Stream(End),
+    Stream(SocketEnd),
 }
 
 /// The channel takes no more messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Over;
 
-/// One end.
+/// One end of a conversation.
 pub struct Conversation {
     id: ChannelId,
     side: usize,
-    link: Link,
+    link: ConversationLink,
     /// Messages that are still to be sent.
     pub to_send: u64,
-    /// Who is at the other end.
+    /// The domain at the other end.
     pub peer: DomainId,
-    /// Rights whose numbers messages brought, and that nobody here has taken up yet.
+    /// Rights whose numbers messages brought, and that this side has not accepted yet.
     pub brought: Vec<CapabilityId>,
-    /// What a bulk channel knows beside the pools.
+    /// The state of a bulk channel, without that of its pools.
     bulk: Option<Box<BulkEnd>>,
     actor: Actor,
     pid: i32,
@@ -52,21 +52,21 @@ impl Conversation {
         let length_bytes = ChannelLayout::new(grant.config).length_bytes();
         let mut fds = fds.into_iter();
         let link = match (grant.transport, fds.next()?) {
-            (TransportKind::Socket, Fd::End(end)) => Link::Stream(end.owned_by(actor)),
-            (TransportKind::Shm, Fd::End(end)) => {
+            (TransportKind::Socket, Fd::SocketEnd(end)) => ConversationLink::Stream(end.owned_by(actor)),
+            (TransportKind::Shm, Fd::SocketEnd(end)) => {
                 let lifeline = end.owned_by(actor);
                 let channel = MemoryEnd::open(lifeline.memory(length_bytes), grant.side, hello).ok()?;
-                Link::Memory { channel: Box::new(channel), lifeline, place: None }
+                ConversationLink::Memory { channel: Box::new(channel), lifeline, place: None }
             }
             (TransportKind::Window, Fd::Window(place)) => {
                 let window = grant.window.as_ref()?;
-                let Some(Fd::End(lifeline)) = fds.next() else { return None };
+                let Some(Fd::SocketEnd(lifeline)) = fds.next() else { return None };
                 let offset_bytes = window.offset_bytes as usize;
                 let memory = shared.windows.memory(place)?.slice(offset_bytes, length_bytes).ok()?;
                 let channel = Box::new(MemoryEnd::open(memory, grant.side, hello).ok()?);
                 shared.windows.listen(place, offset_bytes, length_bytes, actor);
                 let place = Some((place, offset_bytes));
-                Link::Memory { channel, lifeline: lifeline.owned_by(actor), place }
+                ConversationLink::Memory { channel, lifeline: lifeline.owned_by(actor), place }
             }
             (transport, fd) => {
                 shared.audit.fail(format!("a grant over {transport:?} came with {fd:?}"));
@@ -85,7 +85,7 @@ impl Conversation {
         Some(Conversation { id, side, link, to_send: 0, peer, brought: Vec::new(), bulk, actor, pid })
     }
 
-    /// Which.
+    /// The channel.
     #[must_use]
     pub fn id(&self) -> ChannelId {
         self.id
@@ -103,7 +103,7 @@ impl Conversation {
         self.bulk.is_some()
     }
 
-    /// What a bulk channel knows beside the pools.
+    /// The state of a bulk channel, without that of its pools.
     pub fn bulk_end(&mut self) -> Option<(ChannelId, &mut BulkEnd)> {
         let id = self.id;
         self.bulk.as_deref_mut().map(|bulk| (id, bulk))
@@ -113,9 +113,9 @@ impl Conversation {
         shared.channels.entry(self.id).or_default()
     }
 
-    /// Receives and sends what it can; false when it is over. Of a bulk channel that is over the pools know.
+    /// Receives and sends as much as possible; returns `false` when the channel has ended. The pools learn of the end of a bulk channel.
     pub fn talk(&mut self, shared: &mut Shared, pools: &mut Pools) -> bool {
-        if let Link::Memory { channel, .. } = &mut self.link {
+        if let ConversationLink::Memory { channel, .. } = &mut self.link {
             channel.wake_up();
         }
         let over = loop {
@@ -139,15 +139,15 @@ impl Conversation {
 
     fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
         match &mut self.link {
-            Link::Memory { channel, lifeline, .. } => {
-                // Before the ring: whoever is gone by now has sent everything it ever will.
+            ConversationLink::Memory { channel, lifeline, .. } => {
+                // Checked before the ring: a peer that is gone by now has sent everything it ever will.
                 if lifeline.is_gone() {
                     channel.note_peer_gone();
                 }
                 channel.shake()?;
                 channel.receive()
             }
-            Link::Stream(end) => match end.receive() {
+            ConversationLink::Stream(end) => match end.receive() {
                 Some((message, _)) => {
                     end.ring();
                     Ok(Some(message))
@@ -181,7 +181,7 @@ impl Conversation {
         self.bulk = Some(bulk);
     }
 
-    /// Tells the pools that the channel has ended, `dead` if with the program at its other end.
+    /// Tells the pools that the channel has ended; `dead` if the program at its other end has ended too.
     fn lose(&mut self, shared: &mut Shared, pools: &mut Pools, dead: bool) {
         if self.bulk.take().is_some() {
             pools.lose(shared, self.pid, self.id, dead);
@@ -205,7 +205,7 @@ impl Conversation {
 
     /// Gives the channel a message of bulk data: whether it took it, or that it takes none any more.
     fn offer(&mut self, shared: &mut Shared, message: &[u8]) -> Result<bool, Over> {
-        let Link::Memory { channel, .. } = &mut self.link else { return Err(Over) };
+        let ConversationLink::Memory { channel, .. } = &mut self.link else { return Err(Over) };
         match channel.send(message) {
             Ok(true) => {
                 let side = self.side;
@@ -281,14 +281,14 @@ impl Conversation {
             let (id, side) = (self.id, self.side);
             let number = self.log(shared).sent[side];
             let sent = match &mut self.link {
-                Link::Memory { channel, .. } if !channel.is_open() => Ok(false),
-                Link::Memory { channel, .. } => {
+                ConversationLink::Memory { channel, .. } if !channel.is_open() => Ok(false),
+                ConversationLink::Memory { channel, .. } => {
                     let length = length(id, side, number, channel.max_message_bytes());
                     channel.send(&content(id, side, number, length))
                 }
-                Link::Stream(end) if end.is_gone() => Err(Ended::PeerDied),
-                Link::Stream(end) if end.waiting_there() >= STREAM_PACKETS => Ok(false),
-                Link::Stream(end) => {
+                ConversationLink::Stream(end) if end.is_gone() => Err(Ended::PeerDied),
+                ConversationLink::Stream(end) if end.waiting_there() >= STREAM_PACKETS => Ok(false),
+                ConversationLink::Stream(end) => {
                     let length = length(id, side, number, 4096);
                     Ok(end.send((content(id, side, number, length), Vec::new())))
                 }
@@ -311,7 +311,7 @@ impl Conversation {
 
     fn sleep(&mut self, shared: &mut Shared) {
         let for_room = self.unsent() > 0;
-        if let Link::Memory { channel, .. } = &mut self.link
+        if let ConversationLink::Memory { channel, .. } = &mut self.link
             && !channel.may_sleep(for_room)
         {
             shared.wake(self.actor);
@@ -319,14 +319,14 @@ impl Conversation {
     }
 
     fn ring(&mut self, shared: &mut Shared) {
-        let Link::Memory { channel, lifeline, place } = &mut self.link else { return };
+        let ConversationLink::Memory { channel, lifeline, place } = &mut self.link else { return };
         if !channel.take_ring() {
             return;
         }
         match place {
             None => lifeline.ring(),
             Some((place, byte)) if shared.windows.is_coherent(place.window) => {
-                let there = Place { window: place.window, shore: place.shore.other() };
+                let there = WindowPlace { window: place.window, shore: place.shore.other() };
                 let listeners = shared.windows.listeners(there, *byte);
                 shared.ring(&listeners);
             }
@@ -339,7 +339,7 @@ impl Conversation {
     pub fn close(mut self, shared: &mut Shared, pools: &mut Pools) {
         self.lose(shared, pools, false);
         let side = self.side;
-        if let Link::Memory { channel, .. } = &mut self.link {
+        if let ConversationLink::Memory { channel, .. } = &mut self.link {
             if channel.is_open() {
                 channel.close();
                 self.log(shared).closed[side] = true;
@@ -354,12 +354,12 @@ impl Conversation {
         self.log(shared).let_go[self.side] = true;
     }
 
-    /// Lets go of it, as death does.
+    /// Drops the end, as death does.
     pub fn let_go(self, shared: &mut Shared) {
         let log = self.log(shared);
         log.let_go[self.side] = true;
         log.open[self.side] = false;
-        if let Link::Memory { place: Some((place, byte)), .. } = &self.link {
+        if let ConversationLink::Memory { place: Some((place, byte)), .. } = &self.link {
             shared.windows.ignore(*place, *byte, self.actor);
         }
     }

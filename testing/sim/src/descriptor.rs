@@ -8,9 +8,9 @@ use std::rc::Rc;
 use tombolo_base::SharedMemory;
 use tombolo_control::RegionId;
 
-use crate::window::Place;
+use crate::window::WindowPlace;
 
-/// Whoever acts in a simulated machine.
+/// A party of a simulated machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Actor {
     /// The root monitor with the host's agent.
@@ -21,25 +21,25 @@ pub enum Actor {
     Process(i32),
 }
 
-/// Who is to be woken for what happened. Shared by all ends.
+/// The parties to be woken. Shared by all ends.
 pub type Wakes = Rc<RefCell<Vec<Actor>>>;
 
-/// A descriptor.
+/// A simulated file descriptor.
 #[derive(Debug)]
 pub enum Fd {
     /// An end of a socket.
-    End(End),
+    SocketEnd(SocketEnd),
     /// An image file, by its number.
     Image(usize),
     /// A program, by its SHA-256.
     Program([u8; 32]),
     /// The memory of a window.
-    Window(Place),
-    /// The same, and nobody can write by it.
-    WindowToRead(Place),
+    Window(WindowPlace),
+    /// The same without the right to write.
+    WindowToRead(WindowPlace),
     /// The memory of a region.
     Region {
-        /// Which.
+        /// The identity of the memory.
         region: RegionId,
         /// Whether it can be mapped for writing.
         writable: bool,
@@ -58,7 +58,7 @@ pub type Packet = (Vec<u8>, Vec<Fd>);
 
 #[derive(Debug, Default)]
 struct Half {
-    /// Nobody holds this end any more.
+    /// All descriptors of this end are closed.
     closed: Cell<bool>,
     /// The other side shows that it is gone, though it is not.
     hung_up: Cell<bool>,
@@ -70,9 +70,9 @@ struct Half {
 #[derive(Debug)]
 struct Pair {
     halves: [Half; 2],
-    /// What the two made to share.
+    /// The memory that the two share.
     memory: RefCell<Option<SharedMemory>>,
-    /// What it is a lifeline of; 0 for nothing that has a number.
+    /// The number of what it is the lifeline of; 0 for what has no number.
     number: Cell<u64>,
     wakes: Wakes,
 }
@@ -85,7 +85,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nobody holds it any more.
+    /// All descriptors of it are closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.pair.halves[self.side].closed.get()
@@ -94,22 +94,22 @@ impl Watch {
 
 /// One end of a socket pair.
 #[derive(Debug)]
-pub struct End {
+pub struct SocketEnd {
     pair: Rc<Pair>,
     side: usize,
 }
 
-impl End {
+impl SocketEnd {
     /// Both ends of a new pair.
     #[must_use]
-    pub fn pair(wakes: &Wakes) -> (End, End) {
+    pub fn pair(wakes: &Wakes) -> (SocketEnd, SocketEnd) {
         let pair = Rc::new(Pair {
             halves: [Half::default(), Half::default()],
             memory: RefCell::new(None),
             number: Cell::new(0),
             wakes: wakes.clone(),
         });
-        (End { pair: pair.clone(), side: 0 }, End { pair, side: 1 })
+        (SocketEnd { pair: pair.clone(), side: 0 }, SocketEnd { pair, side: 1 })
     }
 
     fn here(&self) -> &Half {
@@ -120,20 +120,20 @@ impl End {
         &self.pair.halves[1 - self.side]
     }
 
-    /// Says of which mapping it is a lifeline, for whoever checks, and lets that see whether this end is held.
+    /// Marks this as the lifeline of a mapping, for the audit, and lets the audit see whether this end is held.
     #[must_use]
     pub fn numbered(&self, number: u64) -> Watch {
         self.pair.number.set(number);
         Watch { pair: self.pair.clone(), side: self.side }
     }
 
-    /// Of which mapping it is a lifeline.
+    /// The mapping that it is the lifeline of.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.pair.number.get()
     }
 
-    /// Says who is woken for what happens at this end.
+    /// Sets the party that is woken by events at this end.
     #[must_use]
     pub fn owned_by(self, actor: Actor) -> Self {
         self.here().owner.set(Some(actor));
@@ -151,7 +151,7 @@ impl End {
         }
     }
 
-    /// Sends; false when nobody holds the other end.
+    /// Sends; returns `false` when all descriptors of the other end are closed.
     pub fn send(&self, packet: Packet) -> bool {
         if self.there().closed.get() {
             return false;
@@ -184,13 +184,13 @@ impl End {
         self.there().closed.get() || self.here().hung_up.get()
     }
 
-    /// Lets the other end show that this one is gone.
+    /// Closes this end, which the other end shows.
     pub fn hang_up(&self) {
         self.there().hung_up.set(true);
         self.ring();
     }
 
-    /// The memory that the two share, made by whoever asks first.
+    /// The memory that the two share, made by the first that asks for it.
     #[must_use]
     pub fn memory(&self, length_bytes: usize) -> SharedMemory {
         let mut memory = self.pair.memory.borrow_mut();
@@ -198,7 +198,7 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for SocketEnd {
     fn drop(&mut self) {
         self.here().closed.set(true);
         // What was on its way to this end falls, and the descriptors in it.

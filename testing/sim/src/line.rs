@@ -7,17 +7,17 @@ use tombolo_link::window::{CONTROL_OFFSET_BYTES, control_config};
 use tombolo_link::{ChannelLayout, Hello, Side};
 
 use crate::channel::MemoryEnd;
-use crate::descriptor::{Actor, End, Packet};
+use crate::descriptor::{Actor, Packet, SocketEnd};
 use crate::shared::Shared;
-use crate::window::{Place, Shore};
+use crate::window::{Shore, WindowPlace};
 
 enum Carrier {
-    Socket(End),
-    Window { place: Place, channel: Box<MemoryEnd> },
+    Socket(SocketEnd),
+    Window { place: WindowPlace, channel: Box<MemoryEnd> },
 }
 
 /// One end of a line.
-pub struct Line {
+pub struct MonitorLine {
     node: u16,
     generation: u16,
     carrier: Carrier,
@@ -27,16 +27,16 @@ pub struct Line {
     gone: bool,
 }
 
-impl Line {
+impl MonitorLine {
     /// Over an end of a socket.
     #[must_use]
-    pub fn over_socket(node: u16, generation: u16, end: End, at_root: bool) -> Self {
+    pub fn over_socket(node: u16, generation: u16, end: SocketEnd, at_root: bool) -> Self {
         let carrier = Carrier::Socket(end.owned_by(owner(node, at_root)));
-        Line { node, generation, carrier, at_root, queue: VecDeque::new(), gone: false }
+        MonitorLine { node, generation, carrier, at_root, queue: VecDeque::new(), gone: false }
     }
 
     /// Over the control channel of a window; none if that is not as it should be.
-    pub fn over_window(shared: &mut Shared, node: u16, generation: u16, place: Place) -> Option<Self> {
+    pub fn over_window(shared: &mut Shared, node: u16, generation: u16, place: WindowPlace) -> Option<Self> {
         let at_root = place.shore == Shore::Near;
         let length_bytes = ChannelLayout::new(control_config()).length_bytes();
         let memory = shared.windows.memory(place)?.slice(CONTROL_OFFSET_BYTES, length_bytes).ok()?;
@@ -44,7 +44,8 @@ impl Line {
         let channel = MemoryEnd::open(memory, side, Hello::new(control_config(), 0, None)).ok()?;
         shared.windows.listen(place, CONTROL_OFFSET_BYTES, length_bytes, owner(node, at_root));
         let carrier = Carrier::Window { place, channel: Box::new(channel) };
-        let mut line = Line { node, generation, carrier, at_root, queue: VecDeque::new(), gone: false };
+        let mut line =
+            MonitorLine { node, generation, carrier, at_root, queue: VecDeque::new(), gone: false };
         line.ring(shared);
         Some(line)
     }
@@ -63,7 +64,7 @@ impl Line {
         self.flush(shared);
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as fits.
     pub fn flush(&mut self, shared: &mut Shared) {
         while let Some(packet) = self.queue.pop_front() {
             let sent = match &mut self.carrier {
@@ -118,7 +119,7 @@ impl Line {
         Some(packet)
     }
 
-    /// Says asleep where that is needed; comes back at once when there is something to do.
+    /// Announces a sleep where that is needed; returns immediately if there is something to do.
     pub fn sleep(&mut self, shared: &mut Shared) {
         let for_room = !self.queue.is_empty();
         if let Carrier::Window { channel, .. } = &mut self.carrier
@@ -130,7 +131,7 @@ impl Line {
         self.ring(shared);
     }
 
-    /// Takes that back.
+    /// Withdraws the announcement of a sleep.
     pub fn wake_up(&mut self, shared: &mut Shared) {
         if let Carrier::Window { channel, .. } = &mut self.carrier {
             channel.wake_up();

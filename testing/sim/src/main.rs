@@ -1,4 +1,4 @@
-//! `tombolo-sim`: runs seeds, one or thousands or without end, and says how a failing one can be run again.
+//! `tombolo-sim`: simulates one seed, thousands, or without end, and prints how to repeat a failing one.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,21 +12,21 @@ use tombolo_sim::plan::{MAX_NODES, Options, Scenario};
 use tombolo_sim::rights::Counts;
 use tombolo_sim::world::{Outcome, run};
 
-/// Whole machines under one seed: the real protocols and monitors, virtual time, faults.
+/// Simulates whole machines, one per seed: the real protocols and monitors, with virtual time and faults.
 ///
 /// Example: `cargo xtask sim --seeds 1000`, and for one that failed `cargo xtask sim --seed 17`.
 #[derive(Parser)]
 #[command(name = "cargo xtask sim", max_term_width = 100)]
 struct Arguments {
-    /// Run this seed alone, and tell what happens in it
+    /// Run this seed alone, and print its events
     #[arg(long, value_name = "N", value_parser = seed, conflicts_with_all = ["seeds", "endless", "canaries"])]
     seed: Option<u64>,
 
-    /// Run so many seeds
+    /// Run this number of seeds
     #[arg(long, value_name = "N", default_value_t = 3000, conflicts_with = "endless")]
     seeds: u64,
 
-    /// Run until one fails, and say now and then how far it is
+    /// Run until one fails, and print the progress from time to time
     #[arg(long)]
     endless: bool,
 
@@ -34,11 +34,11 @@ struct Arguments {
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     from: u64,
 
-    /// How many nodes the machine has, the host included; drawn from the seed if not given
+    /// Number of nodes, the host included [default: drawn from the seed]
     #[arg(long, value_name = "N", value_parser = nodes)]
     nodes: Option<usize>,
 
-    /// What the run is about
+    /// Emphasis of the run
     #[arg(long, value_enum, default_value_t)]
     scenario: Scenario,
 
@@ -50,11 +50,11 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["endless", "canary"])]
     canaries: bool,
 
-    /// Threads that run seeds at the same time; a seed itself has one
+    /// Number of threads; each seed runs in one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
 
-    /// What the code under test was built from
+    /// The commit that the code under test was built from
     #[arg(long, value_name = "COMMIT", default_value = "unknown", hide = true)]
     commit: String,
 }
@@ -140,7 +140,7 @@ fn describe(outcome: &Outcome) -> String {
     )
 }
 
-/// Tells of a failure all that helps to understand it.
+/// Prints everything that helps to understand a failure.
 fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) {
     for line in &outcome.trace {
         let cut: String = line.chars().take(300).collect();
@@ -157,7 +157,7 @@ fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) {
     ));
 }
 
-/// What many runs add up to.
+/// The sums over many runs.
 #[derive(Default)]
 struct Sums {
     runs: u64,
@@ -255,7 +255,7 @@ fn search(arguments: &Arguments, planted: &str, note: impl Fn(&Outcome) + Sync) 
     failures.into_inner().unwrap_or_default().into_iter().min()
 }
 
-/// Says how to run a seed again whose code under test panics.
+/// Prints how to repeat a seed whose code under test panics.
 struct Panics(String);
 
 impl Drop for Panics {

@@ -15,13 +15,13 @@ pub struct Mapped {
     pub pid: i32,
     /// Whose process it is.
     pub holder: DomainId,
-    /// Of which region.
+    /// The region.
     pub region: RegionId,
-    /// Which part.
+    /// The part of the test.
     pub extent: Extent,
     /// It can write.
     pub writable: bool,
-    /// Where in the window of its node it begins, if it lies in one.
+    /// Its offset in the window of its node, if it lies in one.
     pub in_window: Option<u64>,
 }
 
@@ -60,18 +60,18 @@ impl Maps {
         self.mapped.retain(|_, mapped| mapped.pid != pid);
     }
 
-    /// What is mapped as this.
+    /// The mappings of this.
     #[must_use]
     pub fn mapped_as(&self, number: u64) -> Option<&Mapped> {
         self.mapped.get(&number)
     }
 
-    /// Who has any of a region mapped.
+    /// The processes that have any part of a region mapped.
     pub fn of(&self, region: RegionId) -> impl Iterator<Item = &Mapped> {
         self.mapped.values().filter(move |mapped| mapped.region == region)
     }
 
-    /// Who has any of a range of the window of a node in this generation mapped.
+    /// The processes that have any part of a range of a node's window mapped, in this generation of the node.
     #[must_use]
     pub fn in_window(&self, node: u16, generation: u16, first: u64, end: u64) -> Option<&Mapped> {
         self.mapped.values().find(|mapped| {
@@ -81,7 +81,7 @@ impl Maps {
         })
     }
 
-    /// Whether there is evidence that nobody can have this mapped: its lifeline was never made, or nobody holds it, and
+    /// Whether there is evidence that no process can have this mapped: its lifeline was never made, or is closed, and
     /// the process, if there is one, has unmapped.
     #[must_use]
     pub fn is_let_go(&self, number: u64) -> bool {
@@ -98,13 +98,13 @@ impl Maps {
         self.lifelines.remove(&number);
     }
 
-    /// How many mappings there are.
+    /// The number of mappings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.mapped.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no mappings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mapped.is_empty()

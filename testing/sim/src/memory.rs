@@ -9,19 +9,19 @@ use tombolo_control::{
     Reply, Request, Rights, Seal,
 };
 
-use crate::descriptor::{End, Fd};
+use crate::descriptor::{Fd, SocketEnd};
 use crate::maps::Mapped;
 use crate::process::{Action, Asked, Process};
 use crate::shared::Shared;
-use crate::window::Place;
+use crate::window::WindowPlace;
 
 /// How long a program that is late takes at most to let go, of the time that it has.
 const LATE_PERMILLE: u64 = 3500;
 
-/// What a program has of memory.
+/// The memory of a program.
 #[derive(Default)]
 pub struct Holdings {
-    /// What it takes itself to hold.
+    /// The rights that it believes to hold.
     known: Vec<CapabilityInfo>,
     mapped: Vec<Mapping>,
     /// Highest number that it ever saw.
@@ -29,7 +29,7 @@ pub struct Holdings {
     manner: Manner,
 }
 
-/// How soon a program lets go.
+/// How soon a program unmaps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Manner {
     #[default]
@@ -42,14 +42,14 @@ struct Mapping {
     number: u64,
     region: RegionId,
     writable: bool,
-    /// Where its bytes lie, if that is a window: place, first byte, length.
-    bytes: Option<(Place, usize, usize)>,
-    lifeline: End,
+    /// The range of its bytes, if it lies in a window: place, first byte, length.
+    bytes: Option<(WindowPlace, usize, usize)>,
+    lifeline: SocketEnd,
     let_go_at: Option<u64>,
 }
 
 impl Holdings {
-    /// What a program begins with, which is how soon it lets go.
+    /// The first argument of a program: how soon it unmaps.
     pub fn new(shared: &mut Shared) -> Self {
         let manners = shared.plan.manners;
         let manner = match shared.random.below(1000) {
@@ -70,7 +70,7 @@ impl Holdings {
         self.known.retain(|known| known.id != capability);
     }
 
-    /// Lets everything go at once, as a kernel does for a process that ends.
+    /// Drops everything, as a kernel does for a process that ends.
     pub fn end(self, shared: &mut Shared) {
         for mapping in self.mapped {
             shared.audit.rights.maps.unmap(mapping.number);
@@ -149,7 +149,7 @@ impl Process {
         // It may die with both in its hands.
         self.may_die(shared);
         // Its monitor could not make them.
-        let (Some(memory), Some(Fd::End(lifeline))) = (memory, lifeline) else { return };
+        let (Some(memory), Some(Fd::SocketEnd(lifeline))) = (memory, lifeline) else { return };
         let (bytes, writable) = match (map.backing, memory) {
             (Backing::Memory | Backing::File, Fd::Region { region, writable }) if region == map.region => {
                 (None, writable)
@@ -177,7 +177,7 @@ impl Process {
         self.touch(shared);
     }
 
-    /// Reads and writes what it has mapped: nobody but those who have the region can have written there.
+    /// Reads and writes its mapped memory: only holders of the region can have written there.
     fn touch(&mut self, shared: &mut Shared) {
         for mapping in &self.holdings.mapped {
             let Some((place, first, length)) = mapping.bytes else { continue };
@@ -201,7 +201,7 @@ impl Process {
         }
     }
 
-    /// Lets go of what it is told to let go of, when it gets round to that.
+    /// Unmaps what it was told to unmap, when it gets round to that.
     pub(crate) fn let_go(&mut self, shared: &mut Shared) {
         let manner = self.holdings.manner;
         let mut told = false;
@@ -354,7 +354,7 @@ impl Process {
         self.request(Request::CapabilityDerive { capability, extent, rights, holder: None, channel });
     }
 
-    /// Somebody to grant to, and the channel that brings the number.
+    /// A domain to grant to, and the channel that brings the number.
     fn somebody(&mut self, shared: &mut Shared) -> Option<(DomainId, ChannelId)> {
         let mut known: Vec<(DomainId, ChannelId)> = self
             .conversations

@@ -5,28 +5,28 @@ use tombolo_control::{Order, Report, Wire};
 
 use crate::agent::SimAgent;
 use crate::descriptor::Actor;
-use crate::line::Line;
+use crate::line::MonitorLine;
 use crate::shared::Shared;
-use crate::window::Place;
+use crate::window::WindowPlace;
 
 /// Orders that are taken in a row.
 const ORDERS_IN_A_ROW: usize = 32;
 
-/// A node.
+/// A node in the simulation.
 pub struct Node {
     number: u16,
     /// In which it runs.
     pub generation: u16,
-    /// Where it has its window.
-    pub place: Option<Place>,
+    /// The place of its window.
+    pub place: Option<WindowPlace>,
     agent: Option<SimAgent>,
-    line: Line,
+    line: MonitorLine,
 }
 
 impl Node {
     /// One whose monitor begins to run.
     #[must_use]
-    pub fn new(number: u16, generation: u16, line: Line, place: Option<Place>) -> Self {
+    pub fn new(number: u16, generation: u16, line: MonitorLine, place: Option<WindowPlace>) -> Self {
         Node { number, generation, place, agent: None, line }
     }
 
@@ -36,7 +36,7 @@ impl Node {
         self.agent.as_ref().map(SimAgent::pids).unwrap_or_default()
     }
 
-    /// What its agent holds though nobody uses it.
+    /// What its agent holds although no domain uses it.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         self.agent.as_ref().and_then(|agent| agent.leftovers(clients))

@@ -11,7 +11,7 @@ use tombolo_machine::Machine;
 /// Most nodes of a simulated machine.
 pub const MAX_NODES: usize = 64;
 
-/// What a run is about.
+/// The emphasis of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub enum Scenario {
     /// Everything, in a mixture that the seed draws
@@ -50,12 +50,12 @@ impl Scenario {
     }
 }
 
-/// What to simulate.
+/// What is to be simulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// How many nodes; drawn if not given.
+    /// The number of nodes; drawn if not given.
     pub nodes: Option<usize>,
-    /// What about.
+    /// The subject.
     pub scenario: Scenario,
 }
 
@@ -64,7 +64,7 @@ pub struct Options {
 pub struct NodePlan {
     /// A virtual machine behind a window; otherwise on the host's kernel.
     pub vm: bool,
-    /// What it runs.
+    /// The program that it runs.
     pub isa: Isa,
     /// Its domains are joined to the host's by a stream.
     pub socket: bool,
@@ -74,7 +74,7 @@ pub struct NodePlan {
     pub doorbells: u16,
 }
 
-/// How often what a process can do is what it does next; of the sum of all.
+/// The weight of each operation among the choices of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Habits {
     /// Take up a name.
@@ -113,7 +113,7 @@ pub struct Habits {
     pub exit: u64,
 }
 
-/// How often what can be done with memory is what a process does; of the sum of all.
+/// The weight of each operation on memory among the choices of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryHabits {
     /// Make a region.
@@ -136,11 +136,11 @@ pub struct MemoryHabits {
     pub settle: u64,
     /// List.
     pub list: u64,
-    /// Ask for what is another's, gone or nonsense.
+    /// Send requests for what belongs to others, is gone, or is invalid.
     pub abuse: u64,
 }
 
-/// How soon programs let go of memory that they are told to let go of, in a thousand programs.
+/// How soon programs unmap memory when told to, per thousand programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Manners {
     /// Late.
@@ -149,7 +149,7 @@ pub struct Manners {
     pub never: u64,
 }
 
-/// How often faults happen, in a thousand opportunities.
+/// The frequency of faults, per thousand opportunities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
     /// A process is killed, at each of its actions.
@@ -197,24 +197,24 @@ pub struct Plan {
     pub beat_ns: u64,
     /// Channels of one listener that may wait to be accepted.
     pub backlog: u64,
-    /// What processes do.
+    /// The habits of processes.
     pub habits: Habits,
-    /// What they do with memory.
+    /// How they use memory.
     pub memory: MemoryHabits,
-    /// How soon they let go of it.
+    /// How soon they unmap it.
     pub manners: Manners,
     /// Time that a domain has to let go of it, in milliseconds.
     pub revoke_ms: u32,
     /// Regions, rights and mappings that a domain may have.
     pub may_have: [u64; 3],
-    /// What goes wrong.
+    /// The fault.
     pub faults: Faults,
 }
 
 const ISAS: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];
 
 impl Plan {
-    /// What a seed draws.
+    /// The plan that a seed draws.
     #[must_use]
     pub fn draw(random: &mut Random, options: Options) -> Plan {
         let count = options.nodes.unwrap_or_else(|| match random.below(200) {
@@ -334,7 +334,7 @@ impl MemoryHabits {
     fn draw(random: &mut Random) -> MemoryHabits {
         let mut some = |low: u64, high: u64| if random.chance(100) { 0 } else { random.between(low, high) };
         MemoryHabits {
-            // Whoever does nothing else needs something to do it with.
+            // A process that does nothing else needs memory to work with.
             create: 1 + some(5, 30),
             derive: some(5, 40),
             grant: some(5, 60),
@@ -375,7 +375,7 @@ impl Faults {
     }
 }
 
-/// What an image can be built for.
+/// The targets of an image.
 #[must_use]
 pub fn isas() -> [Isa; 4] {
     ISAS

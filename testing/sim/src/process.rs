@@ -15,11 +15,11 @@ use tombolo_ring::{SlotSize, Variant};
 use crate::agent::PIPE_PACKETS;
 use crate::bulk::{MIN_SLOTS, Pools};
 use crate::conversation::Conversation;
-use crate::descriptor::{Actor, End, Fd};
+use crate::descriptor::{Actor, Fd, SocketEnd};
 use crate::memory::Holdings;
 use crate::shared::{Birth, Shared};
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It goes on.
@@ -43,7 +43,7 @@ pub(crate) enum Asked {
         scope: Scope,
         name: String,
     },
-    /// A right for somebody else, whose number a channel is to bring.
+    /// A right for another domain, whose number a channel is to bring.
     Grant {
         channel: ChannelId,
     },
@@ -66,29 +66,29 @@ pub(crate) struct Child {
     fed: Vec<u8>,
 }
 
-/// How names of bulk channels begin.
+/// The prefix of the names of bulk channels.
 const BULK_NAME: &str = "bulk";
 
 fn is_bulk(name: &str) -> bool {
     name.starts_with(BULK_NAME)
 }
 
-/// A process.
+/// A process in the simulation.
 pub struct Process {
     pub(crate) pid: i32,
     /// Whose monitor it talks to.
     pub node: u16,
-    life: Option<End>,
-    outputs: Vec<End>,
-    input: Option<End>,
-    side: Option<End>,
-    monitor: Option<End>,
+    life: Option<SocketEnd>,
+    outputs: Vec<SocketEnd>,
+    input: Option<SocketEnd>,
+    side: Option<SocketEnd>,
+    monitor: Option<SocketEnd>,
     /// Written, not yet taken by a pipe; the last by the side stream.
     unwritten: [Vec<Vec<u8>>; 3],
     asked: BTreeMap<u32, Asked>,
     next_request: u32,
     attached: bool,
-    /// What it is, once it is attached.
+    /// Its identity, once it is attached.
     pub(crate) domain: Option<DomainId>,
     names: Vec<(String, u32)>,
     /// Listeners of bulk channels, also of names that were given back since.
@@ -97,14 +97,14 @@ pub struct Process {
     locks: Vec<(Scope, String, u64)>,
     pub(crate) children: Vec<Child>,
     pub(crate) conversations: Vec<Conversation>,
-    /// What it has of memory.
+    /// Its memory.
     pub(crate) holdings: Holdings,
-    /// What it knows of bulk data.
+    /// Its state of bulk data.
     pools: Pools,
     next_action_at: u64,
     /// It is killed before anything else happens.
     pub(crate) dies: bool,
-    /// Does nothing of its own accord: for whoever simulates to do it.
+    /// Does nothing by itself; the simulation acts through it.
     pub idle: bool,
 }
 
@@ -147,9 +147,9 @@ impl Process {
         Actor::Process(self.pid)
     }
 
-    /// Whether its monitor is gone, and it has not seen that yet.
+    /// Whether its monitor is gone without its having noticed.
     pub(crate) fn is_alone(&self) -> bool {
-        self.monitor.as_ref().is_none_or(End::is_gone)
+        self.monitor.as_ref().is_none_or(SocketEnd::is_gone)
     }
 
     /// Whether it waits for an answer.
@@ -191,12 +191,12 @@ impl Process {
         }
     }
 
-    /// Asks for something on behalf of whoever simulates.
+    /// Sends a request on behalf of the simulation.
     pub fn request(&mut self, body: Request) {
         self.ask(body, Asked::Other, Vec::new());
     }
 
-    /// Takes up a name on behalf of whoever simulates.
+    /// Exports a name on behalf of the simulation.
     pub fn export(&mut self, name: &str) {
         self.export_in(Scope::Machine, name);
     }
@@ -206,12 +206,12 @@ impl Process {
         self.ask(Request::Export { scope, name: name.to_owned() }, asked, Vec::new());
     }
 
-    /// Opens a channel on behalf of whoever simulates.
+    /// Opens a channel on behalf of the simulation.
     pub fn connect(&mut self, name: &str, timeout: Duration, config: ChannelConfig) {
         self.request(Request::Connect { scope: Scope::Machine, name: name.to_owned(), timeout, config });
     }
 
-    /// Sends on every channel on behalf of whoever simulates.
+    /// Sends on every channel on behalf of the simulation.
     pub fn send_on_all(&mut self, count: u64) {
         self.conversations.iter_mut().for_each(|conversation| conversation.to_send += count);
     }
@@ -287,7 +287,7 @@ impl Process {
         }
     }
 
-    /// What was to come over a channel and has not come goes.
+    /// Drops what was expected over a channel and has not arrived.
     fn channel_is_over(&mut self, conversation: &Conversation) {
         let forget = Request::CapabilityForget { channel: conversation.id(), granter: conversation.peer };
         self.say(0, forget, Vec::new());
@@ -359,7 +359,7 @@ impl Process {
                 }
                 self.conversations.push(conversation);
             }
-            // What came with the grant has been dropped, which shows the other side that nobody takes it.
+            // What came with the grant has been dropped, which shows the other side that it was not accepted.
             None => {
                 let side = usize::from(grant.side == tombolo_link::Side::B);
                 shared.channels.entry(grant.channel).or_default().let_go[side] = true;

@@ -11,41 +11,41 @@ use tombolo_machine::{Image, Machine};
 use tombolod::core::{Core, Effect, Resource};
 
 use crate::agent::{SimAgent, left_in};
-use crate::descriptor::{Actor, End, Fd};
-use crate::line::Line;
+use crate::descriptor::{Actor, Fd, SocketEnd};
+use crate::line::MonitorLine;
 use crate::shared::{Event, Shared};
-use crate::window::{Place, Shore};
+use crate::window::{Shore, WindowPlace};
 
 /// Orders and reports served before others get their turn.
 const BURST: usize = 256;
 
-/// Reports of one node that are heard in a row.
+/// Reports of one node that are handled in a row.
 const REPORTS_IN_A_ROW: usize = 32;
 
 /// A node as the root has it.
 struct RootNode {
     generation: u16,
-    line: Line,
+    line: MonitorLine,
     window: Option<u64>,
     /// It has ended, and this is what the root finds.
     ended: Option<String>,
 }
 
-/// The root.
+/// The root in the simulation.
 pub struct Root {
     machine: Machine,
     /// The code under test.
     pub core: Core,
     agent: SimAgent,
     nodes: BTreeMap<u16, RootNode>,
-    pairs: BTreeMap<ChannelId, End>,
+    pairs: BTreeMap<ChannelId, SocketEnd>,
     programs: BTreeSet<[u8; 32]>,
     /// The file that came with the request that is served, and whether it can be written.
     offered: Option<bool>,
     /// How far its clock is from the time.
     clock_offset_ns: i64,
     /// Ends of lines that nodes will take up when they run.
-    pub far_ends: BTreeMap<(u16, u16), End>,
+    pub far_ends: BTreeMap<(u16, u16), SocketEnd>,
 }
 
 impl Root {
@@ -70,7 +70,7 @@ impl Root {
         shared.now.saturating_add_signed(self.clock_offset_ns)
     }
 
-    /// Its clock jumps.
+    /// Makes the clock of the root jump.
     pub fn jump(&mut self, by_ns: i64) {
         self.clock_offset_ns += by_ns;
     }
@@ -87,21 +87,21 @@ impl Root {
         self.nodes.get(&node).map(|node| node.generation)
     }
 
-    /// What the host's agent and the root hold though nobody uses it.
+    /// What the host's agent and the root hold although no domain uses it.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         let pairs = (!self.pairs.is_empty()).then(|| format!("{} pairs of the root", self.pairs.len()));
         self.agent.leftovers(clients).or(pairs).or_else(|| left_in(&self.core.held(), clients))
     }
 
-    /// Starts every node.
+    /// Starts every node of the machine.
     pub fn boot(&mut self, shared: &mut Shared) {
         self.core.boot_all(self.clock(shared));
         self.perform_all(shared);
         self.turn(shared);
     }
 
-    /// A node has ended. What it said before is still heard.
+    /// A node has ended. Its earlier reports are still handled.
     pub fn node_ended(&mut self, shared: &mut Shared, node: u16, generation: u16, cause: String) {
         if let Some(record) = self.nodes.get_mut(&node)
             && record.generation == generation
@@ -111,7 +111,7 @@ impl Root {
         }
     }
 
-    /// Something happened.
+    /// Lets the root handle pending events.
     pub fn turn(&mut self, shared: &mut Shared) {
         for node in self.nodes.values_mut() {
             node.line.wake_up(shared);
@@ -239,12 +239,12 @@ impl Root {
             Effect::Boot { node, generation } => self.start_node(shared, node.0, generation),
             Effect::Destroy { node } => self.destroy(shared, node.0),
             Effect::ConsoleWrite { .. } => {}
-            Effect::Shutdown => shared.audit.fail("the root shuts the machine down, which nobody asked for"),
+            Effect::Shutdown => shared.audit.fail("the root shuts the machine down unasked"),
         }
     }
 
     fn near_memory(&self, shared: &Shared, node: u16) -> Option<tombolo_base::SharedMemory> {
-        shared.windows.memory(Place { window: self.window(node)?, shore: Shore::Near })
+        shared.windows.memory(WindowPlace { window: self.window(node)?, shore: Shore::Near })
     }
 
     fn clear(&mut self, shared: &mut Shared, node: u16, range: WindowRange) {
@@ -257,7 +257,7 @@ impl Root {
         }
     }
 
-    /// From now on no node takes samples, so that there is a time at which nothing happens any more.
+    /// Stops the samples of all nodes, so that the simulation can become idle.
     pub fn end_samples(&mut self, shared: &mut Shared) {
         let nodes: Vec<u16> = [0].into_iter().chain(self.nodes.keys().copied()).collect();
         for node in nodes {
@@ -283,24 +283,24 @@ impl Root {
 
     fn resource(&mut self, shared: &mut Shared, resource: Resource) -> Option<Fd> {
         match resource {
-            Resource::PairEnd { channel, .. } => Some(Fd::End(match self.pairs.remove(&channel) {
+            Resource::PairEnd { channel, .. } => Some(Fd::SocketEnd(match self.pairs.remove(&channel) {
                 Some(other) => other,
                 None => {
-                    let (first, second) = End::pair(&shared.wakes);
+                    let (first, second) = SocketEnd::pair(&shared.wakes);
                     self.pairs.insert(channel, second);
                     first
                 }
             })),
             Resource::WindowMemory(node) => {
                 let window = self.window(node.0)?;
-                Some(Fd::Window(Place { window, shore: Shore::Near }))
+                Some(Fd::Window(WindowPlace { window, shore: Shore::Near }))
             }
             Resource::HostBell(node, _) | Resource::NodeBell(node, _) => {
                 self.window(node.0).map(|_| Fd::Bell)
             }
             Resource::Region { region, writable } => self.agent.region_memory(region, writable),
             Resource::RegionInWindow { node, writable } => {
-                let place = Place { window: self.window(node.0)?, shore: Shore::Near };
+                let place = WindowPlace { window: self.window(node.0)?, shore: Shore::Near };
                 Some(if writable { Fd::Window(place) } else { Fd::WindowToRead(place) })
             }
             Resource::Offered(..) => self.offered.take().map(|writable| Fd::File { writable }),
@@ -323,16 +323,16 @@ impl Root {
         let (line, window) = if plan.vm {
             let length_bytes = 1 << 20;
             let window = shared.windows.make(length_bytes, plan.coherent);
-            let place = Place { window, shore: Shore::Near };
+            let place = WindowPlace { window, shore: Shore::Near };
             if let Some(memory) = shared.windows.memory(place) {
                 let length_bytes = length_bytes as u64;
                 WindowHeader { node: NodeId(node), generation, length_bytes }.write(&memory);
             }
-            (Line::over_window(shared, node, number, place), Some(window))
+            (MonitorLine::over_window(shared, node, number, place), Some(window))
         } else {
-            let (ours, theirs) = End::pair(&shared.wakes);
+            let (ours, theirs) = SocketEnd::pair(&shared.wakes);
             self.far_ends.insert((node, number), theirs);
-            (Some(Line::over_socket(node, number, ours, true)), None)
+            (Some(MonitorLine::over_socket(node, number, ours, true)), None)
         };
         let Some(mut line) = line else { return self.lose(shared, node, "no line") };
         let name = self.machine.node(NodeId(node)).map(|node| node.name.clone()).unwrap_or_default();
@@ -351,7 +351,7 @@ impl Root {
     }
 }
 
-/// What stands for a report in the hash of a run.
+/// The form of a report that is hashed.
 fn kind(report: &Report) -> u64 {
     tombolo_base::hash::fnv1a(&report.to_bytes().unwrap_or_default())
 }

@@ -10,9 +10,9 @@ use tombolo_machine::Image;
 
 use crate::audit::Audit;
 use crate::bulk::Book;
-use crate::descriptor::{Actor, End, Wakes};
+use crate::descriptor::{Actor, SocketEnd, Wakes};
 use crate::plan::Plan;
-use crate::window::{Place, Shore, Windows};
+use crate::window::{Shore, WindowPlace, Windows};
 
 /// Events that are remembered for the report of a failure.
 const REMEMBERED: usize = 60;
@@ -23,47 +23,47 @@ const BURST: usize = 4096;
 /// Something that is to happen.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Event {
-    /// Somebody acts.
+    /// A party acts.
     Turn(Actor),
     /// Stores arrive.
-    Arrive(Place),
+    Arrive(WindowPlace),
     /// A process gets a signal.
     Signal {
-        /// Which.
+        /// The process.
         pid: i32,
         /// Its number.
         signal: u8,
     },
     /// A node has been started and its monitor begins to run.
     Boot {
-        /// Which.
+        /// The node.
         node: u16,
         /// In which generation.
         generation: u16,
     },
     /// A node ends, by whatever.
     Die {
-        /// Which.
+        /// The node.
         node: u16,
         /// In which generation.
         generation: u16,
-        /// What the root finds out.
+        /// The cause that the root learns.
         cause: String,
     },
     /// The larger faults may happen.
     Beat,
-    /// A program is started by somebody on a node.
+    /// A program is started on a node.
     Newcomer,
     /// A link works again.
     Mend {
-        /// Of which node.
+        /// The node.
         node: u16,
         /// Towards it.
         to_node: bool,
     },
     /// A node is as fast as ever.
     Hasten {
-        /// Which.
+        /// The node.
         node: u16,
     },
 }
@@ -78,16 +78,16 @@ pub struct Birth {
     /// What it was started as.
     pub domain: Option<DomainId>,
     /// Shows its end.
-    pub life: Option<End>,
+    pub life: Option<SocketEnd>,
     /// Its standard output and error.
-    pub outputs: Vec<End>,
+    pub outputs: Vec<SocketEnd>,
     /// Its standard input.
-    pub input: Option<End>,
+    pub input: Option<SocketEnd>,
     /// Its side stream.
-    pub side: Option<End>,
+    pub side: Option<SocketEnd>,
 }
 
-/// What the two sides of a channel did with it, for checking each other.
+/// The operations of the two sides of a channel, which are checked against each other.
 #[derive(Debug, Default)]
 pub struct ChannelLog {
     /// Messages accepted for sending, by side.
@@ -106,24 +106,24 @@ pub struct ChannelLog {
     pub bulk: [VecDeque<Vec<u8>>; 2],
 }
 
-/// Everything in common.
+/// The state that all parties of a simulation share.
 pub struct Shared {
     /// The time, in nanoseconds from the start.
     pub now: u64,
     /// Chance.
     pub random: Random,
-    /// What the seed drew.
+    /// The choices that the seed drew.
     pub plan: Plan,
     /// All windows.
     pub windows: Windows,
-    /// Who is to be woken.
+    /// The party to be woken.
     pub wakes: Wakes,
     /// The checker.
     pub audit: Audit,
     /// Image files.
     pub images: Vec<Image>,
     /// Connections that no agent has accepted yet, by node; none where no agent listens.
-    pub listeners: BTreeMap<u16, VecDeque<(i32, End)>>,
+    pub listeners: BTreeMap<u16, VecDeque<(i32, SocketEnd)>>,
     /// Processes to be.
     pub born: Vec<Birth>,
     /// All channels between domains that were ever opened.
@@ -134,9 +134,9 @@ pub struct Shared {
     pub lines: BTreeMap<(u16, u16, bool), VecDeque<u64>>,
     /// Directions of lines over sockets that are cut: node, and whether towards it.
     pub cuts: BTreeSet<(u16, bool)>,
-    /// How many times slower than usual a node is.
+    /// The factor by which a node is slowed down.
     pub slow: BTreeMap<u16, u64>,
-    /// No more faults, and nobody starts anything new.
+    /// Faults have ended, and nothing new is started.
     pub healed: bool,
     /// Everybody is to come to an end.
     pub ending: bool,
@@ -184,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// Notes what happened, for the hash of the run, and in words for whoever looks at one.
+    /// Records an event in the hash of the run, and in words if the run is traced.
     pub fn note(&mut self, words: &[u64], text: impl FnOnce() -> String) {
         for word in words {
             self.hash = (self.hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(17);
@@ -198,13 +198,13 @@ impl Shared {
         }
     }
 
-    /// What stands for the whole run: the same for the same seed.
+    /// A hash of the whole run: the same for the same seed.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// How many events there were.
+    /// The number of events.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
@@ -216,13 +216,13 @@ impl Shared {
         self.trace.iter().flatten().cloned().collect()
     }
 
-    /// Lets something happen later.
+    /// Schedules an event after a delay.
     pub fn after(&mut self, delay_ns: u64, event: Event) {
         self.sequence += 1;
         self.queue.push(Reverse((self.now + delay_ns, self.sequence, event)));
     }
 
-    /// Lets somebody act not later than then.
+    /// Lets a party act at this time at the latest.
     pub fn turn_within(&mut self, actor: Actor, delay_ns: u64) {
         let at = self.now + delay_ns;
         if self.turns.get(&actor).is_some_and(|planned| *planned <= at) {
@@ -232,7 +232,7 @@ impl Shared {
         self.after(delay_ns, Event::Turn(actor));
     }
 
-    /// Wakes somebody, who acts a little later.
+    /// Wakes a party, which acts a little later.
     pub fn wake(&mut self, actor: Actor) {
         let delay_ns = self.random.magnitude(100, self.plan.turn_ns);
         self.turn_within(actor, delay_ns * self.slowness(actor));
@@ -285,7 +285,7 @@ impl Shared {
         self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// After somebody acted: what was stored goes onto the links, and whoever is to be woken is.
+    /// After a party has acted: puts its stores onto the links, and wakes the parties that it rang for.
     pub fn flush(&mut self) {
         for place in self.windows.collect() {
             self.schedule_arrival(place);
@@ -294,14 +294,14 @@ impl Shared {
         woken.into_iter().for_each(|actor| self.wake(actor));
     }
 
-    /// Lets what is on its way to a place arrive after a while.
-    pub fn schedule_arrival(&mut self, place: Place) {
+    /// Schedules the arrival of the stores that are in flight to a place.
+    pub fn schedule_arrival(&mut self, place: WindowPlace) {
         let delay_ns = self.random.magnitude(100, self.plan.link_ns);
         self.after(delay_ns, Event::Arrive(place));
     }
 
-    /// Lets some of it arrive.
-    pub fn arrive(&mut self, place: Place) {
+    /// Lets some of the stores arrive.
+    pub fn arrive(&mut self, place: WindowPlace) {
         let torn = !self.healed && self.random.chance(self.plan.faults.torn);
         let count = if torn { self.random.magnitude(1, 64) as usize } else { BURST };
         let (woken, more) = self.windows.arrive(place, count, &mut self.random);
@@ -317,7 +317,7 @@ impl Shared {
         match window.filter(|window| !self.windows.is_coherent(*window)) {
             Some(window) => {
                 let shore = if to_node { Shore::Far } else { Shore::Near };
-                let place = Place { window, shore };
+                let place = WindowPlace { window, shore };
                 if self.windows.set_cut(place, cut) {
                     self.schedule_arrival(place);
                 }
@@ -332,15 +332,15 @@ impl Shared {
         }
     }
 
-    /// A process number.
+    /// A new process number.
     pub fn pid(&mut self) -> i32 {
         self.next_pid += 1;
         self.next_pid
     }
 
     /// Connects a process to the agent of a node, if there is one.
-    pub fn connect(&mut self, node: u16, pid: i32) -> Option<End> {
-        let (ours, theirs) = End::pair(&self.wakes);
+    pub fn connect(&mut self, node: u16, pid: i32) -> Option<SocketEnd> {
+        let (ours, theirs) = SocketEnd::pair(&self.wakes);
         self.listeners.get_mut(&node)?.push_back((pid, theirs));
         self.wake(if node == 0 { Actor::Root } else { Actor::Node(node) });
         Some(ours.owned_by(Actor::Process(pid)))

@@ -1,6 +1,6 @@
 //! Windows: memory of which two nodes each have a copy, and a link that carries stores from one to the other.
 //!
-//! A store is a posted write: it is done for whoever made it and arrives later. The link promises what the
+//! A store is a posted write: it is complete for its writer before it arrives. The link promises what the
 //! protocols are allowed to rely on and no more: a store with release order, and the first after a fence, arrive
 //! after all stores made before; stores to one word arrive in order; other stores in any order. Words arrive whole.
 //! What has not arrived when a node dies may never do: so a slot is left torn.
@@ -17,7 +17,7 @@ use crate::descriptor::Actor;
 /// Stores among which the link may change the order.
 const REORDERED: usize = 12;
 
-/// Which of the two nodes.
+/// One of the two nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Shore {
     /// The host.
@@ -27,7 +27,7 @@ pub enum Shore {
 }
 
 impl Shore {
-    /// The other.
+    /// The opposite side of the window.
     #[must_use]
     pub fn other(self) -> Shore {
         match self {
@@ -39,8 +39,8 @@ impl Shore {
 
 /// A window as one of the nodes sees it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
-    /// Which window. Never the same for two generations of a node.
+pub struct WindowPlace {
+    /// The number of the window, never the same for two generations of a node.
     pub window: u64,
     /// From where.
     pub shore: Shore,
@@ -67,7 +67,7 @@ struct Direction {
     scheduled: bool,
 }
 
-/// Who is to be told of what arrives.
+/// The party that is woken when something arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Listener {
     first_byte: usize,
@@ -84,17 +84,17 @@ struct Window {
     listeners: [Vec<Listener>; 2],
 }
 
-/// All windows of a machine, those of lost nodes included: whoever has one may still use it.
+/// All windows of a machine, those of lost nodes included: domains that have one may still use it.
 #[derive(Debug, Default)]
 pub struct Windows {
     windows: BTreeMap<u64, Window>,
-    /// Where copies lie in this process: first byte to length and what it is.
-    addresses: BTreeMap<usize, (usize, Place)>,
+    /// The copies in this process: from the first byte to the length and the place.
+    addresses: BTreeMap<usize, (usize, WindowPlace)>,
     next: u64,
 }
 
 impl Windows {
-    /// A new window of so many bytes, zero.
+    /// A new window of `bytes` bytes, all zero.
     pub fn make(&mut self, length_bytes: usize, coherent: bool) -> u64 {
         self.next += 1;
         let near = SharedMemory::zeroed(length_bytes);
@@ -102,7 +102,7 @@ impl Windows {
         if !coherent {
             for (shore, copy) in [(Shore::Near, &near), (Shore::Far, &far)] {
                 let address = copy.words().as_ptr().addr();
-                self.addresses.insert(address, (length_bytes, Place { window: self.next, shore }));
+                self.addresses.insert(address, (length_bytes, WindowPlace { window: self.next, shore }));
             }
         }
         let window = Window {
@@ -117,7 +117,7 @@ impl Windows {
 
     /// The memory of a window as it is seen from a place.
     #[must_use]
-    pub fn memory(&self, place: Place) -> Option<SharedMemory> {
+    pub fn memory(&self, place: WindowPlace) -> Option<SharedMemory> {
         self.windows.get(&place.window).map(|window| window.copies[place.shore as usize].clone())
     }
 
@@ -127,24 +127,24 @@ impl Windows {
         self.windows.get(&window).is_some_and(|window| window.coherent)
     }
 
-    /// Tells `actor` of what arrives in a range at a place.
-    pub fn listen(&mut self, place: Place, first_byte: usize, length_bytes: usize, actor: Actor) {
+    /// Wakes `actor` when something arrives in a range at a place.
+    pub fn listen(&mut self, place: WindowPlace, first_byte: usize, length_bytes: usize, actor: Actor) {
         if let Some(window) = self.windows.get_mut(&place.window) {
             window.listeners[place.shore as usize].push(Listener { first_byte, length_bytes, actor });
         }
     }
 
-    /// Ends that.
-    pub fn ignore(&mut self, place: Place, first_byte: usize, actor: Actor) {
+    /// Ends what [`listen`](Self::listen) began.
+    pub fn ignore(&mut self, place: WindowPlace, first_byte: usize, actor: Actor) {
         if let Some(window) = self.windows.get_mut(&place.window) {
             window.listeners[place.shore as usize]
                 .retain(|listener| (listener.first_byte, listener.actor) != (first_byte, actor));
         }
     }
 
-    /// Whoever listens at a place to a byte: whom the doorbell of its channel wakes.
+    /// The party that listens for a byte at a place, and is woken by the doorbell of its channel.
     #[must_use]
-    pub fn listeners(&self, place: Place, byte: usize) -> Vec<Actor> {
+    pub fn listeners(&self, place: WindowPlace, byte: usize) -> Vec<Actor> {
         let Some(window) = self.windows.get(&place.window) else { return Vec::new() };
         window.listeners[place.shore as usize]
             .iter()
@@ -157,7 +157,7 @@ impl Windows {
 
     /// Takes the stores made since the last call onto their links; the places that now have something to arrive and
     /// no event for it yet.
-    pub fn collect(&mut self) -> Vec<Place> {
+    pub fn collect(&mut self) -> Vec<WindowPlace> {
         let mut fresh = Vec::new();
         let mut fenced = false;
         for noted in tap::take() {
@@ -180,14 +180,14 @@ impl Windows {
             direction.writes.push_back(Write { index: (address - first) / 8, word, ordered, rings: release });
             if !direction.scheduled {
                 direction.scheduled = true;
-                fresh.push(Place { window: from.window, shore: from.shore.other() });
+                fresh.push(WindowPlace { window: from.window, shore: from.shore.other() });
             }
         }
         fresh
     }
 
-    /// Lets up to `count` stores arrive at a place; whom that wakes, and whether there are more to come.
-    pub fn arrive(&mut self, place: Place, count: usize, random: &mut Random) -> (Vec<Actor>, bool) {
+    /// Lets up to `count` stores arrive at a place; returns the parties that this wakes, and whether more are in flight.
+    pub fn arrive(&mut self, place: WindowPlace, count: usize, random: &mut Random) -> (Vec<Actor>, bool) {
         let Some(window) = self.windows.get_mut(&place.window) else { return (Vec::new(), false) };
         let direction = &mut window.directions[place.shore as usize];
         let mut wakes = Vec::new();
@@ -211,7 +211,7 @@ impl Windows {
     }
 
     /// Cuts or heals a direction; true when an event for what waits is needed.
-    pub fn set_cut(&mut self, place: Place, cut: bool) -> bool {
+    pub fn set_cut(&mut self, place: WindowPlace, cut: bool) -> bool {
         let Some(window) = self.windows.get_mut(&place.window) else { return false };
         let direction = &mut window.directions[place.shore as usize];
         direction.cut = cut;
@@ -222,7 +222,7 @@ impl Windows {
 
     /// The far node died: of its stores on their way some arrive, the rest never; nothing reaches it any more.
     pub fn far_died(&mut self, window: u64, random: &mut Random) -> Vec<Actor> {
-        let near = Place { window, shore: Shore::Near };
+        let near = WindowPlace { window, shore: Shore::Near };
         let Some(record) = self.windows.get_mut(&window) else { return Vec::new() };
         let on_their_way = record.directions[Shore::Near as usize].writes.len();
         record.directions[Shore::Near as usize].cut = false;

@@ -12,14 +12,14 @@ use tombolo_naming::{Operation, Query, Scope};
 
 use crate::audit::Audit;
 use crate::descriptor::Actor;
-use crate::line::Line;
+use crate::line::MonitorLine;
 use crate::node::Node;
 use crate::plan::{Options, Plan};
 use crate::process::{Fate, Process};
 use crate::rights::Counts;
 use crate::root::Root;
 use crate::shared::{Birth, Event, Shared};
-use crate::window::{Place, Shore};
+use crate::window::{Shore, WindowPlace};
 
 /// Most that the faulty part may last, in simulated nanoseconds.
 const FAULTY_NS: u64 = 40_000_000_000;
@@ -31,14 +31,14 @@ const PATIENCE_NS: u64 = 400_000_000_000;
 /// Events after which a run is taken to turn in circles.
 const MAX_EVENTS: u64 = 8_000_000;
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// What did not hold; nothing if all did.
+    /// The violated invariant, if any.
     pub failure: Option<String>,
     /// Stands for all that happened.
     pub hash: u64,
-    /// How many events there were.
+    /// The number of events.
     pub events: u64,
     /// Nodes, the host included.
     pub nodes: usize,
@@ -54,15 +54,15 @@ pub struct Outcome {
     pub processes: u64,
     /// Times that a node died.
     pub deaths: u64,
-    /// What happened to memory.
+    /// Counts of events of memory.
     pub memory: Counts,
-    /// What the seed drew.
+    /// The choices that the seed drew.
     pub plan: Plan,
     /// The last events, if they were to be remembered.
     pub trace: Vec<String>,
 }
 
-/// Runs one seed.
+/// Runs one seed to its end.
 #[must_use]
 pub fn run(seed: u64, options: Options, traced: bool) -> Outcome {
     tap::record();
@@ -119,7 +119,7 @@ impl World {
         self.shared.audit.fail(what);
     }
 
-    /// Lets things happen for so long at most, or until `done`.
+    /// Runs the simulation for a time, or until `done`.
     fn go_on(&mut self, for_ns: u64, done: impl Fn(&World) -> bool) {
         let until_ns = self.shared.now + for_ns;
         self.flush();
@@ -221,7 +221,7 @@ impl World {
         }
         let node = match self.root.window(number) {
             Some(window) => {
-                let place = Place { window, shore: Shore::Far };
+                let place = WindowPlace { window, shore: Shore::Far };
                 let header = self.shared.windows.memory(place).map(|memory| WindowHeader::read(&memory));
                 match header {
                     Some(Ok(header))
@@ -234,11 +234,11 @@ impl World {
                         return self.fail(format!("node {number} finds the window of another: {other:?}"));
                     }
                 }
-                Line::over_window(&mut self.shared, number, generation, place)
+                MonitorLine::over_window(&mut self.shared, number, generation, place)
                     .map(|line| Node::new(number, generation, line, Some(place)))
             }
             None => self.root.far_ends.remove(&(number, generation)).map(|end| {
-                let line = Line::over_socket(number, generation, end, false);
+                let line = MonitorLine::over_socket(number, generation, end, false);
                 Node::new(number, generation, line, None)
             }),
         };
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    /// Everything that was sent has been received, and nobody talks to the dead.
+    /// Checks that everything sent has been received, and that no channel to a dead domain is in use.
     fn check_talk(&mut self) {
         if self.has_failed() {
             return;
@@ -431,7 +431,7 @@ impl World {
         self.end_process(operator, Fate::Exits(0));
     }
 
-    /// A process that does what it is told.
+    /// A process that follows orders.
     fn start_operator(&mut self, node: u16) -> i32 {
         let pid = self.start_process(node);
         if let Some(process) = self.processes.get_mut(&pid) {
@@ -526,7 +526,10 @@ impl World {
             self.root.core.boot_progress().up.iter().find(|node| node.window_bytes.0 > 0).cloned();
         if let Some(node) = in_windows {
             let bytes = node.window_bytes.0;
-            return self.fail(format!("{bytes} bytes of the window of {} are lent to nobody", node.name));
+            return self.fail(format!(
+                "{bytes} bytes of the window of {} are lent, but no domain holds them",
+                node.name
+            ));
         }
         if let Some(left) = self.root.leftovers(1) {
             return self.fail(format!("the host's agent is left with {left}"));

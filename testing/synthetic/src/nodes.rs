@@ -20,7 +20,7 @@ const ROUND_NS: Nanos = 1_000_000_000;
 /// Number of processors per node.
 const CORES: u16 = 4;
 
-/// In each sampling period one in so many domains changes its load, moves bytes, or writes a line.
+/// In each sampling period one in this number of domains changes its load, moves bytes, or writes a line.
 const CHANGES: u64 = 10;
 const MOVES: u64 = 5;
 const WRITES: u64 = 100;
@@ -160,7 +160,7 @@ impl SyntheticNodes {
         let mut report = |report| reports.push_back((id, report, None));
         match order {
             Order::Program { hash, window_offset_bytes: Some(_), .. } => {
-                report(Report::ProgramTaken { hash })
+                report(Report::ProgramTaken { hash });
             }
             Order::Start { order } => {
                 let domain = order.domain;

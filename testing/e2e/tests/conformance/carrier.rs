@@ -20,14 +20,14 @@ use tombolo_transport::{
     Batch, Capabilities, ChannelError, Description, Draft, EndError, Message, Stats, Transport, error,
 };
 
-use crate::fleet::{self, Convict, Place};
+use crate::fleet::{self, Convict, RemoteNode};
 use crate::remote::RemotePeer;
 
 /// Channels between this process and a remote peer at `P`, which connects (side A) if `FIRST` and else accepts.
 pub(crate) struct Remote<P, const FIRST: bool>(PhantomData<P>);
 
 /// An end of such a channel.
-pub(crate) enum End {
+pub(crate) enum SuiteEnd {
     Near(Box<Channel>),
     Remote(Box<RemotePeer>),
 }
@@ -35,13 +35,13 @@ pub(crate) enum End {
 macro_rules! on_end {
     ($end:expr, $it:ident => $body:expr) => {
         match $end {
-            End::Near($it) => $body,
-            End::Remote($it) => $body,
+            SuiteEnd::Near($it) => $body,
+            SuiteEnd::Remote($it) => $body,
         }
     };
 }
 
-impl Transport for End {
+impl Transport for SuiteEnd {
     fn describe(&self) -> Description {
         on_end!(self, end => end.describe())
     }
@@ -107,7 +107,7 @@ impl Transport for End {
     }
 }
 
-/// What the error of a program is to one who has a transport.
+/// The channel error that corresponds to an error of the façade.
 fn error_of(error: Error) -> ChannelError {
     match error {
         Error::TimedOut { .. } | Error::Monitor(Fault::NoSuchName { .. }) => {
@@ -149,8 +149,8 @@ impl Doomed for Convict {
     }
 }
 
-impl<P: Place, const FIRST: bool> Carrier for Remote<P, FIRST> {
-    type Channel = End;
+impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
+    type Channel = SuiteEnd;
     /// The name that the channel goes by: the monitors make it when it is opened.
     type End = String;
     const NAME: &'static str = P::NAME;
@@ -171,16 +171,16 @@ impl<P: Place, const FIRST: bool> Carrier for Remote<P, FIRST> {
         (name.clone(), name)
     }
 
-    fn open(name: String, side: Side, hello: Hello, deadline: Deadline) -> Result<End, ChannelError> {
+    fn open(name: String, side: Side, hello: Hello, deadline: Deadline) -> Result<SuiteEnd, ChannelError> {
         let opening = opening(name, side, hello, deadline);
         if (side == Side::A) == FIRST {
-            RemotePeer::open::<P>(opening).map(|end| End::Remote(Box::new(end)))
+            RemotePeer::open::<P>(opening).map(|end| SuiteEnd::Remote(Box::new(end)))
         } else {
-            open_near(&opening).map(|end| End::Near(Box::new(end))).map_err(error_of)
+            open_near(&opening).map(|end| SuiteEnd::Near(Box::new(end))).map_err(error_of)
         }
     }
 
-    fn doomed(order: Order) -> (End, Box<dyn Doomed>) {
+    fn doomed(order: Order) -> (SuiteEnd, Box<dyn Doomed>) {
         let (name, hello) = (new_name(), hello(order.config()));
         let role = match order.role {
             Role::Sends => "sends",
@@ -203,10 +203,10 @@ impl<P: Place, const FIRST: bool> Carrier for Remote<P, FIRST> {
         (channel, Box::new(convict))
     }
 
-    fn rung(channel: &End, awaited: Interest, timeout: Duration) -> bool {
+    fn rung(channel: &SuiteEnd, awaited: Interest, timeout: Duration) -> bool {
         match channel {
-            End::Remote(end) => end.is_rung(timeout),
-            End::Near(end) => {
+            SuiteEnd::Remote(end) => end.is_rung(timeout),
+            SuiteEnd::Near(end) => {
                 let mut sources = Vec::new();
                 end.sources(awaited, &mut sources);
                 let ready = poll(&sources, Some(Deadline::after(timeout))).expect("descriptors");

@@ -9,16 +9,16 @@ use tombolo_e2e::{Machine, MachineFile, eventually, image};
 use tombolo_remote_peer::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
 use tombolo_transport::Capabilities;
 
-/// Channels under test that a remote peer has at a time, at most: the suite waits on four at once.
+/// The most channels under test that a remote peer has at a time: the suite waits on four.
 const CONTROLS: usize = 5;
 
 /// Where a remote peer is.
-pub(crate) trait Place: 'static {
+pub(crate) trait RemoteNode: 'static {
     /// What cases are listed under.
     const NAME: &'static str;
-    /// The node of the remote peer that does what it is told.
+    /// The node of the remote peer that follows orders.
     const NODE: &'static str;
-    /// Nodes for remote peers that are killed, two of which a case may want at once: a board runs one program.
+    /// Nodes for remote peers that are killed, two of which a case may need at the same time: a board runs one program.
     const SPARES: [&'static str; 2];
     /// What its channels can do.
     const CAPABILITIES: Capabilities;
@@ -27,7 +27,7 @@ pub(crate) trait Place: 'static {
 /// A board of the Arm architecture.
 pub(crate) struct ArmBoard;
 
-impl Place for ArmBoard {
+impl RemoteNode for ArmBoard {
     const NAME: &'static str = "aarch64-board";
     const NODE: &'static str = "arm";
     const SPARES: [&'static str; 2] = ["arm-spare0", "arm-spare1"];
@@ -37,7 +37,7 @@ impl Place for ArmBoard {
 /// A board of the RISC-V architecture.
 pub(crate) struct RiscvBoard;
 
-impl Place for RiscvBoard {
+impl RemoteNode for RiscvBoard {
     const NAME: &'static str = "riscv64-board";
     const NODE: &'static str = "riscv";
     const SPARES: [&'static str; 2] = ["riscv-spare0", "riscv-spare1"];
@@ -47,7 +47,7 @@ impl Place for RiscvBoard {
 /// A big-endian program on this kernel.
 pub(crate) struct S390x;
 
-impl Place for S390x {
+impl RemoteNode for S390x {
     const NAME: &'static str = "s390x-user";
     const NODE: &'static str = "s390x-user";
     const SPARES: [&'static str; 2] = ["s390x-user"; 2];
@@ -110,7 +110,7 @@ impl Fleet {
         self.domain.spawn(&options).unwrap_or_else(|error| panic!("a remote peer on {node}: {error}"))
     }
 
-    fn start<P: Place>(&self) -> Station {
+    fn start<P: RemoteNode>(&self) -> Station {
         let options = ChannelOptions::default().slot_bytes(CONTROL_SLOT_BYTES).expect("a size");
         let options = options.slots(CONTROL_SLOTS).expect("a number");
         let prefix = format!("control/{}", P::NODE);
@@ -131,7 +131,7 @@ pub(crate) fn domain() -> Domain {
 }
 
 /// Takes something of a place's station as soon as it has one.
-fn take<P: Place, T>(what: &str, take: impl Fn(&mut Station) -> Option<T>) -> T {
+fn take<P: RemoteNode, T>(what: &str, take: impl Fn(&mut Station) -> Option<T>) -> T {
     let fleet = fleet();
     let mut taken = None;
     let found = eventually(|| {
@@ -143,7 +143,7 @@ fn take<P: Place, T>(what: &str, take: impl Fn(&mut Station) -> Option<T>) -> T 
     taken.expect("it was found")
 }
 
-fn give_back<P: Place>(give: impl FnOnce(&mut Station)) {
+fn give_back<P: RemoteNode>(give: impl FnOnce(&mut Station)) {
     let fleet = fleet();
     if let Some(station) = lock(&fleet.stations).get_mut(P::NODE) {
         give(station);
@@ -151,12 +151,12 @@ fn give_back<P: Place>(give: impl FnOnce(&mut Station)) {
 }
 
 /// Takes a control channel.
-pub(crate) fn control<P: Place>() -> Channel {
+pub(crate) fn control<P: RemoteNode>() -> Channel {
     take::<P, _>("control channel", |station| station.controls.pop())
 }
 
 /// Gives it back, for the next.
-pub(crate) fn give_back_control<P: Place>(control: Channel) {
+pub(crate) fn give_back_control<P: RemoteNode>(control: Channel) {
     give_back::<P>(|station| station.controls.push(control));
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct Convict {
 
 impl Convict {
     /// Starts one.
-    pub(crate) fn start<P: Place>(words: &[&str]) -> Convict {
+    pub(crate) fn start<P: RemoteNode>(words: &[&str]) -> Convict {
         let spare = take::<P, _>("spare node", |station| station.spares.pop());
         let child = fleet().spawn(spare, words.iter().copied());
         let give_back = move || give_back::<P>(|station| station.spares.push(spare));

@@ -14,7 +14,7 @@ use tombolo_transport::{
     Capabilities, ChannelError, Description, EndError, Message, Stats, Transport, error,
 };
 
-use crate::fleet::{self, Place};
+use crate::fleet::{self, RemoteNode};
 
 /// How long to look for an answer before sleeping, in nanoseconds.
 const SPIN_NS: u64 = 50_000;
@@ -36,7 +36,7 @@ pub(crate) struct RemotePeer {
 
 impl RemotePeer {
     /// Opens one side there.
-    pub(crate) fn open<P: Place>(opening: Opening) -> Result<RemotePeer, ChannelError> {
+    pub(crate) fn open<P: RemoteNode>(opening: Opening) -> Result<RemotePeer, ChannelError> {
         let control = fleet::control::<P>();
         let mut sources = Vec::new();
         control.sources(Interest::Read, &mut sources);

@@ -12,7 +12,7 @@ use tombolo_e2e::{Machine, MachineFile, actor_image, outside, restartable_actor_
 /// The instruction sets of the machine in the quick start.
 const ISAS: [&str; 2] = ["x86_64", "aarch64"];
 
-/// What `tombolo image inspect` says of an image, and whether it says that of itself.
+/// Asserts what `tombolo image inspect` reports of an image.
 fn has_programs(machine: &Machine, image: &Path, restartable: bool) {
     let report = machine.json(&["image", "inspect", &image.display().to_string()]);
     assert_eq!(report["restartable"], restartable, "{report}");
@@ -36,7 +36,7 @@ fn libraries_for_c_are_in_the_kit() {
 
 #[test]
 fn libraries_for_python_are_built_for_arm() {
-    // What it lacks, if so, it says itself.
+    // If something is missing, the test itself reports it.
     let _ = GuestPython::of_arm();
 }
 

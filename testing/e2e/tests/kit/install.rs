@@ -59,7 +59,7 @@ impl Drop for Installed {
     }
 }
 
-/// What a program says that has to go well.
+/// The output of a program that must succeed.
 #[track_caller]
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

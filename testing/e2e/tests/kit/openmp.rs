@@ -15,7 +15,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/programs").join(name)
 }
 
-/// Compiles a program as its author would; `None`, aloud, where there is no such compiler.
+/// Compiles a program as its author would; `None`, with a skip report, where the compiler is missing.
 fn compile(compiler: &str, name: &str) -> Option<PathBuf> {
     static COMPILED: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,7 +262,7 @@ fn a_device_that_must_be_used_and_is_not_there_is_an_error() {
     assert!(!output.status.success() && said.contains("OMP_TARGET_OFFLOAD is mandatory"), "{said}");
 }
 
-/// What `ends.c` says and how it ends, with workers that are processes; none of them is there afterwards.
+/// The output and the end of `ends.c`, with workers that are processes; none of them must be left afterwards.
 fn ends(how: &str, more: &[(&str, &str)]) -> (Option<i32>, String) {
     let program = compile("gcc", "ends.c").expect("gcc is there");
     let mark = format!("{how}-{}", std::process::id());

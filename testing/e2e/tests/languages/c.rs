@@ -229,7 +229,7 @@ fn buffers_go_through_a_window_between_programs_in_c() {
     machine.down();
 }
 
-/// What is wrong fails its call alone: the server in C goes on, and says what it refused.
+/// An invalid call fails alone: the server in C continues, and reports what it refused.
 #[test]
 fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
     let machine = Machine::up(&MachineFile::host());
@@ -277,7 +277,7 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
     machine.down();
 }
 
-/// The end of a server is known to its client in C as what it is.
+/// A client in C learns how its server ended.
 #[test]
 fn a_client_in_c_is_told_of_the_end_of_its_server() {
     let machine = Machine::up(&MachineFile::host());
@@ -293,7 +293,7 @@ fn a_client_in_c_is_told_of_the_end_of_its_server() {
     ];
     let running = machine.start(words);
     let mut channel = listener.accept().unwrap();
-    // Its first call, to which there is no answer.
+    // Its first call, which is not answered.
     channel.recv_into(&mut Vec::new()).unwrap();
     drop(channel);
     running.finish().fails_with(1, &["TOMBOLO_CLOSED"]);

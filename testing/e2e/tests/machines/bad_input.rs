@@ -1,4 +1,4 @@
-//! Whoever can reach the monitor's socket can say anything to it, and nothing, and go away at any time.
+//! Any process that reaches the monitor's socket may send anything, or nothing, and disconnect at any time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -245,7 +245,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                 }
             }
         }
-        // Descriptors that nobody asked for, with sense and without.
+        // Unsolicited descriptors, valid and invalid.
         let client = connect(&machine, node);
         attach(&client);
         for count in 1..=8 {

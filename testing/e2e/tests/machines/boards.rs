@@ -58,7 +58,7 @@ fn what_cannot_run_on_a_board_is_refused() {
     machine
         .tombolo(["run", "--on", "arm", &actor])
         .fails_with(1, &["no build for aarch64-none", "which node arm runs"]);
-    // Started alone, it says so and fails; the board goes on.
+    // Started alone, it reports that and fails; the board continues.
     pingpong(&machine, "arm").fails_with(1, &["start two of me"]);
     pingpong(&machine, "arm,arm").fails_with(1, &["one program at a time"]);
     pingpong(&machine, "host,arm").ok();

@@ -1,4 +1,4 @@
-//! Whatever is killed, at whatever moment: who is concerned hears of it, and nothing is left.
+//! Whatever is killed, at any moment: all peers learn of it, and nothing is left.
 
 use std::time::{Duration, Instant};
 
@@ -235,7 +235,7 @@ fn what_a_domain_leaves_behind_is_ended() {
 #[test]
 fn what_a_living_domain_started_lives() {
     let machine = Machine::up(&duo());
-    // Orphans of a domain that goes on are its business, and go when it does; the end of another changes nothing.
+    // Orphans of a running domain belong to it and end with it; the end of another domain changes nothing.
     let job = machine.start_actor("host", &["leave-behind", "(setsid sleep 1002 &)", "1000"]);
     job.wait_for("left behind");
     machine.actor("host", &["leave-behind", "(setsid sleep 1001 &)", "0.3"]).ok();
@@ -298,7 +298,7 @@ fn killed_while_it_comes_up_it_leaves_nothing() {
             }
         }
         machine.assert_gone();
-        // What was killed is no obstacle.
+        // Leftovers of what was killed must not be in the way.
         if round >= 6 {
             machine.bring_up();
             machine.down();

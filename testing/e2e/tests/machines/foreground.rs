@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running};
 
-/// A machine that is kept in the foreground, and has said that it is up.
+/// A machine that is kept in the foreground, and has reported that it is up.
 fn kept(file: &MachineFile) -> (Machine, Running) {
     let machine = Machine::new(file);
     let socket = machine.folder().join("notify");

@@ -1,4 +1,4 @@
-//! Peers and clients of bad will: what they break is their own, what they take has a limit, and others are served.
+//! Malicious peers and clients: they break only what is their own, what they take has a limit, and others are served.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -119,7 +119,7 @@ fn who_never_reads_or_floods_is_held_back_alone() {
 
 #[test]
 fn a_scribbling_virtual_machine_harms_its_own_window_only() {
-    // Built before: whoever talks while others scribble is not to wait for that.
+    // Built before the others scribble, so that they do not delay it.
     let _ = actor_image();
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let root = machine.pid_of("host");
@@ -139,7 +139,7 @@ fn a_scribbling_virtual_machine_harms_its_own_window_only() {
     talk_beside(&machine, "hill", server, scribblers.into());
     let more = machine.memory_kib(root).saturating_sub(before);
     assert!(more < 32 * 1024, "the monitor grew by {more} KiB");
-    // The node may have lost its monitor by that. If so it says so, and comes back.
+    // The node may have lost its monitor by that. If so, it reports that and comes back.
     let node = machine.node("arm0");
     if node["state"] == "up" {
         machine.kill(machine.pid_of("arm0"));
@@ -260,7 +260,7 @@ fn tombolo_limit(key: &str) -> usize {
 fn channels_asked_for_without_end_meet_backlog_and_limits() {
     let machine = Machine::up(&MachineFile::host());
     let root = machine.pid_of("host");
-    // A listener that accepts nobody.
+    // A listener that never accepts.
     let victim = machine.start_actor("host", &["export", "slow"]);
     victim.wait_for("exported");
     let client = connect(&machine);

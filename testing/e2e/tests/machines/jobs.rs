@@ -1,4 +1,4 @@
-//! The main job: one answer, whoever computes it.
+//! The main job: one answer, wherever it is computed.
 
 use std::fmt::Write;
 

@@ -84,7 +84,7 @@ fn a_machine_comes_up_again_under_its_name() {
     for _ in 0..3 {
         machine.bring_up();
         machine.tombolo(["down"]).ok();
-        // `down` returns when all is gone: the name is free at once.
+        // `down` returns when everything is gone: the name is free immediately.
     }
     machine.bring_up();
     machine.down();

@@ -1,4 +1,4 @@
-//! What is limited says so, with the limit, and comes back; what is not does not leak.
+//! Limits are reported with their values, and released again; what has no limit does not leak.
 
 use tombolo_e2e::{Machine, MachineFile, eventually};
 

@@ -1,4 +1,4 @@
-//! The guide's service that takes frames: whichever side is killed, the other has its buffers back and goes on.
+//! The guide's service that takes frames: whichever side is killed, the other gets its buffers back and continues.
 
 use rustix::process::{Pid, Signal, kill_process};
 use tombolo_e2e::{Machine, MachineFile, Running, built};
@@ -33,7 +33,7 @@ fn frames_in_flight_outlive_the_server() {
     let said = client.finish().ok();
     assert!(said.contains("; 3 frames in flight are recovered"), "{said}");
     assert!(said.contains("2000 frames answered, 3 of them sent again"), "{said}");
-    // The client closes its channel: that is no death.
+    // The client closes its channel, which is not a death.
     next.wait_for("4 of 4 buffers are free after client");
     next.signal(Signal::TERM);
     assert_ne!(next.finish().status, 0);

@@ -98,7 +98,7 @@ fn a_reader_that_pauses_loses_nothing() {
     let machine = Machine::up(&MachineFile::host().with_user("riscv-user", "riscv64"));
     let (count, nodes) = (40_000, ["host", "riscv-user"]);
     for node in nodes {
-        // Many small pieces, and a reader that takes none of them for a while, as `less` does.
+        // Many small pieces, and a reader that takes none for a while, as `less` does.
         let words = format!(
             "{} run --no-input --on {node} {} mutter {count} 2>&1 >/dev/null | (sleep 2; cat)",
             tombolo_e2e::tombolo().display(),
@@ -160,7 +160,7 @@ fn what_cannot_run_is_refused_before_anything_starts() {
     run(&["/etc/passwd"]).fails_with(1, &["passwd"]);
     run(&["/etc"]).fails_with(1, &["/etc"]);
     run(&["--on", "host:0", host_only]).fails_with(2, &["host:0"]);
-    // Something that looks like a program of this host, and is none.
+    // Looks like a program of this host, but is not one.
     let broken = machine.folder().join("broken");
     let mut bytes = std::fs::read(host_only).expect("the actor");
     bytes.truncate(4096);

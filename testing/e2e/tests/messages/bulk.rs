@@ -84,7 +84,7 @@ fn what_went_through_a_dead_domain_is_taken_back_first() {
     let said = giver.finish().ok();
     assert!(said.contains("died"), "{said}");
     assert_eq!(middle.finish().status, 137);
-    // Who had it from the dead one has it no longer, and is told so.
+    // The domain that had it from the dead one has lost it, and is told.
     let said = last.finish().ok();
     assert!(said.contains("lost its buffers"), "{said}");
     machine.down();

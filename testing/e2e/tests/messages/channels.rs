@@ -99,7 +99,7 @@ fn two_sides_that_do_not_fit_refuse_each_other_with_both_values() {
         assert!(said.contains("64") && said.contains("128"), "{from} to {to}:\n{said}");
         let interface = machine.actor(from, &["connect", &name, "64", "256", "22136"]);
         interface.fails_with(1, &["1234", "5678"]);
-        // The number of slots is the connecting side's choice; and who was refused disturbs nobody.
+        // The number of slots is the connecting side's choice; and a refused client disturbs no other.
         machine.actor(from, &["connect", &name, "64", "16", "4660"]).ok();
         let said = server.wait_for("served ");
         assert_eq!(said.matches("refused: ").count(), 2, "{from} to {to}:\n{said}");

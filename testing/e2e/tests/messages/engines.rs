@@ -1,4 +1,4 @@
-//! Engines on a real machine: who is chosen, why, and what the machine keeps of it.
+//! Engines on a real machine: which one is chosen, why, and what the machine keeps of it.
 
 use serde_json::Value;
 use tombolo::Domain;
@@ -19,7 +19,7 @@ fn costs_are_kept_with_the_machine_and_go_with_it() {
     let records = kept();
     assert!(records.iter().any(|record| record.name == "copy.costs/host/caller"), "{records:?}");
     assert!(records.iter().all(|record| record.owner.is_none()), "they outlive who measured");
-    // Nobody measures twice.
+    // No other domain measures again.
     assert_eq!(explain(&machine, "1MiB"), first);
     machine.down();
 }

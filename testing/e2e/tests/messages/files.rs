@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use tombolo_e2e::{Finished, Machine, MachineFile, Running};
 
 /// A machine and a folder of files for it.
-struct Place {
+struct GrantedFiles {
     machine: Machine,
     files: PathBuf,
 }
 
-impl Place {
-    fn new(file: &MachineFile) -> Place {
+impl GrantedFiles {
+    fn new(file: &MachineFile) -> GrantedFiles {
         let machine = Machine::up(file);
         let files = machine.folder().join("files");
         std::fs::create_dir_all(files.join("data/below")).unwrap();
         std::fs::write(files.join("secret"), "nobody may see this").unwrap();
         std::fs::write(files.join("data/hello"), "hello from the host").unwrap();
         std::fs::write(files.join("data/below/deep"), "deep").unwrap();
-        Place { machine, files }
+        GrantedFiles { machine, files }
     }
 
     /// Words of `tombolo run` with what is granted, relative to the folder of files.
@@ -42,7 +42,7 @@ impl Place {
         self.start(on, grants, words).finish()
     }
 
-    /// A file of so many bytes, none of its parts like another, and what its length and sum are.
+    /// Writes a file of `length` bytes whose parts all differ; returns its length and sum.
     fn write(&self, name: &str, length: usize) -> String {
         let mut state = length as u64 | 1;
         let mut bytes = Vec::with_capacity(length + 8);
@@ -64,7 +64,7 @@ impl Place {
 }
 
 /// Everything that works, on one node.
-fn all_works(place: &Place, on: &str) {
+fn all_works(place: &GrantedFiles, on: &str) {
     let said = place
         .run(on, &["data", "secret:ro"], &["file-show", "data/hello", "./data/below/../hello", "secret"])
         .ok();
@@ -92,7 +92,7 @@ fn all_works(place: &Place, on: &str) {
 }
 
 /// Everything that is refused, on one node.
-fn all_is_refused(place: &Place, on: &str) {
+fn all_is_refused(place: &GrantedFiles, on: &str) {
     let link = |to: &str, name: &str| {
         let _ = std::os::unix::fs::symlink(to, place.files.join("data").join(name));
     };
@@ -147,7 +147,7 @@ fn all_is_refused(place: &Place, on: &str) {
 
 #[test]
 fn files_of_the_host_are_read_and_written_on_it() {
-    let place = Place::new(&MachineFile::host());
+    let place = GrantedFiles::new(&MachineFile::host());
     all_works(&place, "host");
     all_is_refused(&place, "host");
     place.down();
@@ -155,7 +155,7 @@ fn files_of_the_host_are_read_and_written_on_it() {
 
 #[test]
 fn a_file_that_becomes_shorter_ends() {
-    let place = Place::new(&MachineFile::host());
+    let place = GrantedFiles::new(&MachineFile::host());
     place.write("data/shrinks", 8 << 20);
     let mut reading = place.start("host", &["data"], &["file-shrinks", "data/shrinks"]);
     reading.wait_for("reading");
@@ -169,7 +169,7 @@ fn a_file_that_becomes_shorter_ends() {
 
 #[test]
 fn more_readers_than_buffers_take_turns() {
-    let place = Place::new(&MachineFile::host());
+    let place = GrantedFiles::new(&MachineFile::host());
     place.write("data/many", 50_000);
     let said = place.run("host", &["data"], &["file-many", "data/many"]).ok();
     assert!(said.contains("many were right"), "{said}");
@@ -178,7 +178,7 @@ fn more_readers_than_buffers_take_turns() {
 
 #[test]
 fn only_those_that_it_started_are_served_and_only_so_much() {
-    let place = Place::new(&MachineFile::host());
+    let place = GrantedFiles::new(&MachineFile::host());
     let mut owner = place.start("host", &["data"], &["file-tell-name"]);
     let said = owner.wait_for("\n");
     let name = said.trim().trim_start_matches("name ");
@@ -200,17 +200,17 @@ fn only_those_that_it_started_are_served_and_only_so_much() {
 
 #[test]
 fn a_client_that_talks_nonsense_loses_its_channel_alone() {
-    let place = Place::new(&MachineFile::host());
+    let place = GrantedFiles::new(&MachineFile::host());
     place.write("data/some", 300_000);
     let said = place.run("host", &["data"], &["file-hostile", "data/some"]).ok();
     assert!(said.contains("nobody else noticed"), "{said}");
     place.down();
 }
 
-/// Clients and servers that are killed while data is under way leave nothing, and the others of a job go on.
+/// Clients and servers that are killed during transfers leave nothing, and the others of a job continue.
 #[test]
 fn the_killed_leave_nothing() {
-    let place = Place::new(&MachineFile::host());
+    let place = GrantedFiles::new(&MachineFile::host());
     place.write("data/large", 4 << 20);
     let job = place.start("host", &["data"], &["file-for-ever", "data/large"]);
     job.wait_for("reading");
@@ -218,7 +218,7 @@ fn the_killed_leave_nothing() {
     let server = job.pid();
     let before = place.machine.open_descriptors(server);
     assert!(before > 0);
-    // The client dies: its job says so, and the server with it.
+    // The client dies: its job reports that, and its server ends with it.
     place.machine.kill(domains[0].1);
     job.finish().fails_with(137, &["SIGKILL"]);
     // The server dies, which is `tombolo run` itself: the monitor ends the job.
@@ -227,7 +227,7 @@ fn the_killed_leave_nothing() {
     place.machine.kill(job.pid());
     assert_eq!(job.finish().status, 137);
     assert!(tombolo_e2e::eventually(|| place.machine.domains_on("host").is_empty()));
-    // What it had is free: another does the same.
+    // Its resources are free: another does the same.
     let said = place.run("host", &["data"], &["file-many", "data/hello"]).ok();
     assert!(said.contains("many were right"), "{said}");
     place.down();
@@ -235,7 +235,7 @@ fn the_killed_leave_nothing() {
 
 #[test]
 fn what_cannot_be_granted_is_said_at_once() {
-    let place = Place::new(&MachineFile::host());
+    let place = GrantedFiles::new(&MachineFile::host());
     for (grant, status, why) in [
         ("none", 1, "No such file"),
         ("none/new:rw", 1, "No such file"),
@@ -249,7 +249,7 @@ fn what_cannot_be_granted_is_said_at_once() {
 }
 #[test]
 fn files_of_the_host_are_read_and_written_elsewhere() {
-    let place = Place::new(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
+    let place = GrantedFiles::new(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
     for on in ["arm0", "s390x-user"] {
         all_works(&place, on);
         all_is_refused(&place, on);
@@ -258,7 +258,7 @@ fn files_of_the_host_are_read_and_written_elsewhere() {
             std::fs::remove_file(place.files.join("data").join(left)).unwrap();
         }
     }
-    // A large one, by all of them at once.
+    // A large one, by all of them at the same time.
     let sum = place.write("data/large", 64 << 20);
     let said = place.run("host,arm0,s390x-user", &["data/large"], &["file-sum", "data/large"]).ok();
     assert_eq!(said.matches(sum.trim_end()).count(), 3, "{said}");

@@ -10,7 +10,7 @@ use tombolo::names::{
 };
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
-/// How long anything may take that is known to happen.
+/// Deadline of everything that is known to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Long enough that it would show, where nothing should happen.
@@ -173,11 +173,11 @@ fn d2pubsub() {
     stopped.stop().unwrap();
     assert_eq!(publisher.names().publish(texts[4]).unwrap().told, 1, "one of two has stopped");
     assert!(matches!(fault(stopped.next(PATIENCE)), NameFault::NoSuchWatch { .. }));
-    // Nobody waits for one that is dropped, so it ends a little later.
+    // Dropping a subscription does not wait for the monitor, so it ends a little later.
     drop(dropped);
     let over = || publisher.names().publish("msg_7").unwrap().told == 0;
     assert!(eventually(over), "somebody subscribes still");
-    // One that does not take what it is told hears how much it lost, and so does the publisher.
+    // A subscriber that does not read its notifications learns how many it lost, and so does the publisher.
     let mut slow = names.subscribe_with("flood", 4).unwrap();
     let flood = publisher.names().publisher("flood").unwrap();
     let refused: u32 = (0..10).map(|_| flood.publish(Attributes::new()).unwrap().refused).sum();
@@ -327,7 +327,7 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
         let said = machine.actor(node, &["connect", name, "64", "64", "0"]).ok();
         assert!(said.contains("connected to s390x-user by"), "{node} {name}: {said}");
     }
-    // It is shown there, and is no name of the machine, nor of another node.
+    // It is shown there, but is not a name of the machine, nor of another node.
     let listed = machine.json(&["names", "@s390x-user/*"]);
     assert_eq!((&listed["names"][0]["name"], &listed["names"][0]["kind"]), (&"svc".into(), &"export".into()));
     assert_eq!(machine.json(&["names"])["names"], serde_json::json!([]));
@@ -350,12 +350,12 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
     assert!(connecting.finish().ok().contains("connected to host by"));
     drop(listener);
     assert_eq!(refused("@/svc", QUIET), Fault::NoSuchName { name: "@host/svc".into() });
-    // What cannot be is said at once.
+    // Impossible requests fail immediately.
     let elsewhere = options.export(&domain, "@s390x-user/mine").expect_err("it is another node's");
     assert!(matches!(elsewhere, tombolo::Error::Monitor(Fault::Refused { .. })), "{elsewhere}");
     assert!(matches!(refused("@bare0/svc", PATIENCE), Fault::Refused { .. }));
     assert!(matches!(refused("@nowhere/svc", PATIENCE), Fault::NoSuchNode { .. }));
-    // With the node goes the name, and whoever waits for another of it is told.
+    // With the node goes the name, and domains that wait for another of its names are told.
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| refused("@s390x-user/later", PATIENCE));
         machine.kill(machine.node("s390x-user")["pid"].as_i64().expect("a process") as i32);
@@ -368,7 +368,7 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
     machine.down();
 }
 
-/// Kills the one program on the host that was started last, at once.
+/// Immediately kills the program on the host that was started last.
 fn kill_last(machine: &Machine, node: &str) {
     let (_, pid) = machine.domains_on(node).pop().expect("a domain");
     machine.kill(pid);

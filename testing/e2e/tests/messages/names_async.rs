@@ -10,7 +10,7 @@ use tombolo::names::{Change, NameFault, NewRecord, WatchOptions};
 use tombolo::{Domain, Error};
 use tombolo_e2e::{Machine, MachineFile};
 
-/// How long anything may take that is known to happen.
+/// Deadline of everything that is known to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn host() -> (Machine, Domain) {
@@ -194,7 +194,7 @@ fn what_a_dropped_future_waited_for_goes_to_the_next() {
             let semaphore = next.names().semaphore(&name, 2).unwrap();
             drop(block_on(semaphore.acquire_async(2, PATIENCE)).unwrap());
         }
-        // Nobody is left waiting for anything.
+        // No task is left waiting.
         let objects = holder.names().objects(scope).unwrap();
         assert!(objects.iter().all(|object| object.waiting == 0), "{objects:?}");
     }

@@ -5,7 +5,7 @@ use tombolo::Domain;
 use tombolo::region::{RegionOptions, Rights};
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
-/// Longer than any test lasts: nobody is killed for being slow.
+/// Longer than any test lasts, so that no domain is killed for being slow.
 const FOR_EVER_MS: u32 = 1_000_000;
 
 /// A domain that lends a region, and one on each of these nodes that has it mapped.
@@ -198,7 +198,7 @@ fn a_node_that_is_killed_in_the_middle_ends_what_waits_for_it() {
     let emulator = machine.pid_of("arm0");
     send_signal(emulator, Signal::STOP);
     let input = take_back(&mut lender);
-    // The one on the host lets go; the node does not answer any more, and then it is dead, which is evidence.
+    // The holder on the host unmaps; the node does not answer any more, and then is dead, which is evidence.
     let mut holders = holders.into_iter();
     let inside = holders.next().expect("two");
     holders.next().expect("two").finish().ok();
@@ -229,7 +229,7 @@ fn memory_that_a_silent_node_may_reach_is_given_to_nobody() {
     send_signal(emulator, Signal::CONT);
     nothing_is_left(&machine);
     for holder in holders {
-        // It lets go, or was killed before it could.
+        // It unmaps, or was killed before it could.
         let status = holder.finish().status;
         assert!(status == 0 || status == 137, "{status}");
     }

@@ -45,7 +45,7 @@ fn a_program_runs_where_it_is_put_or_the_reason_is_said() {
     let said = machine.tombolo(["run", "--pin", "0", "/bin/sh", "-c", status]).ok();
     assert!(said.contains("Cpus_allowed_list:\t0\n"), "{said}");
     machine.tombolo(["run", "--pin", "1000", "/bin/sh", "-c", status]).fails_with(1, &["processor 1000"]);
-    // Whoever runs the tests may have a priority or not.
+    // The user who runs the tests may be allowed real-time priorities or not.
     let prioritised = machine.tombolo(["run", "--priority", "7", "/bin/sh", "-c", status]);
     if prioritised.status == 0 {
         let said = prioritised.text();

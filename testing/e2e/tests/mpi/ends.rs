@@ -90,7 +90,7 @@ fn an_abort_and_a_killed_rank_are_told_from_what_others_make_of_them() {
     machine.down();
 }
 
-/// Connects to a port at which nobody accepts: its owner waits in MPI, or sleeps outside.
+/// Connects to a port at which no process accepts: its owner waits in MPI, or sleeps outside.
 const CONNECT: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -197,7 +197,7 @@ fn an_mpirun_that_is_killed_leaves_nothing() {
     machine.down();
 }
 
-/// Opens a file together, and says how that went.
+/// Opens a file collectively, and prints the result.
 const FILES: &str = r#"
 #include <mpi.h>
 #include <stdio.h>

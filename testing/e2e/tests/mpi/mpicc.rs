@@ -1,4 +1,4 @@
-//! `tombolo mpicc`: what gcc takes, for every instruction set at once.
+//! `tombolo mpicc` takes gcc's options, for all instruction sets.
 
 use std::fs;
 

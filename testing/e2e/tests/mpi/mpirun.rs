@@ -99,7 +99,7 @@ fn the_first_that_fails_ends_the_job_and_gives_its_status() {
     run("init 0?exit:0 barrier").fails_with(1, &["rank 0 on host", "without MPI_Finalize, while others"]);
     run("init 2?abort:300 barrier").fails_with(300 - 256, &["rank 2 on arm-user", "MPI_Abort(300)"]);
     run("init 2?abort:0 barrier").fails_with(1, &["MPI_Abort(0)"]);
-    // The last to leave without a word keeps nobody waiting.
+    // The last rank leaves without finalizing and keeps no other waiting.
     run("init barrier finalize 0?sleep:100").ok();
     let late = mpirun(&machine, "--on host:2,arm-user --timeout 1.5 IMAGE pmi init hang");
     late.fails_with(124, &["did not end within 1.5 s", "3 ranks"]);
@@ -238,7 +238,7 @@ fn commands_of_the_host_run_where_they_lie() {
         path
     };
     let shown = script("shown", "#!/bin/sh\necho $0 $PMI_RANK $1 $HERE_ALONE\n");
-    // With the environment of whoever starts it, from where it lies.
+    // With the environment and working directory of the user.
     let mut command = machine.command();
     command.args(["mpirun", "-n", "2", shown.to_str().expect("text"), "a b"]).env("HERE_ALONE", "yes");
     let said = lines(&Running::start(&mut command).finish());

@@ -96,7 +96,7 @@ fn a_job_has_its_ranks_its_environment_and_its_files_and_is_stopped_whole() {
     let _ = web.post("/api/stop", &json!({"domain": job})).ok();
     assert!(eventually(|| actors().count() == 0), "all of it is stopped");
 
-    // What is wrong is said at once.
+    // Invalid requests fail immediately.
     assert!(refusal(&start(json!([{"node": "mars", "count": 1}])), 404).contains("mars"));
     assert!(refusal(&start(json!([{"node": "host", "count": 0}])), 400).contains("from 1 to 4096"));
 
@@ -216,7 +216,7 @@ fn how_fast_processors_run_is_set_and_given_back() {
     let _ = web.post("/api/restore", &json!({"node": "host"})).ok();
     assert!(sysfs.is_as_before());
 
-    // Whoever set it and leaves gives it back, however that ends.
+    // A client that set it and leaves restores it, however it ends.
     let _ = set(&web, &powersave).ok();
     assert_eq!(web.stop().status, 0);
     assert!(eventually(|| sysfs.is_as_before()), "not given back when the server ended");

@@ -1,4 +1,4 @@
-//! `tombolo top`: on a terminal, and where there is none.
+//! `tombolo top`, on a terminal and without one.
 
 use std::io::Write;
 use std::process::Command;
@@ -101,7 +101,7 @@ fn the_terminal_is_given_back_when_it_is_ended() {
     let finished = top.finish();
     assert!(finished.ok().contains(LEAVE), "{finished}");
 
-    // It stays when the machine goes, and says so.
+    // It stays when the machine goes down, and shows that.
     let mut top = on_a_terminal(&machine, "");
     shows(&top, "1 of 1 node up");
     let mut keys = top.stdin();

@@ -132,7 +132,7 @@ fn a_run_over_three_kinds_of_nodes_is_one_trace_in_causal_order() {
             "{stats}"
         );
         assert_perfetto(&machine, &file, 802);
-        // Who started them is in the trace too, and comes first.
+        // The program that started them is in the trace too, and comes first.
         assert_eq!(events[0]["event"], "spawn", "{}", events[0]);
     }
     machine.down();
@@ -174,7 +174,7 @@ fn a_domain_that_is_killed_leaves_its_last_events_behind() {
     let dead =
         stats["domains"].as_array().expect("domains").iter().find(|domain| domain["id"] == id.as_str());
     assert_eq!(dead.expect("the victim")["alive"], false);
-    // Read, and let go of.
+    // Read, then dropped.
     dump();
     assert!(show(&machine, &file).is_empty());
     machine.down();
@@ -202,7 +202,7 @@ fn programs_add_spans_markers_and_values() {
         ]
     );
     assert_eq!(texts.len(), 60);
-    // Nobody records: the program costs nothing and leaves nothing.
+    // Without a recording the program costs nothing and leaves nothing.
     machine.actor("host", &["marks"]).ok();
     machine.down();
 }
@@ -363,7 +363,7 @@ fn what_was_read_of_a_virtual_machine_that_is_killed_is_kept() {
     assert!(said.stderr.contains("went with their node, and what they did last"), "{said}");
     let sent = sent_from(&machine, &file);
     assert!(sent["host"] >= 200 && sent.get("arm0").is_some_and(|sent| *sent > 0), "{sent:?}");
-    // Whoever asks for more than was read is told where it went.
+    // A reader that asks for more than was kept is told what is missing.
     let late = machine.folder().join("late.tbt");
     let dump = machine.tombolo(["trace".as_ref(), "dump".as_ref(), "-o".as_ref(), late.as_os_str()]);
     dump.ok();

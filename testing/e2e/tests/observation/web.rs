@@ -1,4 +1,4 @@
-//! `tombolo web`: who is let in, what is seen, what can be done, and what stays when the machine goes.
+//! `tombolo web`: access, views, changes, and what stays when the machine goes down.
 
 use std::process::Command;
 
@@ -222,7 +222,7 @@ fn a_domain_is_started_paused_resumed_repeated_and_ended() {
     assert_eq!(web.ask("POST", "/api/kill", &plain, b"{}").status, 415);
     assert_eq!(web.get("/api/kill").status, 405);
 
-    // What it started goes with it.
+    // Its children end with it.
     let _ = start(&web, &actor, &["sleep", "600"]);
     assert_eq!(web.stop().status, 0);
     assert!(eventually(|| machine.domains_on("host").is_empty()), "it goes on without who started it");
@@ -243,7 +243,7 @@ fn whatever_is_written_is_text() {
     let (text, binary) = output(&mut live, "o");
     assert!(text.contains("argument 2") && !binary, "{text}");
 
-    // Bytes without a meaning, and more than is remembered: said, and the server stays what it is.
+    // Invalid bytes, and more than is kept: both are reported, and the server continues.
     let id = start(&web, &actor, &["flood", "stdout", "3000000"]);
     live.want(&json!([{"id": "f", "view": "output", "domain": id}]));
     let (text, binary) = output(&mut live, "f");

@@ -113,7 +113,7 @@ fn work_is_shared_out_by_how_fast_nodes_are() {
     let equal = arm.abs_diff(host) <= host.max(arm) / 16;
     assert!(share.abs_diff(fair) <= 2 || equal && share == 1000, "{share} of 3000 for {arm} beside {host}");
 
-    // Nobody says how many: as many as follows, of which each node has some.
+    // Without a number of workers: as many as follows, with some on each node.
     let many = run(&machine, &["OMP_TOMBOLO_NODES=arm-user"]);
     let threads: u64 = many.shares("in_place").iter().map(|share| share.0).sum();
     assert_eq!(many.text, format!("{threads} threads: right\n"));

@@ -54,7 +54,7 @@ impl Snippet {
         self.of(|mark| if let Mark::File(path) = mark { Some(path) } else { None })
     }
 
-    /// What it is called in the session as a program.
+    /// The name of the program in the session.
     pub(crate) fn program(&self) -> Option<&str> {
         self.of(|mark| if let Mark::Program(name) = mark { Some(name) } else { None })
     }

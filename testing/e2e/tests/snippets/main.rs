@@ -62,7 +62,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// All blocks that somebody wrote.
+/// All code blocks of the documentation.
 fn blocks() -> Vec<Snippet> {
     let written = pages().into_iter().filter(|page| !is_generated(page));
     let of_page = |page: String| {

@@ -92,7 +92,7 @@ fn package_of(path: &str) -> Option<&str> {
     path.strip_prefix("examples/")?.split_once('/').map(|(package, _)| package)
 }
 
-/// What a user would write; `Cargo.lock` says which versions.
+/// The dependency as a user would write it; `Cargo.lock` fixes the versions.
 fn manifest(name: &str) -> String {
     let root = fs::canonicalize(tree()).expect("the tree");
     let root = root.display();

@@ -7,7 +7,7 @@ use tombolo_bulk::Verb;
 
 use crate::audit::Audit;
 
-/// Where a right is.
+/// The state of a right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Holder {
     Process(i32),
@@ -38,7 +38,7 @@ struct Pool {
     revoked: BTreeSet<i32>,
 }
 
-/// What is known of all pools, and which processes are dead.
+/// The state of all pools, and the dead processes.
 #[derive(Debug, Default)]
 pub struct Book {
     pools: BTreeMap<u64, Pool>,
@@ -90,7 +90,7 @@ impl Book {
         self.pools.get(&pool).is_some_and(|pool| pool.revoked.contains(&pid))
     }
 
-    /// Of how many buffers a transfer arrived.
+    /// The number of buffers of which a transfer arrived.
     #[must_use]
     pub fn transfers(&self) -> u64 {
         self.transfers

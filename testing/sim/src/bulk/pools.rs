@@ -19,7 +19,7 @@ pub const MIN_SLOTS: u32 = 16;
 
 const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 4, max_segments: 3, max_metadata_bytes: 16 };
 
-/// What one end of a channel knows beside the pools: the session, and what is said but not yet accepted by the channel.
+/// The state of one end of a channel besides its pools: the session, and messages that the channel has not yet accepted.
 pub struct BulkEnd {
     session: Session,
     unsent: VecDeque<Vec<u8>>,
@@ -35,7 +35,7 @@ impl BulkEnd {
         end
     }
 
-    /// Says what both ends expect in this state; false if it cannot be said.
+    /// Sends what both ends expect in this state; returns `false` if it cannot be sent.
     fn say(&mut self, message: &Message<'_>) -> bool {
         let mut out = Vec::new();
         let sayable = self.session.prepare(message, &mut out).is_ok();
@@ -62,7 +62,7 @@ impl BulkEnd {
         self.unsent.clear();
     }
 
-    /// How many messages the channel has not taken.
+    /// The number of messages that the channel has not taken.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unsent.len() as u64
@@ -90,7 +90,7 @@ impl Pool {
 
 /// A transfer that is prepared and may still be given up.
 pub struct Transfer {
-    /// What the channel is given.
+    /// The options of the channel.
     pub message: Vec<u8>,
     verb: Verb,
     /// Pool, buffer and link of each piece.
@@ -229,7 +229,7 @@ impl Pools {
             }
         }
         let mut transfer = Transfer { message: Vec::new(), verb, pieces };
-        // Control goes first, and a transfer that waits would be a right that nobody has.
+        // Control goes first, or a waiting transfer would be a right without a holder.
         let prepared = end.session.prepare_transfer(verb, &segments, b"meta", &mut transfer.message);
         if prepared.is_err() || end.unsent() > 0 {
             self.abort(&transfer);
@@ -436,7 +436,7 @@ impl Pools {
 }
 
 impl Pool {
-    /// Drops rights to read that came over a channel that is gone: nobody waits for their release any more.
+    /// Drops rights to read that came over a closed channel: their release is not awaited any more.
     fn forget(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId) {
         let Pool { number, table, borrowed, .. } = self;
         borrowed.retain(|(buffer, from)| {

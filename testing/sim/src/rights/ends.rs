@@ -43,7 +43,7 @@ impl RightsModel {
         self.complete_what_can_be();
     }
 
-    /// Its bytes are gone, and will be nobody else's: it does not matter who still has them mapped.
+    /// Its bytes are gone and will not be used again: it does not matter which processes still have them mapped.
     pub(super) fn region_lost(&mut self, region: RegionId) {
         self.regions.remove(&region);
         self.capabilities.retain(|_, record| record.region != region);
@@ -64,7 +64,7 @@ impl RightsModel {
         }
     }
 
-    /// A client's connection is gone: nobody waits for answers there.
+    /// A client's connection is gone: answers are not awaited there any more.
     pub fn client_gone(&mut self, client: Client) {
         self.expected.retain(|(of, _), _| *of != client);
         for revocation in &mut self.revocations {
@@ -97,7 +97,7 @@ impl RightsModel {
         self.lent(node, generation, first, length_bytes);
     }
 
-    /// A range of the window of a node is lent to somebody.
+    /// A range of the window of a node is lent to a domain.
     pub fn lent(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
         let end = first + length_bytes;
         if let Some(mapped) = self.maps.in_window(node, generation, first, end).copied() {
@@ -125,7 +125,7 @@ impl RightsModel {
     /// An agent is told to let the memory of a region go.
     pub fn forgotten(&mut self, region: RegionId) {
         if self.regions.contains_key(&region) {
-            self.fail(format!("the memory of region {region} is let go while somebody has a right to it"));
+            self.fail(format!("the memory of region {region} is freed while a domain has a right to it"));
         }
         let mapped = self.maps.of(region).next().copied();
         if let Some(mapped) = mapped {
@@ -133,7 +133,7 @@ impl RightsModel {
         }
     }
 
-    /// A process maps what it was given.
+    /// A process maps a region that it was granted.
     pub fn map(&mut self, number: u64, mapped: Mapped) {
         // The root may know of the loss of a node, or of memory, before a process sees it.
         let Some(granted) = self.granted.get(&number) else { return };

@@ -31,7 +31,7 @@ struct Region {
     maker: DomainId,
     seal: Seal,
     sealing: Option<Seal>,
-    /// Where in its window it begins.
+    /// Its offset in its window.
     window_offset_bytes: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ struct Capability {
     /// Itself and all that it was ever derived from.
     line: BTreeSet<CapabilityId>,
     revoked: bool,
-    /// Who granted it over which channel, until it is taken up.
+    /// The domain that granted it and over which channel, until it is accepted.
     on_its_way: Option<(DomainId, ChannelId)>,
 }
 
@@ -58,9 +58,9 @@ struct Granted {
     holder: DomainId,
     by: CapabilityId,
     line: BTreeSet<CapabilityId>,
-    /// Who mapped it does not hold the right any more.
+    /// The process that mapped it no longer holds the right.
     orphan: bool,
-    /// It is to be let go.
+    /// It is to be unmapped.
     told: bool,
 }
 
@@ -68,11 +68,11 @@ struct Granted {
 struct Revocation {
     /// The node of who asked and how many were asked for before: of those that can be completed the first is.
     number: (u16, u64),
-    /// Who waits for the answer, as long as there is somebody.
+    /// The client that waits for the answer, as long as it exists.
     asked: Option<(Client, u32)>,
     capability: CapabilityId,
     marked: BTreeSet<CapabilityId>,
-    /// All that was mapped by what is revoked, and what of it is not known to be gone.
+    /// All mappings under revoked rights, and those that are not known to be gone.
     mapped: BTreeSet<u64>,
     pending: BTreeSet<u64>,
     holders: BTreeSet<DomainId>,
@@ -84,7 +84,7 @@ struct Revocation {
     answered: bool,
 }
 
-/// What a request is to be answered with.
+/// The expected answer to a request.
 #[derive(Debug)]
 enum Expected {
     Done(Option<CapabilityId>),
@@ -93,7 +93,7 @@ enum Expected {
     NoSuchDomain(DomainId),
 }
 
-/// What happened to memory.
+/// Counts of events of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Regions made.
@@ -104,7 +104,7 @@ pub struct Counts {
     pub mappings: u64,
     /// Revocations that were complete in time.
     pub revoked: u64,
-    /// Revocations after which somebody still held the memory.
+    /// Revocations after which a domain still held the memory.
     pub still_held: u64,
     /// Domains that were killed because they did not let go.
     pub killed: u64,
@@ -135,12 +135,12 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// The model.
+/// The model of rights to memory.
 #[derive(Debug, Default)]
 pub struct RightsModel {
-    /// What processes really have mapped.
+    /// The mappings of processes, as they really are.
     pub maps: Maps,
-    /// What happened.
+    /// The event.
     pub counts: Counts,
     regions: BTreeMap<RegionId, Region>,
     capabilities: BTreeMap<CapabilityId, Capability>,
@@ -154,20 +154,20 @@ pub struct RightsModel {
     cleared: Option<(u16, u64, u64)>,
     /// Nodes with a window.
     windowed: BTreeSet<u16>,
-    /// How long a domain has to let go.
+    /// The time that a domain has to unmap.
     let_go_ns: u64,
     now: u64,
     root_clock: u64,
     jumped_back_ns: u64,
     /// Answers that are due now.
     due: Vec<(Client, u32)>,
-    /// Mappings that are to be let go, of which a node is to be told now.
+    /// Mappings to be unmapped, of which a node is to be told now.
     hang_ups: Vec<(u16, u64)>,
     failure: Option<String>,
 }
 
 impl RightsModel {
-    /// Of a machine of which these nodes have windows, and whose domains have so long to let go.
+    /// The model of a machine whose nodes have these windows, and whose domains have this time to unmap.
     #[must_use]
     pub fn new(windowed: BTreeSet<u16>, let_go_ns: u64) -> Self {
         RightsModel { windowed, let_go_ns, ..RightsModel::default() }
@@ -192,7 +192,7 @@ impl RightsModel {
         self.failure.get_or_insert(what.into());
     }
 
-    /// What time it is, and what the root takes it for.
+    /// The time, and the time by the root's clock.
     pub fn at(&mut self, now: u64, root_clock: u64) {
         (self.now, self.root_clock) = (now, root_clock);
     }
@@ -416,7 +416,7 @@ impl RightsModel {
     }
 }
 
-/// The domain that has this mapped is to be told to let go, once.
+/// The domain that has this mapped is to be told once to unmap it.
 fn tell(hang_ups: &mut Vec<(u16, u64)>, number: u64, granted: &mut Granted) {
     if !std::mem::replace(&mut granted.told, true) {
         hang_ups.push((granted.holder.node().0, number));

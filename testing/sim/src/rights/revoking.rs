@@ -108,7 +108,7 @@ impl RightsModel {
 
     pub(super) fn revocation_answered(&mut self, asked: (Client, u32), reply: &Reply) -> Result<(), String> {
         let index = self.revocations.iter().position(|open| open.asked == Some(asked));
-        let Some(index) = index else { return Err("nobody asked for it".to_owned()) };
+        let Some(index) = index else { return Err("an unsolicited answer".to_owned()) };
         let open = &mut self.revocations[index];
         open.answered = true;
         let open = &self.revocations[index];

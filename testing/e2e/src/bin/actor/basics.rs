@@ -16,7 +16,7 @@ pub(crate) fn raise(signal: &str) -> Outcome {
     Ok(())
 }
 
-/// Says everything that it was given, one item a line.
+/// Prints everything that it was given, one item per line.
 pub(crate) fn tell() -> Outcome {
     for (index, argument) in std::env::args().enumerate() {
         println!("argument {index}: {argument:?}");
@@ -84,7 +84,7 @@ pub(crate) fn ignore_term() -> Outcome {
     Err(error.into())
 }
 
-/// Has a shell start what outlives it, and goes on for a while.
+/// Has a shell start a process that outlives it, and continues for a while.
 pub(crate) fn leave_behind(script: &str, seconds: &str) -> Outcome {
     // Its output is not ours: a pipe held by what is left behind would keep readers waiting.
     let mut shell = Command::new("sh");
@@ -95,7 +95,7 @@ pub(crate) fn leave_behind(script: &str, seconds: &str) -> Outcome {
     Ok(())
 }
 
-/// Starts this image on a node and says how that ends.
+/// Starts this image on a node and prints how that ends.
 pub(crate) fn parent(node: &str, words: &[&str]) -> Outcome {
     let domain = crate::attach()?;
     let child = domain.spawn(&SpawnOptions::this_image().on(node).args(words.iter().copied()))?;

@@ -51,8 +51,8 @@ fn content(read: impl FnOnce(&mut [u8]) -> Result<(), Error>, length_bytes: u64)
     Ok(bytes)
 }
 
-/// Where this domain is in the chain.
-struct Place {
+/// The position of this domain in the chain.
+struct ChainMember {
     rank: u64,
     size: u64,
     domain: Domain,
@@ -60,9 +60,9 @@ struct Place {
     job: String,
 }
 
-impl Place {
-    fn find(trust: Trust) -> Result<Place, Box<dyn std::error::Error>> {
-        Ok(Place {
+impl ChainMember {
+    fn find(trust: Trust) -> Result<ChainMember, Box<dyn std::error::Error>> {
+        Ok(ChainMember {
             rank: std::env::var("TOMBOLO_RANK")?.parse()?,
             size: std::env::var("TOMBOLO_SIZE")?.parse()?,
             domain: crate::attach()?,
@@ -100,23 +100,23 @@ impl Place {
 /// A chain of domains, by rank: buffers go to its end and back, each domain leaving its mark in them.
 pub(crate) fn chain(trust: &str, window: &str, rounds: &str) -> Outcome {
     let (trust, rounds) = (trust_of(trust)?, rounds.parse()?);
-    let place = Place::find(trust)?;
-    match place.before()? {
+    let member = ChainMember::find(trust)?;
+    match member.before()? {
         None => {
-            let pool = place.domain.create_pool(&pool_options(trust, window))?;
-            let behind = place.behind(&pool)?.ok_or("a chain of one")?;
-            first(&place, &pool, behind, rounds)?;
+            let pool = member.domain.create_pool(&pool_options(trust, window))?;
+            let behind = member.behind(&pool)?.ok_or("a chain of one")?;
+            first(&member, &pool, behind, rounds)?;
         }
-        Some((before, pool)) => match place.behind(&pool)? {
-            Some(behind) => middle(&place, &pool, before, behind, rounds)?,
-            None => last(&place, before, rounds)?,
+        Some((before, pool)) => match member.behind(&pool)? {
+            Some(behind) => middle(&member, &pool, before, behind, rounds)?,
+            None => last(&member, before, rounds)?,
         },
     }
-    println!("rank {} is done", place.rank);
+    println!("rank {} is done", member.rank);
     Ok(())
 }
 
-fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Outcome {
+fn first(member: &ChainMember, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Outcome {
     let mut metadata = Vec::new();
     for round in 0..rounds {
         let mut buffer = pool.take()?;
@@ -125,13 +125,13 @@ fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Ou
         buffer.write(0, &expected)?;
         behind.move_to(buffer, &round.to_le_bytes()).map_err(Error::from)?;
         let back = behind.recv_moved(&mut metadata)?;
-        (1..place.size).for_each(|rank| expected[rank as usize] = rank as u8);
+        (1..member.size).for_each(|rank| expected[rank as usize] = rank as u8);
         check("what came back", &content(|bytes| back.read(0, bytes), back.len_bytes())?, &expected)?;
         if (back.number(), &metadata[..]) != (number, &round.to_le_bytes()) {
             return Err(format!("buffer {number} came back as {}, with {metadata:?}", back.number()).into());
         }
     }
-    // Parts of several buffers at once, to read.
+    // Parts of several buffers at the same time, to read.
     let mut buffers = Vec::new();
     for index in 0..BUFFERS as u8 {
         let mut buffer = pool.take()?;
@@ -166,7 +166,7 @@ fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Ou
     }
 }
 
-/// Lets whatever comes next be seen to.
+/// Handles whatever arrives next.
 fn wait_for_something(bulk: &mut BulkChannel) -> Outcome {
     match bulk.within(Duration::from_millis(50)).recv(&mut Vec::new()) {
         Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
@@ -191,7 +191,7 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
                 let arrival = match set[from].within(Duration::ZERO).recv(&mut metadata) {
                     Ok(arrival) => arrival,
                     Err(Error::WouldBlock) => break,
-                    // Done with its part, whoever is behind leaves first.
+                    // This part is done, and the domain behind it in the chain leaves first.
                     Err(error) if error.is_peer_gone() && from == behind && moved_back == rounds => break,
                     Err(error) => return Err(error.into()),
                 };
@@ -199,7 +199,7 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
                     Arrival::Moved(received) => {
                         let mut buffer = received.into_first();
                         if from == before {
-                            mark(&mut buffer, place.rank)?;
+                            mark(&mut buffer, member.rank)?;
                         } else {
                             moved_back += 1;
                         }
@@ -233,14 +233,14 @@ fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, 
     }
 }
 
-fn last(place: &Place, mut before: BulkChannel, rounds: u64) -> Outcome {
+fn last(member: &ChainMember, mut before: BulkChannel, rounds: u64) -> Outcome {
     let mut metadata = Vec::new();
     for round in 0..rounds {
         let mut buffer = before.recv_moved(&mut metadata)?;
         let mut expected = pattern(round);
-        (1..place.rank).for_each(|rank| expected[rank as usize] = rank as u8);
+        (1..member.rank).for_each(|rank| expected[rank as usize] = rank as u8);
         check("what came", &content(|bytes| buffer.read(0, bytes), buffer.len_bytes())?, &expected)?;
-        mark(&mut buffer, place.rank)?;
+        mark(&mut buffer, member.rank)?;
         before.move_to(buffer, &metadata).map_err(Error::from)?;
     }
     let mut parts = 0;
@@ -287,7 +287,7 @@ pub(crate) fn outlive(name: &str, trust: &str, window: &str, forwarded: &str) ->
     if pool.counts().free == BUFFERS { Ok(()) } else { Err(format!("{:?}", pool.counts()).into()) }
 }
 
-/// Takes what it is given, hands it on to `next` unless that is `-`, and holds on to it.
+/// Takes what it is given, passes it on to `next` unless that is `-`, and keeps it.
 pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
     let options = BulkOptions::default().trust(trust_of(trust)?);
     let domain = crate::attach()?;
@@ -315,7 +315,7 @@ pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
     }
     println!("holding");
     let ended = wait_for_the_end(&mut bulk);
-    // Whoever made the pool takes it back now; then nothing of it is to be had here, and nothing of anybody else.
+    // The owner of the pool takes it back now; then no buffer of it or of any other pool may be available here.
     let until = Instant::now() + PATIENCE;
     let mut bytes = [0; 4];
     while Instant::now() < until {
@@ -328,7 +328,7 @@ pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err("nobody took the buffers back".into())
+    Err("no peer took the buffers back".into())
 }
 
 fn wait_for_the_end(bulk: &mut BulkChannel) -> Outcome {
@@ -361,7 +361,7 @@ pub(crate) fn cheat(name: &str) -> Outcome {
         } else {
             shared = Some(bulk.share(buffer, b"").map_err(Error::from)?);
         }
-        // The other side has written to what was moved, and tried to write to what is shared, by the time it says so.
+        // By the time of its answer the other side has written to what was moved, and tried to write to what is shared.
         while !matches!(bulk.recv(&mut Vec::new())?, Arrival::Moved(_) | Arrival::Released(_)) {}
         for file in &kept {
             let mut bytes = vec![0; verb.len()];
@@ -389,7 +389,7 @@ fn kept_descriptors() -> std::io::Result<Vec<File>> {
     Ok(kept)
 }
 
-/// The one who is cheated: writes to what it was moved, reads what it was shared, and says so by moving a buffer.
+/// The victim of a cheating peer: writes to buffers moved to it, reads buffers shared with it, and reports by moving a buffer.
 pub(crate) fn trusting(name: &str) -> Outcome {
     let options = BulkOptions::default().trust(Trust::None);
     let domain = crate::attach()?;

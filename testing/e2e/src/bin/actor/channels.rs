@@ -39,7 +39,7 @@ pub(crate) fn export(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Echoes for whoever connects, one after the other, and says who was refused and why.
+/// Echoes for one client after the other, and prints which were refused and why.
 pub(crate) fn serve(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = options(slot_bytes, slots, hash)?.export(&domain, name)?;
@@ -65,7 +65,7 @@ pub(crate) fn connect(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> 
     Ok(())
 }
 
-/// Accepts whoever connects, and keeps every channel until its peer closes it.
+/// Accepts every client, and keeps every channel until its peer closes it.
 pub(crate) fn keep(name: &str) -> Outcome {
     let listener = crate::attach()?.export(name)?;
     println!("keeping");
@@ -97,7 +97,7 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     };
     println!("after {} channels: {refused}", open.len());
     drop(open.pop());
-    // The far side lets go of its end when it notices, and only then is there room again.
+    // The far side closes its end when it notices, and only then is there room again.
     let until = Instant::now() + PATIENCE;
     loop {
         match domain.connect(name) {
@@ -114,7 +114,7 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     Ok(())
 }
 
-/// Opens many channels to itself at once, and uses all of them.
+/// Opens many channels to itself at the same time, and uses all of them.
 pub(crate) fn many(count: &str) -> Outcome {
     let count: usize = count.parse()?;
     let job = std::env::var("TOMBOLO_JOB")?;
@@ -158,7 +158,7 @@ pub(crate) fn hold(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Opens a channel to a peer that will die, and says how that shows: blocked in `recv`, blocked in `send` with full
+/// Opens a channel to a peer that will die, and prints how that shows: blocked in `recv`, blocked in `send` with full
 /// rings, or in the middle of `traffic`.
 pub(crate) fn lose_peer(how: &str, name: &str) -> Outcome {
     let domain = crate::attach()?;

@@ -1,4 +1,4 @@
-//! Both ways at once: many messages of random sizes and contents, every byte looked at.
+//! Messages of random sizes and contents in both directions, with every byte checked.
 
 use std::time::{Duration, Instant};
 

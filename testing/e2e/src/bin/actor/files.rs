@@ -14,7 +14,7 @@ fn files() -> Result<Files, Error> {
     crate::attach()?.files()
 }
 
-/// Of bytes, so that two sides can compare many: FNV-1a.
+/// A hash of bytes, by which two sides compare them: FNV-1a.
 struct Sum(u64);
 
 impl Sum {
@@ -29,7 +29,7 @@ impl Sum {
     }
 }
 
-/// Says the length and sum of a file, read as a stream.
+/// Prints the length and sum of a file, read as a stream.
 pub(crate) fn sum(path: &str) -> Outcome {
     let mut reader = files()?.open(path)?.reader();
     let (mut sum, mut length) = (Sum::new(), 0);
@@ -46,7 +46,7 @@ pub(crate) fn sum(path: &str) -> Outcome {
     Ok(())
 }
 
-/// Says what a file holds, as text.
+/// Prints the content of a file as text.
 pub(crate) fn show(paths: &[&str]) -> Outcome {
     let files = files()?;
     for path in paths {
@@ -56,7 +56,7 @@ pub(crate) fn show(paths: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Says what happens when a path is opened, in words.
+/// Prints the result of opening a path.
 pub(crate) fn try_open(paths: &[&str]) -> Outcome {
     let files = files()?;
     for path in paths {
@@ -119,7 +119,7 @@ fn check(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(otherwise) }
 }
 
-/// Says what is in folders, and first what was granted.
+/// Prints the granted folders and their content.
 pub(crate) fn list(folders: &[&str]) -> Outcome {
     let files = files()?;
     let granted: Vec<_> = files.granted()?.iter().map(|path| path.display().to_string()).collect();
@@ -168,7 +168,7 @@ pub(crate) fn read_for_ever(path: &str) -> Outcome {
     }
 }
 
-/// More files, readers and threads at once than there are buffers.
+/// Uses more files, readers and threads at the same time than there are buffers.
 pub(crate) fn many(path: &str) -> Outcome {
     let files = crate::attach()?.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
     let expected = files.open(path)?.map()?;
@@ -208,7 +208,7 @@ pub(crate) fn intrude(name: &str) -> Outcome {
     }
 }
 
-/// Says under which name its files are served, and stays until its input ends.
+/// Prints the name under which its files are served, and waits for the end of its input.
 pub(crate) fn tell_name() -> Outcome {
     let files = files()?;
     println!("name {}", std::env::var(FILES_VARIABLE)?);
@@ -235,7 +235,7 @@ pub(crate) fn serve(path: &str) -> Outcome {
     drop(channel);
     first.wait(PATIENCE)?;
     println!("the next: {:?}", run(&["file-limits", path, "4", "4096"])?);
-    // Who is served when it ends is told.
+    // Clients that are served when it ends are told.
     let last = start(&["file-client", "file-client"])?;
     let channel = domain.connect("file-client")?;
     let name = server.name().to_owned();
@@ -261,7 +261,7 @@ pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
     Ok(())
 }
 
-/// Is a client, until whoever connects has closed the channel.
+/// Is a client, until the peer that connects has closed the channel.
 pub(crate) fn client(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let files = domain.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
@@ -272,7 +272,7 @@ pub(crate) fn client(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Says nonsense to the server of its files, in many ways; each ends its channel, and nothing else.
+/// Sends invalid messages to the server of its files, in many ways; each must end its own channel only.
 pub(crate) fn hostile(path: &str) -> Outcome {
     let domain = crate::attach()?;
     let good = domain.files()?;

@@ -1,4 +1,4 @@
-//! Peers of bad will, and those who have to live with them.
+//! Malicious peers, and the programs that have to cope with them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use tombolo_platform::guest::pci::{Registers, WindowDevice};
 use crate::exchange::message;
 use crate::{Outcome, PATIENCE};
 
-/// What an honest client says first, and what ends its server.
+/// The first message of an honest client, and the one that ends its server.
 const HONEST: &[u8] = b"honest";
 const LAST: &[u8] = b"the last";
 
@@ -32,7 +32,7 @@ fn channel_memory() -> Result<Vec<(u64, u64)>, Box<dyn std::error::Error>> {
     Ok(maps.lines().filter(is_shared).filter_map(place).collect())
 }
 
-/// A number that means something to whoever reads it, as often as one that does not.
+/// A number that is meaningful to its reader, as often as one that is not.
 fn anything(random: &mut Random) -> u64 {
     match random.word() % 3 {
         0 => random.word(),
@@ -134,7 +134,7 @@ pub(crate) fn mute(name: &str) -> Outcome {
     Err("the server waits for ever".into())
 }
 
-/// Sends so many messages as fast as they are taken.
+/// Sends `count` messages as fast as they are taken.
 pub(crate) fn flood_channel(name: &str, count: &str) -> Outcome {
     let mut channel = crate::attach()?.connect(name)?;
     let (count, mut refused): (u64, u64) = (count.parse()?, 0);
@@ -179,7 +179,7 @@ struct Guest {
     honest: bool,
 }
 
-/// Serves whoever connects until an honest one says that it was the last: echoes what is honest, drops what comes
+/// Serves all clients until an honest one says that it was the last: echoes what is honest, drops what comes
 /// from others, and counts how their channels end.
 pub(crate) fn steadfast(name: &str) -> Outcome {
     let domain = crate::attach()?;
@@ -235,7 +235,7 @@ pub(crate) fn steadfast(name: &str) -> Outcome {
     Err("the honest client did not come to an end".into())
 }
 
-/// Opens channels one after the other and lets go of each at once.
+/// Opens channels one after the other and drops each immediately.
 pub(crate) fn open_without_end(name: &str, count: &str) -> Outcome {
     let domain = crate::attach()?;
     let count: u64 = count.parse()?;

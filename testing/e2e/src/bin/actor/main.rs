@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tombolo::Domain;
 
-/// How long anything may take that is known to happen.
+/// Deadline of everything that is known to happen.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -93,9 +93,9 @@ fn main() -> ExitCode {
         // One waitset and its clients.
         ["serve-all", name, clients] => waitset::serve(name, clients),
         ["use-many", name, channels, rounds, then] => waitset::use_many(name, channels, rounds, then),
-        // A crowd under chaos.
+        // A population under chaos.
         ["member", name, pause_us, peers @ ..] => member::run(name, pause_us, peers),
-        // Bad will.
+        // Malicious peers.
         ["scribble", name, seed, channels] => hostile::scribble(name, seed, channels),
         ["scribble-window", seed, rounds] => hostile::scribble_window(seed, rounds),
         ["mute", name] => hostile::mute(name),

@@ -1,9 +1,9 @@
-//! A member of a crowd whose other members die at any moment: it keeps channels to some of them, checks every byte,
-//! and says how each channel ended and when.
+//! A member of a population whose other members die at any moment: it keeps channels to some of them, checks every byte,
+//! and reports how each channel ended and when.
 //!
-//! What it says, a line each:
+//! Its output, a line each:
 //! `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS STARVED_NS WHY`, `unconnected NAME HOW WHY`,
-//! `alive MESSAGES`. Starved is the time of this turn in which this was ready to run and had no processor. What it is told on its standard input: `drop`, to close one of its channels.
+//! `alive MESSAGES`. Starved is the time of this turn in which this was ready to run and had no processor. On its standard input `drop` closes one of its channels.
 
 use std::io::BufRead;
 use std::os::unix::fs::FileExt;
@@ -28,12 +28,12 @@ const OPENING: Duration = Duration::from_secs(5);
 /// Messages of one channel that are served before others get their turn.
 const BURST: u32 = 64;
 
-/// What passes over a channel. The connecting side says so with its first message.
+/// The traffic of a channel. The connecting side announces it with its first message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// One message at a time, which comes back.
     Echo,
-    /// As many as find room, one way.
+    /// As many messages as fit, one way.
     Flood,
     /// Nothing: both ends sleep.
     Idle,
@@ -44,7 +44,7 @@ impl Mode {
 }
 
 /// One of its channels.
-struct Line {
+struct MemberChannel {
     channel: Channel,
     /// The name that was connected to, and who connects again; none on the accepting side.
     reconnect: Option<Sender<()>>,
@@ -56,14 +56,14 @@ struct Line {
     next: Instant,
 }
 
-/// What the accepting and connecting threads tell.
+/// Reports of the accepting and connecting threads.
 enum News {
-    Opened(Box<Line>),
+    Opened(Box<MemberChannel>),
     Drop,
     Ended,
 }
 
-/// Says a line, whole.
+/// Prints a whole line.
 fn say(line: std::fmt::Arguments<'_>) {
     println!("{line}");
 }
@@ -73,7 +73,7 @@ fn monotonic_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// One word for an error, for whoever counts them.
+/// One word for an error, by which the chaos run counts it.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::PeerDied { .. } => "died",
@@ -117,8 +117,14 @@ fn accept(listener: &Listener, news: &Sender<News>) {
     loop {
         let told = match listener.within(OPENING).accept() {
             Ok(channel) => {
-                let line =
-                    Line { channel, reconnect: None, mode: None, sent: 0, received: 0, next: Instant::now() };
+                let line = MemberChannel {
+                    channel,
+                    reconnect: None,
+                    mode: None,
+                    sent: 0,
+                    received: 0,
+                    next: Instant::now(),
+                };
                 news.send(News::Opened(Box::new(line)))
             }
             Err(Error::MonitorLost { .. }) => news.send(News::Ended),
@@ -139,7 +145,7 @@ fn connect(domain: &Domain, options: &ChannelOptions, peer: &str, mode: Mode, ne
         match options.connect(&domain.within(OPENING), peer) {
             Ok(channel) => {
                 let (ended, awaited) = std::sync::mpsc::channel();
-                let line = Line {
+                let line = MemberChannel {
                     channel,
                     reconnect: Some(ended),
                     mode: Some(mode),
@@ -171,7 +177,7 @@ fn listen_to_orders(news: &Sender<News>) {
     }
 }
 
-/// What the scheduler says of this thread.
+/// The scheduler's statistics of this thread.
 struct Scheduler(Option<std::fs::File>);
 
 impl Scheduler {
@@ -179,7 +185,7 @@ impl Scheduler {
         Scheduler(std::fs::File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// How long this thread was ready to run and had no processor, since it started; zero where nobody counts it.
+    /// How long this thread has been ready to run without a processor since it started; 0 if the kernel does not count it.
     fn starved_ns(&self) -> i64 {
         let mut line = [0; 64];
         let read = self.0.as_ref().and_then(|file| file.read_at(&mut line, 0).ok());
@@ -190,9 +196,9 @@ impl Scheduler {
 
 struct Member {
     scheduler: Scheduler,
-    /// What it said when this turn began.
+    /// How long it had been ready without a processor when this turn began, in ns.
     starved_before_ns: i64,
-    lines: Vec<Line>,
+    lines: Vec<MemberChannel>,
     arriving: Receiver<News>,
     pause: Duration,
     messages: u64,
@@ -232,12 +238,12 @@ impl Member {
         }
     }
 
-    fn open(&mut self, line: Line) {
+    fn open(&mut self, line: MemberChannel) {
         say(format_args!("open {} {}", line.channel.id().0, line.channel.peer()));
         self.lines.push(line);
     }
 
-    /// Closes a channel in order; its peer sees that, and nobody died.
+    /// Closes a channel in order; its peer must see that, and not a death.
     fn drop_one(&mut self) {
         if self.lines.is_empty() {
             return;
@@ -321,8 +327,8 @@ impl Member {
         Ok(())
     }
 
-    /// Says how a channel ended, and has it opened again.
-    fn say_end(&self, line: &Line, how: &str, why: &dyn std::fmt::Display) {
+    /// Reports how a channel ended, and has it opened again.
+    fn say_end(&self, line: &MemberChannel, how: &str, why: &dyn std::fmt::Display) {
         let now_ns = monotonic_ns();
         let starved_ns = self.scheduler.starved_ns() - self.starved_before_ns;
         let (channel, peer) = (line.channel.id().0, line.channel.peer());

@@ -1,4 +1,4 @@
-//! Names between programs: who holds what, who waits, and who is told.
+//! Names between programs: which program holds what, which ones wait, and which ones are told.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tombolo::names::{Condition, NewRecord, Value};
 use crate::{Outcome, PATIENCE};
 
 fn wait_for_end() -> Outcome {
-    // Whoever started this kills it, or closes its input.
+    // The test that started this kills it, or closes its input.
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     std::thread::sleep(PATIENCE);

@@ -36,7 +36,7 @@ impl Manager {
         Ok(answer.trim_end().to_owned())
     }
 
-    /// Asks for what has to be given.
+    /// Sends requests that must succeed.
     fn get(&mut self, line: &str) -> Result<String, Box<dyn std::error::Error>> {
         let answer = self.ask(line)?;
         if answer.contains(" rc=0") { Ok(answer) } else { Err(format!("{line}: {answer}").into()) }

@@ -34,7 +34,7 @@ pub(crate) fn hear(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Err
     Ok(u64::from_le_bytes(message.as_slice().try_into()?))
 }
 
-/// What is written at a place, so that every byte of it says where it is.
+/// The content of a place, in which every byte depends on its position.
 pub(crate) fn pattern(seed: u8, length_bytes: usize) -> Vec<u8> {
     (0..length_bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
 }
@@ -51,7 +51,7 @@ pub(crate) fn require(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
-/// Makes a region, lends it to whoever connects, for reading and a part of it for writing, and finds there what the other
+/// Makes a region, lends it to each client, for reading and a part of it for writing, and finds there what the other
 /// wrote.
 pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     let domain = crate::attach()?;
@@ -83,7 +83,7 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     require(found[..start] == whole[..start] && found[end..] == whole[end..], "the rest is as it was")?;
     require(found[start..end] == pattern(2, end - start), "what the other wrote is there")?;
     let shown = region.show()?;
-    // What the other derived beside these and let go again may not have arrived.
+    // What the other derived besides these and dropped again may not have arrived.
     require(shown.region.capabilities >= 3 && shown.region.mappings >= 2, "both have it")?;
     tell(&mut channel, 1)?;
     // The other lets both go; with this program's own mapping and capability the region goes.
@@ -142,7 +142,7 @@ pub(crate) fn borrow(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Of a mapping of all of a region, and of one of its second page and the third.
+/// A mapping of all of a region, and one of its second and third page.
 fn addresses_are_translated(whole: &Mapping, part: &Mapping) -> Outcome {
     let page = PAGE_BYTES as usize;
     let (first, end) = (part.as_ptr(), part.as_ptr().wrapping_add(part.length_bytes()));

@@ -9,7 +9,7 @@ use tombolo::{Channel, Error};
 use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
 use crate::{Outcome, PATIENCE};
 
-/// Lends a region to so many who connect. When it reads a line takes it back from all, says what came of it, and writes
+/// Lends a region to `holders` clients. When it reads a line, revokes it from all, prints the outcome, and writes
 /// something else where it was. Ends with its input.
 pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
     let domain = crate::attach()?;
@@ -37,7 +37,7 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
         }
         Err(other) => return Err(other.into()),
     }
-    // What a holder reads from now on is nobody's business. Its window may be gone with its node.
+    // What a holder reads from now on does not matter. Its window may be gone with its node.
     match mapping.write(0, &pattern(9, length)) {
         Ok(()) | Err(Error::Revoked { .. }) => println!("written anew"),
         Err(other) => return Err(other.into()),
@@ -74,7 +74,7 @@ pub(crate) fn hold(name: &str, how: &str) -> Outcome {
         }
     }
     require(read_before == mapping.length_bytes(), "all of it was read before")?;
-    // Reading goes on to be harmless, and to be refused. The rights go as soon as all have let go.
+    // Reading stays harmless, or is refused. The rights end as soon as all holders have unmapped the region.
     require(matches!(check(&mapping), Err(Error::Revoked { .. })), "it is not given back")?;
     let gone = |fault: &CapabilityFault| {
         matches!(fault, CapabilityFault::Revoked { .. } | CapabilityFault::Gone { .. })

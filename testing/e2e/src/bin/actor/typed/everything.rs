@@ -21,7 +21,7 @@ use crate::{Outcome, PATIENCE};
 
 pub(super) const HASH: u64 = Everything::HASH;
 
-/// What is drawn when somebody pokes, and what stands for the names of a shape in an answer.
+/// What is drawn after a poke, and what stands for the names of a shape in an answer.
 const NAMES: [&str; 3] = ["ä", "", "𝄞𝄞"];
 
 /// What a shape is kept as until it is answered.
@@ -33,7 +33,7 @@ enum Kept {
     Names,
 }
 
-/// The server: it remembers what it was sent until that was sent back.
+/// The server, which keeps every message until it has sent it back.
 #[derive(Default)]
 struct Mirror {
     name: String,
@@ -157,7 +157,7 @@ pub(super) fn serve(channel: Channel) -> Outcome {
     expect("messages that were refused", (counts.unknown, counts.malformed), (0, 0))
 }
 
-/// What the server draws.
+/// The sample values of the server.
 #[derive(Default)]
 struct Drawn(Vec<u64>);
 
@@ -356,7 +356,7 @@ fn call_parts(
     expect("parts", (all, entry.value(), maybe_shape), sent)
 }
 
-/// What is at a limit arrives; what is over one is not sent.
+/// Messages at a limit arrive; messages above it are not sent.
 fn limits(client: &mut EverythingClient<Channel, Drawn>) -> Outcome {
     let texts = ["x".repeat(31), "x".repeat(32), "x".repeat(33), "é".repeat(16), "é".repeat(17)];
     for (text, allowed) in texts.iter().zip([true, true, false, true, false]) {

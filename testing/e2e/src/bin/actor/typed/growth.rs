@@ -14,7 +14,7 @@ pub(super) const HASH: u64 = growth::Growth::HASH;
 
 const STAMP: Stamp = Stamp { at_ns: 0x0102_0304_0506_0708, node: 0x0102 };
 
-/// Which version a server has.
+/// The version of a server's interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     Now,
@@ -37,7 +37,7 @@ impl growth::GrowthHandler for Now {
         self.text = note.text()?.to_string()?;
         let (mood, due, count) = (note.mood()?, note.due()?, note.tags()?.len() as u32);
         let note = growth::Note { text: &self.text, mood, tags: &["a", "ü"], due };
-        // A client of before asks without detail, for it does not know that there is any.
+        // A client of the old interface asks without detail, which it does not know.
         let thing = if request.detail()? { growth::Thing::Number(4) } else { growth::Thing::Name("name") };
         Ok(growth::GrowthLookReply { note, thing, stamp: STAMP, count: Some(count) }.into())
     }
@@ -117,7 +117,7 @@ pub(super) fn serve_before(channel: Channel) -> Outcome {
     })
 }
 
-/// What a client was told.
+/// The answers that a client received.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -187,7 +187,7 @@ pub(super) fn call_as_before(channel: Channel, peer: Peer) -> Outcome {
     client.forget(&growth_before::GrowthForget { id: 3 })?;
     listen!(client);
     expect("told", &client.events().0, &vec!["8".to_owned()])?;
-    // Of news it knows nothing.
+    // It does not know the event.
     let unknown = u64::from(peer == Peer::Now);
     expect("unknown events", client.counts().unknown, unknown)
 }

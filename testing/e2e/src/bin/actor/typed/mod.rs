@@ -16,7 +16,7 @@ use crate::Outcome;
 /// How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation.
 const NEXT_CLIENT: Duration = Duration::from_secs(1000);
 
-/// Serves so many clients, one after the other: each opens these channels in this order.
+/// Serves `clients` clients, one after the other: each opens these channels in this order.
 pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let clients: u32 = clients.parse()?;
     let domain = crate::attach()?;
@@ -82,7 +82,7 @@ pub(crate) fn call_rights(name: &str, window: &str) -> Outcome {
     Ok(())
 }
 
-/// Serves one client after the other that passes buffers, of so many that come at once.
+/// Serves clients that pass buffers, one after the other; `clients` of them are connected at the same time.
 pub(crate) fn serve_buffers(name: &str, how: &str, clients: &str) -> Outcome {
     let clients: usize = clients.parse()?;
     let domain = crate::attach()?;
@@ -104,7 +104,7 @@ pub(crate) fn serve_buffers(name: &str, how: &str, clients: &str) -> Outcome {
     Ok(())
 }
 
-/// Passes buffers over so many channels at once.
+/// Passes buffers over `channels` channels at the same time.
 pub(crate) fn call_buffers(name: &str, how: &str, channels: &str) -> Outcome {
     let domain = crate::attach()?;
     let calling: Vec<_> = (0..channels.parse()?)
@@ -124,7 +124,7 @@ pub(crate) fn call_buffers(name: &str, how: &str, channels: &str) -> Outcome {
     Ok(())
 }
 
-/// What ends a program whose peer did not say what it should.
+/// Ends a program whose peer broke the protocol.
 fn expect<T: PartialEq + std::fmt::Debug>(what: &str, actual: T, expected: T) -> Outcome {
     if actual == expected { Ok(()) } else { Err(format!("{what}: {actual:?}, not {expected:?}").into()) }
 }

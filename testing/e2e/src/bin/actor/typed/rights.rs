@@ -83,7 +83,7 @@ fn filled(domain: &Domain, window: Option<&str>, seed: u8) -> Result<Region, tom
     Ok(region)
 }
 
-/// `window`: of which node memory is to be that both reach, if they are not of one kernel.
+/// `window` is the node in whose window the memory is, if the two are not on one kernel.
 pub(super) fn call(domain: &Domain, channel: Channel, window: Option<&str>) -> Outcome {
     let server = FarEnd::from(&channel);
     let mut client = RightsClient::bind(channel, ())?;
