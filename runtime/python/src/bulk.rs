@@ -11,8 +11,7 @@ use tombolo::{
 };
 
 use crate::boundary::{Exporter, made};
-use crate::channel::exclusive;
-use crate::failure::Failure;
+use crate::failure::{Failure, exclusive};
 use crate::memory::source;
 use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of, trust_text};
 use crate::wait::{Seconds, Until, wait};

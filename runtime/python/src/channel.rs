@@ -1,16 +1,16 @@
 //! Channels that carry messages as they are.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use tombolo::TransportKind;
 use tombolo::interface::{Carries, Port};
 
-use crate::domain::Domain;
+use crate::attached::Domain;
 use crate::end::End;
-use crate::failure::Failure;
+use crate::failure::{Failure, exclusive};
 use crate::passing::FarEnd;
 use crate::pool::Pool;
 use crate::transfers::{self, Transfers};
@@ -94,15 +94,6 @@ impl Channel {
     }
 }
 
-/// What is used by one thread at a time. A panic leaves nothing half done that anything rests on.
-pub(crate) fn exclusive<'a, T>(state: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Failure> {
-    match state.try_lock() {
-        Ok(state) => Ok(state),
-        Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(Failure::busy(what)),
-    }
-}
-
 /// The bytes of anything that has some. What may change meanwhile is copied.
 pub(crate) fn bytes_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, Failure> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
@@ -170,7 +161,7 @@ impl Channel {
         trust: &str,
         timeout: Seconds,
     ) -> Result<Transfers, Failure> {
-        transfers::open(py, self, domain, pools, trust, timeout.0)
+        self.with(|channel| transfers::open(py, channel, &domain.domain, pools, trust, timeout.0))
     }
 
     /// Sends a message, whole or not at all, waiting for room up to `timeout` seconds.

@@ -9,10 +9,10 @@ use tombolo::Error;
 use tombolo::interface::flight::{Flight, Known, MAX_IN_FLIGHT};
 use tombolo::interface::{Fault, Header, Kind, Malformed};
 
-use crate::channel::{About, Channel, exclusive};
+use crate::channel::{About, Channel};
 use crate::codec::{Decoder, Writer};
 use crate::end::End;
-use crate::failure::Failure;
+use crate::failure::{Failure, exclusive};
 use crate::layout::{Interface, Message};
 use crate::passing::FarEnd;
 use crate::wait::{Seconds, Until};

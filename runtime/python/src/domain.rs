@@ -6,9 +6,10 @@ use pyo3::prelude::*;
 use tombolo::region::{CapabilityId, RegionOptions};
 use tombolo::{BulkOptions, ChannelOptions, SpawnOptions, WaitSet};
 
+use crate::attached::Domain;
 use crate::bulk::{self, BulkChannel};
-use crate::channel::{Channel, exclusive};
-use crate::failure::Failure;
+use crate::channel::Channel;
+use crate::failure::{Failure, exclusive};
 use crate::files;
 use crate::job::Job;
 use crate::names::Names;
@@ -16,13 +17,6 @@ use crate::passing::Right;
 use crate::pool::{self, Pool};
 use crate::region::{self, Capability, Region};
 use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
-
-/// This program as a domain of a machine. From :func:`attach`. Threads may share it.
-#[pyclass(module = "tombolo", frozen)]
-#[derive(Debug)]
-pub(crate) struct Domain {
-    pub(crate) domain: tombolo::Domain,
-}
 
 /// Attaches to a machine: the one that started this program, or that ``TOMBOLO_MACHINE`` names, or the only one that is
 /// up, or that of the name given. On a plain host with none a monitor for this host alone is started.

@@ -1,5 +1,7 @@
 //! Why something was not done, as an exception of `tombolo.errors`.
 
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use tombolo::Error;
@@ -194,5 +196,14 @@ fn class_of_fault(fault: &Fault) -> &'static str {
         Fault::Name { fault: NameFault::BadName { .. } } => "BadName",
         Fault::Capability { fault } => class_of_capability(fault),
         _ => "Denied",
+    }
+}
+
+/// What is used by one thread at a time. A panic leaves nothing half done that anything rests on.
+pub(crate) fn exclusive<'a, T>(state: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Failure> {
+    match state.try_lock() {
+        Ok(state) => Ok(state),
+        Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(Failure::busy(what)),
     }
 }

@@ -1,6 +1,7 @@
 //! `tombolo._native`: the extension module under the Python package `tombolo`. Doc comments here are Python's
 //! docstrings.
 
+mod attached;
 mod boundary;
 mod bulk;
 mod channel;
@@ -29,6 +30,8 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::attached::Domain;
+    #[pymodule_export]
     use crate::bulk::{Arrival, BulkChannel};
     #[pymodule_export]
     use crate::channel::Channel;
@@ -37,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use crate::compile::compile_interface;
     #[pymodule_export]
-    use crate::domain::{Child, Domain, Listener, attach};
+    use crate::domain::{Child, Listener, attach};
     #[pymodule_export]
     use crate::files::{FileService, OpenFile};
     #[pymodule_export]

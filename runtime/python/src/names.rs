@@ -7,8 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use tombolo::names::{Attributes, Change, NewRecord, Notice as Told, Value, WatchOptions};
 
-use crate::channel::exclusive;
-use crate::failure::Failure;
+use crate::failure::{Failure, exclusive};
 use crate::wait::{Seconds, Until, wait, wait_on};
 
 /// The names that a program can reach: :attr:`Domain.names`.

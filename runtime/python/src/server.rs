@@ -9,11 +9,11 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use tombolo::Error;
 use tombolo::interface::{Fault, Header, Kind};
 
-use crate::channel::{About, Channel, exclusive};
+use crate::channel::{About, Channel};
 use crate::client::{send, take_message};
 use crate::codec::{Bad, Decoder, Writer};
 use crate::end::End;
-use crate::failure::{Failure, class_named};
+use crate::failure::{Failure, class_named, exclusive};
 use crate::layout::{Interface, Message};
 use crate::passing::FarEnd;
 use crate::wait::{Seconds, Until};

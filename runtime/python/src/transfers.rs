@@ -11,8 +11,6 @@ use tombolo::{BulkOptions, Error, NotSent};
 
 use crate::boundary::made;
 use crate::bulk::Load;
-use crate::channel::Channel;
-use crate::domain::Domain;
 use crate::failure::Failure;
 use crate::passing::Right;
 use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of};
@@ -46,22 +44,18 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-/// See [`Channel::open_bulk`].
+/// See [`Channel::open_bulk`](crate::channel::Channel).
 pub(crate) fn open(
     py: Python<'_>,
-    channel: &Channel,
-    domain: &Domain,
+    channel: &mut tombolo::Channel,
+    domain: &tombolo::Domain,
     pools: Vec<PyRef<'_, Pool>>,
     trust: &str,
     timeout: Duration,
 ) -> Result<Transfers, Failure> {
     let options = BulkOptions::default().trust(trust_of(trust)?);
     let pools: Vec<tombolo::Pool> = pools.iter().map(|pool| pool.pool.clone()).collect();
-    let domain = domain.domain.clone();
-    let opened = channel.with(|channel| {
-        let open = || channel.within(timeout).open_bulk(&domain, &options, &pools);
-        Ok(py.detach(open)?)
-    })?;
+    let opened = py.detach(|| channel.within(timeout).open_bulk(domain, &options, &pools))?;
     Ok(Transfers { transfers: Mutex::new(Some(opened)) })
 }
 

@@ -3,9 +3,11 @@
 import asyncio
 import ctypes
 import gc
+import os
 import re
 import select
 import unittest
+import unittest.mock
 
 import tombolo
 from support import PATIENCE, Peer, Task, domain, eventually, fresh_name, numpy, pyarrow, without
@@ -212,6 +214,23 @@ class Transfers(unittest.TestCase):
             self.assertEqual(bulk.pools, [])
             bulk.close()
             self.peer("del pool; bulk.close()")
+
+    def test_ranks_of_a_job_move_buffers_of_a_pool_that_both_reach(self):
+        job = "bulk-job-of-tests"
+        self.peer(f"import os; os.environ.update(TOMBOLO_RANK='1', TOMBOLO_SIZE='2', TOMBOLO_JOB={job!r})")
+        self.peer.start("bulk = domain.job().bulk_channel_to(0)")
+        variables = {"TOMBOLO_RANK": "0", "TOMBOLO_SIZE": "2", "TOMBOLO_JOB": job}
+        with unittest.mock.patch.dict(os.environ, variables):
+            bulk = domain().job().bulk_channel_to(1, PATIENCE)
+        self.assertEqual(self.peer.answer(), "None")
+        self.peer.start("pool = bulk.recv_pool(60)")
+        with bulk:
+            pool = bulk.create_pool(64, 2, PATIENCE)
+            self.assertEqual(self.peer.answer(), "None")
+            bulk.move_to(pool.copy(b"moved"), b"1")
+            self.assertEqual(self.peer("[bytes(b) for b in bulk.recv(60).buffers]"), "[b'moved']")
+            self.assertEqual(len(pool), 2)
+        self.peer("del pool; bulk.close()")
 
     def test_one_pool_on_a_second_channel_and_several_on_one(self):
         with Peer() as other, Pair(self.peer) as (bulk, pool):

@@ -33,19 +33,6 @@ class Jobs(unittest.TestCase):
             here.send(b"ping")
             self.assertEqual(there.receive(PATIENCE), b"ping")
 
-    def test_ranks_move_buffers_of_a_pool_that_both_reach(self):
-        first, second = self.member("0"), self.member("1")
-        opening = Task(lambda: first.bulk_channel_to(1, PATIENCE))
-        with second.bulk_channel_to(0, PATIENCE) as there, opening.result() as here:
-            making = Task(lambda: here.create_pool(64, 2, PATIENCE))
-            there.recv_pool(PATIENCE)
-            buffer = making.result().take()
-            buffer.write(b"moved")
-            here.move_to(buffer, b"1")
-            arrival = there.recv(PATIENCE)
-            self.assertEqual((arrival.kind, arrival.metadata), ("moved", b"1"))
-            self.assertEqual(arrival.buffer.read()[:5], b"moved")
-
     def test_what_no_job_has_is_refused(self):
         with unittest.mock.patch.dict(os.environ):
             os.environ.pop("TOMBOLO_JOB", None)

@@ -1,0 +1,10 @@
+//! The class of domains. Its methods are in `domain`, which knows of all that a domain opens.
+
+use pyo3::prelude::*;
+
+/// This program as a domain of a machine. From :func:`attach`. Threads may share it.
+#[pyclass(module = "tombolo", frozen)]
+#[derive(Debug)]
+pub(crate) struct Domain {
+    pub(crate) domain: tombolo::Domain,
+}
