@@ -755,7 +755,7 @@ static inline tombolo_status testing_everything_client_poll(
 }
 
 /* Numbers come back as they are. */
-/* It may be called again when nobody knows whether it was served. */
+/* It may be called again when it is unknown whether it was served. */
 static inline tombolo_status testing_everything_call_numbers(
     testing_everything_client *client, const testing_everything_numbers_request *request, testing_everything_numbers_reply *reply, uint64_t timeout_ns)
 {
@@ -797,7 +797,7 @@ static inline tombolo_status testing_everything_call_parts(
 }
 
 /* Nothing, both ways. */
-/* It may be called again when nobody knows whether it was served. */
+/* It may be called again when it is unknown whether it was served. */
 static inline tombolo_status testing_everything_call_null(
     testing_everything_client *client, uint64_t timeout_ns)
 {
@@ -860,7 +860,7 @@ static inline tombolo_status testing_everything_server_bind(
 }
 
 /* Answers a call of `numbers` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status testing_everything_answer_numbers(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_numbers_reply *reply)
 {
@@ -876,7 +876,7 @@ static inline tombolo_status testing_everything_answer_numbers(
 }
 
 /* Answers a call of `parts` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status testing_everything_answer_parts(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_parts_reply *reply, const testing_failure *error)
 {
@@ -899,7 +899,7 @@ static inline tombolo_status testing_everything_answer_parts(
 }
 
 /* Answers a call of `null` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status testing_everything_answer_null(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result)
 {
@@ -936,7 +936,7 @@ static inline tombolo_status testing_everything_serve(testing_everything_server 
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
-    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    status = TOMBOLO_UNSERVED; /* unless a handler serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         case 7: {

@@ -323,7 +323,7 @@ static inline tombolo_status testing_growth_client_poll(testing_growth_client *c
 }
 
 /* A note comes back, with something. */
-/* It may be called again when nobody knows whether it was served. */
+/* It may be called again when it is unknown whether it was served. */
 static inline tombolo_status testing_growth_call_look(
     testing_growth_client *client, const testing_growth_look_request *request, testing_growth_look_reply *reply, uint64_t timeout_ns)
 {
@@ -416,7 +416,7 @@ static inline tombolo_status testing_growth_server_bind(
 }
 
 /* Answers a call of `look` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status testing_growth_answer_look(
     testing_growth_server *server, tombolo_pending pending, tombolo_status result, const testing_growth_look_reply *reply)
 {
@@ -432,7 +432,7 @@ static inline tombolo_status testing_growth_answer_look(
 }
 
 /* Answers a call of `number` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status testing_growth_answer_number(
     testing_growth_server *server, tombolo_pending pending, tombolo_status result, const testing_growth_number_reply *reply)
 {
@@ -479,7 +479,7 @@ static inline tombolo_status testing_growth_serve(testing_growth_server *server,
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
-    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    status = TOMBOLO_UNSERVED; /* unless a handler serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         case 2: {

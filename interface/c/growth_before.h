@@ -229,7 +229,7 @@ static inline tombolo_status before_growth_client_poll(before_growth_client *cli
 }
 
 /* A note comes back, with something. */
-/* It may be called again when nobody knows whether it was served. */
+/* It may be called again when it is unknown whether it was served. */
 static inline tombolo_status before_growth_call_look(
     before_growth_client *client, const before_growth_look_request *request, before_growth_look_reply *reply, uint64_t timeout_ns)
 {
@@ -294,7 +294,7 @@ static inline tombolo_status before_growth_server_bind(
 }
 
 /* Answers a call of `look` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status before_growth_answer_look(
     before_growth_server *server, tombolo_pending pending, tombolo_status result, const before_growth_look_reply *reply)
 {
@@ -332,7 +332,7 @@ static inline tombolo_status before_growth_serve(before_growth_server *server, u
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
-    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    status = TOMBOLO_UNSERVED; /* unless a handler serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         case 2: {

@@ -367,7 +367,7 @@ static inline tombolo_status example_kv_client_poll(example_kv_client *client, u
 }
 
 /* The value of a key, and how often it was set. */
-/* It may be called again when nobody knows whether it was served. */
+/* It may be called again when it is unknown whether it was served. */
 /* TOMBOLO_DECLINED: `error` says why. */
 static inline tombolo_status example_kv_call_get(
     example_kv_client *client, const example_kv_get_request *request, example_kv_get_reply *reply, example_kv_error *error, uint64_t timeout_ns)
@@ -416,7 +416,7 @@ static inline tombolo_status example_kv_call_put(
 }
 
 /* Up to 64 keys that begin with a prefix. */
-/* It may be called again when nobody knows whether it was served. */
+/* It may be called again when it is unknown whether it was served. */
 static inline tombolo_status example_kv_call_list(
     example_kv_client *client, const example_kv_list_request *request, example_kv_list_reply *reply, uint64_t timeout_ns)
 {
@@ -434,7 +434,7 @@ static inline tombolo_status example_kv_call_list(
 }
 
 /* Waits until a key is set, and answers then. */
-/* It may be called again when nobody knows whether it was served. */
+/* It may be called again when it is unknown whether it was served. */
 /* TOMBOLO_DECLINED: `error` says why. */
 static inline tombolo_status example_kv_call_await_change(
     example_kv_client *client, const example_kv_await_change_request *request, example_kv_await_change_reply *reply, example_kv_error *error, uint64_t timeout_ns)
@@ -458,7 +458,7 @@ static inline tombolo_status example_kv_call_await_change(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Forgets a key, if it is there. Nobody answers. */
+/* Forgets a key, if it is there. There is no answer. */
 /* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
 static inline tombolo_status example_kv_send_forget(
     example_kv_client *client, const example_kv_forget *message, uint64_t timeout_ns)
@@ -482,7 +482,7 @@ typedef struct example_kv_handler {
     tombolo_status (*list)(void *context, tombolo_pending pending, const example_kv_list_request *request, example_kv_list_reply *reply);
     /* Waits until a key is set, and answers then. */
     tombolo_status (*await_change)(void *context, tombolo_pending pending, const example_kv_await_change_request *request, example_kv_await_change_reply *reply, example_kv_error *error);
-    /* Forgets a key, if it is there. Nobody answers. */
+    /* Forgets a key, if it is there. There is no answer. */
     void (*forget)(void *context, const example_kv_forget *message);
 } example_kv_handler;
 
@@ -512,7 +512,7 @@ static inline tombolo_status example_kv_server_bind(
 }
 
 /* Answers a call of `get` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status example_kv_answer_get(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_get_reply *reply, const example_kv_error *error)
 {
@@ -535,7 +535,7 @@ static inline tombolo_status example_kv_answer_get(
 }
 
 /* Answers a call of `put` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status example_kv_answer_put(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_put_reply *reply, const example_kv_error *error)
 {
@@ -558,7 +558,7 @@ static inline tombolo_status example_kv_answer_put(
 }
 
 /* Answers a call of `list` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status example_kv_answer_list(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_list_reply *reply)
 {
@@ -574,7 +574,7 @@ static inline tombolo_status example_kv_answer_list(
 }
 
 /* Answers a call of `await_change` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status example_kv_answer_await_change(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_await_change_reply *reply, const example_kv_error *error)
 {
@@ -619,7 +619,7 @@ static inline tombolo_status example_kv_serve(example_kv_server *server, uint64_
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
-    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    status = TOMBOLO_UNSERVED; /* unless a handler serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         case 5: {

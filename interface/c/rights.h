@@ -269,7 +269,7 @@ static inline tombolo_status testing_rights_server_bind(
 }
 
 /* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status testing_rights_answer_pass(
     testing_rights_server *server, tombolo_pending pending, tombolo_status result, const testing_rights_pass_reply *reply)
 {
@@ -296,7 +296,7 @@ static inline tombolo_status testing_rights_serve(testing_rights_server *server,
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
-    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    status = TOMBOLO_UNSERVED; /* unless a handler serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         default:
@@ -440,7 +440,7 @@ static inline tombolo_status testing_buffers_server_bind(
 }
 
 /* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status testing_buffers_answer_pass(
     testing_buffers_server *server, tombolo_pending pending, tombolo_status result, const testing_buffers_pass_reply *reply)
 {
@@ -467,7 +467,7 @@ static inline tombolo_status testing_buffers_serve(testing_buffers_server *serve
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
-    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    status = TOMBOLO_UNSERVED; /* unless a handler serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         default:

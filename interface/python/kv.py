@@ -270,7 +270,7 @@ class KvClient(_stubs.Client):
         return _stubs.Pending(self, _Kv_await_change, (key,), timeout)
 
     def forget(self, key: str, *, timeout: _typing.Optional[float] = None) -> None:
-        """Forgets a key, if it is there. Nobody answers."""
+        """Forgets a key, if it is there. There is no answer."""
         self._tell(_Kv_forget, (key,), timeout)
 
 
@@ -312,7 +312,7 @@ class KvAsyncClient(_stubs.AsyncClient):
         return await self._call(_Kv_await_change, (key,), timeout)
 
     async def forget(self, key: str, *, timeout: _typing.Optional[float] = None) -> None:
-        """Forgets a key, if it is there. Nobody answers."""
+        """Forgets a key, if it is there. There is no answer."""
         await self._tell(_Kv_forget, (key,), timeout)
 
 
@@ -350,7 +350,7 @@ class KvHandler:
         raise _stubs.Unserved("Kv.await_change is not served here")
 
     def forget(self, key: str) -> None:
-        """Forgets a key, if it is there. Nobody answers."""
+        """Forgets a key, if it is there. There is no answer."""
 
 
 class KvAsyncHandler:
@@ -382,7 +382,7 @@ class KvAsyncHandler:
         raise _stubs.Unserved("Kv.await_change is not served here")
 
     async def forget(self, key: str) -> None:
-        """Forgets a key, if it is there. Nobody answers."""
+        """Forgets a key, if it is there. There is no answer."""
 
 
 class KvServer(_stubs.Server):

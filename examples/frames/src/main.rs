@@ -87,7 +87,7 @@ fn filter(domain: &Domain, mut camera: BulkChannel, mut viewer: BulkChannel) -> 
     }
 }
 
-/// A buffer that whoever is behind has passed back.
+/// A buffer that the viewer has passed back.
 fn came_back(pool: &Pool) -> Result<Option<Buffer>, tombolo::Error> {
     match pool.take() {
         Ok(buffer) => Ok(Some(buffer)),

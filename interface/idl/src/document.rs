@@ -74,13 +74,13 @@ impl Page<'_> {
         let mut notes = vec![
             match message.kind {
                 MessageKind::Call { .. } => "From client to server, which answers.",
-                MessageKind::Message => "From client to server; nobody answers.",
+                MessageKind::Message => "From client to server, without an answer.",
                 MessageKind::Event => "From server to client.",
             }
             .to_owned(),
         ];
         if what == "idempotent call" {
-            notes.push("It may be called again when nobody knows whether it was served.".to_owned());
+            notes.push("It may be called again when it is unknown whether it was served.".to_owned());
         }
         notes.push(format!("Up to {} bytes", self.model.max_message_bytes(message.input)));
         if let Some(results) = results {

@@ -338,7 +338,7 @@ pub struct Message {
 pub enum MessageKind {
     /// Client to server, and answered.
     Call {
-        /// Whether it may be sent again when nobody knows whether it was served.
+        /// Whether it may be sent again when it is unknown whether it was served.
         idempotent: bool,
         /// Place of its results in [`Model::records`].
         output: usize,

@@ -327,7 +327,7 @@ impl<'a> Parser<'a> {
             if error.is_some() || !output.is_empty() {
                 let span = name.span.clone();
                 let message = format!("`{}` is one-way and has {wrong}", name.text);
-                return Err(Diagnostic::new(&span, message, "nobody answers it").hint("make it a `call`"));
+                return Err(Diagnostic::new(&span, message, "it has no answer").hint("make it a `call`"));
             }
             if let Some(span) = &idempotent {
                 return Err(Diagnostic::new(span, "only calls are idempotent", "not a call")

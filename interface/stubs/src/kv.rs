@@ -180,7 +180,7 @@ impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
         self.0.call(request)
     }
 
-    /// Forgets a key, if it is there. Nobody answers.
+    /// Forgets a key, if it is there. There is no answer.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
@@ -239,7 +239,7 @@ pub trait KvHandler {
     /// What declines it.
     fn await_change(&mut self, call: rt::Call<'_, KvAwaitChange>) -> Result<rt::Response<KvAwaitChangeReply>, rt::Decline<KvError>>;
 
-    /// Forgets a key, if it is there. Nobody answers.
+    /// Forgets a key, if it is there. There is no answer.
     ///
     /// # Errors
     /// It could not be read; it is counted.

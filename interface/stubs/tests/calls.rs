@@ -252,7 +252,7 @@ fn places_for_calls_are_limited_and_come_back() {
     client.cancel(calls.pop().unwrap());
     let call = client.within(NOW).start(&request).unwrap();
     assert!(!client.is_ready(&call));
-    // Nobody waits for those any more: their deadlines give the places back.
+    // Those are not awaited any more: their deadlines give the places back.
     drop((call, calls));
     let waited = client.start(&request);
     assert!(waited.is_err(), "the clock has not moved");

@@ -219,7 +219,7 @@ impl<M: Method, E> Answer<M, E> {
     }
 }
 
-/// A message that was received, out of the reach of whoever sent it.
+/// A message that was received, out of the reach of its sender.
 #[derive(Clone, Default, Debug)]
 struct Received(Vec<u8>);
 
@@ -525,11 +525,11 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
 enum Taken {
     /// The awaited answer.
     Awaited,
-    /// Something else, which has been seen to.
+    /// Something else, which has been handled.
     Other,
 }
 
-/// Takes what is not the awaited answer: by itself, so that whoever waits for that has little to do.
+/// Takes what is not the awaited answer: by itself, so that the wait for that has little to do.
 #[inline(never)]
 fn take_other<I: Hears<E>, E>(
     source: &dyn Source,

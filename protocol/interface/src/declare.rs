@@ -31,7 +31,7 @@ pub trait Method {
     type Interface: Interface;
     /// Its ordinal.
     const ORDINAL: u16;
-    /// Whether it may be repeated when nobody knows whether it was served.
+    /// Whether it may be repeated when it is unknown whether it was served.
     const IDEMPOTENT: bool;
     /// What it carries, read.
     type RequestView<'m>: From<Record<'m>>;

@@ -32,7 +32,7 @@ pub enum Malformed {
     /// A byte that is 0 or 1 has another value.
     #[error("{value} at byte {at} is neither 0 nor 1")]
     Bool {
-        /// Where.
+        /// Its offset in the message, in bytes.
         at: u32,
         /// Its value.
         value: u8,
@@ -40,7 +40,7 @@ pub enum Malformed {
     /// A value that an enum or flags do not have.
     #[error("value {value} at byte {at} is not one that the interface names")]
     Value {
-        /// Where.
+        /// Its offset in the message, in bytes.
         at: u32,
         /// The value.
         value: u64,
@@ -54,7 +54,7 @@ pub enum Malformed {
     /// A capability of another kind than the interface says.
     #[error("the capability at byte {at} is not of the kind that the interface names")]
     Handle {
-        /// Where.
+        /// Its offset in the message, in bytes.
         at: u32,
     },
     /// A right that this side was not given, or has no more.

@@ -119,7 +119,7 @@ impl Flight {
         }
     }
 
-    /// Keeps an answer for whoever will wait for it; false if its call is not in flight, or has one.
+    /// Keeps an answer for a later wait; false if its call is not in flight, or has one.
     pub fn keep(&mut self, call: Number, source: &dyn Source) -> bool {
         let Known::Waiting { deadline_ns } = self.known(call) else { return false };
         let Some(slot) = self.slots.get_mut(index_of(call)) else { return false };

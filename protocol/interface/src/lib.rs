@@ -1,9 +1,9 @@
 //! The library that generated stubs use: the wire format of typed messages, clients and servers.
 //!
-//! `no_std`. Encoding and decoding never panic, whatever bytes a peer sends, and do not allocate except for
-//! [`owned`] values. Clients and servers allocate when they are created, and for an answer that arrives
-//! before it is waited for. Time and bytes come from a [`Port`]. The format is specified in
-//! `docs/specs/interface.md`.
+//! `no_std`. Encoding and decoding never panic, whatever a peer wrote, and never allocate but for values that are
+//! [`owned`]; clients and servers
+//! allocate when they are made, and where an answer comes that is not awaited yet. Time and bytes come from a
+//! [`Port`]. The bytes are described in `docs/specs/interface.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -482,7 +482,7 @@ macro_rules! interface {
         }
 
         impl<P: $crate::Port> $client<P> {
-            /// Opens a channel to whoever exports `name` for this interface. Its events are counted and passed to nobody.
+            /// Opens a channel to the domain that exports `name` for this interface. Its events are counted and dropped.
             ///
             /// # Errors
             /// Those of the domain's `connect`, and that the link lacks what the interface needs.

@@ -19,7 +19,7 @@ pub enum Kind {
     Error = 4,
     /// A call that was not served; see [`Fault`].
     Fault = 5,
-    /// Whoever made a call does not want the answer any more.
+    /// The client does not want the answer any more.
     Cancel = 6,
 }
 
@@ -57,7 +57,7 @@ pub enum Fault {
     /// Too many calls wait for their answers.
     #[error("too many calls of this client wait for their answers")]
     Busy,
-    /// A right that came with the request is not the server's: it was revoked, taken up before, or granted by somebody else.
+    /// A right that came with the request is not the server's: it was revoked, taken up before, or granted by another domain.
     #[error("the server was not given a right that came with the request, or has it no more")]
     Refused,
     /// The server had put the answer off, and can give none any more.

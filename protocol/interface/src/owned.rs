@@ -1,4 +1,4 @@
-//! Messages as values of their own: for whoever keeps them, queues them and passes them on, as monitors do.
+//! Messages as values of their own, to be kept, queued and passed on, as monitors do.
 //!
 //! The bytes are those that [`View`]s read and [`Encode`] writes. What a field is held in
 //! follows from what it is read as: [`Holds`] pairs the two, and [`stands_for!`](crate::stands_for) adds types of others.

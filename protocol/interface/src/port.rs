@@ -40,7 +40,7 @@ pub trait Connect {
     /// Why it was not opened.
     type Error: From<BindError>;
 
-    /// Opens a channel to whoever exports `name` for an interface of that hash.
+    /// Opens a channel to the domain that exports `name` for an interface of that hash.
     ///
     /// # Errors
     /// It was not opened.
@@ -87,7 +87,7 @@ pub trait Port {
     /// then, and the message is consumed when it returns.
     ///
     /// It returns nothing: a result would be moved through all layers below, read back in other pieces than it was just
-    /// stored in, for which a processor waits each time. Whoever wants one has a place for it.
+    /// stored in, for which a processor waits each time. A caller that wants one has a place for it.
     ///
     /// # Errors
     /// The channel has ended, and everything sent before was received.

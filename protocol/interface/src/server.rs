@@ -55,7 +55,7 @@ impl<M: Method> Call<'_, M> {
 struct Promise {
     /// The client does not want it any more.
     cancelled: AtomicBool,
-    /// Nobody can give it any more.
+    /// Its responder was dropped.
     dropped: AtomicBool,
 }
 
@@ -218,8 +218,8 @@ impl<B> Outcome<B> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError<E> {
-    /// Nobody waits for it: it was answered or cancelled.
-    #[error("nobody waits for the answer any more")]
+    /// The client does not wait for it: it was answered or cancelled.
+    #[error("the client does not wait for the answer any more")]
     NotOutstanding,
     /// It was not sent.
     #[error(transparent)]
@@ -327,7 +327,7 @@ struct Outstanding {
     promise: Arc<Promise>,
 }
 
-/// What a server of `I` knows of the client at the other end of a channel, for whoever has the channel elsewhere.
+/// What a server of `I` knows of the client at the other end of a channel that is kept elsewhere.
 #[derive(Debug)]
 pub struct Served<I> {
     outstanding: Vec<Outstanding>,

@@ -15,7 +15,7 @@ pub trait Source {
     fn copy(&self, at: u32, target: &mut [u8]) -> bool;
 }
 
-/// Copies a whole message in place of what `target` held. Bytes that cannot be read now never can: it is empty then, and whoever
+/// Copies a whole message in place of what `target` held. Bytes that cannot be read now never can: it is empty then, and the code that
 /// reads it finds a message that is too short.
 #[inline]
 pub(crate) fn copy_whole(source: &dyn Source, target: &mut Vec<u8>) {
@@ -47,7 +47,7 @@ impl Source for &[u8] {
     }
 }
 
-/// Room for a message that is to be sent. What would lie outside of it is dropped: whoever writes has measured
+/// Room for a message that is to be sent. What would lie outside of it is dropped: the writer has measured
 /// before.
 pub trait Sink {
     /// Writes a little-endian word at an offset that is a multiple of eight.

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::link::{ANSWER_TIMEOUT, Link, unexpected};
 use crate::time::{self, Instant};
 
-/// How long whoever connected may take to open the channel, at least: it may be slow, on a busy host.
+/// How long a peer that has connected may take to open the channel, at least: it may be slow, on a busy host.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// This program as a domain of a machine. Cloning names the same domain.
@@ -80,7 +80,7 @@ impl Domain {
     /// The job that this program was started in.
     ///
     /// # Errors
-    /// [`Error::Job`] when nobody started it as one of a job.
+    /// [`Error::Job`] when it was not started as one of a job.
     pub fn job(&self) -> Result<Job, Error> {
         Ok(Job { domain: self.clone(), membership: Membership::from_variables(|name| env::var(name).ok())? })
     }
@@ -94,11 +94,11 @@ impl Domain {
         ChannelOptions::default().export(self, name)
     }
 
-    /// Opens a channel to whoever exports `name`, waiting for somebody to do so and to accept. `@NODE/NAME` is a name of
+    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept. `@NODE/NAME` is a name of
     /// that node. [`ChannelOptions::connect`] does so with other options than the default.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
+    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far side.
     /// [`Error::TimedOut`] when it did not accept in time.
     pub fn connect(&self, name: &str) -> Result<Channel, Error> {
         ChannelOptions::default().connect(self, name)
@@ -212,16 +212,16 @@ impl Listener {
         Listener { taken: Rc::clone(&self.taken), timeout }
     }
 
-    /// Waits for somebody to connect, and opens the channel.
+    /// Waits for a domain to connect, and opens the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when nobody did; [`Error::Refused`] when the two sides do not fit, after which others can
+    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which others can
     /// still be accepted.
     pub fn accept(&self) -> Result<Channel, Error> {
         let start = Instant::now();
         let Taken { domain, number, options, .. } = &*self.taken;
         let incoming = |link: &Link| link.next_incoming(*number);
-        let grant = domain.link.wait(self.timeout, "somebody to connect", incoming)?;
+        let grant = domain.link.wait(self.timeout, "a domain to connect", incoming)?;
         domain.link.accepted(1);
         let remaining = self.timeout.saturating_sub(start.elapsed());
         domain.open(&grant, options, remaining.max(LEAST_PATIENCE))

@@ -1,4 +1,4 @@
-//! Arguments and variables, from `tombolo run` or whoever else started the program.
+//! Arguments and variables that the program was started with.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

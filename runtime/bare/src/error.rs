@@ -19,23 +19,23 @@ pub enum Error {
     TimedOut {
         /// What was waited for.
         what: String,
-        /// How long.
+        /// For how long.
         timeout: Duration,
     },
     /// The peer closed its end; everything it sent before has been received.
     #[error("domain {peer} on node {node} closed the channel")]
     Closed {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
     },
     /// The peer died or its node was lost; everything it sent before has been received.
     #[error("domain {peer} on node {node} died")]
     PeerDied {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
     },
     /// Longer than the channel carries.
@@ -49,9 +49,9 @@ pub enum Error {
     /// The two sides do not fit.
     #[error("the channel to domain {peer} on node {node} does not open: {why}")]
     Refused {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
         /// Why.
         why: HandshakeError,
@@ -59,11 +59,11 @@ pub enum Error {
     /// The peer broke the protocol.
     #[error("domain {peer} on node {node} broke the protocol: {what}")]
     Violation {
-        /// Who.
+        /// The domain at the other end.
         peer: DomainId,
-        /// Its node.
+        /// The name of its node.
         node: String,
-        /// How.
+        /// What it sent, and what it should have sent.
         what: String,
     },
     /// The program has no place in a job, or not the one that was asked for.

@@ -21,7 +21,7 @@ use crate::time::sleep_until;
 /// How long a monitor may take to answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What arrived and nobody has taken.
+/// What arrived and was not taken yet.
 #[derive(Default)]
 struct Arrived {
     replies: BTreeMap<u32, Reply>,
@@ -29,7 +29,7 @@ struct Arrived {
     /// Listeners that there are.
     listeners: BTreeSet<u32>,
     hung_up: BTreeSet<ChannelId>,
-    /// Requests whose answers nobody waits for any more.
+    /// Requests whose answers are thrown away when they come.
     abandoned: BTreeSet<u32>,
 }
 
@@ -158,7 +158,7 @@ impl Link {
         dropped.into_iter().for_each(|grant| self.turn_away(&grant));
     }
 
-    /// Whoever connected came too late and sees an end.
+    /// A peer that connected too late sees an end.
     fn turn_away(&self, grant: &Grant) {
         self.release(grant.channel);
         self.accepted(1);
@@ -211,7 +211,7 @@ impl Link {
                     }
                     body if request != 0 && !arrived.abandoned.remove(&request) => {
                         if let Reply::Export { listener } = body {
-                            // Whoever connects may be next, before this answer is looked at.
+                            // A peer may connect next, before this answer is looked at.
                             arrived.listeners.insert(listener);
                         }
                         arrived.replies.insert(request, body);

@@ -1,4 +1,4 @@
-//! Printing: to whoever started the program, or to the board's console. None of it ever waits: what finds no room is
+//! Printing: to the program that started this one, or to the board's console. None of it ever waits: what finds no room is
 //! dropped, and the output says how much.
 
 use alloc::string::String;

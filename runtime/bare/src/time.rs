@@ -30,6 +30,6 @@ pub(crate) fn after_ns(timeout: Duration) -> u64 {
 
 /// Sleeps until something happens, or the clock shows `until_ns`.
 pub(crate) fn sleep_until(until_ns: u64) {
-    // Which doorbell rang does not matter: whoever waits looks at what it waits for.
+    // Which doorbell rang does not matter: each wait looks at what it waits for.
     program::sleep(Some(until_ns).filter(|until_ns| *until_ns != u64::MAX));
 }

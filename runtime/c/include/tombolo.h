@@ -41,8 +41,8 @@ enum {
     TOMBOLO_TOO_LONG = 5,          /* the message is longer than the channel carries */
     TOMBOLO_REFUSED = 6,           /* the two sides of a channel do not fit */
     TOMBOLO_VIOLATION = 7,         /* the peer broke the protocol; its channel is of no use any more */
-    TOMBOLO_NO_SUCH_NAME = 8,      /* nobody has that name, or nobody took it up in time */
-    TOMBOLO_NAME_TAKEN = 9,        /* somebody has it already */
+    TOMBOLO_NO_SUCH_NAME = 8,      /* there is no such name, or no program took it up in time */
+    TOMBOLO_NAME_TAKEN = 9,        /* another program has it already */
     TOMBOLO_BAD_NAME = 10,         /* it is no name */
     TOMBOLO_NO_SUCH_NODE = 11,     /* no node of that name in the machine */
     TOMBOLO_NODE_DOWN = 12,        /* the node is not running */
@@ -182,10 +182,10 @@ tombolo_status tombolo_export(const tombolo_domain *domain, const char *name, co
 /* Gives the name back. Null is allowed. */
 void tombolo_unexport(tombolo_listener *listener);
 
-/* Waits for somebody to connect, and opens the channel. After TOMBOLO_REFUSED others can still be accepted. */
+/* Waits for a program to connect, and opens the channel. After TOMBOLO_REFUSED others can still be accepted. */
 tombolo_status tombolo_accept(const tombolo_listener *listener, uint64_t timeout_ns, tombolo_channel **channel);
 
-/* Opens a channel to whoever exports the name, waiting for somebody to do so and to accept. Options may be null. */
+/* Opens a channel to the program that exports the name, waiting for one to do so and to accept. Options may be null. */
 tombolo_status tombolo_connect(const tombolo_domain *domain, const char *name, const tombolo_options *options,
                                uint64_t timeout_ns, tombolo_channel **channel);
 
@@ -373,7 +373,7 @@ typedef struct tombolo_region_options {
 #define TOMBOLO_COHERENT UINT32_C(4)
 
 /* Makes a region, and puts the capability to all of it, with all rights, into `*capability`. The region is there for as long as
- * somebody holds a capability to it or has it mapped. Give it back with tombolo_capability_drop. */
+ * a program holds a capability to it or has it mapped. Give it back with tombolo_capability_drop. */
 tombolo_status tombolo_create_region(const tombolo_domain *domain, const tombolo_region_options *options,
                                      tombolo_capability **capability);
 
@@ -435,8 +435,8 @@ enum {
 
 enum {
     TOMBOLO_OPEN = 0,
-    TOMBOLO_SOLE_WRITER = 1, /* nobody can map it for writing who has not yet */
-    TOMBOLO_FROZEN = 2       /* nobody can write to it */
+    TOMBOLO_SOLE_WRITER = 1, /* no other program can map it for writing */
+    TOMBOLO_FROZEN = 2       /* no program can write to it */
 };
 
 /* A region. */
@@ -474,17 +474,17 @@ typedef struct tombolo_revoked {
     uint64_t first_killed; /* the first of them; 0 if there is none */
 } tombolo_revoked;
 
-/* Takes back everything that was derived from it, wherever it went, and with `itself` this one too, and waits until nobody can reach
+/* Takes back everything that was derived from it, wherever it went, and with `itself` this one too, and waits until no program can reach
  * the memory by that any more. With TOMBOLO_STILL_HELD the rights are gone, but some have not let go; with TOMBOLO_TIMED_OUT the
  * revocation goes on. `revoked` may be null. */
 tombolo_status tombolo_revoke(const tombolo_capability *capability, bool itself, uint64_t timeout_ns,
                               tombolo_revoked *revoked);
 
-/* Nobody writes to the region any more, whatever rights they hold, this program included: the kernel keeps that. Takes a capability to
- * all of it with TOMBOLO_WRITE. TOMBOLO_SEALED while somebody has it mapped for writing, and for what is not in memory of a kernel. */
+/* Keeps all programs from writing to the region, whatever rights they hold, this one included, by the kernel. Takes a capability to
+ * all of it with TOMBOLO_WRITE. TOMBOLO_SEALED while it is mapped for writing, and for what is not in memory of a kernel. */
 tombolo_status tombolo_freeze(const tombolo_capability *capability);
 
-/* Nobody maps the region for writing any more; who has it mapped so writes on. TOMBOLO_SEALED if another has. */
+/* Keeps all programs from mapping the region for writing; a mapping that exists stays. TOMBOLO_SEALED if another has one. */
 tombolo_status tombolo_seal_to_sole_writer(const tombolo_capability *capability);
 
 /* A part of a region that is mapped. */
@@ -539,7 +539,7 @@ enum {
     TOMBOLO_A_CAPABILITY = 3 /* for any */
 };
 
-/* Derives a capability with those of the rights for whoever is at the other end of a channel, who takes it up from the message that
+/* Derives a capability with those of the rights for the program at the other end of a channel, which takes it up from the message that
  * brings `*right`: a `copy` parameter. This one must give TOMBOLO_GRANT. */
 tombolo_status tombolo_copy_to(const tombolo_capability *capability, tombolo_channel *channel, uint32_t rights, uint32_t kind,
                                tombolo_right *right);
@@ -548,7 +548,7 @@ tombolo_status tombolo_copy_to(const tombolo_capability *capability, tombolo_cha
 tombolo_status tombolo_move_to(const tombolo_capability *capability, tombolo_channel *channel, uint32_t kind,
                                tombolo_right *right);
 
-/* Takes up a right to memory that came over a channel, once. TOMBOLO_RIGHT_REFUSED: whoever is at its other end did not grant it to
+/* Takes up a right to memory that came over a channel, once. TOMBOLO_RIGHT_REFUSED: the program there did not grant it to
  * this program, it was taken up before, is not all of a region where it has to be, or is gone. A handler that returns that
  * refuses the call. */
 tombolo_status tombolo_accept_right(const tombolo_domain *domain, tombolo_channel *channel, tombolo_right right,
@@ -562,7 +562,7 @@ tombolo_status tombolo_take_back(const tombolo_domain *domain, tombolo_right rig
 tombolo_status tombolo_listen(const tombolo_domain *domain, const tombolo_options *options, tombolo_listener **listener,
                               tombolo_right *endpoint);
 
-/* Opens a channel to whoever listens at an endpoint. */
+/* Opens a channel to the program that listens at an endpoint. */
 tombolo_status tombolo_connect_to(const tombolo_domain *domain, tombolo_right endpoint, const tombolo_options *options,
                                   uint64_t timeout_ns, tombolo_channel **channel);
 

@@ -34,7 +34,7 @@ pub(crate) fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) ->
 /// What a pointer points to.
 ///
 /// # Safety
-/// It is null, or points to a `T` that nobody changes while the reference lives.
+/// It is null, or points to a `T` that does not change while the reference lives.
 pub(crate) unsafe fn shared<'a, T>(pointer: *const T, what: &'static str) -> Result<&'a T, Failure> {
     // SAFETY: null is told apart here; all else is this function's own condition.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
@@ -61,7 +61,7 @@ pub(crate) fn present<T>(pointer: *mut T, what: &'static str) -> Result<(), Fail
 /// A text that ends with a zero byte.
 ///
 /// # Safety
-/// The pointer is null, or points to such a text, which nobody changes while the reference lives.
+/// The pointer is null, or points to such a text, which does not change while the reference lives.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &'static str) -> Result<&'a str, Failure> {
     if pointer.is_null() {
         return Err(null(what));
@@ -74,7 +74,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &'static str) -> Res
 /// Bytes to read.
 ///
 /// # Safety
-/// The pointer points to that many bytes, which nobody changes while the reference lives; null is allowed for none.
+/// The pointer points to that many bytes, which do not change while the reference lives; null is allowed for none.
 pub(crate) unsafe fn bytes<'a>(
     pointer: *const u8,
     length: usize,
@@ -149,7 +149,7 @@ impl<T> Exclusive<T> {
             return Err(in_use());
         }
         let _free = Free(&self.busy);
-        // SAFETY: whoever found the mark clear has set it, and clears it only after this reference is gone; so there is
+        // SAFETY: the thread that found the mark clear has set it, and clears it only after this reference is gone; so there is
         // one at a time. The value is not moved: it goes with `self`, which is borrowed.
         body(unsafe { &mut *self.value.get() })
     }

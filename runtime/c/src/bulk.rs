@@ -462,7 +462,7 @@ pub(crate) unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterato
 /// So many handles.
 ///
 /// # Safety
-/// The pointer points to so many pointers, which nobody changes meanwhile.
+/// The pointer points to so many pointers, which do not change meanwhile.
 pub(crate) unsafe fn list<'a>(
     buffers: *const *mut BufferHandle,
     count: usize,

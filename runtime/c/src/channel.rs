@@ -347,7 +347,7 @@ pub unsafe extern "C" fn tombolo_draft_write(
         // SAFETY: so many bytes of the caller's, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: null is told apart; else what a writer was given, while it runs, by the contract. A writer runs in one
-        // thread and this function calls nobody, so there is no other reference.
+        // thread and this function calls no other code, so there is no other reference.
         let draft = unsafe { draft.as_mut() }.ok_or_else(|| Failure::invalid("the draft is null"))?;
         draft.0.write_at(offset, source).map_err(|error| Failure::invalid(error.to_string()))
     })

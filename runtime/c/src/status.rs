@@ -56,9 +56,9 @@ statuses! {
     Refused = 6, c"TOMBOLO_REFUSED";
     /// The peer broke the protocol.
     Violation = 7, c"TOMBOLO_VIOLATION";
-    /// Nobody has that name.
+    /// There is no such name.
     NoSuchName = 8, c"TOMBOLO_NO_SUCH_NAME";
-    /// Somebody has it already.
+    /// Another program has it already.
     NameTaken = 9, c"TOMBOLO_NAME_TAKEN";
     /// It is no name.
     BadName = 10, c"TOMBOLO_BAD_NAME";
@@ -140,7 +140,7 @@ statuses! {
     NoMemory = 49, c"TOMBOLO_NO_MEMORY";
     /// A handler answers later.
     Later = 50, c"TOMBOLO_LATER";
-    /// Nobody waits for that answer any more.
+    /// The client does not wait for that answer any more.
     NotOutstanding = 51, c"TOMBOLO_NOT_OUTSTANDING";
     /// The link cannot carry what the interface passes.
     CannotCarry = 52, c"TOMBOLO_CANNOT_CARRY";
@@ -307,7 +307,7 @@ thread_local! {
     static LAST: RefCell<Last> = const { RefCell::new(Last::Fixed(c"nothing has failed in this thread")) };
 }
 
-/// Keeps what happened for whoever asks.
+/// Keeps what happened for `tombolo_last_error`.
 pub(crate) fn remember(failure: Failure) -> Status {
     if failure.status == Status::WouldBlock {
         replace(Last::Fixed(c"not ready: try again or wait"));
@@ -322,7 +322,7 @@ fn keep(text: &str) {
 }
 
 fn replace(last: Last) {
-    // A thread that is ending has nobody who asks.
+    // A thread that is ending does not ask any more.
     let _ = LAST.try_with(|kept| *kept.borrow_mut() = last);
 }
 

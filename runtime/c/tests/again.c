@@ -64,7 +64,7 @@ int main(void)
     uint8_t head[5];
     while (fread(head, 1, sizeof head, stdin) == sizeof head) {
         const size_t length = head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16 | (size_t)head[4] << 24;
-        /* Exactly as long: whoever reads past its end is caught. */
+        /* Exactly as long: a read past its end is caught. */
         uint8_t *message = (uint8_t *)malloc(length == 0 ? 1 : length);
         if (message == NULL || fread(message, 1, length, stdin) != length) {
             return 1;

@@ -426,7 +426,7 @@ impl BulkChannel {
         trust_text(self.about.trust)
     }
 
-    /// The pools that are on the channel, whoever assigned them.
+    /// The pools that are on the channel, assigned by either end.
     #[getter]
     fn pools(&self) -> Result<Vec<Pool>, Failure> {
         Ok(self.end()?.channel()?.pools().map(|pool| Pool { pool }).collect())

@@ -121,7 +121,7 @@ impl Channel {
         self.about.peer
     }
 
-    /// Its other end, as somebody to whom rights go and from whom they come. It can be kept when a client or server has the
+    /// Its other end, to which rights go and from which they come. It can be kept when a client or server has the
     /// channel.
     #[getter]
     pub(crate) fn far_end(&self) -> Result<FarEnd, Failure> {

@@ -60,7 +60,7 @@ struct Counts {
 /// What one look at the channel found.
 enum Look {
     Nothing,
-    /// A message for somebody else, or an event.
+    /// A message for another call, or an event.
     Another,
     /// The answer, in the inbox.
     Answer,
@@ -280,7 +280,7 @@ impl ClientEnd {
         result
     }
 
-    /// A call will have no answer. The server is told, or whoever called whether it may be repeated elsewhere.
+    /// A call will have no answer. The server is told, or the caller whether it may be repeated elsewhere.
     fn ended<R>(
         &self,
         py: Python<'_>,
@@ -359,7 +359,7 @@ impl ClientEnd {
         self.about.peer
     }
 
-    /// The other end, as somebody to whom rights go and from whom they come.
+    /// The other end, to which rights go and from which they come.
     #[getter]
     fn far_end(&self) -> Result<FarEnd, Failure> {
         FarEnd::of(&self.about)
@@ -470,7 +470,7 @@ impl ClientEnd {
         self.wait(py, message.get(), number, Until::new(left.0).of(timeout.0))
     }
 
-    /// Whether the answer to a call is here, or nobody waits for it.
+    /// Whether the answer to a call is here, or is not awaited.
     fn _is_ready(&self, number: u32) -> Result<bool, Failure> {
         Ok(!matches!(self.state()?.flight.known(number), Known::Waiting { .. }))
     }

@@ -93,7 +93,7 @@ impl Domain {
         Names::new(self.domain.names())
     }
 
-    /// The files that were granted to this program's job (``tombolo run --grant``), or, with a `name`, those that somebody serves under
+    /// The files that were granted to this program's job (``tombolo run --grant``), or, with a `name`, those that are served under
     /// that: a :class:`Files <tombolo.files.Files>`.
     ///
     /// Bytes go through `buffers` of `buffer_bytes`, 8 of 256 KiB unless it is said; no operation takes longer than `timeout` seconds, a
@@ -132,7 +132,7 @@ impl Domain {
         Ok(Listener::new(name, listener, None))
     }
 
-    /// Opens a channel to whoever exports a name, waiting up to `timeout` seconds for somebody to do so and to accept.
+    /// Opens a channel to the program that exports a name, waiting up to `timeout` seconds for one to do so and to accept.
     ///
     /// `slots` of each ring, a power of two from 2 to 65,536, and `used_flag` are this side's choice.
     #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), slot_bytes = None, slots = None,
@@ -221,7 +221,7 @@ impl Domain {
     /// Takes up a right to memory that came with a message: a :class:`Region`, or a :class:`Capability`. `from_` is the channel that
     /// brought it, or the ``far_end`` of that, of a client or of a server.
     ///
-    /// ``RightRefused`` when whoever is there did not grant it to this program, or it was taken up before, or is gone. A handler
+    /// ``RightRefused`` when the program there did not grant it to this program, or it was taken up before, or is gone. A handler
     /// that lets that pass refuses the call.
     fn accept(&self, py: Python<'_>, from_: &Bound<'_, PyAny>, right: Right) -> Result<Py<PyAny>, Failure> {
         region::accept(py, &self.domain, from_, right)
@@ -242,7 +242,7 @@ impl Domain {
         Ok(Listener::new(&name, listener, None))
     }
 
-    /// Opens a channel to whoever listens at an endpoint.
+    /// Opens a channel to the program that listens at an endpoint.
     #[pyo3(signature = (endpoint, *, timeout = Seconds(std::time::Duration::from_secs(30)), interface_hash = 0),
            text_signature = "($self, endpoint, *, timeout=30.0, interface_hash=0)")]
     fn connect_to(
@@ -263,7 +263,7 @@ impl Domain {
     /// Makes a pool of `count` buffers of `buffer_bytes` each, a multiple of 64.
     ///
     /// With `trust` "full" who gets it maps it, and nothing is done to its memory from then on; with "none" each buffer is memory of its
-    /// own, which nobody else can write. It is in memory that programs on `reachable_from` reach too, if that is said: a virtual
+    /// own, which the kernel keeps others from writing. It is in memory that programs on `reachable_from` reach too, if that is said: a virtual
     /// machine's is the window to it.
     #[pyo3(signature = (buffer_bytes, count, *, trust = "full", reachable_from = None))]
     fn create_pool(
@@ -303,7 +303,7 @@ impl Domain {
         Ok(Listener::new(name, listener, Some(options)))
     }
 
-    /// Opens a bulk channel to whoever exports a name for that. For the options see :meth:`export_bulk`; `slots` of each ring, a power of
+    /// Opens a bulk channel to the program that exports a name for that. For the options see :meth:`export_bulk`; `slots` of each ring, a power of
     /// two from 2 to 65,536, are this side's choice.
     #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), trust = "full", max_pools = None,
                         max_metadata_bytes = None, max_pool_bytes = None, ask = false, spin = None, slots = None),
@@ -425,7 +425,7 @@ impl Listener {
         Ok(endpoint.map(right).transpose()?)
     }
 
-    /// Waits up to `timeout` seconds for somebody to connect, and opens the channel. After `Refused` others can still be
+    /// Waits up to `timeout` seconds for a program to connect, and opens the channel. After `Refused` others can still be
     /// accepted.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Channel, Failure> {
@@ -435,7 +435,7 @@ impl Listener {
         })
     }
 
-    /// Waits up to `timeout` seconds for somebody to connect, and opens the bulk channel, for a name of :meth:`Domain.export_bulk`.
+    /// Waits up to `timeout` seconds for a program to connect, and opens the bulk channel, for a name of :meth:`Domain.export_bulk`.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept_bulk(&self, py: Python<'_>, timeout: Seconds) -> Result<BulkChannel, Failure> {
         let not_bulk = || Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name));
@@ -453,7 +453,7 @@ impl Listener {
         self.with(|listening| Ok(listening.set()?.as_fd().as_raw_fd()))
     }
 
-    /// Prepares to wait in an event loop. False: the descriptor becomes readable when somebody connects. True: `accept` does
+    /// Prepares to wait in an event loop. False: the descriptor becomes readable when a program connects. True: `accept` does
     /// not wait for anybody to come.
     fn arm(&self) -> Result<bool, Failure> {
         self.with(|listening| match listening.set()?.wait(std::time::Duration::ZERO) {

@@ -37,7 +37,7 @@ pub(crate) fn reach(
     Ok(FileService { files: wait_apart(py, reach)? })
 }
 
-/// A connection to whoever serves files.
+/// A connection to a file server.
 #[pyclass(module = "tombolo._native", frozen)]
 #[derive(Debug)]
 pub(crate) struct FileService {

@@ -239,7 +239,7 @@ impl Message {
         self.answer.is_some()
     }
 
-    /// Whether it may be called again when nobody knows whether it was served.
+    /// Whether it may be called again when it is unknown whether it was served.
     #[getter]
     fn idempotent(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.idempotent)

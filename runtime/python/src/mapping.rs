@@ -18,7 +18,7 @@ use crate::memory::{self, View, born, source};
 /// writing if it is mapped for that. Others may write there at any time.
 ///
 /// When the right is taken back, a thread of this package replaces the pages by zeros of this program alone, whatever looks at
-/// them: what is read through a ``memoryview`` or an array from then on is zero, what is written nobody else sees, and never is it
+/// them: what is read through a ``memoryview`` or an array from then on is zero, what is written reaches no other program, and never is it
 /// what others have there. :meth:`read`, :meth:`write` and :meth:`check` raise ``Revoked`` then::
 ///
 ///    with capability.map() as memory:

@@ -55,7 +55,7 @@ impl Record {
         self.record.version
     }
 
-    /// The id of the domain that it goes with; nobody's for one that lives as long as its scope.
+    /// The id of the domain that it goes with; none for one that lives as long as its scope.
     #[getter]
     fn owner(&self) -> Option<u64> {
         self.record.owner.map(|owner| owner.to_bits())

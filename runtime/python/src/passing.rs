@@ -9,7 +9,7 @@ use tombolo::{ChannelId, DomainId, Error};
 use crate::channel::{About, Channel};
 use crate::failure::{Failure, region_class};
 
-/// The other end of a channel, as somebody to whom rights go and from whom they come: ``channel.far_end``, and of a client or
+/// The other end of a channel, to which rights go and from which they come: ``channel.far_end``, and of a client or
 /// server its ``far_end``.
 #[pyclass(module = "tombolo", frozen, from_py_object)]
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl FarEnd {
 impl FarEnd {
     /// Of a channel that a client or server has.
     pub(crate) fn of(about: &About) -> Result<FarEnd, Failure> {
-        let gone = || Failure::new("NoSuchDomain", "there is nobody at the other end");
+        let gone = || Failure::new("NoSuchDomain", "there is no domain at the other end");
         let domain = DomainId::from_bits(about.peer).ok_or_else(gone)?;
         Ok(FarEnd { end: tombolo::region::FarEnd::new(domain, ChannelId(about.id)) })
     }

@@ -95,7 +95,7 @@ impl Pool {
         region_class(py, "Counts")?.call1(fields)
     }
 
-    /// Whether whoever made it took it back, so that nothing of it can be used any more.
+    /// Whether the domain that made it took it back: its buffers cannot be used any more.
     #[getter]
     fn revoked(&self) -> bool {
         self.pool.is_revoked()
@@ -354,7 +354,7 @@ impl Held {
     }
 }
 
-/// A buffer to read and write, which nobody else has. From :meth:`Pool.take`, and from a bulk channel when it is moved here.
+/// A buffer to read and write, which no other program has. From :meth:`Pool.take`, and from a bulk channel when it is moved here.
 ///
 /// It has the buffer protocol, in place: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``; :meth:`view` and
 /// :meth:`array` give it a type and a shape.
@@ -374,11 +374,11 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Buffer;
 
-/// A buffer to read, which others may read too and nobody writes. From :meth:`BulkChannel.share`, and from a bulk channel when it
+/// A buffer to read. Others may read it too, and none writes to it. From :meth:`BulkChannel.share`, and from a bulk channel when it
 /// is shared with this program.
 ///
 /// It has the buffer protocol, read-only. One that came over a channel is released when it is closed, or when nothing refers to it
-/// any more, with the next operation on that channel. Whoever shared a buffer of its own can :meth:`reclaim` it.
+/// any more, with the next operation on that channel. A program that shared a buffer of its own can :meth:`reclaim` it.
 #[pyclass(module = "tombolo", frozen, subclass, extends = Held)]
 #[derive(Debug)]
 pub(crate) struct Shared;

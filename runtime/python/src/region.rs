@@ -234,13 +234,13 @@ impl Capability {
         Ok(id.0)
     }
 
-    /// Derives another with those of the rights for whoever is at the other end of a channel, for a parameter ``copy capability``:
+    /// Derives another with those of the rights for the program at the other end of a channel, for a parameter ``copy capability``:
     /// a :class:`Right`. The other end takes it up with :meth:`Domain.accept`.
     fn copy_to<'py>(&self, to: &Bound<'py, PyAny>, rights: Rights) -> Result<Bound<'py, PyAny>, Failure> {
         self.copied(to, rights, 3)
     }
 
-    /// Hands it over to whoever is at the other end of a channel, for a parameter ``move capability``. This object is of no more
+    /// Hands it over to the program at the other end of a channel, for a parameter ``move capability``. This object is of no more
     /// use; what was not sent is taken back with :meth:`Domain.take_back`.
     fn move_to<'py>(&self, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
         self.moved(to, 3)
@@ -288,10 +288,10 @@ impl Capability {
         Ok(region_class(py, "Shown")?.call1(fields)?)
     }
 
-    /// Takes back everything that was derived from it, wherever it went, and waits until nobody can reach the memory by that any
+    /// Takes back everything that was derived from it, wherever it went, and waits until no program can reach the memory by that any
     /// more. Who has it mapped and does not let go in time is killed if the machine started it.
     ///
-    /// ``StillHeld`` says that some have not let go even so: their rights are gone, and the memory is given to nobody else. After
+    /// ``StillHeld`` says that some have not let go even so: their rights are gone, and the memory is not given out again. After
     /// ``TimedOut`` the revocation goes on.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn revoke(&self, py: Python<'_>, timeout: Seconds) -> Result<Py<PyAny>, Failure> {
@@ -304,14 +304,14 @@ impl Capability {
         self.revoked(py, true, timeout)
     }
 
-    /// Nobody writes to the region any more, whatever rights they hold, this program included: the kernel keeps that. Takes a
-    /// capability to all of it, with the right to write; ``Sealed`` while somebody has it mapped for writing.
+    /// Keeps all programs from writing to the region, whatever rights they hold, this one included, by the kernel. Takes a
+    /// capability to all of it, with the right to write; ``Sealed`` while it is mapped for writing.
     fn freeze(&self, py: Python<'_>) -> Result<(), Failure> {
         let capability = self.held()?;
         Ok(py.detach(|| capability.freeze())?)
     }
 
-    /// Nobody maps the region for writing any more; who has it mapped so writes on. ``Sealed`` if another has.
+    /// Keeps all programs from mapping the region for writing; a mapping that exists stays. ``Sealed`` if another has one.
     fn seal_to_sole_writer(&self, py: Python<'_>) -> Result<(), Failure> {
         let capability = self.held()?;
         Ok(py.detach(|| capability.seal_to_sole_writer())?)
@@ -368,7 +368,7 @@ impl Region {
         slf.as_super().get().moved(to, 2)
     }
 
-    /// Lets it go; of memory that was registered it takes back what was derived, so that nobody copies from or to what will be
+    /// Lets it go; of memory that was registered it takes back what was derived, so that no copy reaches what will be
     /// something else. Doing it again does nothing.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn close(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<(), Failure> {

@@ -63,7 +63,7 @@ enum Look<'py> {
     Nothing,
     /// It is done with.
     Settled,
-    /// This call was given up, whoever serves it.
+    /// This call was given up, by the client.
     Cancelled(u32),
     Serve(Incoming<'py>),
 }
@@ -121,7 +121,7 @@ impl State {
         Ok(Look::Settled)
     }
 
-    /// Answers a call with results or an exception. What is no answer is told to whoever reads logs, and a fault to the
+    /// Answers a call with results or an exception. What is not an answer goes to the log, and a fault to the
     /// client.
     fn answer(
         &mut self,
@@ -193,7 +193,7 @@ impl State {
     }
 }
 
-/// A mistake of a handler: it fails its call, and whoever runs the server reads of it.
+/// A mistake of a handler: it fails its call, and is logged.
 fn report(py: Python<'_>, message: &Message, error: PyErr) {
     let told = || -> PyResult<()> {
         let logger = py.import("logging")?.call_method1("getLogger", ("tombolo",))?;
@@ -304,7 +304,7 @@ impl ServerEnd {
         self.about.peer
     }
 
-    /// The other end, as somebody to whom rights go and from whom they come.
+    /// The other end, to which rights go and from which they come.
     #[getter]
     fn far_end(&self) -> Result<FarEnd, Failure> {
         FarEnd::of(&self.about)
@@ -376,7 +376,7 @@ impl ServerEnd {
         self.state()?.end.arm(for_room)
     }
 
-    /// What arrived, for whoever serves it elsewhere: a message, its number and its values, or nothing, a number and
+    /// What arrived, to be served elsewhere: a message, its number and its values, or nothing, a number and
     /// nothing of a call that was given up. None if nothing is there.
     #[expect(clippy::type_complexity, reason = "a tuple of Python's")]
     fn _take<'py>(
@@ -409,7 +409,7 @@ impl ServerEnd {
         let mut state = self.state()?;
         let (message, key) = (message.get(), (message.get().ordinal, call));
         if !state.outstanding.contains(&key) {
-            return Err(Failure::new("NotOutstanding", "nobody waits for the answer any more"));
+            return Err(Failure::new("NotOutstanding", "the client does not wait for the answer any more"));
         }
         let outcome = match error {
             None => Ok(value),
@@ -464,7 +464,7 @@ impl Later {
         self.server.clone_ref(py)
     }
 
-    /// Whether somebody still waits for the answer.
+    /// Whether the client still waits for the answer.
     #[getter]
     fn is_outstanding(&self, py: Python<'_>) -> Result<bool, Failure> {
         self.server.get()._is_outstanding(self.message.bind(py), self.call)

@@ -128,7 +128,7 @@ pub(crate) fn wait_apart<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let started = thread::Builder::new().name("tombolo-wait".into()).spawn(move || {
-        // Nobody may be waiting any more.
+        // The waiting thread may be gone.
         let _ = sender.send(work());
     });
     started.map_err(|error| Failure::new("System", format!("cannot start a thread to wait on: {error}")))?;

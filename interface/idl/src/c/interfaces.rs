@@ -305,7 +305,7 @@ impl Interfaces<'_, '_> {
         self.text.comment(0, &message.docs);
         let idempotent = matches!(message.kind, MessageKind::Call { idempotent: true, .. });
         if idempotent {
-            self.text.line(0, "/* It may be called again when nobody knows whether it was served. */");
+            self.text.line(0, "/* It may be called again when it is unknown whether it was served. */");
         }
         if error.is_some() {
             self.text.line(0, "/* TOMBOLO_DECLINED: `error` says why. */");
@@ -465,7 +465,7 @@ impl Interfaces<'_, '_> {
         let error = call.error.map(|error| self.error_type(error));
         self.text.blank();
         self.text.line(0, &format!("/* Answers a call of `{}` that was kept: with the reply for TOMBOLO_OK,{} else that it is not served, or refused.", message.name, if error.is_some() { " the error for TOMBOLO_DECLINED," } else { "" }));
-        self.text.line(0, " * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */");
+        self.text.line(0, " * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */");
         let parameters = Self::parameters(&[
             Some(format!("{own}_server *server, tombolo_pending pending, tombolo_status result")),
             output.as_ref().map(|of| format!("const {of} *reply")),
@@ -481,7 +481,7 @@ impl Interfaces<'_, '_> {
         );
         self.text.line(
             2,
-            "return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, \"nobody waits for the answer any more\");",
+            "return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, \"the client does not wait for the answer any more\");",
         );
         self.text.line(1, "}");
         self.text.line(1, "if (result == TOMBOLO_OK) {");
@@ -531,7 +531,7 @@ impl Interfaces<'_, '_> {
         );
         self.text.line(1, "tombolo_status status = tombolo_server_receive(&server->base, timeout_ns, &kind, &pending, &r, &body);");
         self.text.lines(1, "if (status != TOMBOLO_OK || kind == 0) {\n    return status;\n}");
-        self.text.line(1, "status = TOMBOLO_UNSERVED; /* unless somebody serves it */");
+        self.text.line(1, "status = TOMBOLO_UNSERVED; /* unless a handler serves it */");
         self.text.line(1, "if (kind == TOMBOLO_MESSAGE) {");
         self.text.line(2, "switch (pending.ordinal) {");
         for message in of_kind(interface, &MessageKind::Message) {

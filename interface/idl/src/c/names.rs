@@ -209,7 +209,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What names begin with if nobody says otherwise.
+/// What names begin with by default.
 pub(super) fn default_prefix(package: &str) -> String {
     format!("{}_", package.rsplit('.').next().unwrap_or_default())
 }

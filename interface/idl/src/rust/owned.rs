@@ -1,4 +1,4 @@
-//! Rust for whoever keeps messages: types that hold what they have, in place of borrowing it.
+//! Rust types of messages that own what they hold, in place of borrowing it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +63,7 @@ pub enum OwnedError {
     /// Not all calls of an interface decline with the same type.
     #[error("calls of {interface} decline with different errors: types that own need one for all of them")]
     Errors {
-        /// Which.
+        /// The interface, by its name.
         interface: String,
     },
     /// A call's ordinal has no room in what stands for a call.
@@ -73,7 +73,7 @@ pub enum OwnedError {
     Ordinal {
         /// Of which interface.
         interface: String,
-        /// Which.
+        /// The call, by its name.
         call: String,
         /// Its ordinal.
         ordinal: u16,
@@ -81,7 +81,7 @@ pub enum OwnedError {
     /// Capabilities need a channel to go with.
     #[error("{interface} passes capabilities or buffers, which types that own do not")]
     Needs {
-        /// Which.
+        /// The interface, by its name.
         interface: String,
     },
     /// A type that is said to be held otherwise is not declared, or cannot be held so.

@@ -1,12 +1,12 @@
 /*
  * Files that were granted to this program's job (`tombolo run --grant`), which are elsewhere: on whatever node it runs.
  *
- * A connection to whoever serves them is a tombolo_files; files that are open refer to it, and it may be given back before them.
+ * A connection to their server is a tombolo_files; files that are open refer to it, and it may be given back before them.
  * Both may be used by several threads, which take turns. No operation takes longer than the timeout of the connection.
  *
  * What cannot be done to a file is told by these statuses, and tombolo_last_error() says to which and why:
  * TOMBOLO_NOT_GRANTED, TOMBOLO_NO_SUCH_FILE, TOMBOLO_FILE_EXISTS, TOMBOLO_IS_FOLDER, TOMBOLO_NOT_FOLDER, TOMBOLO_FILE_ENDED, and
- * TOMBOLO_FILE_FAULT for all else. When whoever serves them is gone it is TOMBOLO_PEER_DIED or TOMBOLO_CLOSED.
+ * TOMBOLO_FILE_FAULT for all else. When their server is gone it is TOMBOLO_PEER_DIED or TOMBOLO_CLOSED.
  */
 #ifndef TOMBOLO_FILES_H
 #define TOMBOLO_FILES_H
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* A connection to whoever serves files. */
+/* A connection to a file server. */
 typedef struct tombolo_files tombolo_files;
 
 /* How they are reached. All zero is what is meant by null. */
@@ -82,7 +82,7 @@ tombolo_status tombolo_file_write(const tombolo_file *file, uint64_t offset, con
 /* Waits until what was written is on the disk. */
 tombolo_status tombolo_file_sync(const tombolo_file *file);
 
-/* A part of a file that was brought here: bytes of this program alone, which nobody else changes. What is changed there is the
+/* A part of a file that was brought here: a copy that belongs to this program alone. What is changed there is the
  * file's after tombolo_file_map_flush, and is lost otherwise. It is used by one thread at a time. */
 typedef struct tombolo_file_map tombolo_file_map;
 

@@ -226,7 +226,7 @@ static inline tombolo_status tombolo_client_poll(tombolo_client *client, uint64_
 }
 
 /* Sends a call and waits for its answer: TOMBOLO_OK with results to read, TOMBOLO_DECLINED with an error to read if it `declines`, or
- * why there is none. After TOMBOLO_TIMED_OUT it may have been served; the server is told that nobody waits any more. */
+ * why there is none. After TOMBOLO_TIMED_OUT it may have been served; the server is told that the client does not wait any more. */
 static inline tombolo_status tombolo_client_call(tombolo_client *client, const tombolo_writer *w, uint16_t ordinal,
                                                  bool declines, uint64_t timeout_ns, tombolo_reader *r,
                                                  tombolo_record *body)
@@ -281,7 +281,7 @@ static inline tombolo_status tombolo_client_call(tombolo_client *client, const t
 
 /* A call that is to be answered. */
 typedef struct tombolo_pending {
-    uint32_t call; /* 0 for none: calls of which nobody waits for the answer have it too */
+    uint32_t call; /* 0 for none: calls whose answer is not awaited have it too */
     uint16_t ordinal;
 } tombolo_pending;
 

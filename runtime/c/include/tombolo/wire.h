@@ -2,7 +2,7 @@
  * The bytes of typed messages: what generated headers read and write with. docs/specs/interface.md says what they are.
  *
  * Nothing here allocates, calls the library, or reads or writes outside of what it was given, whatever a peer sent. Messages are
- * read from memory of this program's own, so that nobody changes them meanwhile. What is wrong makes a reader or writer fail
+ * read from memory of this program's own, which does not change meanwhile. What is wrong makes a reader or writer fail
  * for good: everything after that is zero, or is not written, and who uses it asks once, at the end.
  */
 #ifndef TOMBOLO_WIRE_H
@@ -548,7 +548,7 @@ enum {
     TOMBOLO_REPLY = 3,   /* the results of a call */
     TOMBOLO_ERROR = 4,   /* the declared error of a call */
     TOMBOLO_NOT_SERVED = 5,
-    TOMBOLO_CANCEL = 6   /* whoever made a call does not want the answer any more */
+    TOMBOLO_CANCEL = 6   /* the client does not want the answer any more */
 };
 
 /* What a message begins with. */

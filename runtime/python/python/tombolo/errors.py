@@ -71,13 +71,13 @@ class MonitorRefused(Error):
 
 
 class NoSuchName(MonitorRefused, LookupError):
-    """Nobody has that name, or nobody took it up in time."""
+    """There is no such name, or no program took it up in time."""
 
     status = 8
 
 
 class NameTaken(MonitorRefused):
-    """Somebody has the name already."""
+    """Another program has the name already."""
 
     status = 9
 
@@ -215,7 +215,7 @@ class NotReachable(MonitorRefused):
 
 
 class StillHeld(MonitorRefused):
-    """It was revoked, but some have not let go of the memory, which is given to nobody else until they do or are dead."""
+    """It was revoked, but some have not let go of the memory, which is not given out again until they do or are dead."""
 
     status = 33
 
@@ -326,7 +326,7 @@ class RightRefused(Fault):
 
 
 class NotOutstanding(Error):
-    """Nobody waits for that answer any more: it was given, or the call was cancelled."""
+    """The client does not wait for that answer any more: it was given, or the call was cancelled."""
 
     status = 51
 

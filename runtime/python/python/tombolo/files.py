@@ -1,4 +1,4 @@
-"""Files of the host, or of whoever serves some, as Python has files.
+"""Files of the host, or of another program that serves some, as Python has files.
 
 A job that was started with ``tombolo run --grant PATH`` opens them on whatever node it runs::
 
@@ -45,7 +45,7 @@ class FolderEntry(NamedTuple):
 
 
 class RawFile(io.RawIOBase):
-    """An open file without a buffer: each call is one to whoever serves it. From ``files.open(path, mode, buffering=0)``.
+    """An open file without a buffer: each call is one to its server. From ``files.open(path, mode, buffering=0)``.
 
     It is what ``io.BufferedReader`` and its like work with. Beside what such files do it reads and writes at any offset.
     """
@@ -173,7 +173,7 @@ class RawFile(io.RawIOBase):
 
 
 class FileMap(bytearray):
-    """A part of a file that was brought here: bytes of this program alone, which nobody else changes.
+    """A part of a file that was brought here: a copy that belongs to this program alone.
 
     ``numpy.frombuffer(mapped, "float32")`` and ``memoryview(mapped)`` look at them without a copy. What is changed is the file's after
     :meth:`flush`, or at the end of a ``with`` that no exception ended, and is lost otherwise. It is not to grow or shrink.
@@ -183,7 +183,7 @@ class FileMap(bytearray):
         super().__init__(length)
         self.file = file
         self.offset = offset
-        # Whoever looks at them keeps them at their length; this does until it is gone.
+        # A view keeps them at their length; this does until it is gone.
         self._length = length
         count = file.read_into(offset, self) if length else 0
         if count < length:

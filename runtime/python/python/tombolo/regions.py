@@ -32,7 +32,7 @@ class Backing(enum.IntEnum):
 
 
 class Seal(enum.IntEnum):
-    """What nobody can do with a region any more, whatever rights they hold."""
+    """What no program can do with a region any more, whatever rights it holds."""
 
     OPEN = 0
     #: To map it for writing, for who has not yet.
@@ -128,7 +128,7 @@ class Counts(NamedTuple):
     free: int
     #: Here, and in the hands of the program.
     held: int
-    #: Here, and read-only, for somebody else may read them.
+    #: Here, and read-only, for other programs may read them.
     lent: int
     #: Elsewhere, and may be read here.
     borrowed: int

@@ -120,7 +120,7 @@ class Client(ClientEnd):
         slots: Optional[int] = None,
         spin: Optional[float] = None,
     ) -> Any:
-        """A client of whoever exports a name. ``timeout`` is what its calls have unless they say otherwise."""
+        """A client of the program that exports a name. ``timeout`` is what its calls have unless they say otherwise."""
         options = {"timeout": connect_timeout, "slots": slots, "spin": spin}
         channel = domain.connect(name, interface_hash=cls.INTERFACE.hash, **options)
         return cls(channel, events, timeout=timeout)
@@ -280,7 +280,7 @@ class AsyncClient:
         timeout: float = 30.0,
         slots: Optional[int] = None,
     ) -> Any:
-        """A client of whoever exports a name. ``timeout`` is what its calls have unless they say otherwise."""
+        """A client of the program that exports a name. ``timeout`` is what its calls have unless they say otherwise."""
 
         def connect() -> Channel:
             return domain.connect(name, timeout=connect_timeout, slots=slots, interface_hash=cls.INTERFACE.hash)
@@ -339,7 +339,7 @@ class AsyncClient:
 
     @property
     def far_end(self) -> FarEnd:
-        """The other end, as somebody to whom rights go and from whom they come."""
+        """The other end, to which rights go and from which they come."""
         return self._client.far_end
 
     @property
@@ -464,7 +464,7 @@ class AsyncServer:
 
     @property
     def far_end(self) -> FarEnd:
-        """The other end, as somebody to whom rights go and from whom they come."""
+        """The other end, to which rights go and from which they come."""
         return self._server.far_end
 
     @property
@@ -483,7 +483,7 @@ class AsyncServer:
 
 
 async def accept_each(listener: Listener, serve: Callable[[Channel], AsyncServer]) -> None:
-    """Accepts whoever connects, until this is cancelled; then those that are served are closed."""
+    """Accepts clients until this is cancelled; then those that are served are closed."""
     loop = asyncio.get_running_loop()
     served: set[AsyncServer] = set()
     came = asyncio.Event()
@@ -498,7 +498,7 @@ async def accept_each(listener: Listener, serve: Callable[[Channel], AsyncServer
                 channel = await loop.run_in_executor(None, listener.accept, 0.0)
             except (TimedOut, WouldBlock):
                 continue
-            except Exception as error:  # One that does not fit keeps nobody else out.
+            except Exception as error:  # One that does not fit keeps no other out.
                 loop.call_exception_handler({"message": "a client was not accepted", "exception": error})
                 continue
             server = serve(channel)

@@ -58,7 +58,7 @@ unsafe extern "C" fn release_schema(schema: *mut Schema) {
 /// As the C data interface says: an array of [`arrow_array`] that is not released.
 unsafe extern "C" fn release_array(array: *mut Array) {
     // SAFETY: a live array, whose private data is what `arrow_array` made of a box; it is marked as released first, so this
-    // happens once. The interpreter is not needed: what is dropped here without it is let go when somebody has it.
+    // happens once. The interpreter is not needed: what is dropped here without it is let go when a thread has it.
     unsafe {
         (*array).release = None;
         drop(Box::from_raw((*array).private.cast::<Kept>()));
@@ -133,7 +133,7 @@ pub(crate) fn arrow_array(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, Py
         offset: 0,
         n_buffers: 2,
         n_children: 0,
-        // SAFETY: just made, and nobody else's yet; it stays where it is until it is released.
+        // SAFETY: just made, and not shared yet; it stays where it is until it is released.
         buffers: unsafe { (*kept).buffers.as_mut_ptr() },
         children: ptr::null_mut(),
         dictionary: ptr::null_mut(),

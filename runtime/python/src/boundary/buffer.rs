@@ -55,7 +55,7 @@ pub(crate) struct Source {
     view: Box<View>,
 }
 
-// SAFETY: a view may be released by any thread that has the interpreter, which `drop` sees to; its fields do not change.
+// SAFETY: a view may be released by any thread that has the interpreter, which `drop` makes sure of; its fields do not change.
 unsafe impl Send for Source {}
 // SAFETY: as above; what it points to is only looked at with the interpreter held.
 unsafe impl Sync for Source {}

@@ -1,8 +1,8 @@
 //! Memory as Python and the libraries around it look at it, by the rules that they have for that in C. All `unsafe` of this
 //! crate is here.
 //!
-//! What is lent is a [`Lease`]: it says where memory is, and as long as there is one the memory stays there and is nobody
-//! else's. Whoever looks at memory through the buffer protocol, DLPack or Arrow holds one.
+//! What is lent is a [`Lease`]: it says where memory is, and as long as there is one the memory stays there and is used by
+//! no other. A view through the buffer protocol, DLPack or Arrow holds one.
 #![allow(unsafe_code, reason = "the fence around what C passes in and out")]
 
 mod arrow;
@@ -123,7 +123,7 @@ impl Item {
     ];
 }
 
-/// Memory that somebody looks at.
+/// Memory that a view refers to.
 #[derive(Debug)]
 pub(crate) struct Lease {
     _looker: Looker,

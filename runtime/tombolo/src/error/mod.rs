@@ -30,7 +30,7 @@ pub enum Error {
     TimedOut {
         /// What was waited for.
         what: String,
-        /// How long.
+        /// For how long.
         timeout: Duration,
     },
     /// The peer closed its end of the channel; everything it sent before has been received.
