@@ -865,7 +865,7 @@ static inline tombolo_status testing_everything_answer_numbers(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_numbers_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_EVERYTHING_NUMBERS_REPLY_BYTES);
@@ -881,7 +881,7 @@ static inline tombolo_status testing_everything_answer_parts(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_parts_reply *reply, const testing_failure *error)
 {
     if (pending.ordinal != 2 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_EVERYTHING_PARTS_REPLY_BYTES);
@@ -904,7 +904,7 @@ static inline tombolo_status testing_everything_answer_null(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result)
 {
     if (pending.ordinal != 3 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, 0);

@@ -421,7 +421,7 @@ static inline tombolo_status testing_growth_answer_look(
     testing_growth_server *server, tombolo_pending pending, tombolo_status result, const testing_growth_look_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_GROWTH_LOOK_REPLY_BYTES);
@@ -437,7 +437,7 @@ static inline tombolo_status testing_growth_answer_number(
     testing_growth_server *server, tombolo_pending pending, tombolo_status result, const testing_growth_number_reply *reply)
 {
     if (pending.ordinal != 4 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_GROWTH_NUMBER_REPLY_BYTES);

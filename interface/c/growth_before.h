@@ -299,7 +299,7 @@ static inline tombolo_status before_growth_answer_look(
     before_growth_server *server, tombolo_pending pending, tombolo_status result, const before_growth_look_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, BEFORE_GROWTH_LOOK_REPLY_BYTES);

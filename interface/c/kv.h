@@ -517,7 +517,7 @@ static inline tombolo_status example_kv_answer_get(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_get_reply *reply, const example_kv_error *error)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_GET_REPLY_BYTES);
@@ -540,7 +540,7 @@ static inline tombolo_status example_kv_answer_put(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_put_reply *reply, const example_kv_error *error)
 {
     if (pending.ordinal != 2 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_PUT_REPLY_BYTES);
@@ -563,7 +563,7 @@ static inline tombolo_status example_kv_answer_list(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_list_reply *reply)
 {
     if (pending.ordinal != 3 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_LIST_REPLY_BYTES);
@@ -579,7 +579,7 @@ static inline tombolo_status example_kv_answer_await_change(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_await_change_reply *reply, const example_kv_error *error)
 {
     if (pending.ordinal != 4 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_AWAIT_CHANGE_REPLY_BYTES);

@@ -274,7 +274,7 @@ static inline tombolo_status testing_rights_answer_pass(
     testing_rights_server *server, tombolo_pending pending, tombolo_status result, const testing_rights_pass_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_RIGHTS_PASS_REPLY_BYTES);
@@ -445,7 +445,7 @@ static inline tombolo_status testing_buffers_answer_pass(
     testing_buffers_server *server, tombolo_pending pending, tombolo_status result, const testing_buffers_pass_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_BUFFERS_PASS_REPLY_BYTES);

@@ -119,25 +119,25 @@ rt::owned_record! {
 
 rt::record_view! {
     CapabilityFaultGone => CapabilityFaultGoneView<'m>, inline 8 / 8;
-    /// Which.
+    /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
 }
 
 rt::record_view! {
     CapabilityFaultNotYours => CapabilityFaultNotYoursView<'m>, inline 8 / 8;
-    /// Which.
+    /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
 }
 
 rt::record_view! {
     CapabilityFaultRevoked => CapabilityFaultRevokedView<'m>, inline 8 / 8;
-    /// Which.
+    /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
 }
 
 rt::record_view! {
     CapabilityFaultLacks => CapabilityFaultLacksView<'m>, inline 16 / 8;
-    /// Which.
+    /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
     /// What is needed.
     needed @ 8 => RightsView<'m>,
@@ -171,7 +171,7 @@ rt::record_view! {
 
 rt::record_view! {
     CapabilityFaultMapped => CapabilityFaultMappedView<'m>, inline 16 / 8;
-    /// Which.
+    /// `region`.
     region @ 0 => RegionIdView<'m>,
     /// How often.
     mappings @ 8 => u32,
@@ -179,15 +179,15 @@ rt::record_view! {
 
 rt::record_view! {
     CapabilityFaultSealed => CapabilityFaultSealedView<'m>, inline 16 / 8;
-    /// Which.
+    /// `region`.
     region @ 0 => RegionIdView<'m>,
-    /// How.
+    /// `seal`.
     seal @ 8 => Seal,
 }
 
 rt::record_view! {
     CapabilityFaultCannotSeal => CapabilityFaultCannotSealView<'m>, inline 16 / 8;
-    /// Which.
+    /// `region`.
     region @ 0 => RegionIdView<'m>,
     /// Where its bytes are.
     backing @ 8 => Backing,
@@ -195,7 +195,7 @@ rt::record_view! {
 
 rt::record_view! {
     CapabilityFaultStillHeld => CapabilityFaultStillHeldView<'m>, inline 16 / 8;
-    /// Which.
+    /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
     /// Who; the first of them.
     holders @ 8 => rt::List<'m, rt::Domain, 256>,
@@ -203,13 +203,13 @@ rt::record_view! {
 
 rt::record_view! {
     CapabilityFaultTakenUp => CapabilityFaultTakenUpView<'m>, inline 8 / 8;
-    /// Which.
+    /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
 }
 
 rt::record_view! {
     CapabilityFaultNotFrom => CapabilityFaultNotFromView<'m>, inline 16 / 8;
-    /// Which.
+    /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
     /// Who did not grant it.
     domain @ 8 => rt::Domain,
@@ -222,25 +222,25 @@ rt::owned_union! {
     /// It is not, or not any more.
     1 => Gone {
         record: CapabilityFaultGoneView<'m>, inline 8;
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
     /// It is another domain's.
     2 => NotYours {
         record: CapabilityFaultNotYoursView<'m>, inline 8;
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
     /// It is being revoked.
     3 => Revoked {
         record: CapabilityFaultRevokedView<'m>, inline 8;
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
     /// It does not give the right.
     4 => Lacks {
         record: CapabilityFaultLacksView<'m>, inline 16;
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// What is needed.
         needed @ 8: crate::Rights => RightsView<'m>,
@@ -274,7 +274,7 @@ rt::owned_union! {
     /// It is mapped.
     8 => Mapped {
         record: CapabilityFaultMappedView<'m>, inline 16;
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// How often.
         mappings @ 8: u32 => u32,
@@ -282,15 +282,15 @@ rt::owned_union! {
     /// The region is sealed.
     9 => Sealed {
         record: CapabilityFaultSealedView<'m>, inline 16;
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// How.
+        /// `seal`.
         seal @ 8: Seal => Seal,
     },
     /// The region cannot be sealed.
     10 => CannotSeal {
         record: CapabilityFaultCannotSealView<'m>, inline 16;
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// Where its bytes are.
         backing @ 8: Backing => Backing,
@@ -298,7 +298,7 @@ rt::owned_union! {
     /// It is revoked, but some have not let go of the memory.
     11 => StillHeld {
         record: CapabilityFaultStillHeldView<'m>, inline 16;
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// Who; the first of them.
         holders @ 8: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 256>,
@@ -306,13 +306,13 @@ rt::owned_union! {
     /// Its holder has taken it up already, or made it itself.
     12 => TakenUp {
         record: CapabilityFaultTakenUpView<'m>, inline 8;
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
     /// It was granted by somebody else.
     13 => NotFrom {
         record: CapabilityFaultNotFromView<'m>, inline 16;
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// Who did not grant it.
         domain @ 8: rt::DomainId => rt::Domain,

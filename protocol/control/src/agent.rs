@@ -19,7 +19,7 @@ use super::records::*;
 
 rt::record_view! {
     AttachmentInterrupt => AttachmentInterruptView<'m>, inline 2 / 2;
-    /// Which.
+    /// `vector`.
     vector @ 0 => u16,
 }
 
@@ -33,13 +33,13 @@ rt::record_view! {
 
 rt::record_view! {
     AttachmentTracePage => AttachmentTracePageView<'m>, inline 8 / 8;
-    /// Whose.
+    /// `domain`.
     domain @ 0 => rt::Domain,
 }
 
 rt::record_view! {
     AttachmentRegion => AttachmentRegionView<'m>, inline 16 / 8;
-    /// Which.
+    /// `region`.
     region @ 0 => RegionIdView<'m>,
     /// Also for writing.
     writable @ 8 => bool,
@@ -82,7 +82,7 @@ rt::owned_union! {
     /// The event counter of this interrupt vector.
     4 => Interrupt {
         record: AttachmentInterruptView<'m>, inline 2;
-        /// Which.
+        /// `vector`.
         vector @ 0: u16 => u16,
     },
     /// The window device's registers.
@@ -98,13 +98,13 @@ rt::owned_union! {
     /// The memory that a domain traces to. The agent makes it, and keeps it for others to read.
     7 => TracePage {
         record: AttachmentTracePageView<'m>, inline 8;
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     },
     /// The memory of a region that the agent keeps.
     8 => Region {
         record: AttachmentRegionView<'m>, inline 16;
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// Also for writing.
         writable @ 8: bool => bool,
@@ -141,19 +141,19 @@ rt::owned_messages! {
     };
     /// Run something.
     Message 3 => Start, 112 {
-        /// What.
+        /// `order`.
         order @ 0: StartOrder => StartOrderView<'m>,
     };
     /// Send a signal to a domain that the agent started.
     Message 4 => Signal, 16 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// Its number.
         signal @ 8: u8 => u8,
     };
     /// Pass a message, with descriptors, to a client.
     Message 5 => Deliver, 32 {
-        /// Which.
+        /// `connection`.
         connection @ 0: u32 => u32,
         /// The channel that the attachments belong to; 0 for none.
         channel @ 8: tombolo_base::ChannelId => ChannelIdView<'m>,
@@ -164,21 +164,21 @@ rt::owned_messages! {
     };
     /// The other end of a channel is gone: let its lifeline show it.
     Message 6 => HangUp, 8 {
-        /// Which.
+        /// `channel`.
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
     /// Feed a stream of a domain; empty bytes end it.
     Message 7 => Input, 24 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 0 for its standard input, 3 for its side stream.
         stream @ 8: u8 => u8,
-        /// What.
+        /// `bytes`, up to 61440 bytes.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// A domain's output was taken.
     Message 8 => OutputTaken, 16 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 1, 2 or 3, as in `output`.
         stream @ 8: u8 => u8,
@@ -189,7 +189,7 @@ rt::owned_messages! {
     Message 9 => Stop;
     /// Close a client's connection.
     Message 10 => Dismiss, 8 {
-        /// Which.
+        /// `connection`.
         connection @ 0: u32 => u32,
     };
     /// A program will not be started again soon: let it go.
@@ -244,7 +244,7 @@ rt::owned_messages! {
     Message 41 => TraceRead, 32 {
         /// For the answer.
         ticket @ 0: u64 => u64,
-        /// Whose.
+        /// `domain`.
         domain @ 8: rt::DomainId => rt::Domain,
         /// First byte.
         offset_bytes @ 16: u64 => u64,
@@ -253,12 +253,12 @@ rt::owned_messages! {
     };
     /// Nobody will read a domain's trace page any more.
     Message 42 => TraceForget, 8 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     };
     /// Make memory for a region and keep it.
     Message 50 => RegionMake, 40 {
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// How long.
         length_bytes @ 8: u64 => u64,
@@ -269,14 +269,14 @@ rt::owned_messages! {
     };
     /// Seal the memory of a region.
     Message 51 => RegionSeal, 16 {
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// How.
+        /// `seal`.
         seal @ 8: Seal => Seal,
     };
     /// Let the memory of a region go.
     Message 52 => RegionForget, 8 {
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
     };
     /// Answer with `probed`, at once.
@@ -386,40 +386,40 @@ rt::owned_messages! {
     };
     /// A client asks for something; a descriptor may come with it.
     Message 103 => Asked, 16 {
-        /// Which.
+        /// `connection`.
         connection @ 0: u32 => u32,
         /// An encoded message to a `Monitor`.
         message @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// A client is gone.
     Message 104 => Left, 8 {
-        /// Which.
+        /// `connection`.
         connection @ 0: u32 => u32,
     };
     /// A domain was started.
     Message 105 => Started, 16 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// Its process.
         pid @ 8: i32 => i32,
     };
     /// A domain could not be started.
     Message 106 => NotStarted, 16 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// Why.
         why @ 8: rt::String => rt::Text<'m, 61440>,
     };
     /// A domain ended; all its output was sent before.
     Message 107 => Ended, 24 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// How.
+        /// `exit`.
         exit @ 8: Exit => ExitView<'m>,
     };
     /// A domain wrote something.
     Message 108 => Output, 24 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 1 for its output, 2 for its errors, 3 for its side stream.
         stream @ 8: u8 => u8,
@@ -433,12 +433,12 @@ rt::owned_messages! {
     };
     /// A domain let go of its end of a channel.
     Message 110 => Released, 8 {
-        /// Which.
+        /// `channel`.
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
     /// What was fed to a stream of a domain has been taken.
     Message 111 => InputTaken, 16 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 0 or 3, as in `input`.
         stream @ 8: u8 => u8,
@@ -476,7 +476,7 @@ rt::owned_messages! {
     };
     /// Memory for a region was made, or not.
     Message 150 => RegionMade, 32 {
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// Why not.
         failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
@@ -485,7 +485,7 @@ rt::owned_messages! {
     };
     /// The memory of a region was sealed, or not.
     Message 151 => RegionSealed, 24 {
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// Why not.
         failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,

@@ -111,7 +111,7 @@ rt::owned_record! {
 
 rt::record_view! {
     RegionPlaceMemory => RegionPlaceMemoryView<'m>, inline 24 / 8;
-    /// Which.
+    /// `node`, up to 1024 bytes.
     node @ 0 => rt::Text<'m, 1024>,
     /// What it is made of.
     options @ 8 => MemoryOptionsView<'m>,
@@ -169,7 +169,7 @@ rt::owned_union! {
     /// In memory of a node.
     1 => Memory {
         record: RegionPlaceMemoryView<'m>, inline 24;
-        /// Which.
+        /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
         /// What it is made of.
         options @ 8: MemoryOptions => MemoryOptionsView<'m>,
@@ -212,7 +212,7 @@ rt::owned_messages! {
     Call 2 => Export, 24 {
         /// The machine's, or the own node's.
         scope @ 0: Scope => ScopeView<'m>,
-        /// Which.
+        /// `name`, up to 1024 bytes.
         name @ 16: rt::String => rt::Text<'m, 1024>,
     };
     /// Give a name back.
@@ -238,7 +238,7 @@ rt::owned_messages! {
     };
     /// Send a signal, and kill for certain after a grace.
     Call 6 => Kill, 24 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// Signal number: 15 asks, 9 does not.
         signal @ 8: u8 => u8,
@@ -257,26 +257,26 @@ rt::owned_messages! {
     };
     /// Show a node's console from now on, and what is remembered of it.
     Call 9 => ConsoleOpen, 8 {
-        /// Which.
+        /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
     };
     /// Type on a node's console.
     Call 10 => ConsoleInput, 16 {
-        /// Which.
+        /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
         /// What was typed.
         bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// Console output was taken; send more.
     Message 11 => ConsoleTaken, 16 {
-        /// Which.
+        /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
         /// How much.
         bytes @ 8: u32 => u32,
     };
     /// A child's output was taken; it may produce more.
     Message 12 => OutputTaken, 16 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 1, 2 or 3, as in `output`.
         stream @ 8: u8 => u8,
@@ -286,11 +286,11 @@ rt::owned_messages! {
     /// Feed a stream of a child; empty bytes end it. Answered when it has been taken, and until then nothing but an end
     /// may follow.
     Call 13 => Input, 24 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 0 for its standard input, 3 for its side stream.
         stream @ 8: u8 => u8,
-        /// What.
+        /// `bytes`, up to 61440 bytes.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// Stop the machine.
@@ -309,9 +309,9 @@ rt::owned_messages! {
     };
     /// Something about names.
     Call 30 => Names, 32 {
-        /// Whose.
+        /// `scope`.
         scope @ 0: Scope => ScopeView<'m>,
-        /// What.
+        /// `operation`.
         operation @ 16: Operation => OperationView<'m>,
     };
     /// Trace on all nodes, or stop. From the start on the pages of domains that die are kept, until the request
@@ -331,7 +331,7 @@ rt::owned_messages! {
     };
     /// Read a part of a domain's trace page.
     Call 42 => TraceRead, 24 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// First byte.
         offset_bytes @ 8: u64 => u64,
@@ -340,7 +340,7 @@ rt::owned_messages! {
     };
     /// Make a region. Its maker holds a capability to all of it with all rights.
     Call 60 => RegionCreate, 24 {
-        /// Where.
+        /// `place`.
         place @ 0: RegionPlace => RegionPlaceView<'m>,
         /// How long; it is rounded up to pages.
         length_bytes @ 16: u64 => u64,
@@ -361,7 +361,7 @@ rt::owned_messages! {
     };
     /// Hand a capability over to somebody else, which takes the right to grant. The caller has it no longer, nor mapped.
     Call 62 => CapabilityGive, 24 {
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// To whom.
         holder @ 8: rt::DomainId => rt::Domain,
@@ -370,12 +370,12 @@ rt::owned_messages! {
     };
     /// Let a capability go, and what is mapped by it. What was derived from it stays.
     Call 63 => CapabilityDelete, 8 {
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     };
     /// What a capability is to.
     Call 64 => CapabilityShow, 8 {
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     };
     /// Up to a page of the caller's capabilities, from an id on.
@@ -407,12 +407,12 @@ rt::owned_messages! {
     Call 69 => RegionSeal, 16 {
         /// By which right.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// How.
+        /// `seal`.
         seal @ 8: Seal => Seal,
     };
     /// Take up a capability that was granted or given to the caller, once.
     Call 70 => CapabilityAccept, 32 {
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// Who has to have granted it; whoever did if none, and then also what has been taken up before.
         granter @ 8: Option<rt::DomainId> => Option<rt::Domain>,
@@ -421,7 +421,7 @@ rt::owned_messages! {
     };
     /// Take a capability back that the caller granted or gave, and that has not been taken up. The caller holds it then.
     Call 71 => CapabilityTakeBack, 8 {
-        /// Which.
+        /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     };
     /// A channel is no more: what was to come over it to the caller, and was not taken up, goes.
@@ -452,14 +452,14 @@ rt::owned_messages! {
     /// What a domain wrote to its output and errors, as far as it is remembered, whoever takes it otherwise. Also of domains
     /// that have ended, for a while.
     Call 82 => RememberedOutput, 16 {
-        /// Whose.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// Bytes that the caller has: `next` of the answer before, 0 at first.
         after @ 8: u64 => u64,
     };
     /// Stop a domain with all its processes where it is, or let it go on.
     Call 83 => Pause, 16 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// Stop it, rather than let it go on.
         paused @ 8: bool => bool,
@@ -474,7 +474,7 @@ rt::owned_messages! {
     };
     /// End a domain whose image can be restarted, then start the same elsewhere, as a child of the caller.
     Call 85 => MoveTo, 24 {
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// To which node.
         node @ 8: rt::String => rt::Text<'m, 1024>,
@@ -502,7 +502,7 @@ rt::owned_messages! {
     };
     /// Up to a page of the capabilities to a region, from an id on.
     Call 88 => Holders, 16 {
-        /// Which.
+        /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// Numbers above this one; 0 from the start.
         after @ 8: u64 => u64,
@@ -623,7 +623,7 @@ rt::owned_messages! {
     };
     /// Answers [`MonitorRequest::Spawn`].
     Reply 5 => Spawn, 8 {
-        /// Who.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     };
     /// Answers [`MonitorRequest::Domains`].
@@ -670,7 +670,7 @@ rt::owned_messages! {
     };
     /// A child wrote something. Take it with `output_taken`.
     Message 51 => Output, 24 {
-        /// Who.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 1 for its output, 2 for its errors, 3 for its side stream.
         stream @ 8: u8 => u8,
@@ -679,25 +679,25 @@ rt::owned_messages! {
     };
     /// A child ended. Its output came before.
     Message 52 => Ended, 24 {
-        /// Who.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// How.
+        /// `exit`.
         exit @ 8: Exit => ExitView<'m>,
     };
     /// Console output. Take it with `console_taken`.
     Message 53 => Console, 24 {
-        /// Whose.
+        /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
         /// Bytes lost before these because nobody took them in time.
         dropped @ 8: u64 => u64,
-        /// What.
+        /// `bytes`, up to 61440 bytes.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// What a watch reports.
     Message 54 => Noticed, 48 {
         /// Whose names: a node's, or the machine's.
         origin @ 0: Option<tombolo_base::NodeId> => Option<NodeIdView<'m>>,
-        /// What.
+        /// `notice`.
         notice @ 8: Notice => NoticeView<'m>,
     };
     /// The connection is not served, and ends.
@@ -803,7 +803,7 @@ rt::owned_messages! {
     };
     /// Answers [`MonitorRequest::Repeat`].
     Reply 84 => Repeat, 8 {
-        /// Who.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     };
     /// Answers [`MonitorRequest::MoveTo`].

@@ -148,7 +148,7 @@ rt::owned_record! {
     /// A domain as its kernel tells, since the sample before.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct DomainSample => DomainSampleView<'m>, inline 32 / 8;
-    /// Which.
+    /// `domain`.
     domain @ 0: rt::DomainId => rt::Domain,
     /// Processor time of all its threads, in thousandths of one processor.
     load_permille @ 8: u32 => u32,
@@ -279,7 +279,7 @@ rt::owned_record! {
     /// A channel, by what its ends tell.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenChannel => SeenChannelView<'m>, inline 296 / 8;
-    /// Which.
+    /// `id`.
     id @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     /// The end that connected, as far as it tells.
     connecting @ 8: Option<EndSample> => Option<EndSampleView<'m>>,
@@ -340,7 +340,7 @@ rt::owned_record! {
 
 rt::record_view! {
     PartDomain => PartDomainView<'m>, inline 8 / 8;
-    /// Which.
+    /// `domain`.
     domain @ 0 => rt::Domain,
 }
 
@@ -360,7 +360,7 @@ rt::record_view! {
 
 rt::record_view! {
     ObservationGone => ObservationGoneView<'m>, inline 16 / 8;
-    /// Which.
+    /// `part`.
     part @ 0 => PartView<'m>,
 }
 
@@ -370,7 +370,7 @@ rt::owned_record! {
     pub struct OutputPiece => OutputPieceView<'m>, inline 16 / 8;
     /// 1 for its output, 2 for its errors.
     stream @ 0: u8 => u8,
-    /// What.
+    /// `bytes`, up to 61440 bytes.
     bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
 }
 
@@ -383,7 +383,7 @@ rt::owned_union! {
     /// A domain.
     2 => Domain {
         record: PartDomainView<'m>, inline 8;
-        /// Which.
+        /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     },
     /// A channel.
@@ -425,7 +425,7 @@ rt::owned_union! {
     /// It is no more, or not remembered.
     7 => Gone {
         record: ObservationGoneView<'m>, inline 16;
-        /// Which.
+        /// `part`.
         part @ 0: Part => PartView<'m>,
     },
 }

@@ -78,7 +78,7 @@ rt::owned_pair! {
 
 rt::record_view! {
     OperationFind => OperationFindView<'m>, inline 40 / 8;
-    /// What.
+    /// `query`.
     query @ 0 => QueryView<'m>,
     /// Names above this one; empty from the start.
     after @ 24 => rt::Text<'m, 1024>,
@@ -88,7 +88,7 @@ rt::record_view! {
 
 rt::record_view! {
     OperationAwait => OperationAwaitView<'m>, inline 32 / 8;
-    /// What.
+    /// `query`.
     query @ 0 => QueryView<'m>,
     /// How long to wait.
     timeout @ 24 => DurationView<'m>,
@@ -102,7 +102,7 @@ rt::record_view! {
     attributes @ 8 => rt::List<'m, AttributeView<'m>, 128>,
     /// Attributes that it shall not have any more; for `SetMode.merge`.
     remove @ 16 => rt::List<'m, rt::Text<'m, 1024>, 128>,
-    /// How.
+    /// `mode`.
     mode @ 24 => SetMode,
     /// How long it lives.
     lifetime @ 25 => Lifetime,
@@ -136,7 +136,7 @@ rt::record_view! {
 
 rt::record_view! {
     OperationTaken => OperationTakenView<'m>, inline 16 / 8;
-    /// Which.
+    /// `watch`.
     watch @ 0 => u64,
     /// How many.
     count @ 8 => u32,
@@ -144,7 +144,7 @@ rt::record_view! {
 
 rt::record_view! {
     OperationUnwatch => OperationUnwatchView<'m>, inline 8 / 8;
-    /// Which.
+    /// `watch`.
     watch @ 0 => u64,
 }
 
@@ -158,7 +158,7 @@ rt::record_view! {
 
 rt::record_view! {
     OperationLock => OperationLockView<'m>, inline 16 / 8;
-    /// Which.
+    /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
     /// How long to wait.
     timeout @ 8 => DurationView<'m>,
@@ -166,7 +166,7 @@ rt::record_view! {
 
 rt::record_view! {
     OperationUnlock => OperationUnlockView<'m>, inline 16 / 8;
-    /// Which.
+    /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
     /// What `Answer.locked` said.
     token @ 8 => u64,
@@ -200,7 +200,7 @@ rt::record_view! {
 
 rt::record_view! {
     OperationPost => OperationPostView<'m>, inline 16 / 8;
-    /// Which.
+    /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
     /// How many.
     permits @ 8 => u32,
@@ -208,7 +208,7 @@ rt::record_view! {
 
 rt::record_view! {
     OperationRemoveSemaphore => OperationRemoveSemaphoreView<'m>, inline 8 / 8;
-    /// Which.
+    /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
 }
 
@@ -373,7 +373,7 @@ rt::owned_record! {
     /// What a watch is told.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Notice => NoticeView<'m>, inline 40 / 8;
-    /// Which.
+    /// `watch`.
     watch @ 0: u64 => u64,
     /// Notices lost before this one, because too many were on their way.
     lost @ 8: u64 => u64,
@@ -410,7 +410,7 @@ rt::owned_union! {
     /// Records that match, in natural order of their names, from a name on.
     1 => Find {
         record: OperationFindView<'m>, inline 40;
-        /// What.
+        /// `query`.
         query @ 0: Query => QueryView<'m>,
         /// Names above this one; empty from the start.
         after @ 24: rt::String => rt::Text<'m, 1024>,
@@ -420,7 +420,7 @@ rt::owned_union! {
     /// The first record that matches, as soon as there is one.
     2 => Await {
         record: OperationAwaitView<'m>, inline 32;
-        /// What.
+        /// `query`.
         query @ 0: Query => QueryView<'m>,
         /// How long to wait.
         timeout @ 24: core::time::Duration => DurationView<'m>,
@@ -434,7 +434,7 @@ rt::owned_union! {
         attributes @ 8: rt::BTreeMap<rt::String, Value> => rt::List<'m, AttributeView<'m>, 128>,
         /// Attributes that it shall not have any more; for `SetMode.merge`.
         remove @ 16: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 1024>, 128>,
-        /// How.
+        /// `mode`.
         mode @ 24: SetMode => SetMode,
         /// How long it lives.
         lifetime @ 25: Lifetime => Lifetime,
@@ -468,7 +468,7 @@ rt::owned_union! {
     /// So many notices of a watch were taken. Not answered.
     6 => Taken {
         record: OperationTakenView<'m>, inline 16;
-        /// Which.
+        /// `watch`.
         watch @ 0: u64 => u64,
         /// How many.
         count @ 8: u32 => u32,
@@ -476,7 +476,7 @@ rt::owned_union! {
     /// Ends a watch; its last notice says so.
     7 => Unwatch {
         record: OperationUnwatchView<'m>, inline 8;
-        /// Which.
+        /// `watch`.
         watch @ 0: u64 => u64,
     },
     /// Tells an event to everybody who watches for it.
@@ -490,7 +490,7 @@ rt::owned_union! {
     /// Takes a lock when it is free; first come, first served.
     9 => Lock {
         record: OperationLockView<'m>, inline 16;
-        /// Which.
+        /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
         /// How long to wait.
         timeout @ 8: core::time::Duration => DurationView<'m>,
@@ -498,7 +498,7 @@ rt::owned_union! {
     /// Gives a lock back.
     10 => Unlock {
         record: OperationUnlockView<'m>, inline 16;
-        /// Which.
+        /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
         /// What `Answer.locked` said.
         token @ 8: u64 => u64,
@@ -532,7 +532,7 @@ rt::owned_union! {
     /// Adds permits to a semaphore.
     14 => Post {
         record: OperationPostView<'m>, inline 16;
-        /// Which.
+        /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
         /// How many.
         permits @ 8: u32 => u32,
@@ -540,7 +540,7 @@ rt::owned_union! {
     /// Removes a semaphore.
     15 => RemoveSemaphore {
         record: OperationRemoveSemaphoreView<'m>, inline 8;
-        /// Which.
+        /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
     },
     /// Becomes a party of a barrier.

@@ -71,7 +71,7 @@ rt::owned_pair! {
 
 rt::record_view! {
     TestCompare => TestCompareView<'m>, inline 24 / 8;
-    /// How.
+    /// `comparison`.
     comparison @ 0 => Comparison,
     /// With what.
     value @ 8 => ValueView<'m>,
@@ -81,7 +81,7 @@ rt::owned_record! {
     /// A condition on one attribute.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Constraint => ConstraintView<'m>, inline 24 / 8;
-    /// Which.
+    /// `attribute`, up to 1024 bytes.
     attribute @ 0: rt::String => rt::Text<'m, 1024>,
     /// What it must be like.
     test @ 8: Test => TestView<'m>,
@@ -164,7 +164,7 @@ rt::owned_union! {
     /// It is there, compares with the value, and so. What does not compare (text with a number) never holds.
     2 => Compare {
         record: TestCompareView<'m>, inline 24;
-        /// How.
+        /// `comparison`.
         comparison @ 0: Comparison => Comparison,
         /// With what.
         value @ 8: Value => ValueView<'m>,

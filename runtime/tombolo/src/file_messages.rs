@@ -103,13 +103,13 @@ rt::owned_messages! {
     Call 2 => Open, 16 {
         /// As the program was told it, or under a folder that was granted.
         path @ 0: rt::Vec<u8> => rt::Blob<'m, 1024>,
-        /// How.
+        /// `mode`.
         mode @ 8: OpenMode => OpenMode,
     };
     /// Reads. A buffer is moved back, of which the part that is meant is what was read: less than asked for at the end of
     /// the file, nothing beyond it.
     Call 3 => Read, 24 {
-        /// Which.
+        /// `file`.
         file @ 0: u32 => u32,
         /// From where on.
         offset_bytes @ 8: u64 => u64,
@@ -118,14 +118,14 @@ rt::owned_messages! {
     };
     /// Writes. A buffer is moved there, of which the part that is meant is written.
     Call 4 => Write, 16 {
-        /// Which.
+        /// `file`.
         file @ 0: u32 => u32,
         /// From where on.
         offset_bytes @ 8: u64 => u64,
     };
     /// What there is.
     Call 5 => Stat, 8 {
-        /// Which.
+        /// `path`, up to 1024 bytes.
         path @ 0: rt::Vec<u8> => rt::Blob<'m, 1024>,
     };
     /// What is in a folder. A buffer is moved back, of which the part that is meant is names in the order of their bytes,
@@ -138,24 +138,24 @@ rt::owned_messages! {
     };
     /// The length of a file.
     Call 7 => Length, 8 {
-        /// Which.
+        /// `file`.
         file @ 0: u32 => u32,
     };
     /// Cuts a file, or makes it longer by zeros.
     Call 8 => SetLength, 16 {
-        /// Which.
+        /// `file`.
         file @ 0: u32 => u32,
         /// In bytes.
         length_bytes @ 8: u64 => u64,
     };
     /// What was written is on the disk when the answer comes.
     Call 9 => Sync, 8 {
-        /// Which.
+        /// `file`.
         file @ 0: u32 => u32,
     };
     /// Closes a file. Those that are open when the channel ends are closed then.
     Call 10 => Close, 8 {
-        /// Which.
+        /// `file`.
         file @ 0: u32 => u32,
     };
 }
