@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser-tests setup build kit c mpi omp mpi4py vm-python install dist test-packages rdf-farm bench bench-communities bench-mpi bench-omp bench-peers bench-python results clean
+.PHONY: help run test browser-tests setup build kit c mpi omp mpi4py vm-python install dist test-packages test-arm-package rdf-farm bench bench-communities bench-mpi bench-omp bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ dist: ## Makes packages in target/dist: tarballs, for Debian, wheels; ARGS=--che
 
 test-packages: ## Installs each of these into an empty Debian, and runs ping-pong there (as root, after `make dist`)
 	@sh scripts/test-packages.sh $(TARGET)
+
+test-arm-package: ## Installs the package for Arm into an empty Debian for Arm, emulated, and runs ping-pong there (minutes)
+	@sh scripts/test-arm-package.sh $(TARGET)
 
 bench: kit ## Measures the rings of this host; ARGS=--json for machines
 	@$(TOMBOLO) bench ring $(ARGS)

@@ -15,16 +15,9 @@ target=$(realpath "${1:-target}")
 cd "$(dirname "$0")/.."
 SCRIPT=test-packages
 . scripts/lib.sh
+. scripts/packages.sh
 
-release=bookworm
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-kept=$target/packages
 image=lib/tombolo/kit/images/pingpong.tbi
-
-skip() {
-    echo "SKIPPED packages: $*"
-    exit 0
-}
 
 # --- Where packages are installed --------------------------------------------------------------------
 
@@ -36,25 +29,7 @@ if [ -z "${TOMBOLO_IN_NAMESPACE:-}" ]; then
     exec unshare --mount --pid --ipc --fork --kill-child --mount-proc sh scripts/test-packages.sh "$target" "$@"
 fi
 
-# A file system that only this namespace has: what is in it, and every mount below it, goes with the namespace. Nothing here
-# removes files recursively, so that nothing can follow a mount out of it.
-work=$kept/work
-mkdir -p "$work"
-mount -t tmpfs -o mode=755 tmpfs "$work"
-# What the programs here make of their own.
-export TMPDIR="$work"
-
-# in_debian ROOT COMMAND...: runs a command there as root.
-in_debian() {
-    root=$1
-    shift
-    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
-}
-
-# as_user ROOT LINE: runs a shell line there as somebody who may do nothing.
-as_user() {
-    chroot --userspec=1000:1000 "$1" env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/home/user LC_ALL=C.UTF-8 sh -euc "$2"
-}
+make_work
 
 # equip ROOT: what a running Debian has besides files. Its devices are its own, not this machine's.
 equip() {
@@ -95,20 +70,7 @@ layer() {
     mount --bind "$kept/archives" "$work/$1/root/var/cache/apt/archives"
 }
 
-install_with_apt() {
-    root=$1
-    shift
-    # As quick as an empty machine can be: it need not survive a power cut.
-    in_debian "$root" apt-get -q -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
-        -o APT::Keep-Downloaded-Packages=true -o APT::Sandbox::User= install "$@" >"$work/log" 2>&1 || {
-        cat "$work/log" >&2
-        fail "installing $* failed"
-    }
-}
-
 # --- What is tried -----------------------------------------------------------------------------------
-
-now() { date +%s; }
 
 # ping_pong NAME ROOT BIN PREFIX: a machine comes up, two instruction sets talk, it goes down, and nothing is left.
 ping_pong() {
@@ -119,16 +81,6 @@ ping_pong() {
     echo "$said" | grep -q "$(uname -m) on host -> aarch64 on arm0: 10000 round trips" || fail "$1: ping-pong said: $said"
     nothing_runs "$1"
     say "$1: $said"
-}
-
-# A keeper of a machine ends just after what it kept.
-nothing_runs() {
-    waited=0
-    while left=$(ps -o args= -C tombolod,qemu-system-aarch64,tombolo); do
-        waited=$((waited + 1))
-        [ "$waited" -lt 100 ] || fail "$1 left processes behind: $left"
-        sleep 0.1
-    done
 }
 
 # refused WHAT WORDS COMMAND...: fails, and says so in these words.
@@ -272,13 +224,6 @@ END
         [ "$other" = "$wheel" ] || refused "the wheel for another processor" 'not a supported wheel on this platform' \
             python3 -m pip --disable-pip-version-check install --dry-run --no-index --no-deps "$other"
     done
-}
-
-# only PATTERN: the one file of this name, which `make dist` made.
-only() {
-    [ -f "$1" ] || fail "$1 is missing: run \`make dist\` first"
-    [ $# -eq 1 ] || fail "several packages of one kind: $*; remove those that are old"
-    printf '%s\n' "$1"
 }
 
 deb=$(only "$target"/dist/tombolo_*_"$(dpkg --print-architecture)".deb)
