@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::kit::{RELEASE_FILE, install, select_c, stamp};
-use crate::toolchain::{Toolchain, has_rustup, target_variable};
+use crate::toolchain::{Toolchain, has_rustup};
 use crate::workspace::{Workspace, execute};
 
 /// An instruction set that C programs are built for.
@@ -73,8 +73,13 @@ fn has_compiler(isa: &str) -> bool {
 /// them in every static program. Weak, they are linked with programs that call them themselves.
 const NOT_CALLED: [&str; 4] = ["freeaddrinfo", "gai_strerror", "getaddrinfo", "getpwuid_r"];
 
-/// Builds the library without debug information. It unwinds on every node, unlike programs of the kit: a panic in the
-/// library is a status of the call, and does not end the program.
+/// What loads a graphics driver (`platform/linux/src/copy/cuda.rs`), and a name that nothing has. On foreign nodes programs are
+/// static and load nothing: there the library calls the latter, whose address is null.
+const LOADER: &str = "dlopen";
+const NO_LOADER: &str = "tombolo_no_dlopen";
+
+/// Builds the library, and leaves its debug information out. It unwinds on every node, unlike programs of the kit: a defect of the
+/// library is a status of the call, and ends no program.
 fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
     let mut built = workspace.target.clone();
@@ -84,7 +89,6 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
     } else {
         cargo.args(["rustc", "--package", "tombolo-c", "--lib", "--crate-type", "staticlib", "--release"]);
         cargo.args(["--target", target.triple]);
-        cargo.env(target_variable(target.triple, "RUSTFLAGS"), "-C target-feature=+crt-static");
         built.push(target.triple);
     }
     execute(&mut cargo)?;
@@ -92,6 +96,10 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
     let tool = if is_host { "objcopy".to_owned() } else { format!("{}-linux-gnu-objcopy", target.isa) };
     let mut strip = Command::new(tool);
     strip.arg("--strip-debug").args(NOT_CALLED.map(|symbol| format!("--weaken-symbol={symbol}")));
+    if !is_host {
+        strip.arg(format!("--redefine-sym={LOADER}={NO_LOADER}"));
+        strip.arg(format!("--weaken-symbol={NO_LOADER}"));
+    }
     execute(strip.arg(built.join("release/libtombolo_c.a")).arg(&stripped))?;
     let folder = kit.join("c").join(target.isa);
     for header in HEADERS {

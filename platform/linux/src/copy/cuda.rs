@@ -124,13 +124,28 @@ fn driver() -> Result<&'static Functions, CudaError> {
 
 #[cfg(target_feature = "crt-static")]
 fn load() -> Result<Functions, CudaError> {
-    Err(CudaError::NoDriver { why: "this program is linked statically and cannot load libraries".into() })
+    Err(no_loader())
+}
+
+fn no_loader() -> CudaError {
+    CudaError::NoDriver { why: "this program is linked statically and can load none".into() }
+}
+
+/// Whether this program can load libraries. In the library for programs in C on foreign nodes, which are static, `dlopen` is replaced
+/// by a symbol whose address is null (`xtask/src/c_library.rs`).
+#[cfg(not(target_feature = "crt-static"))]
+fn can_load() -> bool {
+    // The compiler takes the address of a function for another than null.
+    !core::hint::black_box(libc::dlopen as *const ()).is_null()
 }
 
 #[cfg(not(target_feature = "crt-static"))]
 fn load() -> Result<Functions, CudaError> {
-    // SAFETY: the name ends with zero. The loader runs the library's initialisers, which are the driver's:
-    // only the administrator, or this user's own environment, can put a library there.
+    if !can_load() {
+        return Err(no_loader());
+    }
+    // SAFETY: a name that ends with zero; the loader runs the library's initialisers, which is what a driver is for: it
+    // lies where only the administrator, or this user's own environment, can put it.
     let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
         return Err(CudaError::NoDriver { why: "libcuda.so.1 cannot be loaded".into() });
