@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
 
-use crate::model::{Folder, Node, NodeKind};
+use crate::model::{Folder, Node, NodeSettings};
 use crate::vm::{board, qemu};
 
 /// The version of this crate, and of the kit that fits it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The file of a kit that says its version. One that was put together by hand has none; its monitors say what they are when they
-/// come up.
+/// The file of a kit that says its version. One that was put together by hand has none; its monitors say what
+/// they are when they come up.
 const VERSION_FILE: &str = "version";
 
 /// A part of a node is not installed, or not where it was said to be.
@@ -36,7 +36,7 @@ pub enum KitError {
         /// The value of the variable.
         path: PathBuf,
     },
-    /// There is no kit in any of the places.
+    /// None of the places has a kit.
     #[error(
         "the parts that nodes are made of are not in {}: set TOMBOLO_KIT, or write them by `make kit` in a source tree",
         list(looked_at)
@@ -58,7 +58,7 @@ pub enum KitError {
         /// Its version.
         theirs: String,
     },
-    /// There is no monitor for an instruction set.
+    /// The kit lacks the monitor for an instruction set.
     #[error(
         "there is no monitor for {isa} nodes in {}: `make kit` in a source tree builds it",
         list(looked_at)
@@ -69,7 +69,7 @@ pub enum KitError {
         /// Where it was looked for.
         looked_at: Vec<PathBuf>,
     },
-    /// There is no monitor for boards of an instruction set.
+    /// The kit lacks the monitor for boards of an instruction set.
     #[error("there is no monitor for boards of {isa} in {}: run `make kit`", list(looked_at))]
     NoBoard {
         /// What it would have to run on.
@@ -129,7 +129,8 @@ impl Kit {
     /// built in), `../../kit` (the same for examples and tests) or `../lib/tombolo/kit` (installed).
     ///
     /// # Errors
-    /// [`KitError::NotAFolder`], [`KitError::NotAKit`] or [`KitError::NoKit`], with the places; [`KitError::OtherVersion`].
+    /// [`KitError::NotAFolder`], [`KitError::NotAKit`] or [`KitError::NoKit`], with the places;
+    /// [`KitError::OtherVersion`].
     pub fn locate() -> Result<Kit, KitError> {
         Kit::locate_from(std::env::var_os("TOMBOLO_KIT").as_deref(), exe_folder().as_deref())
     }
@@ -169,7 +170,7 @@ impl Kit {
         Kit { root: root.to_owned(), named: false }
     }
 
-    /// Whether it is where it is because `TOMBOLO_KIT` says so.
+    /// Whether `TOMBOLO_KIT` names it.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
@@ -244,11 +245,11 @@ pub fn host_tombolod() -> Result<PathBuf, KitError> {
 /// # Errors
 /// [`KitError::NoEmulator`] names the package to install; [`KitError::BadEmulator`] blames the machine file.
 pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
-    let (stated, usual, package) = match &node.kind {
-        NodeKind::Host => return Ok(None),
-        NodeKind::User(user) => (&user.emulator, format!("qemu-{}", node.isa), "qemu-user"),
-        NodeKind::Vm(vm) => (&vm.emulator, qemu::PROGRAM.to_owned(), "qemu-system-arm"),
-        NodeKind::Bare(bare) => {
+    let (stated, usual, package) = match &node.settings {
+        NodeSettings::Host => return Ok(None),
+        NodeSettings::User(user) => (&user.emulator, format!("qemu-{}", node.isa), "qemu-user"),
+        NodeSettings::Vm(vm) => (&vm.emulator, qemu::PROGRAM.to_owned(), "qemu-system-arm"),
+        NodeSettings::Bare(bare) => {
             let (program, package) = board::program(node.isa);
             (&bare.emulator, program.to_owned(), package)
         }
@@ -434,13 +435,13 @@ mod tests {
     #[test]
     fn an_emulator_that_the_machine_file_names_is_not_replaced() {
         let stated = PathBuf::from("/nonexistent/qemu");
-        let node = |kind| Node { id: NodeId(1), name: "n".to_owned(), isa: Isa::Aarch64, kind };
-        let user = NodeKind::User(UserNode { emulator: Some(stated.clone()), ..UserNode::default() });
-        let vm = NodeKind::Vm(VmNode { emulator: Some(stated.clone()), ..VmNode::default() });
-        for kind in [user, vm] {
-            let error = emulator(&node(kind)).unwrap_err();
+        let node = |settings| Node { id: NodeId(1), name: "n".to_owned(), isa: Isa::Aarch64, settings };
+        let user = NodeSettings::User(UserNode { emulator: Some(stated.clone()), ..UserNode::default() });
+        let vm = NodeSettings::Vm(VmNode { emulator: Some(stated.clone()), ..VmNode::default() });
+        for settings in [user, vm] {
+            let error = emulator(&node(settings)).unwrap_err();
             assert_eq!(error, KitError::BadEmulator { node: "n".to_owned(), path: stated.clone() });
         }
-        assert_eq!(emulator(&node(NodeKind::Host)), Ok(None));
+        assert_eq!(emulator(&node(NodeSettings::Host)), Ok(None));
     }
 }

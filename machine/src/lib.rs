@@ -23,5 +23,5 @@ pub mod vm;
 pub use image::{Image, ImageId, NoBuildForIsa};
 pub use kit::Kit;
 pub use limits::{Limit, Limits};
-pub use model::{BareNode, Folder, Link, Machine, Node, NodeKind, UserNode, VmNode};
+pub use model::{BareNode, Folder, Link, Machine, Node, NodeSettings, UserNode, VmNode};
 pub use tombolo_link::TransportKind;

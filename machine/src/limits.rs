@@ -1,7 +1,7 @@
 //! What the domains of a machine may use, so that one of them cannot take everything from the others.
 
-/// The limits of a machine, from `[limits]` of its machine file. Each is tested at one less, itself and one more;
-/// meeting one is an error that names it, and costs only whoever met it.
+/// The limits of a machine, from `[limits]` of its machine file. Each is tested at one less, itself and one
+/// more; meeting one is an error that names it, and costs only whoever met it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     values: [u32; Limit::ALL.len()],
@@ -32,7 +32,7 @@ pub enum Limit {
     RegionsPerDomain,
     /// Memory of the regions that one domain made, in MiB.
     RegionMibPerDomain,
-    /// Capabilities that one domain made, whoever holds them.
+    /// Capabilities that one domain made, whichever domain holds them.
     CapabilitiesPerDomain,
     /// Places where regions are mapped in the machine.
     Mappings,
@@ -121,7 +121,7 @@ impl Limit {
         }
     }
 
-    /// Its value where a machine file says nothing.
+    /// The default value.
     #[must_use]
     pub const fn default_value(self) -> u32 {
         match self {

@@ -30,12 +30,12 @@ pub struct Node {
     /// What programs for it are compiled for.
     pub isa: Isa,
     /// What it is made of.
-    pub kind: NodeKind,
+    pub settings: NodeSettings,
 }
 
 /// What a node is made of, with the settings that only such nodes have.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NodeKind {
+pub enum NodeSettings {
     /// The Linux that the machine runs on.
     Host,
     /// Foreign programs under an emulator on the host's kernel.
@@ -46,7 +46,7 @@ pub enum NodeKind {
     Bare(BareNode),
 }
 
-impl NodeKind {
+impl NodeSettings {
     /// The names of all kinds, in the order in which tables list them.
     pub const NAMES: [&'static str; 4] = ["host", "user", "vm", "bare"];
 
@@ -54,10 +54,10 @@ impl NodeKind {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            NodeKind::Host => "host",
-            NodeKind::User(_) => "user",
-            NodeKind::Vm(_) => "vm",
-            NodeKind::Bare(_) => "bare",
+            NodeSettings::Host => "host",
+            NodeSettings::User(_) => "user",
+            NodeSettings::Vm(_) => "vm",
+            NodeSettings::Bare(_) => "bare",
         }
     }
 }
@@ -100,7 +100,8 @@ pub struct VmNode {
     pub doorbells: u16,
     /// The emulator's processor model.
     pub cpu: String,
-    /// Folders whose contents it has from its start, the later over the earlier; see [`vm::Files`](crate::vm::Files).
+    /// Folders whose contents it has from its start, the later over the earlier; see
+    /// [`vm::Files`](crate::vm::Files).
     pub files: Vec<Folder>,
     /// The emulator; looked up on `PATH` by instruction set when `None`.
     pub emulator: Option<PathBuf>,
@@ -149,8 +150,8 @@ pub struct BareNode {
 }
 
 impl BareNode {
-    /// Allowed values of `memory_mib`: the board's monitor takes four, and a quarter of the whole for programs
-    /// that it keeps.
+    /// Allowed values of `memory_mib`: the board's monitor takes four, and a quarter of the whole for
+    /// programs that it keeps.
     pub const MEMORY_MIB: RangeInclusive<u32> = board::MIN_MEMORY_MIB..=board::MAX_MEMORY_MIB;
 
     /// Instruction sets that there are boards of.
@@ -213,13 +214,13 @@ impl Machine {
         &self.nodes[0]
     }
 
-    /// The node of that id.
+    /// The node with this id.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(usize::from(id.0))
     }
 
-    /// The node of that name.
+    /// The node with this name.
     #[must_use]
     pub fn node_named(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
@@ -251,7 +252,7 @@ impl Machine {
     #[must_use]
     pub fn link_between(&self, a: NodeId, b: NodeId) -> Option<TransportKind> {
         if a == b {
-            // A board runs one program at a time, which has nobody to talk to there.
+            // A board runs one program at a time, so it has no channels of its own.
             return self.node(a).filter(|node| node.as_bare().is_none()).map(|_| TransportKind::Shm);
         }
         let (a, b) = (a.min(b), a.max(b));
@@ -263,14 +264,14 @@ impl Machine {
 
 impl Node {
     pub(crate) fn host(name: &str, isa: Isa) -> Node {
-        Node { id: NodeId::HOST, name: name.to_owned(), isa, kind: NodeKind::Host }
+        Node { id: NodeId::HOST, name: name.to_owned(), isa, settings: NodeSettings::Host }
     }
 
     /// Its settings, when it is a virtual machine.
     #[must_use]
     pub fn as_vm(&self) -> Option<&VmNode> {
-        match &self.kind {
-            NodeKind::Vm(vm) => Some(vm),
+        match &self.settings {
+            NodeSettings::Vm(vm) => Some(vm),
             _ => None,
         }
     }
@@ -278,8 +279,8 @@ impl Node {
     /// Its settings, when it is a `user` node.
     #[must_use]
     pub fn as_user(&self) -> Option<&UserNode> {
-        match &self.kind {
-            NodeKind::User(user) => Some(user),
+        match &self.settings {
+            NodeSettings::User(user) => Some(user),
             _ => None,
         }
     }
@@ -287,8 +288,8 @@ impl Node {
     /// Its settings, when it is a board.
     #[must_use]
     pub fn as_bare(&self) -> Option<&BareNode> {
-        match &self.kind {
-            NodeKind::Bare(bare) => Some(bare),
+        match &self.settings {
+            NodeSettings::Bare(bare) => Some(bare),
             _ => None,
         }
     }
@@ -302,7 +303,7 @@ impl Node {
     /// Whether it has a memory of its own and reaches others through a window only.
     #[must_use]
     pub fn behind_window(&self) -> bool {
-        matches!(self.kind, NodeKind::Vm(_) | NodeKind::Bare(_))
+        matches!(self.settings, NodeSettings::Vm(_) | NodeSettings::Bare(_))
     }
 
     /// The transports that can join it to `other`, best first; none when nothing can.
@@ -351,13 +352,13 @@ mod tests {
             id: NodeId(id),
             name: name.to_owned(),
             isa: Isa::Aarch64,
-            kind: NodeKind::Vm(VmNode::default()),
+            settings: NodeSettings::Vm(VmNode::default()),
         };
         let user = Node {
             id: NodeId(3),
             name: "rv".to_owned(),
             isa: Isa::Riscv64,
-            kind: NodeKind::User(UserNode::default()),
+            settings: NodeSettings::User(UserNode::default()),
         };
         let nodes = vec![Node::host("host", Isa::X86_64), vm(1, "arm0"), vm(2, "arm1"), user];
         let links = default_links(&nodes);
@@ -378,7 +379,7 @@ mod tests {
             id: NodeId(1),
             name: "bare0".to_owned(),
             isa: Isa::Aarch64,
-            kind: NodeKind::Bare(BareNode::default()),
+            settings: NodeSettings::Bare(BareNode::default()),
         };
         let nodes = vec![Node::host("host", Isa::X86_64), board];
         let machine =

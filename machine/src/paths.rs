@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// There is no place for a cache.
+/// No folder for caches can be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no folder for caches: set TOMBOLO_CACHE, XDG_CACHE_HOME or HOME to an absolute path")]
 pub struct NoCacheDir;

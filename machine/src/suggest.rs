@@ -1,6 +1,6 @@
 //! "Did you mean": the allowed word that a mistyped one is nearest to.
 
-/// Longer words are no slips, and comparing them would cost time for nothing.
+/// Longer words are not compared: they are not misspellings, and comparing takes time.
 const LONGEST_WORD_BYTES: usize = 64;
 
 /// The one of `allowed` that `word` was probably meant to be.

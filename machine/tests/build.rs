@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tombolo_base::{Isa, NodeId, Target};
 use tombolo_machine::build::{BuildError, Progress, Request, RustProgram, Source, build};
-use tombolo_machine::{Image, Node, NodeKind, UserNode, kit};
+use tombolo_machine::{Image, Node, NodeSettings, UserNode, kit};
 
 /// A folder that is gone after the test.
 struct Scratch(PathBuf);
@@ -42,8 +42,8 @@ fn run(image: &Image, isa: Isa, folder: &Path) -> String {
     let mut command = if isa == Isa::current() {
         Command::new(path)
     } else {
-        let kind = NodeKind::User(UserNode::default());
-        let node = Node { id: NodeId(1), name: "user".to_owned(), isa, kind };
+        let settings = NodeSettings::User(UserNode::default());
+        let node = Node { id: NodeId(1), name: "user".to_owned(), isa, settings };
         let emulator = kit::emulator(&node).unwrap_or_else(|error| panic!("{error}"));
         let mut command = Command::new(emulator.expect("a user node has an emulator"));
         command.arg(path);

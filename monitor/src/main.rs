@@ -1,4 +1,5 @@
-//! `tombolod`: started by `tombolo up`, by the first program on a plain host, or as process 1 of a virtual machine.
+//! `tombolod`: started by `tombolo up`, by the first program on a plain host, or as process 1 of a virtual
+//! machine.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,17 +10,17 @@ use tombolo_platform::epoll::Epoll;
 use tombolo_platform::guest::init;
 use tombolo_platform::process::{self, Ended};
 use tombolod::agent::Emulator;
-use tombolod::keeper;
-use tombolod::leaf;
+use tombolod::node_monitor;
 use tombolod::root::{Root, RootError};
+use tombolod::supervisor;
 
 const USAGE: &str = "tombolod: the monitor of a Tombolo machine; `tombolo up` starts it.
 
-usage: tombolod up FILE        bring up the machine that FILE describes, and serve it
-       tombolod local          serve this host alone, until nobody has used it for 10 s
+usage: tombolod up FILE        bring up the machine of FILE, and serve it
+       tombolod local          serve this host alone, until it has been unused for 10 s
        tombolod agent FD EMULATOR [OPTION...]
                                be the monitor of a node whose programs run under EMULATOR with these
-                               options; FD is the line to the root";
+                               options; FD is the socket to the root monitor";
 
 fn main() -> ExitCode {
     if init::is_init() {
@@ -28,17 +29,18 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["local"] | ["up", _] => keep(&words),
+        ["local"] | ["up", _] => supervise(&words),
         ["serve", ledger, "local"] => serve(ledger, Ok(Machine::local()), true),
         ["serve", ledger, "up", file] => {
-            // A node that starts again finds what the file names wherever this process is by then.
+            // A node that is restarted later has to find the file's folders, whatever the current folder is
+            // then.
             let file = std::path::absolute(file).map_err(|error| error.to_string());
             let machine = file.and_then(|file| Machine::open(&file).map_err(|error| error.to_string()));
             serve(ledger, machine, false)
         }
         ["guest"] => {
             tombolod::allow_many_descriptors();
-            finish(leaf::run_guest())
+            finish(node_monitor::run_guest())
         }
         ["agent", number, emulator, options @ ..] => be_agent(number, emulator, options),
         ["--help" | "-h" | "help"] => {
@@ -56,11 +58,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts the root monitor, and waits in the background until it has ended and nothing is left of it.
-fn keep(words: &[&str]) -> ExitCode {
-    let started = keeper::start(words.iter().copied());
+/// Supervises the root monitor: starts it, and cleans up when it has ended.
+fn supervise(words: &[&str]) -> ExitCode {
+    let started = supervisor::start(words.iter().copied());
     let ended = started.and_then(|root| {
-        // It alone says how things go: whoever listens should hear the end when it ends.
+        // The root alone reports, so that its reader sees the end of the stream when it ends.
         let_go_of_terminal();
         root.wait()
     });
@@ -74,20 +76,20 @@ fn keep(words: &[&str]) -> ExitCode {
     }
 }
 
-/// Serves a machine: says on standard output how it goes, then lets go of it.
+/// Serves a machine. Reports progress on standard output, and closes it once the machine is up.
 fn serve(ledger: &str, machine: Result<Machine, String>, idle_exit: bool) -> ExitCode {
     tombolod::allow_many_descriptors();
     let outcome = machine.and_then(|machine| {
         let kit = Kit::locate();
-        let keeper = keeper::watch(ledger).map_err(|error| error.to_string())?;
+        let supervisor = supervisor::watch(ledger).map_err(|error| error.to_string())?;
         let mut root =
-            Root::new(machine, kit, keeper, idle_exit).map_err(|error: RootError| error.to_string())?;
+            Root::new(machine, kit, supervisor, idle_exit).map_err(|error: RootError| error.to_string())?;
         let end = Epoll::of_end(std::io::stdout()).map_err(|error| error.to_string())?;
         root.boot(say, end).map_err(|error| error.to_string())?;
         Ok(root)
     });
     match outcome {
-        // Whoever asked for the machine may be gone by now, killed: then nobody knows that it is up.
+        // The command that asked for the machine may have been killed meanwhile.
         Ok(_) if !say("ready".to_owned()) => ExitCode::FAILURE,
         Ok(mut root) => {
             let_go_of_terminal();
@@ -103,7 +105,7 @@ fn serve(ledger: &str, machine: Result<Machine, String>, idle_exit: bool) -> Exi
     }
 }
 
-/// Tells whoever started this process; false when nobody listens any more.
+/// Reports to the process that started this one; returns false if it is gone.
 fn say(line: String) -> bool {
     writeln!(std::io::stdout(), "{line}").is_ok()
 }
@@ -120,13 +122,13 @@ fn let_go_of_terminal() {
 fn be_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
     let socket = number
         .parse()
-        .map_err(|_| format!("{number} is no descriptor"))
+        .map_err(|_| format!("invalid descriptor number {number}"))
         .and_then(|number| process::inherited(number).map_err(|error| error.to_string()));
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let emulator = Emulator { program: emulator.into(), options };
     tombolod::allow_many_descriptors();
     match socket {
-        Ok(socket) => finish(leaf::run_user(socket, Some(emulator))),
+        Ok(socket) => finish(node_monitor::run_user(socket, Some(emulator))),
         Err(why) => {
             eprintln!("tombolod: {why}");
             ExitCode::from(2)
@@ -134,10 +136,10 @@ fn be_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
     }
 }
 
-fn finish(result: Result<(), leaf::LeafError>) -> ExitCode {
+fn finish(result: Result<(), node_monitor::NodeMonitorError>) -> ExitCode {
     match result {
-        // When the root is gone there is nobody to tell, and nothing to be said.
-        Ok(()) | Err(leaf::LeafError::RootGone) => ExitCode::SUCCESS,
+        // When the root is gone there is no reader for a message.
+        Ok(()) | Err(node_monitor::NodeMonitorError::RootGone) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tombolod: {error}");
             ExitCode::FAILURE
@@ -145,8 +147,8 @@ fn finish(result: Result<(), leaf::LeafError>) -> ExitCode {
     }
 }
 
-/// Process 1 of a virtual machine: prepares it, keeps the monitor and a shell on the console running, and turns the
-/// machine off when the monitor ends.
+/// Process 1 of a virtual machine: prepares it, keeps the monitor and a shell on the console running, and
+/// turns the machine off when the monitor ends.
 fn be_init() -> ExitCode {
     if let Err(error) = prepare_and_supervise() {
         eprintln!("tombolod: {error}");

@@ -88,7 +88,7 @@ impl NameDesk {
         }
     }
 
-    /// A domain has ended: whoever may still hold its connections open is not it.
+    /// A domain has ended; a process that still holds its connections open does not count.
     pub fn domain_ended(&mut self, domain: DomainId) {
         let theirs: Vec<Client> =
             self.clients.iter().filter(|(_, of)| **of == domain).map(|(client, _)| *client).collect();
@@ -142,7 +142,7 @@ impl NameDesk {
                     (session.client(), MonitorMessage { request: 0, body: Reply::Noticed { origin, notice } })
                 }
                 Output::Withdrawn { name } => {
-                    // The machine's names are the root's own: nobody asks which are gone.
+                    // The machine's names are the root's own, so gone records need not be reported.
                     if origin.is_some() {
                         withdrawn.push(name);
                     }
@@ -153,7 +153,8 @@ impl NameDesk {
         messages
     }
 
-    /// The names of a node that are exported no more, as far as [`take_messages`](Self::take_messages) has seen it.
+    /// The names of a node that are exported no more, as far as [`take_messages`](Self::take_messages) has
+    /// seen it.
     pub fn take_withdrawn(&mut self) -> Vec<String> {
         std::mem::take(&mut self.withdrawn)
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::{BulkOptions, Channel, Child, Domain, Pool, PoolOptions, SpawnOptions};
 
 use tombolo_bench_far::bulk::command::{self, Command, Way};
@@ -55,7 +55,7 @@ pub fn add(
     };
     // Boards run one program at a time, built for them, and the image holds none.
     let nodes: Vec<&NodeInfo> =
-        nodes.iter().filter(|node| node.name != domain.node_name() && node.kind != "bare").collect();
+        nodes.iter().filter(|node| node.name != domain.node_name() && node.kind != NodeKind::Bare).collect();
     for node in &nodes {
         progress(&format!("{}: starting the peer", node.name));
         if let Err(error) = measure(results, (domain, image), node, schedule, progress) {
@@ -113,7 +113,7 @@ pub(super) fn bye(control: &mut Channel) -> Result<(), Error> {
 pub(super) fn pool_for(domain: &Domain, node: &NodeInfo, bytes: usize) -> Result<Pool, Error> {
     let options = PoolOptions::new(bytes as u64, buffers(bytes) as u32);
     // A virtual machine reaches nothing but the window.
-    let options = if node.kind == "vm" { options.reachable_from(&node.name) } else { options };
+    let options = if node.kind == NodeKind::Vm { options.reachable_from(&node.name) } else { options };
     Ok(domain.create_pool(&options)?)
 }
 
@@ -218,7 +218,7 @@ impl Near<'_> {
             return Ok(());
         }
         let into = usize::from(way == Way::Push);
-        let which = if self.node.kind == "vm" { WINDOW_WAYS[into] } else { MEMORY_WAYS[into] };
+        let which = if self.node.kind == NodeKind::Vm { WINDOW_WAYS[into] } else { MEMORY_WAYS[into] };
         // The memory between them is this side's: what goes into it comes from who copies.
         let (far_route, near_route) =
             if into == 1 { ((other, own), (own, other)) } else { ((own, other), (other, own)) };

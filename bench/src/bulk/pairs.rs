@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::{Channel, Child, Domain, SpawnOptions};
 use tombolo_platform::copy::{self, Loop};
 
@@ -26,8 +26,8 @@ pub(super) fn add(
         for second in &nodes[index + 1..] {
             progress(&format!("{} and {}: starting the peers", first.name, second.name));
             // Of a virtual machine and another, the other makes the memory: in its window.
-            let pair = if first.kind == "vm" { [*second, *first] } else { [*first, *second] };
-            let both_behind_windows = pair.iter().all(|node| node.kind == "vm");
+            let pair = if first.kind == NodeKind::Vm { [*second, *first] } else { [*first, *second] };
+            let both_behind_windows = pair.iter().all(|node| node.kind == NodeKind::Vm);
             let measured = match both_behind_windows {
                 true => by_way_of_host(results, (domain, image), pair, schedule, progress),
                 false => directly(results, (domain, image), pair, schedule, progress),
@@ -49,7 +49,7 @@ fn directly(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let pair = format!("bench/bulk/{}/{}/{}", domain.id(), maker.name, other.name);
-    let reach = if other.kind == "vm" { other.name.as_str() } else { "" };
+    let reach = if other.kind == NodeKind::Vm { other.name.as_str() } else { "" };
     let start = |node: &NodeInfo, role: &[&str]| {
         nodes::check_node(node, image)?;
         let name = format!("{pair}/{}", node.name);

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::error::Fault;
 
 pub use tombolo_bench_far::Error;
@@ -115,7 +115,8 @@ pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -
         },
     );
     for node in &nodes {
-        let peer_cpu = (options.pin && !matches!(node.kind.as_str(), "vm" | "bare")).then_some(peer_cpu);
+        let peer_cpu =
+            (options.pin && !matches!(node.kind, NodeKind::Vm | NodeKind::Bare)).then_some(peer_cpu);
         let mut progress = |line: &str| progress(&format!("{}: {line}", node.name));
         match link::measure(domain, node, options, peer_cpu, clock, &mut progress) {
             Ok((transport, figures)) => report.add(domain.node_name(), node, transport, &figures),
@@ -193,21 +194,7 @@ mod tests {
     use super::*;
 
     fn node(name: &str) -> NodeInfo {
-        NodeInfo {
-            id: NodeId::HOST,
-            name: name.into(),
-            kind: "user".into(),
-            isa: Isa::current(),
-            generation: 1,
-            up: true,
-            cause: String::new(),
-            cores: 1,
-            domains: 0,
-            transport: None,
-            window_bytes: (0, 0),
-            boot: Duration::ZERO,
-            pid: 0,
-        }
+        NodeInfo::new(NodeId::HOST, name, NodeKind::User, Isa::current())
     }
 
     #[test]

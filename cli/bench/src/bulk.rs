@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use tombolo_bench::bulk;
 use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
-use tombolo_machine::{Kit, Machine, Node, NodeKind, VmNode};
+use tombolo_machine::{Kit, Machine, Node, NodeSettings, VmNode};
 
 use super::command::showing;
 use super::network::NetworkMachine;
@@ -191,9 +191,9 @@ pub(super) fn virtual_machines(
         id: node.id,
         name: node.name.clone(),
         isa: node.isa,
-        kind: NodeKind::Vm(VmNode::default()),
+        settings: NodeSettings::Vm(VmNode::default()),
     };
-    let vms = nodes.iter().filter(|node| node.kind == "vm").map(usual);
+    let vms = nodes.iter().filter(|node| node.kind == tombolo::NodeKind::Vm).map(usual);
     Ok(vms.map(|node| (domain.node_name().to_owned(), node)).collect())
 }
 

@@ -120,11 +120,11 @@ fn measure(
         add(mpi::host_stacks(tools));
     }
     // Boards have no MPI.
-    for node in
-        nodes.iter().filter(|node| matches!(node.kind.as_str(), "vm" | "user") && options.wants(&node.name))
-    {
-        add(mpi::node_stacks(tools, &node.name, node.isa, node.kind == "user"));
-        if node.kind == "vm" {
+    for node in nodes.iter().filter(|node| {
+        matches!(node.kind, tombolo::NodeKind::Vm | tombolo::NodeKind::User) && options.wants(&node.name)
+    }) {
+        add(mpi::node_stacks(tools, &node.name, node.isa, node.kind == tombolo::NodeKind::User));
+        if node.kind == tombolo::NodeKind::Vm {
             add(network_stack(context, options, tools, &node.name)?);
         }
     }

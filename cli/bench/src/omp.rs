@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tombolo::Isa;
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo_bench::omp::{self, Section, Tools};
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
@@ -150,12 +150,12 @@ fn on_stacks(
 /// The node that a worker is sent to: of another instruction set for which there are such programs, emulated on this kernel if
 /// there is one.
 fn foreign(nodes: &[NodeInfo]) -> Option<&str> {
-    let of_kind = |kind: &str| {
+    let of_kind = |kind: NodeKind| {
         let fits =
             |node: &&NodeInfo| node.kind == kind && node.isa == Isa::Aarch64 && node.isa != Isa::current();
         nodes.iter().find(fits)
     };
-    of_kind("user").or_else(|| of_kind("vm")).map(|node| node.name.as_str())
+    of_kind(NodeKind::User).or_else(|| of_kind(NodeKind::Vm)).map(|node| node.name.as_str())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use tombolo::Domain;
+use tombolo::{Domain, NodeKind};
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, latency, layers, omp, ring, rpc};
 use tombolo_machine::{Kit, Machine};
@@ -270,7 +270,7 @@ pub(super) fn measure_links(
         ring.schedule = ring::Schedule { slices: 1, slice: Duration::from_millis(2) };
     }
     // Boards run one program at a time, built for them, and this image holds none.
-    let nodes = domain.nodes()?.into_iter().filter(|node| node.kind != "bare");
+    let nodes = domain.nodes()?.into_iter().filter(|node| node.kind != NodeKind::Bare);
     ring.nodes = nodes.map(|node| node.name).collect();
     Ok(showing(context, |progress| ring::run(domain, &ring, progress))?)
 }

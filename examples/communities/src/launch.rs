@@ -173,7 +173,7 @@ pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, Launc
 fn every_node(nodes: &[NodeInfo]) -> Vec<(String, u32)> {
     let up = nodes.iter().filter(|node| node.up);
     up.map(|node| {
-        let count = if node.kind == "host" { u32::from(node.cores / 2).max(1) } else { 1 };
+        let count = if node.kind == NodeKind::Host { u32::from(node.cores / 2).max(1) } else { 1 };
         (node.name.clone(), count)
     })
     .collect()
@@ -181,7 +181,7 @@ fn every_node(nodes: &[NodeInfo]) -> Vec<(String, u32)> {
 
 /// Whether a node has another instruction set than the host: then it runs there under an emulator.
 fn is_emulated(nodes: &[NodeInfo], name: &str) -> bool {
-    let host = nodes.iter().find(|node| node.kind == "host");
+    let host = nodes.iter().find(|node| node.kind == NodeKind::Host);
     let node = nodes.iter().find(|node| node.name == name);
     host.zip(node).is_some_and(|(host, node)| host.isa != node.isa)
 }

@@ -3,7 +3,7 @@
 
 include!(concat!(env!("OUT_DIR"), "/edges.rs"));
 
-use tombolo::{Channel, Domain, Error, PoolOptions};
+use tombolo::{Channel, Domain, Error, NodeKind, PoolOptions};
 
 /// Pixels in a row.
 pub const WIDTH: usize = 320;
@@ -38,7 +38,8 @@ pub fn find_edges(pixels: &mut [u8]) -> u64 {
 pub fn pool_between(domain: &Domain, channel: &Channel) -> Result<PoolOptions, Error> {
     let options = PoolOptions::new(FRAME_BYTES as u64, BUFFERS);
     let ends = [domain.node_name(), channel.peer_node()];
-    let machine = domain.nodes()?.into_iter().find(|node| node.kind == "vm" && ends.contains(&&*node.name));
+    let machine =
+        domain.nodes()?.into_iter().find(|node| node.kind == NodeKind::Vm && ends.contains(&&*node.name));
     Ok(match machine {
         Some(node) => options.reachable_from(&node.name),
         None => options,

@@ -18,8 +18,8 @@ pub const C_LIBRARY: Library =
 /// The headers of the library.
 const HEADERS: [&str; 4] = ["tombolo.h", "tombolo/interface.h", "tombolo/wire.h", "tombolo/files.h"];
 
-/// Whether a program uses the library, as the headers that it includes say. `arguments` are what it is compiled with. Files that
-/// the compiler cannot read include nothing: compiling them says why.
+/// Whether a program uses the library, as the headers that it includes say. `arguments` are what it is
+/// compiled with. Files that the compiler cannot read include nothing: compiling them says why.
 ///
 /// # Errors
 /// [`BuildError`]: the compiler for `target` is not installed or cannot be started.
@@ -70,7 +70,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The C files, as arguments: behind `./` a name that starts with a dash is no option.
+/// The C files, as arguments; `./` keeps a name that starts with a dash from being an option.
 fn files(program: &CProgram) -> impl Iterator<Item = PathBuf> {
     program.files.iter().map(|file| Path::new(".").join(file))
 }
@@ -123,7 +123,7 @@ impl Scratch {
         let mut number = 0_u32;
         loop {
             let path = folder.join(format!("tombolo-build-{}-{number}", std::process::id()));
-            // Making it fails if it exists, so nobody else can have put something there.
+            // Creating it fails if it exists, so its contents are ours.
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Scratch { path }),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && number < 1000 => {

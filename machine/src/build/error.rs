@@ -1,4 +1,4 @@
-//! Why there is no image, and what brings it.
+//! Errors of builds, with their remedies.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -7,7 +7,7 @@ use tombolo_base::Target;
 
 use crate::image::{ElfError, ImageError};
 
-/// Why a build failed. Each says what to do about it, unless a compiler already did.
+/// Why a build failed, with the remedy, unless a compiler has reported it.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A path does not exist.
@@ -39,7 +39,7 @@ pub enum BuildError {
         has_python: bool,
     },
     /// No instruction set was asked for.
-    #[error("there is nothing to build for: name one with --isa, or give a machine")]
+    #[error("no target to build for; name one with --isa, or a machine file")]
     NoIsa,
     /// The package has no program of that name, or none at all.
     #[error("{} has no {what}; it has {}", manifest.display(), programs(available))]
@@ -84,7 +84,7 @@ pub enum BuildError {
     Start {
         /// The program.
         tool: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Only Rust programs can be built for boards.
@@ -101,7 +101,7 @@ pub enum BuildError {
     Manifest {
         /// The package.
         manifest: PathBuf,
-        /// What cargo says.
+        /// The message of cargo.
         message: String,
     },
     /// A compiler failed, after writing why to standard error.
@@ -115,13 +115,13 @@ pub enum BuildError {
         status: ExitStatus,
     },
     /// Cargo succeeded but named no executable.
-    #[error("building for {target} gave no executable")]
+    #[error("the build for {target} produced no executable")]
     NoExecutable {
         /// What was to be built for.
         target: Target,
     },
     /// What was built is for another instruction set.
-    #[error("the build for {target} is in truth for {actual}: does a build setting name another target?")]
+    #[error("the build for {target} is for {actual}; check the build settings for another target")]
     WrongIsa {
         /// What was to be built for.
         target: Target,
@@ -144,7 +144,7 @@ pub enum BuildError {
         /// What both are for.
         target: Target,
     },
-    /// What was built is no executable that a node can run.
+    /// The build is not an executable that a node can run.
     #[error("the build for {target} cannot run there: {source}")]
     Unusable {
         /// What was to be built for.
@@ -165,7 +165,7 @@ pub enum BuildError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The image, or a file on the way to it, cannot be written.
@@ -173,7 +173,7 @@ pub enum BuildError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The builds make no image.

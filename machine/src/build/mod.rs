@@ -149,7 +149,8 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
 /// Packs programs that were built elsewhere, at most one for each instruction set, into an image.
 ///
 /// # Errors
-/// [`BuildError`]: a program that is not one, is dynamic for a foreign instruction set, or is the second for its own.
+/// [`BuildError`]: a program that is not one, is dynamic for a foreign instruction set, or is the second for
+/// its own.
 pub fn pack(programs: &[PathBuf], name: &str, restartable: bool, output: &Path) -> Result<Built, BuildError> {
     let mut image = ImageBuilder::new(name).restartable(restartable);
     let mut packed = Vec::new();
@@ -190,7 +191,7 @@ fn check(target: Target, elf: &[u8]) -> Result<(), BuildError> {
 /// Writes beside the file and renames, so that the file is never half there.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn write(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.new", std::process::id()));

@@ -15,7 +15,8 @@ const INSTALL_RUST: &str = "install Rust with rustup, see https://rustup.rs";
 
 const STATIC: &str = "-C target-feature=+crt-static";
 
-/// Where programs for boards lie in memory: the layout is in the folder that `tombolo-bare` tells the linker of.
+/// Where programs for boards lie in memory: the layout is in the folder that `tombolo-bare` tells the linker
+/// of.
 const BOARD: &str = "-C link-arg=-Ttombolo-program.x";
 
 /// The variables with flags for every target, the one that cargo prefers first.
@@ -105,9 +106,9 @@ impl Builder for Cargo<'_> {
 }
 
 impl Cargo<'_> {
-    /// The targets that one run of cargo builds for: it keeps every processor busy, and compiles build scripts and procedural
-    /// macros once. Boards are apart, since one run enables what a dependency needs for any of its targets; and flags that hold
-    /// for all targets hold for one alone.
+    /// The targets that one run of cargo builds for: it keeps every processor busy, and compiles build
+    /// scripts and procedural macros once. Boards are apart, since one run enables what a dependency needs
+    /// for any of its targets; and flags that hold for all targets hold for one alone.
     fn together(&self, targets: &[Target]) -> Vec<Vec<Target>> {
         let alone = |target: &Target| self.targets.get(target).is_none_or(CargoTarget::has_flags_for_all);
         let (alone, joined): (Vec<Target>, Vec<Target>) = targets.iter().copied().partition(alone);
@@ -145,8 +146,8 @@ fn cargo(folder: &Path) -> Command {
     command
 }
 
-/// The executable that cargo's messages, one JSON object per line, name for `program` and a target. They name a target by the
-/// path alone: `<target>/<profile>/<program>`, with a folder more for examples.
+/// The executable that cargo's messages, one JSON object per line, name for `program` and a target. They name
+/// a target by the path alone: `<target>/<profile>/<program>`, with a folder more for examples.
 fn executable(messages: &[u8], program: &Program, triple: &str) -> Option<PathBuf> {
     let depth = if program.kind == "example" { 3 } else { 2 };
     let is_for = |path: &PathBuf| path.ancestors().nth(depth).is_some_and(|folder| folder.ends_with(triple));

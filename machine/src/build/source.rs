@@ -1,4 +1,4 @@
-//! What is to be built, told from its paths.
+//! What to build, determined from paths.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -44,11 +44,13 @@ pub struct CProgram {
 }
 
 impl Source {
-    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, a folder with C files, or one or more `.c` files
-    /// with the `.tbl` files that they use. `program` chooses among the programs of a package.
+    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, a folder with C files, or
+    /// one or more `.c` files with the `.tbl` files that they use. `program` chooses among the programs of a
+    /// package.
     ///
     /// # Errors
-    /// [`BuildError::NoSuchFile`], [`BuildError::NothingInFolder`], or [`BuildError::UnknownSource`] with what is possible.
+    /// [`BuildError::NoSuchFile`], [`BuildError::NothingInFolder`], or [`BuildError::UnknownSource`] with
+    /// what is possible.
     pub fn detect(paths: &[PathBuf], program: RustProgram) -> Result<Source, BuildError> {
         if let Some(path) = paths.iter().find(|path| !path.exists()) {
             return Err(BuildError::NoSuchFile { path: path.clone() });

@@ -141,7 +141,7 @@ fn apply(
         }
         return;
     }
-    let (a_kind, b_kind) = (a.kind.name(), b.kind.name());
+    let (a_kind, b_kind) = (a.settings.name(), b.settings.name());
     let note = match possible {
         [] => "nothing joins two vm nodes: the window of each is shared with this kernel only".to_owned(),
         _ => format!("between them: {}", quoted_list(possible.iter().map(|kind| kind.name()))),

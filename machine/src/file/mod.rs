@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use report::{Problem, Report};
 
-use crate::model::{Machine, Node, NodeKind};
+use crate::model::{Machine, Node, NodeSettings};
 use nodes::{Draft, Surroundings};
 use values::{Reader, Text, Value, with_article};
 
@@ -30,7 +30,7 @@ pub const MAX_NODES: usize = 1024;
 const KEYS: [&str; 4] = ["name", "node", "link", "limits"];
 const HOST_NOTE: &str = "a machine has exactly one host: [[node]] name = \"host\", kind = \"host\"";
 
-/// Why there is no machine.
+/// Why a machine file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read.
@@ -38,7 +38,7 @@ pub enum FileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The file is too long to be a machine file.
@@ -201,7 +201,7 @@ fn check_names(reader: &mut Reader, drafts: &[Draft]) {
 
 /// A machine has exactly one host. A node whose kind is not known may be it.
 fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[Draft]) {
-    let hosts = drafts.iter().filter(|draft| draft.kind == Some(NodeKind::Host));
+    let hosts = drafts.iter().filter(|draft| draft.settings == Some(NodeSettings::Host));
     for second in hosts.clone().skip(1) {
         reader.report(
             Problem::new(second.header.clone(), "a second host")
@@ -210,7 +210,7 @@ fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[Draft]) {
         );
     }
     let malformed = root.iter().any(|(key, value)| key.get_ref() == "node" && !value.get_ref().is_array());
-    if hosts.count() == 0 && !malformed && drafts.iter().all(|draft| draft.kind.is_some()) {
+    if hosts.count() == 0 && !malformed && drafts.iter().all(|draft| draft.settings.is_some()) {
         let place = drafts.first().map_or(0..0, |draft| draft.header.clone());
         reader.report(
             Problem::new(place, "this machine has no host").label("add a host before this").note(HOST_NOTE),
@@ -223,10 +223,15 @@ fn number_nodes(drafts: Vec<Draft>) -> Vec<Node> {
     let mut nodes: Vec<Node> = drafts
         .into_iter()
         .filter_map(|draft| {
-            Some(Node { id: NodeId::HOST, name: draft.name?.text, isa: draft.isa?, kind: draft.kind? })
+            Some(Node {
+                id: NodeId::HOST,
+                name: draft.name?.text,
+                isa: draft.isa?,
+                settings: draft.settings?,
+            })
         })
         .collect();
-    nodes.sort_by_key(|node| node.kind != NodeKind::Host);
+    nodes.sort_by_key(|node| node.settings != NodeSettings::Host);
     for (id, node) in (0..).zip(&mut nodes) {
         node.id = NodeId(id);
     }

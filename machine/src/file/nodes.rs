@@ -8,13 +8,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list, with_article};
-use crate::model::{BareNode, Folder, NodeKind, UserNode, VmNode};
+use crate::model::{BareNode, Folder, NodeSettings, UserNode, VmNode};
 use crate::suggest;
 
 /// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
 pub(super) struct Draft {
     pub(super) name: Option<Text>,
-    pub(super) kind: Option<NodeKind>,
+    pub(super) settings: Option<NodeSettings>,
     pub(super) isa: Option<Isa>,
     /// Where the node is: its `[[node]]` line.
     pub(super) header: Range<usize>,
@@ -63,24 +63,24 @@ pub(super) fn read(
     let Some(kind) = read_kind(reader, table, header.clone()) else {
         let all: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
         reader.refuse_unknown_keys(table, &all, "a node");
-        return Draft { name, kind: None, isa: None, header };
+        return Draft { name, settings: None, isa: None, header };
     };
     refuse_foreign_keys(reader, table, kind, around.host_isa);
     let isa = match kind {
         "host" => Some(around.host_isa),
         _ => read_isa(reader, table, header.clone(), kind, around.host_isa),
     };
-    let kind = match kind {
-        "host" => Some(NodeKind::Host),
-        "user" => Some(NodeKind::User(UserNode {
+    let settings = match kind {
+        "host" => Some(NodeSettings::Host),
+        "user" => Some(NodeSettings::User(UserNode {
             cpu: read_cpu(reader, table),
             files: read_files(reader, table, around.folder, UserNode::FOLDERS).pop(),
             emulator: read_emulator(reader, table, around.folder),
         })),
-        "vm" => Some(NodeKind::Vm(read_vm(reader, table, around.folder))),
-        _ => Some(NodeKind::Bare(read_bare(reader, table, around.folder))),
+        "vm" => Some(NodeSettings::Vm(read_vm(reader, table, around.folder))),
+        _ => Some(NodeSettings::Bare(read_bare(reader, table, around.folder))),
     };
-    Draft { name, kind, isa, header }
+    Draft { name, settings, isa, header }
 }
 
 fn keys_of(kind: &str) -> Vec<&'static str> {
@@ -88,20 +88,20 @@ fn keys_of(kind: &str) -> Vec<&'static str> {
 }
 
 fn read_kind(reader: &mut Reader, table: &DeTable<'_>, header: Range<usize>) -> Option<&'static str> {
-    let note = format!("kind: one of {}", quoted_list(NodeKind::NAMES));
+    let note = format!("kind: one of {}", quoted_list(NodeSettings::NAMES));
     let Some(value) = reader.value(table, "kind") else {
         reader.missing(header, "kind", "this node", &note);
         return None;
     };
     let text = reader.text("kind", value, &note)?;
-    let known = NodeKind::NAMES.into_iter().find(|name| *name == text.text);
+    let known = NodeSettings::NAMES.into_iter().find(|name| *name == text.text);
     if known.is_none() {
-        reader.report(unknown_word(&text, "kind of node", NodeKind::NAMES).note(note));
+        reader.report(unknown_word(&text, "kind of node", NodeSettings::NAMES).note(note));
     }
     known
 }
 
-/// A word that is none of `allowed`, with the nearest one as a hint.
+/// The problem of a word that is not in `allowed`, with the nearest one as a hint.
 pub(super) fn unknown_word<'a>(
     text: &Text,
     what: &str,
@@ -294,12 +294,9 @@ fn check_window(reader: &mut Reader, table: &DeTable<'_>, window_mib: u32) {
     {
         let above = window_mib.next_power_of_two();
         reader.report(
-            Problem::new(
-                value.span(),
-                format!("`window_mib` must be a power of two, and {window_mib} is none"),
-            )
-            .label(format!("the nearest are {} and {above}", above / 2))
-            .note("a window is a PCI memory region, which has no other sizes"),
+            Problem::new(value.span(), format!("`window_mib` must be a power of two; {window_mib} is not"))
+                .label(format!("the nearest are {} and {above}", above / 2))
+                .note("a window is a PCI memory region, which has no other sizes"),
         );
     }
 }

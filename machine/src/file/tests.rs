@@ -202,7 +202,8 @@ error: unknown key `memroy_mib` in a vm node
   |
 9 | memroy_mib = 512
   | ^^^^^^^^^^ did you mean `memory_mib`?
-  = a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, cpu, files, emulator"
+  |
+  = note: a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, cpu, files, emulator"
     );
 }
 
@@ -216,7 +217,8 @@ error: `memory_mib` must be an integer, not a string
   |
 9 | memory_mib = \"512\"
   |              ^^^^^ write 512 without quotes
-  = memory_mib: the node's own memory; 64 to 65536"
+  |
+  = note: memory_mib: the node's own memory; 64 to 65536"
     );
     assert_eq!(
         vm_mistake("cpu = 72"),
@@ -226,7 +228,8 @@ error: `cpu` must be a string, not an integer
   |
 9 | cpu = 72
   |       ^^ put it in quotes
-  = cpu: the emulator's processor model, for example \"cortex-a72\""
+  |
+  = note: cpu: the emulator's processor model, for example \"cortex-a72\""
     );
 }
 
@@ -240,17 +243,19 @@ error: `window_mib` is out of range
   |
 9 | window_mib = 0
   |              ^ too small: at least 1
-  = window_mib: the memory shared with the host, a power of two; 1 to 16384"
+  |
+  = note: window_mib: the memory shared with the host, a power of two; 1 to 16384"
     );
     assert_eq!(
         vm_mistake("window_mib = 48"),
         "\
-error: `window_mib` must be a power of two, and 48 is none
+error: `window_mib` must be a power of two; 48 is not
  --> m.toml:9:14
   |
 9 | window_mib = 48
   |              ^^ the nearest are 32 and 64
-  = a window is a PCI memory region, which has no other sizes"
+  |
+  = note: a window is a PCI memory region, which has no other sizes"
     );
 }
 
@@ -264,7 +269,8 @@ error: `cpu` is not usable
   |
 9 | cpu = \"\"
   |       ^^ must be 1 to 255 bytes, without control characters, not starting with `-`
-  = cpu: the emulator's processor model, for example \"cortex-a72\""
+  |
+  = note: cpu: the emulator's processor model, for example \"cortex-a72\""
     );
 }
 
@@ -278,7 +284,8 @@ error: unknown kind of node `VM`
   |
 7 | kind = \"VM\"
   |        ^^^^ did you mean \"vm\"?
-  = kind: one of `host`, `user`, `vm` or `bare`"
+  |
+  = note: kind: one of `host`, `user`, `vm` or `bare`"
     );
 }
 
@@ -320,7 +327,8 @@ error: a host node has no `isa`
   |
 5 | isa = \"x86_64\"
   | ^^^ the host's instruction set is detected: x86_64 here
-  = a host node may have: name, kind"
+  |
+  = note: a host node may have: name, kind"
     );
     assert_eq!(
         mistake("window_mib = 64\n"),
@@ -330,7 +338,8 @@ error: a host node has no `window_mib`
   |
 5 | window_mib = 64
   | ^^^^^^^^^^ only vm and bare nodes have it
-  = a host node may have: name, kind"
+  |
+  = note: a host node may have: name, kind"
     );
 }
 
@@ -347,7 +356,8 @@ error: a vm node cannot be riscv64
   |
 8 | isa = \"riscv64\"
   |       ^^^^^^^^^ there is no virtual machine of it yet
-  = isa of a vm node: `aarch64`"
+  |
+  = note: isa of a vm node: `aarch64`"
     );
     assert_eq!(
         node("user", "x86_64"),
@@ -357,7 +367,8 @@ error: a user node cannot be x86_64
   |
 8 | isa = \"x86_64\"
   |       ^^^^^^^^ the host runs such programs itself
-  = isa of a user node: `aarch64`, `riscv64` or `s390x`"
+  |
+  = note: isa of a user node: `aarch64`, `riscv64` or `s390x`"
     );
     assert_eq!(
         node("user", "arm64"),
@@ -367,7 +378,8 @@ error: unknown instruction set `arm64`
   |
 8 | isa = \"arm64\"
   |       ^^^^^^^ it is called \"aarch64\" here
-  = isa of a user node: `aarch64`, `riscv64` or `s390x`"
+  |
+  = note: isa of a user node: `aarch64`, `riscv64` or `s390x`"
     );
     assert_eq!(
         node("user", "aarch46"),
@@ -377,7 +389,8 @@ error: unknown instruction set `aarch46`
   |
 8 | isa = \"aarch46\"
   |       ^^^^^^^^^ did you mean \"aarch64\"?
-  = isa of a user node: `aarch64`, `riscv64` or `s390x`"
+  |
+  = note: isa of a user node: `aarch64`, `riscv64` or `s390x`"
     );
 }
 
@@ -391,7 +404,8 @@ error: there is a node `host` already
   |
 6 | name = \"host\"
   |        ^^^^^^ give this one another name
-  = names of nodes are unique in a machine"
+  |
+  = note: names of nodes are unique in a machine"
     );
     let named = |name: &str| {
         let report = mistake(&format!("[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"s390x\"\n"));
@@ -416,28 +430,32 @@ error: this node has no `kind`
   |
 5 | [[node]]
   | ^^^^^^^^ `kind` is missing here
-  = kind: one of `host`, `user`, `vm` or `bare`
+  |
+  = note: kind: one of `host`, `user`, `vm` or `bare`
 
 error: this node has no `isa`
  --> m.toml:7:1
   |
 7 | [[node]]
   | ^^^^^^^^ `isa` is missing here
-  = isa of a vm node: `aarch64`
+  |
+  = note: isa of a vm node: `aarch64`
 
 error: this link has no `between`
   --> m.toml:10:1
    |
 10 | [[link]]
    | ^^^^^^^^ `between` is missing here
-   = for example: between = [\"host\", \"arm0\"]
+   |
+   = note: for example: between = [\"host\", \"arm0\"]
 
 error: this link has no `transport`
   --> m.toml:10:1
    |
 10 | [[link]]
    | ^^^^^^^^ `transport` is missing here
-   = transport: one of `shm`, `window` or `socket`"
+   |
+   = note: transport: one of `shm`, `window` or `socket`"
     );
     assert_eq!(
         parse("").unwrap_err(),
@@ -447,14 +465,16 @@ error: this machine has no `name`
   |
 1 |
   | ^ `name` is missing here
-  = for example, in the first line: name = \"duo\"
+  |
+  = note: for example, in the first line: name = \"duo\"
 
 error: this machine has no host
  --> m.toml:1:1
   |
 1 |
   | ^ add a host before this
-  = a machine has exactly one host: [[node]] name = \"host\", kind = \"host\""
+  |
+  = note: a machine has exactly one host: [[node]] name = \"host\", kind = \"host\""
     );
 }
 
@@ -468,7 +488,8 @@ error: a second host
   |
 5 | [[node]]
   | ^^^^^^^^ this is a second host
-  = a machine has exactly one host: [[node]] name = \"host\", kind = \"host\""
+  |
+  = note: a machine has exactly one host: [[node]] name = \"host\", kind = \"host\""
     );
 }
 
@@ -487,7 +508,8 @@ error: unknown node `amr0`
    |
 14 | between = [\"host\", \"amr0\"]
    |                    ^^^^^^ did you mean \"arm0\"?
-   = nodes of this machine: `host`, `arm0` or `arm1`"
+   |
+   = note: nodes of this machine: `host`, `arm0` or `arm1`"
     );
     assert_eq!(
         link("[\"arm0\", \"arm1\"]", "window"),
@@ -497,7 +519,8 @@ error: `window` cannot join `arm0` (vm) and `arm1` (vm)
    |
 15 | transport = \"window\"
    |             ^^^^^^^^
-   = nothing joins two vm nodes: the window of each is shared with this kernel only"
+   |
+   = note: nothing joins two vm nodes: the window of each is shared with this kernel only"
     );
     assert_eq!(
         link("[\"arm0\", \"host\"]", "socket"),
@@ -507,7 +530,8 @@ error: `socket` cannot join `arm0` (vm) and `host` (host)
    |
 15 | transport = \"socket\"
    |             ^^^^^^^^
-   = between them: `window`"
+   |
+   = note: between them: `window`"
     );
     assert_eq!(
         link("[\"arm0\", \"host\"]", "windows"),
@@ -517,7 +541,8 @@ error: unknown transport `windows`
    |
 15 | transport = \"windows\"
    |             ^^^^^^^^^ did you mean \"window\"?
-   = transport: one of `shm`, `window` or `socket`"
+   |
+   = note: transport: one of `shm`, `window` or `socket`"
     );
     let first = |between: &str| link(between, "window").lines().next().unwrap_or_default().to_owned();
     assert_eq!(first("[\"arm0\"]"), "error: a link joins two nodes, not 1");
@@ -547,14 +572,16 @@ error: invalid basic string, expected `\"`
   |
 1 | name = \"m
   |          ^
-  = machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]
+  |
+  = note: machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]
 
 error: unclosed array table, expected `]`
  --> m.toml:2:8
   |
 2 | [[node]
   |        ^
-  = machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]"
+  |
+  = note: machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]"
     );
     assert_eq!(
         parse("name = \"m\"\nname = \"n\"\n").unwrap_err(),
@@ -573,7 +600,8 @@ error: `node` must be a list of tables, not a table
   |
 2 | [node]
   | ^^^^^^ write [[node]]
-  = each node is a table of its own, headed [[node]]"
+  |
+  = note: each node is a table of its own, headed [[node]]"
     );
 }
 

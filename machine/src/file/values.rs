@@ -1,4 +1,4 @@
-//! Single values of a machine file: right type, right range, or a problem that says both.
+//! Single values of a machine file, checked for type and range.
 
 use std::ops::Range;
 

@@ -21,7 +21,7 @@ const FLAGS: std::ops::Range<usize> = 60..64;
 const RESTARTABLE: u32 = 1;
 const NAME: std::ops::Range<usize> = 64..64 + MAX_NAME_BYTES;
 
-/// Why bytes are no image.
+/// Why bytes are not an image.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FormatError {
     /// Neither the magic number of an image nor that of an executable.
@@ -33,7 +33,7 @@ pub enum FormatError {
         /// The version in the file.
         found: u32,
     },
-    /// The file has another length than it says: cut short, or with something appended.
+    /// The file is longer or shorter than its header says.
     #[error("it is {actual_bytes} bytes long but says {stated_bytes}: cut short, or something was appended")]
     Length {
         /// The length in the header.
@@ -61,7 +61,7 @@ pub enum FormatError {
         /// What was hashed.
         part: String,
     },
-    /// A build is no executable.
+    /// A build is not an executable.
     #[error("its build for {target} cannot run there: {source}")]
     Program {
         /// What the section is labelled with.
@@ -69,12 +69,12 @@ pub enum FormatError {
         /// What is wrong with it.
         source: ElfError,
     },
-    /// A build is for another instruction set than its label says.
-    #[error("its build for {declared} is in truth for {actual}")]
+    /// A build is for another instruction set than the image's table says.
+    #[error("its build for {declared} is for {actual}")]
     WrongIsa {
         /// What the section is labelled with.
         declared: Target,
-        /// What the ELF header says.
+        /// The target of the ELF header.
         actual: Target,
     },
 }
@@ -169,7 +169,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Contents, FormatError> {
     Ok(Contents { name, id: ImageId(id), restartable, sections })
 }
 
-/// Checks the fixed part; returns how many sections follow, the name, and whether the program can be restarted.
+/// Checks the fixed part; returns how many sections follow, the name, and whether the program can be
+/// restarted.
 fn decode_header(bytes: &[u8]) -> Result<(usize, String, bool), FormatError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(FormatError::NotAnImage);

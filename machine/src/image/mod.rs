@@ -63,7 +63,7 @@ pub struct Program<'a> {
     pub interpreter: Option<&'a str>,
 }
 
-/// Why there is no image.
+/// Why an image cannot be opened or made.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The file cannot be read.
@@ -71,7 +71,7 @@ pub enum ImageError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The file is longer than any image may be.
@@ -80,7 +80,7 @@ pub enum ImageError {
         /// The file.
         path: PathBuf,
     },
-    /// The content is no image.
+    /// The content is not an image.
     #[error("`{name}` is not an image that can run: {source}")]
     Format {
         /// The file, or what the image was called by who sent it.
@@ -120,7 +120,7 @@ impl Image {
     /// [`ImageError`], which names the file.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
         let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
-        // Asked before opening: opening a pipe would wait for somebody to write into it.
+        // Checked before opening, because opening a pipe waits for a writer.
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(unreadable(std::io::Error::other("it is not a regular file")));
         }
@@ -165,7 +165,7 @@ impl Image {
         self.id
     }
 
-    /// Its program says of itself that it can be ended and started again elsewhere.
+    /// Whether its program declares that it may be ended and started again elsewhere.
     #[must_use]
     pub fn is_restartable(&self) -> bool {
         self.restartable
@@ -196,7 +196,7 @@ impl Image {
     /// The build for `target`.
     ///
     /// # Errors
-    /// [`NoBuildForIsa`] says which builds there are.
+    /// [`NoBuildForIsa`], with the targets that it has builds for.
     pub fn program(&self, target: impl Into<Target>) -> Result<Program<'_>, NoBuildForIsa> {
         let target = target.into();
         self.programs().find(|program| program.target == target).ok_or_else(|| NoBuildForIsa {
@@ -233,7 +233,7 @@ impl ImageBuilder {
         ImageBuilder { name, restartable: false, programs: BTreeMap::new() }
     }
 
-    /// Says that the program can be ended and started again elsewhere.
+    /// Declares that the program may be ended and started again elsewhere.
     #[must_use]
     pub fn restartable(mut self, restartable: bool) -> ImageBuilder {
         self.restartable = restartable;

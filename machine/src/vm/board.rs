@@ -6,23 +6,25 @@ use std::path::PathBuf;
 
 use tombolo_base::Isa;
 
-use super::qemu::{self, Launch, processors};
+use super::hardware::{Hardware, Launch};
+use super::qemu;
 
-/// Memory of a board that does not say, in MiB. The emulator takes of its host what the board has touched.
+/// The default memory of a board, in MiB. The emulator takes of its host what the board has touched.
 pub const DEFAULT_MEMORY_MIB: u32 = 32;
 
-/// Least memory of a board, in MiB: its monitor's four, four for programs, four for those it keeps.
+/// The least memory of a board, in MiB: four for its monitor, four for the running program, four for programs
+/// that it keeps.
 pub const MIN_MEMORY_MIB: u32 = 12;
 
-/// Most memory of a board, in MiB: what the monitor's tables of addresses cover.
+/// The most memory of a board, in MiB, which the monitor's page tables cover.
 pub const MAX_MEMORY_MIB: u32 = 1 << 10;
 
-/// The emulator of boards of an instruction set, and the Debian package that has it.
+/// The emulator for boards of an instruction set, and the Debian package that has it.
 #[must_use]
 pub fn program(isa: Isa) -> (&'static str, &'static str) {
     match isa {
         Isa::Riscv64 => ("qemu-system-riscv64", "qemu-system-misc"),
-        // Machine files name no other.
+        // Machine files allow only aarch64 besides.
         _ => (qemu::PROGRAM, "qemu-system-arm"),
     }
 }
@@ -33,49 +35,25 @@ pub struct Board {
     isa: Isa,
     program: PathBuf,
     monitor: PathBuf,
-    cpu: Option<String>,
-    memory_mib: u32,
-    vectors: u16,
+    hardware: Hardware,
 }
 
 impl Board {
-    /// A board of `isa` that `program` emulates and that boots `monitor`, of default memory and vectors.
+    /// A board of `isa` that `program` emulates and that boots `monitor`. It has one processor and a memory
+    /// from [`MIN_MEMORY_MIB`] to [`MAX_MEMORY_MIB`].
     #[must_use]
-    pub fn new(isa: Isa, program: impl Into<PathBuf>, monitor: impl Into<PathBuf>) -> Self {
-        Board {
-            isa,
-            program: program.into(),
-            monitor: monitor.into(),
-            cpu: None,
-            memory_mib: DEFAULT_MEMORY_MIB,
-            vectors: qemu::DEFAULT_VECTORS,
-        }
+    pub fn new(
+        isa: Isa,
+        program: impl Into<PathBuf>,
+        monitor: impl Into<PathBuf>,
+        hardware: Hardware,
+    ) -> Self {
+        Board { isa, program: program.into(), monitor: monitor.into(), hardware }
     }
 
-    /// Sets the processor model, one that the emulator has; the board's usual one for `None`.
-    #[must_use]
-    pub fn cpu(mut self, cpu: Option<String>) -> Self {
-        self.cpu = cpu;
-        self
-    }
-
-    /// Sets the memory, from [`MIN_MEMORY_MIB`] to [`MAX_MEMORY_MIB`].
-    #[must_use]
-    pub fn memory_mib(mut self, memory_mib: u32) -> Self {
-        self.memory_mib = memory_mib;
-        self
-    }
-
-    /// Sets the number of doorbell vectors: that of the [`Window`](super::Window).
-    #[must_use]
-    pub fn vectors(mut self, vectors: u16) -> Self {
-        self.vectors = vectors;
-        self
-    }
-
-    /// What to run, with `serial` as its console and `window` as the socket from
-    /// [`Window::connect`](super::Window::connect). As with [`Qemu::launch`](super::Qemu::launch), whoever holds the
-    /// other end of `serial` must keep reading.
+    /// The command to run, with `serial` as its console and `window` as the socket from
+    /// [`Window::connect`](super::Window::connect). As with [`Qemu::launch`](super::Qemu::launch), the holder
+    /// of the other end of `serial` must keep reading.
     #[must_use]
     pub fn launch(&self, serial: OwnedFd, window: OwnedFd) -> Launch {
         let arguments = self.arguments(serial.as_raw_fd(), window.as_raw_fd());
@@ -84,22 +62,14 @@ impl Board {
 
     fn arguments(&self, serial: i32, window: i32) -> Vec<OsString> {
         let (machine, usual_cpu) = match self.isa {
-            // Interrupts of the window are messages, which only this interrupt architecture has.
+            // The window interrupts by messages, which only this interrupt architecture has.
             Isa::Riscv64 => ("virt,aia=aplic-imsic -bios none", "rv64"),
-            // Messages through GICv2m wake a sleeping board fastest. Nobody on a board reads ACPI tables, which the
-            // emulator would take a while to make.
+            // Messages through GICv2m wake a sleeping board fastest. A board reads no ACPI tables, and the
+            // emulator would take a while to make them.
             _ => ("virt,gic-version=2,acpi=off", qemu::DEFAULT_CPU),
         };
-        let cpu = self.cpu.as_deref().unwrap_or(usual_cpu);
-        let words = [
-            "-no-user-config -nodefaults -display none -no-reboot",
-            &format!("-machine {machine} -cpu {cpu} -smp {} -m {}", processors(1), self.memory_mib),
-            &format!("-chardev socket,id=serial,fd={serial} -serial chardev:serial"),
-            &format!("-chardev socket,id=window,fd={window}"),
-            &format!("-device ivshmem-doorbell,chardev=window,vectors={}", self.vectors),
-        ];
-        let mut arguments: Vec<OsString> =
-            words.iter().flat_map(|line| line.split(' ')).map(OsString::from).collect();
+        let mut arguments =
+            self.hardware.arguments(machine, usual_cpu, serial, &self.hardware.window(window));
         arguments.extend(["-kernel".into(), self.monitor.clone().into()]);
         arguments
     }
@@ -110,7 +80,8 @@ mod tests {
     use super::*;
 
     fn line(isa: Isa, cpu: Option<&str>) -> String {
-        let board = Board::new(isa, "/usr/bin/qemu", "/kit/board").vectors(8).cpu(cpu.map(str::to_owned));
+        let hardware = Hardware { cpu: cpu.map(str::to_owned), memory_mib: 32, processors: 1, vectors: 8 };
+        let board = Board::new(isa, "/usr/bin/qemu", "/kit/board", hardware);
         let arguments = board.arguments(7, 9);
         arguments.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }

@@ -25,13 +25,13 @@ const MAX_PATH_BYTES: usize = 4095;
 /// Where the node mounts file systems of its own. What folders of the host have there could not be seen.
 const MOUNTED: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
 
-/// Why there are no files for a node, or not these.
+/// Why a node cannot have these files.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The system would not give something.
     #[error("cannot read {path}, which the node's files are to come from: {error}", path = path.display())]
     Read {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// What the system answered.
         error: io::Error,
@@ -53,7 +53,7 @@ pub enum FilesError {
     /// The node has something of its own there.
     #[error("{path} would be in the place of the node's own /{name}; call it something else", path = path.display())]
     Reserved {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// The place.
         name: &'static str,
@@ -61,7 +61,7 @@ pub enum FilesError {
     /// The node mounts a file system there.
     #[error("{path} is not a folder, but the node mounts a file system at /{name}", path = path.display())]
     NoMountPoint {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// The place.
         name: &'static str,
@@ -75,7 +75,7 @@ pub enum FilesError {
     /// The path would be cut.
     #[error("{path} is too deep: a path of the node has {MAX_PATH_BYTES} bytes at most", path = path.display())]
     TooDeep {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// More than is sensible.
@@ -96,15 +96,15 @@ pub enum FilesError {
 
 /// What is at a path of the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Kind {
+enum FileKind {
     Folder,
     File { source: PathBuf },
     Link { target: Vec<u8> },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Entry {
-    kind: Kind,
+struct NodeFile {
+    kind: FileKind,
     permissions: u32,
     modified_s: u32,
     length: u64,
@@ -113,13 +113,14 @@ struct Entry {
 /// Files of a node by their paths from its root, each after the folder that it is in.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
-    entries: BTreeMap<Vec<u8>, Entry>,
+    entries: BTreeMap<Vec<u8>, NodeFile>,
     length: u64,
 }
 
 impl Files {
-    /// What these folders hold, at the paths that it has there. Where two have a file or link of one path, the later
-    /// folder's is taken. Links are kept as they are, wherever they lead: they mean what they mean on the node.
+    /// What these folders hold, at the paths that it has there. Where two have a file or link of one path,
+    /// the later folder's is taken. Links are kept as they are, wherever they lead: they mean what they mean
+    /// on the node.
     ///
     /// # Errors
     /// [`FilesError`], but [`FilesError::TooLittleMemory`].
@@ -177,13 +178,13 @@ impl Files {
         let kind = metadata.file_type();
         let special = |what| Err(FilesError::Special { path: path.to_owned(), what });
         let (kind, length) = if kind.is_dir() {
-            (Kind::Folder, 0)
+            (FileKind::Folder, 0)
         } else if kind.is_file() {
-            (Kind::File { source: path.to_owned() }, metadata.len())
+            (FileKind::File { source: path.to_owned() }, metadata.len())
         } else if kind.is_symlink() {
             let target = fs::read_link(path).map_err(failed(path))?.into_os_string().into_vec();
             let length = target.len() as u64;
-            (Kind::Link { target }, length)
+            (FileKind::Link { target }, length)
         } else if kind.is_fifo() {
             return special("pipe");
         } else if kind.is_socket() {
@@ -191,7 +192,7 @@ impl Files {
         } else {
             return special("device");
         };
-        let entry = Entry {
+        let entry = NodeFile {
             kind,
             permissions: metadata.mode() & 0o7777,
             // The archive has 32 bits for it.
@@ -203,7 +204,7 @@ impl Files {
                 slot.insert(entry);
             }
             Slot::Occupied(mut slot) => {
-                if (slot.get().kind == Kind::Folder) != (entry.kind == Kind::Folder) {
+                if (slot.get().kind == FileKind::Folder) != (entry.kind == FileKind::Folder) {
                     return Err(FilesError::Clash { path: path.to_owned() });
                 }
                 self.length -= slot.insert(entry).length;
@@ -213,8 +214,8 @@ impl Files {
         Ok(())
     }
 
-    /// The memory of a node, in MiB, that has room for them. They are there twice when they are unpacked, and the file
-    /// system that they go to takes half of what is left at most.
+    /// The memory of a node, in MiB, that has room for them. They are there twice when they are unpacked, and
+    /// the file system that they go to takes half of what is left at most.
     #[must_use]
     pub fn needed_memory_mib(&self) -> u64 {
         u64::from(MIN_MEMORY_MIB) + 3 * self.room_bytes().div_ceil(1 << 20)
@@ -227,13 +228,13 @@ impl Files {
         pages + names as u64 + 1024 * self.entries.len() as u64
     }
 
-    /// Where the shell of the node's console may be found as `sh`, unless there is one: a root file system in which `/bin`
-    /// leads to `/usr/bin` stays as it is.
+    /// Where the shell of the node's console may be found as `sh`, unless there is one: a root file system in
+    /// which `/bin` leads to `/usr/bin` stays as it is.
     pub(super) fn place_for_shell(&self) -> Option<String> {
         let bin = match self.entries.get(&b"bin"[..]).map(|entry| &entry.kind) {
-            Some(Kind::Link { target }) => {
+            Some(FileKind::Link { target }) => {
                 let target = target.strip_prefix(b"/").unwrap_or(target);
-                let is_folder = self.entries.get(target).is_some_and(|entry| entry.kind == Kind::Folder);
+                let is_folder = self.entries.get(target).is_some_and(|entry| entry.kind == FileKind::Folder);
                 String::from_utf8(target.to_owned()).ok().filter(|_| is_folder)?
             }
             _ => "bin".to_owned(),
@@ -255,9 +256,9 @@ impl Files {
         let mut left = MAX_BYTES;
         for (path, entry) in &self.entries {
             match &entry.kind {
-                Kind::Folder => archive.folder_of(path, entry.permissions, entry.modified_s),
-                Kind::Link { target } => archive.link_of(path, target, entry.modified_s),
-                Kind::File { source } => {
+                FileKind::Folder => archive.folder_of(path, entry.permissions, entry.modified_s),
+                FileKind::Link { target } => archive.link_of(path, target, entry.modified_s),
+                FileKind::File { source } => {
                     let content = fs::read(source).map_err(failed(source))?;
                     let too_much = || FilesError::TooMuch { path: source.clone() };
                     left = left.checked_sub(content.len() as u64).ok_or_else(too_much)?;
@@ -419,8 +420,8 @@ mod tests {
     #[test]
     fn limits_are_met_exactly() {
         let mut files = Files::default();
-        let entry = |length| Entry {
-            kind: Kind::File { source: PathBuf::new() },
+        let entry = |length| NodeFile {
+            kind: FileKind::File { source: PathBuf::new() },
             permissions: 0,
             modified_s: 0,
             length,

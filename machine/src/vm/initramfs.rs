@@ -58,7 +58,7 @@ pub enum InitramfsError {
         /// What the system answered.
         error: std::io::Error,
     },
-    /// There is no directory for the cache.
+    /// No directory for the cache can be found.
     #[error("no place to keep the boot image: set XDG_CACHE_HOME or HOME")]
     NoCache,
 }
@@ -128,7 +128,8 @@ impl Archive {
     fn header(&mut self, path: &[u8], inode: u32, mode: u32, links: u32, modified_s: u32, length: u32) {
         let name_length = path.len() as u32 + 1;
         self.bytes.extend_from_slice(b"070701");
-        // ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check
+        // ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize,
+        // check
         for field in [inode, mode, 0, 0, links, modified_s, length, 0, 0, 0, 0, name_length, 0] {
             self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
         }
@@ -142,7 +143,8 @@ impl Archive {
     }
 }
 
-/// Packs the boot image of a node: its monitor as process 1, the modules and the console's tools, and files of its own.
+/// Packs the boot image of a node: its monitor as process 1, the modules and the console's tools, and files
+/// of its own.
 ///
 /// # Errors
 /// All but [`InitramfsError::Cache`] and [`InitramfsError::NoCache`].
@@ -150,7 +152,8 @@ pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
     pack_with(kit, &kit.modules_dir, &read(&kit.tombolod)?, files)
 }
 
-/// Packs the boot image of a machine that is no node: `program` as process 1, modules for a network, and files of its own.
+/// Packs the boot image of a machine that is no node: `program` as process 1, modules for a network, and
+/// files of its own.
 ///
 /// # Errors
 /// As [`pack`]; a part of the kit that is missing is a file that cannot be read.
@@ -209,7 +212,8 @@ pub fn cache_directory() -> Result<PathBuf, InitramfsError> {
     cache.map(|path| path.join("tombolo")).ok_or(InitramfsError::NoCache)
 }
 
-/// Puts `archive` into the cache under a name made from its content, unless it is there, and returns its path.
+/// Puts `archive` into the cache under a name made from its content, unless it is there, and returns its
+/// path.
 ///
 /// A file under such a name is whole: it is written under another name first. Archives long unused go.
 ///
@@ -250,8 +254,9 @@ fn write_whole(content: &[u8], path: &Path) -> std::io::Result<()> {
     written
 }
 
-/// Removes archives, and drafts of processes that were killed, not used for [`KEEP`], and those that were used longest ago
-/// where there is more than [`KEEP_BYTES`]. What cannot be removed stays: a full cache is no reason not to start a machine.
+/// Removes archives, and drafts of processes that were killed, not used for [`KEEP`], and those that were
+/// used longest ago where there is more than [`KEEP_BYTES`]. What cannot be removed stays: a full cache is no
+/// reason not to start a machine.
 fn forget_unused(directory: &Path, now: SystemTime) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let ours = entries

@@ -36,11 +36,11 @@ pub enum WindowError {
     Os(#[from] OsError),
     /// A PCI window has a size that is a power of two.
     #[error(
-        "a window of {0} bytes cannot be: its size must be a power of two from {MIN_WINDOW_BYTES} to {MAX_WINDOW_BYTES}"
+        "{0} bytes are not a valid window; its size must be a power of two from {MIN_WINDOW_BYTES} to {MAX_WINDOW_BYTES}"
     )]
     Size(u64),
     /// The number of vectors is out of range.
-    #[error("a window with {0} doorbell vectors cannot be: it has 1 to {MAX_VECTORS}")]
+    #[error("{0} doorbell vectors are out of range for a window; give it 1 to {MAX_VECTORS}")]
     Vectors(u16),
 }
 

@@ -56,7 +56,8 @@ impl VmKit {
         Ok(kit)
     }
 
-    /// The kernel's modules for a network, with their own order: for [`pack_program`](super::initramfs::pack_program).
+    /// The kernel's modules for a network, with their own order: for
+    /// [`pack_program`](super::initramfs::pack_program).
     ///
     /// # Errors
     /// [`KitError`] when they are missing.

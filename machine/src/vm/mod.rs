@@ -1,14 +1,14 @@
 //! Virtual machine nodes and boards: what boots them, and the window that joins them to their host.
 //!
-//! A board is started like a virtual machine, by [`Board::launch`], but boots one file of the kit as it is.
-//!
-//! A node is started in four steps: [`VmKit::locate`] finds what it is made of, [`initramfs`] packs its boot
-//! image (cached by content), with the [`Files`] that the node is to have, [`Window::new`] makes the shared memory and the doorbells, and [`Qemu::launch`]
-//! says which program to run with which descriptors. Nothing of it has a path in the file system except the
-//! cached boot image, so a machine that is killed leaves nothing behind.
+//! A virtual machine is started in four steps: [`VmKit::locate`] finds its parts, [`initramfs`] packs its
+//! boot image (cached by content) with the [`Files`] of the node, [`Window::new`] makes the shared memory and
+//! the doorbells, and [`Qemu::launch`] gives the command with its descriptors. A board boots one file of the
+//! kit as it is, by [`Board::launch`]. Only the cached boot image has a path in the file system, so a machine
+//! that is killed leaves nothing behind.
 
 pub mod board;
 pub mod files;
+mod hardware;
 pub mod initramfs;
 pub mod ivshmem;
 pub mod kit;
@@ -16,7 +16,8 @@ pub mod qemu;
 
 pub use board::Board;
 pub use files::{Files, FilesError};
+pub use hardware::{Hardware, Launch};
 pub use initramfs::{Archive, InitramfsError};
 pub use ivshmem::{HOST_PEER, VM_PEER, Window, WindowError};
 pub use kit::{KitError, VmKit};
-pub use qemu::{Launch, Qemu, QemuError};
+pub use qemu::{Qemu, QemuError};

@@ -5,27 +5,29 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
+use super::hardware::{Hardware, Launch};
+
 /// The emulator of an `aarch64` machine.
 pub const PROGRAM: &str = "qemu-system-aarch64";
 
-/// Memory of a machine that does not say, in MiB. The emulator takes of its host what the machine has touched
-/// and about 180 MiB more, however much this is.
+/// The default memory, in MiB. The emulator takes of its host what the machine has touched and about 180 MiB
+/// more.
 pub const DEFAULT_MEMORY_MIB: u32 = 512;
 
-/// Least memory of a machine, in MiB: below it the kernel does not reach the monitor.
+/// The least memory, in MiB: with less the kernel does not reach the monitor.
 pub const MIN_MEMORY_MIB: u32 = 64;
 
-/// Most memory of a machine, in MiB.
+/// The most memory, in MiB.
 pub const MAX_MEMORY_MIB: u32 = 64 << 10;
 
-/// Doorbell vectors of a machine that does not say.
+/// The default number of doorbell vectors.
 pub const DEFAULT_VECTORS: u16 = 32;
 
-/// The processor model: the fastest to boot of those with what Debian's kernel needs (`max` takes four times as
-/// long, for the pointer authentication that it emulates).
+/// The default processor model: of those that run Debian's kernel it boots fastest. `max` takes four times as
+/// long, because it emulates pointer authentication.
 pub const DEFAULT_CPU: &str = "cortex-a72";
 
-/// Most processors that the machine's interrupt controller (version 2) serves.
+/// The most processors: the interrupt controller (version 2) serves no more.
 pub const MAX_PROCESSORS: u8 = 8;
 
 /// Most bytes of the kernel's command line, with the zero that ends it.
@@ -33,9 +35,10 @@ const MAX_KERNEL_LINE_BYTES: usize = 2048;
 
 /// `quiet`: printing over an emulated serial line is slow. `cma=0`: no memory set aside for devices that are
 /// not there. `panic=-1`: a kernel that fails ends the machine at once. `cryptomgr.notests`: its ciphers test
-/// themselves for a quarter of the whole boot. `kpti=off`: programs keep the kernel's pages, unreadable, in their page
-/// tables. The kernel takes them out against processors that read ahead of permissions; an emulated one reads nothing
-/// ahead, and changing tables makes it forget all translations: a system call takes 10 µs with that, and 1 µs without.
+/// themselves for a quarter of the whole boot. `kpti=off`: programs keep the kernel's pages, unreadable, in
+/// their page tables. The kernel takes them out against processors that read ahead of permissions; an
+/// emulated one reads nothing ahead, and changing tables makes it forget all translations: a system call
+/// takes 10 µs with that, and 1 µs without.
 const KERNEL_LINE: &str = "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off";
 
 /// Why a virtual machine cannot be started as described.
@@ -43,15 +46,15 @@ const KERNEL_LINE: &str = "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notest
 pub enum QemuError {
     /// The memory is out of range.
     #[error(
-        "a virtual machine with {0} MiB of memory cannot be: it has {MIN_MEMORY_MIB} to {MAX_MEMORY_MIB}"
+        "{0} MiB of memory are out of range for a virtual machine; give it {MIN_MEMORY_MIB} to {MAX_MEMORY_MIB} MiB"
     )]
     Memory(u32),
     /// The number of processors is out of range.
-    #[error("a virtual machine with {0} processors cannot be: it has 1 to {MAX_PROCESSORS}")]
+    #[error("{0} processors are out of range for a virtual machine; give it 1 to {MAX_PROCESSORS}")]
     Processors(u8),
-    /// The kernel's command line is words; this one would become several, or none.
+    /// A parameter that would not be one word of the kernel's command line.
     #[error(
-        "the kernel parameter {key}={value:?} cannot be passed: spaces, quotes and control characters cannot"
+        "invalid kernel parameter {key}={value:?}; it must not have spaces, quotes or control characters"
     )]
     Parameter {
         /// Its name.
@@ -59,21 +62,9 @@ pub enum QemuError {
         /// Its value.
         value: String,
     },
-    /// The kernel would cut its command line.
-    #[error("the kernel's command line has {0} bytes, and at most {max} fit", max = MAX_KERNEL_LINE_BYTES - 1)]
+    /// The command line is longer than the kernel reads.
+    #[error("the kernel's command line has {0} bytes; at most {max} are possible", max = MAX_KERNEL_LINE_BYTES - 1)]
     KernelLine(usize),
-}
-
-/// What to run: a program, its arguments, and descriptors that it must inherit under the numbers they have
-/// here (the arguments name them).
-#[derive(Debug)]
-pub struct Launch {
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
-    /// What it inherits; to be closed here once it runs.
-    pub inherited: Vec<OwnedFd>,
 }
 
 /// Describes an `aarch64` virtual machine.
@@ -82,10 +73,7 @@ pub struct Qemu {
     program: PathBuf,
     kernel: PathBuf,
     initramfs: PathBuf,
-    cpu: String,
-    memory_mib: u32,
-    processors: u8,
-    vectors: u16,
+    hardware: Hardware,
     parameters: Vec<(String, String)>,
 }
 
@@ -102,10 +90,12 @@ impl Qemu {
             program: program.into(),
             kernel: kernel.into(),
             initramfs: initramfs.into(),
-            cpu: DEFAULT_CPU.to_owned(),
-            memory_mib: DEFAULT_MEMORY_MIB,
-            processors: 1,
-            vectors: DEFAULT_VECTORS,
+            hardware: Hardware {
+                cpu: None,
+                memory_mib: DEFAULT_MEMORY_MIB,
+                processors: 1,
+                vectors: DEFAULT_VECTORS,
+            },
             parameters: Vec::new(),
         }
     }
@@ -113,28 +103,28 @@ impl Qemu {
     /// Sets the processor model, one that the emulator has; [`DEFAULT_CPU`] unless said.
     #[must_use]
     pub fn cpu(mut self, cpu: impl Into<String>) -> Self {
-        self.cpu = cpu.into();
+        self.hardware.cpu = Some(cpu.into());
         self
     }
 
     /// Sets the memory, from [`MIN_MEMORY_MIB`] to [`MAX_MEMORY_MIB`].
     #[must_use]
     pub fn memory_mib(mut self, memory_mib: u32) -> Self {
-        self.memory_mib = memory_mib;
+        self.hardware.memory_mib = memory_mib;
         self
     }
 
     /// Sets the number of processors, 1 to [`MAX_PROCESSORS`].
     #[must_use]
     pub fn processors(mut self, processors: u8) -> Self {
-        self.processors = processors;
+        self.hardware.processors = processors;
         self
     }
 
     /// Sets the number of doorbell vectors: that of the [`Window`](super::Window).
     #[must_use]
     pub fn vectors(mut self, vectors: u16) -> Self {
-        self.vectors = vectors;
+        self.hardware.vectors = vectors;
         self
     }
 
@@ -147,24 +137,24 @@ impl Qemu {
         self
     }
 
-    /// What to run, with `serial` as its serial console and `window` as the socket from
+    /// The command to run, with `serial` as its serial console and `window` as the socket from
     /// [`Window::connect`](super::Window::connect).
     ///
-    /// Whoever holds the other end of `serial` must keep reading from it: QEMU waits for room there, and all
-    /// of the machine waits with it. Both ends hang up when the machine ends.
+    /// The holder of the other end of `serial` must keep reading from it: QEMU blocks while it is full, and
+    /// the whole machine with it. Both ends hang up when the machine ends.
     ///
     /// # Errors
     /// [`QemuError`].
     pub fn launch(&self, serial: OwnedFd, window: OwnedFd) -> Result<Launch, QemuError> {
-        let arguments = self.arguments(serial.as_raw_fd(), &self.window(window.as_raw_fd()))?;
+        let arguments = self.arguments(serial.as_raw_fd(), &self.hardware.window(window.as_raw_fd()))?;
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, window] })
     }
 
-    /// The same with a network in place of the window, for measuring what that costs: no node has one.
+    /// The same with a network in place of the window, for benchmarks.
     ///
-    /// The network is the emulator's own, of this machine alone. From it nobody is reached, neither the host nor anybody
-    /// else; of the host's loopback, a port that the kernel picks leads to `port` of the machine's `address`. Which one the
-    /// emulator tells at `control`, where it speaks its monitor protocol (QMP).
+    /// The emulator itself provides the network. The machine reaches nothing through it; a port of the host's
+    /// loopback, which the kernel picks, is forwarded to `port` of the machine's `address`. The emulator
+    /// tells the port at `control`, by its monitor protocol (QMP).
     ///
     /// # Errors
     /// [`QemuError`].
@@ -179,7 +169,7 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, control] })
     }
 
-    /// The same with a tap device of the host in place of the window, for measuring as well.
+    /// The same with a tap device of the host in place of the window, for benchmarks.
     ///
     /// # Errors
     /// [`QemuError`].
@@ -192,15 +182,8 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial] })
     }
 
-    /// Nobody boots from it, and its boot program is a package of its own.
+    /// Without its boot ROM, which is in another Debian package.
     const NETWORK_CARD: &str = "-device virtio-net-pci,netdev=network,romfile=";
-
-    fn window(&self, window: i32) -> [String; 2] {
-        [
-            format!("-chardev socket,id=window,fd={window}"),
-            format!("-device ivshmem-doorbell,chardev=window,vectors={}", self.vectors),
-        ]
-    }
 
     fn network(control: i32, (address, port): (Ipv4Addr, u16)) -> [String; 3] {
         [
@@ -211,23 +194,16 @@ impl Qemu {
     }
 
     fn arguments(&self, serial: i32, devices: &[String]) -> Result<Vec<OsString>, QemuError> {
-        if !(MIN_MEMORY_MIB..=MAX_MEMORY_MIB).contains(&self.memory_mib) {
-            return Err(QemuError::Memory(self.memory_mib));
+        let Hardware { memory_mib, processors, .. } = self.hardware;
+        if !(MIN_MEMORY_MIB..=MAX_MEMORY_MIB).contains(&memory_mib) {
+            return Err(QemuError::Memory(memory_mib));
         }
-        if !(1..=MAX_PROCESSORS).contains(&self.processors) {
-            return Err(QemuError::Processors(self.processors));
+        if !(1..=MAX_PROCESSORS).contains(&processors) {
+            return Err(QemuError::Processors(processors));
         }
-        let words = [
-            // Nothing but what is said here, whatever the user's configuration; no screen, no monitor.
-            "-no-user-config -nodefaults -display none -no-reboot",
-            // Interrupts through GICv2m wake a sleeping guest fastest; vfio wants an IOMMU to be there.
-            &format!("-machine virt,gic-version=2,iommu=smmuv3 -cpu {}", self.cpu),
-            &format!("-smp {} -m {}", processors(self.processors), self.memory_mib),
-            &format!("-chardev socket,id=serial,fd={serial} -serial chardev:serial"),
-        ];
-        let lines = words.into_iter().chain(devices.iter().map(String::as_str));
-        let mut arguments: Vec<OsString> =
-            lines.flat_map(|line| line.split(' ')).map(OsString::from).collect();
+        // Interrupts through GICv2m wake a sleeping guest fastest; vfio needs an IOMMU.
+        let machine = "virt,gic-version=2,iommu=smmuv3";
+        let mut arguments = self.hardware.arguments(machine, DEFAULT_CPU, serial, devices);
         arguments.extend(["-kernel".into(), self.kernel.clone().into()]);
         arguments.extend(["-initrd".into(), self.initramfs.clone().into()]);
         arguments.extend(["-append".into(), self.kernel_line()?.into()]);
@@ -247,16 +223,6 @@ impl Qemu {
     }
 }
 
-/// The processors for `-smp`: never a machine that can only ever have one.
-///
-/// For such a machine the emulator drops the guest's memory barriers and compiles its atomic operations to
-/// plain ones, which is right for a machine alone and wrong for one that shares memory with its host: messages
-/// would arrive, and sleeping receivers would now and then not wake. A second processor that is possible but
-/// not there costs nothing.
-pub(super) fn processors(processors: u8) -> String {
-    format!("{processors},maxcpus={}", processors.max(2))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,7 +232,7 @@ mod tests {
     }
 
     fn line(qemu: &Qemu) -> Result<Vec<String>, QemuError> {
-        let arguments = qemu.arguments(7, &qemu.window(9))?;
+        let arguments = qemu.arguments(7, &qemu.hardware.window(9))?;
         Ok(arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect())
     }
 

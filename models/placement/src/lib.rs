@@ -164,25 +164,16 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
 mod tests {
     use std::time::Duration;
 
-    use tombolo::{Isa, NodeId};
+    use tombolo::{Isa, NodeId, NodeKind};
 
     use super::*;
 
     fn node(id: u16, name: &str, up: bool) -> NodeInfo {
         NodeInfo {
-            id: NodeId(id),
-            name: name.into(),
-            kind: "user".into(),
-            isa: Isa::Riscv64,
-            generation: 1,
             up,
             cause: "not started".into(),
             cores: 3,
-            domains: 0,
-            transport: None,
-            window_bytes: (0, 0),
-            boot: Duration::ZERO,
-            pid: 0,
+            ..NodeInfo::new(NodeId(id), name, NodeKind::User, Isa::Riscv64)
         }
     }
 

@@ -8,22 +8,22 @@
 
 extern crate alloc;
 
-mod leaf;
-mod line;
+mod control_link;
+mod node_monitor;
 mod output;
 mod running;
 #[cfg(test)]
 mod tests;
 
-pub use leaf::{Ended, Leaf};
+pub use node_monitor::{Ended, NodeMonitor};
 
 /// Serves the board it runs on, until the root is gone or says to stop.
 #[cfg(target_os = "none")]
 pub fn serve(board: tombolo_platform_bare::board::Virt) -> ! {
     use tombolo_platform_bare::board::Board;
 
-    let mut leaf = Leaf::new(board);
-    let why = leaf.serve();
-    leaf.say(format_args!("board: {why}"));
-    leaf.into_board().power_off()
+    let mut monitor = NodeMonitor::new(board);
+    let why = monitor.serve();
+    monitor.say(format_args!("board: {why}"));
+    monitor.into_board().power_off()
 }

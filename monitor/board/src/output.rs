@@ -1,11 +1,11 @@
-//! What a program prints, on its way to whoever started it.
+//! The output of a program, on its way to the domain that started it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use tombolo_platform_bare::console::Outgoing;
 
-/// Output that may be on its way to whoever reads it.
+/// The most output that may be unacknowledged by its reader.
 const IN_FLIGHT_BYTES: usize = 64 * 1024;
 
 /// Output bytes of one report.
@@ -17,7 +17,7 @@ const IN_FLIGHT_PIECES: usize = IN_FLIGHT_BYTES / PIECE_BYTES;
 /// Bytes that a program may be ahead of its reader before it loses some.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// A program's output stream. Printing never waits: a board must not stand still because nobody reads.
+/// A program's output stream. Printing never waits: a board must not stop because its output is not read.
 pub(crate) struct Output {
     waiting: Box<Outgoing<BUFFER_BYTES>>,
     in_flight_bytes: usize,
@@ -44,7 +44,7 @@ impl Output {
         Some(piece)
     }
 
-    /// The next piece, whoever reads it.
+    /// The next piece to send.
     pub(crate) fn piece(&mut self) -> Option<Vec<u8>> {
         let piece: Vec<u8> = core::iter::from_fn(|| self.waiting.take()).take(PIECE_BYTES).collect();
         (!piece.is_empty()).then_some(piece)

@@ -34,7 +34,7 @@ impl Running {
     pub(crate) fn new(order: &StartOrder, connection: u32) -> Running {
         Running {
             domain: order.domain,
-            name: order.name.clone(),
+            name: order.program.name.clone(),
             connection,
             orders: VecDeque::new(),
             rung: 0,

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::rc::Rc;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId, SharedMemory};
-use tombolo_control::{Exit, Order, Report, Seat, StartOrder, Wire};
+use tombolo_control::{Exit, Order, ProgramSpec, Report, StartOrder, Wire};
 use tombolo_link::end::{ChannelEnd, Deferred, WakeOrder, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Handshake, Hello, Side};
@@ -14,7 +14,7 @@ use tombolo_platform_bare::board::{Board, Fault, Reach, Trap};
 use tombolo_platform_bare::call;
 use tombolo_platform_bare::elf::{HEADER_BYTES, NOTE_OWNER, NOTE_TYPE, SEGMENT_BYTES};
 
-use crate::leaf::{Ended, Leaf};
+use crate::node_monitor::{Ended, NodeMonitor};
 
 const WINDOW_BYTES: u64 = 1 << 20;
 const PROGRAMS: u64 = 0x4040_0000;
@@ -79,7 +79,7 @@ impl Board for Scripted {
 
 /// The monitor, and what the test has of it and of the root.
 struct Rig {
-    leaf: Leaf<Scripted>,
+    monitor: NodeMonitor<Scripted>,
     root: ChannelEnd<Deferred>,
     script: Rc<std::cell::RefCell<VecDeque<Trap>>>,
     answers: Rc<std::cell::RefCell<Vec<u64>>>,
@@ -87,7 +87,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A board whose line is open and which has been welcomed.
+    /// A board whose control link is open and which has been welcomed.
     fn new() -> Rig {
         let window = SharedMemory::zeroed(WINDOW_BYTES as usize);
         WindowHeader { node: NodeId(1), generation: NonZeroU16::MIN, length_bytes: WINDOW_BYTES }
@@ -110,9 +110,9 @@ impl Rig {
             rung: Rc::new(Cell::new(1)),
             now_ns: 0,
         };
-        let mut leaf = Leaf::new(board);
-        leaf.open_line().unwrap();
-        let mut rig = Rig { leaf, root, script, answers, console };
+        let mut monitor = NodeMonitor::new(board);
+        monitor.open_line().unwrap();
+        let mut rig = Rig { monitor, root, script, answers, console };
         rig.order(&Order::Welcome { node: NodeId(1), name: "b0".into(), machine: "m".into() });
         let ready = rig.turns();
         assert!(
@@ -130,7 +130,7 @@ impl Rig {
     fn turns(&mut self) -> Vec<Report> {
         let mut reports = Vec::new();
         for _ in 0..8 {
-            self.leaf.turn().unwrap();
+            self.monitor.turn().unwrap();
             while let Some(bytes) = self.root.try_recv(|message| message.to_vec()).unwrap() {
                 reports.push(Report::from_bytes(&bytes).unwrap());
             }
@@ -159,7 +159,7 @@ impl Rig {
     }
 
     fn leaf_window(&self) -> SharedMemory {
-        self.leaf.window()
+        self.monitor.window()
     }
 
     fn traps(&self, traps: impl IntoIterator<Item = Trap>) {
@@ -168,17 +168,7 @@ impl Rig {
 }
 
 fn start_order(domain: DomainId) -> StartOrder {
-    StartOrder {
-        domain,
-        program: HASH,
-        name: "prog".into(),
-        arguments: Vec::new(),
-        environment: Vec::new(),
-        directory: String::new(),
-        stdin: false,
-        seat: Seat::any(),
-        side: None,
-    }
+    StartOrder { domain, build: HASH, program: ProgramSpec::new("prog") }
 }
 
 /// The smallest program for a board.
@@ -327,5 +317,5 @@ fn a_sleep_ends_by_its_time_or_an_order() {
 fn the_root_can_stop_it() {
     let mut rig = Rig::new();
     rig.order(&Order::Stop);
-    assert_eq!(rig.leaf.turn(), Err(Ended::Stopped));
+    assert_eq!(rig.monitor.turn(), Err(Ended::Stopped));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tombolo_base::DomainId;
-use tombolo_control::{Exit, Seat, StartOrder, streams};
+use tombolo_control::{CpuPlacement, Exit, StartOrder, streams};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::meters::SYSFS_VARIABLE;
@@ -76,44 +76,44 @@ impl Agent {
     }
 
     fn try_start(&self, order: StartOrder) -> Result<ChildProcess, OsError> {
-        let domain = order.domain;
-        let program = self.program(&order.program)?;
-        let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+        let StartOrder { domain, build, program: spec } = order;
+        let file = self.program(&build)?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut command = match &self.emulator {
             None => {
                 let mut command = Command::new(&path);
-                command.arg0(&order.name);
+                command.arg0(&spec.name);
                 command
             }
             Some(emulator) => {
                 let mut command = Command::new(&emulator.program);
-                command.args(&emulator.options).args(["-0", &order.name, &path]);
+                command.args(&emulator.options).args(["-0", &spec.name, &path]);
                 command
             }
         };
-        command.args(&order.arguments);
+        command.args(&spec.arguments);
         OWN_VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
-        command.envs(order.environment).env("TOMBOLO_MONITOR", &self.socket_name);
+        command.envs(spec.environment).env("TOMBOLO_MONITOR", &self.socket_name);
         command.env(DOMAIN_VARIABLE, domain.to_string());
-        let directory = Path::new(&order.directory);
+        let directory = Path::new(&spec.directory);
         command.current_dir(if directory.is_dir() { directory } else { Path::new("/") });
-        command.stdin(if order.stdin { Stdio::piped() } else { Stdio::null() });
+        command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        take_seat(&mut command, &order.seat)?;
+        place(&mut command, &spec.cpus)?;
         process::end_first_without_memory(&mut command);
         // The emulator opens the program itself, after it has been executed, so it must inherit it.
-        let mut inherit: Vec<BorrowedFd<'_>> = self.emulator.iter().map(|_| program.as_fd()).collect();
-        let side = order.side.as_ref().map(|_| socket::pair(SocketKind::Stream)).transpose()?;
-        if let (Some((_, theirs)), Some(variable)) = (&side, &order.side) {
+        let mut inherit: Vec<BorrowedFd<'_>> = self.emulator.iter().map(|_| file.as_fd()).collect();
+        let side = spec.side.as_ref().map(|_| socket::pair(SocketKind::Stream)).transpose()?;
+        if let (Some((_, theirs)), Some(variable)) = (&side, &spec.side) {
             // The program reads it as it would a pipe.
             rustix::io::ioctl_fionbio(theirs, false).context("make a side stream")?;
             command.env(variable, theirs.as_raw_fd().to_string());
             inherit.push(theirs.as_fd());
         }
         let mut process = Process::start(&mut command, &inherit)
-            .map_err(|error| explain(error, &order.seat, self.emulator.is_some()))?;
+            .map_err(|error| explain(error, &spec.cpus, self.emulator.is_some()))?;
         let child = process.child_mut();
         let outputs = [
             child.stdout.take().map(|pipe| (streams::OUTPUT, OwnedFd::from(pipe))),
@@ -207,7 +207,7 @@ impl Agent {
         for number in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
             while self.read_output(domain, number) {}
             if self.has_output(domain, number) {
-                // Somebody else still holds the pipe: a program that it started and that left its group.
+                // A program that it started, and that left its process group, still holds the pipe.
                 self.close_output(domain, number);
             }
         }
@@ -219,18 +219,20 @@ impl Agent {
     }
 }
 
-/// Has a program run where it was asked to. Refused here is what would only fail in the new process, without a word.
-fn take_seat(command: &mut Command, seat: &Seat) -> Result<(), OsError> {
-    let priority = seat.real_time_priority;
-    if priority > Seat::MAX_PRIORITY {
-        let what = format!("start a program at real-time priority {priority}, for they go from 1 to 99");
+/// Has a program run where it was asked to. Refused here is what would only fail in the new process, without
+/// a word.
+fn place(command: &mut Command, placement: &CpuPlacement) -> Result<(), OsError> {
+    let priority = placement.real_time_priority;
+    if priority > CpuPlacement::MAX_PRIORITY {
+        let what = format!("start a program at real-time priority {priority} (use 1 to 99)");
         return Err(OsError::new(what, Errno::INVAL));
     }
     let available = thread::cpus()?;
-    let wanted: Vec<usize> = seat.cpus.iter().take(Seat::MAX_CPUS).map(|cpu| usize::from(*cpu)).collect();
+    let wanted: Vec<usize> =
+        placement.cpus.iter().take(CpuPlacement::MAX_CPUS).map(|cpu| usize::from(*cpu)).collect();
     if let Some(missing) = wanted.iter().find(|cpu| !available.contains(cpu)) {
         let what = format!(
-            "start a program on processor {missing}, for the node has {}",
+            "start a program on processor {missing} (the node has {})",
             available.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
         );
         return Err(OsError::new(what, Errno::INVAL));
@@ -239,21 +241,21 @@ fn take_seat(command: &mut Command, seat: &Seat) -> Result<(), OsError> {
     Ok(())
 }
 
-/// Says what a refusal is about, if it is about the seat, or the program's loader.
-fn explain(error: OsError, seat: &Seat, emulated: bool) -> OsError {
+/// Explains an error of a start that is about the CPU placement or the program's loader.
+fn explain(error: OsError, placement: &CpuPlacement, emulated: bool) -> OsError {
     // The program itself is there, and so is the folder to start it in.
     if error.errno == Errno::NOENT && !emulated {
         let what = "start a program that is linked dynamically where its loader is missing (link it statically; or \
                     let `files` of the node in the machine file bring its loader and libraries)";
         return OsError::new(what, error.errno);
     }
-    if error.errno != Errno::PERM || seat.real_time_priority == 0 {
+    if error.errno != Errno::PERM || placement.real_time_priority == 0 {
         return error;
     }
     let what = format!(
         "start a program at real-time priority {}: the node's monitor needs CAP_SYS_NICE or a limit RLIMIT_RTPRIO \
          that high (`ulimit -r`)",
-        seat.real_time_priority
+        placement.real_time_priority
     );
     OsError::new(what, error.errno)
 }

@@ -70,8 +70,8 @@ impl Agent {
         }
     }
 
-    /// This process has no descriptor for another connection. Whoever waits for one would wait, and this process
-    /// be woken for it, without end: a descriptor kept for this case takes it, says so, and ends it.
+    /// This process has no descriptor for another connection. A waiting client would keep waiting, and this
+    /// process be woken for it, without end: a descriptor kept for this case takes it, says so, and ends it.
     fn turn_away(&mut self) {
         drop(self.spare.take());
         if let Ok(Some(connection)) = socket::accept(&self.listener) {

@@ -1,7 +1,7 @@
 //! What a node's monitor does with its own hands: serve clients, run processes, keep lifelines.
 //!
-//! The same code is the host's own part of the root monitor, the monitor of a `user` node and that of a virtual
-//! machine. What it does [`core`] decides, and what for the root does, see [`crate::core`].
+//! The same code is the host's own part of the root monitor, the monitor of a `user` node and that of a
+//! virtual machine. What it does [`core`] decides, and what for the root does, see [`crate::core`].
 
 mod children;
 mod clients;
@@ -84,8 +84,8 @@ pub struct Agent {
     children: HashMap<DomainId, ChildProcess>,
     /// What the root sent, or why it could not be kept.
     programs: HashMap<[u8; 32], Result<OwnedFd, OsError>>,
-    /// The agent's ends of lifelines. A domain's end shows a hang-up when the peer is gone; this one when the domain
-    /// has let go of the channel or died.
+    /// The agent's ends of lifelines. A domain's end shows a hang-up when the peer is gone; this one when the
+    /// domain has let go of the channel or died.
     lifelines: HashMap<ChannelId, OwnedFd>,
     /// Ends of socket pairs whose other end was handed out, by channel.
     pairs: HashMap<ChannelId, OwnedFd>,
@@ -101,8 +101,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that serves the clients of `node`, or of the machine's host if none is named. How fast processors ran
-    /// before it changes that it notes down in `ledger`, a memory file, for whoever outlives it.
+    /// An agent that serves the clients of `node`, or of the machine's host if none is named. How fast
+    /// processors ran before it changes that it notes down in `ledger`, a memory file, for whoever outlives
+    /// it.
     ///
     /// # Errors
     /// `EADDRINUSE` when another serves them already.

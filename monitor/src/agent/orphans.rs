@@ -16,9 +16,9 @@ impl Agent {
         self.core.expect_orphans();
     }
 
-    /// If orphans are expected: kills those that come from no living domain. `nodes` are children of this process
-    /// that are no domains; `lives` tells whether a domain of another agent of this kernel lives. They are reaped as
-    /// they end, which this does not wait for.
+    /// If orphans are expected: kills those that come from no living domain. `nodes` are children of this
+    /// process that are no domains; `lives` tells whether a domain of another agent of this kernel lives.
+    /// They are reaped as they end, which this does not wait for.
     pub fn end_orphans(&mut self, nodes: &[i32], lives: impl Fn(DomainId) -> bool) {
         if !self.core.take_orphans_expected() {
             return;

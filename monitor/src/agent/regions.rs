@@ -1,5 +1,5 @@
-//! The memory of regions of this kernel. It is made and kept here, so that who may have it, and for what, is nobody's to say
-//! but the root's.
+//! The memory of regions of this kernel. It is made and kept here, so that who may have it, and for what, is
+//! nobody's to say but the root's.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,7 +16,7 @@ use super::core::RegionSource;
 #[derive(Debug)]
 pub(super) struct RegionMemory {
     file: OwnedFd,
-    /// The same for reading, once somebody wanted that.
+    /// The same for reading, once it was asked for.
     to_read: Option<OwnedFd>,
 }
 
@@ -70,7 +70,7 @@ fn checked(file: OwnedFd, length_bytes: u64) -> Result<(OwnedFd, bool), OsError>
     let unfit = |what: &str| OsError::new(what.to_owned(), Errno::INVAL);
     let found = rustix::fs::fstat(&file).context("look at a file")?;
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-        return Err(unfit("make a region of what is no file"));
+        return Err(unfit("make a region of something that is not a regular file"));
     }
     let long = u64::try_from(found.st_size).unwrap_or(0);
     if long < length_bytes {

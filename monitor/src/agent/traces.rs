@@ -1,5 +1,5 @@
-//! The memory that domains trace to. It is made and kept here, so that it outlives the domain: what a domain did
-//! just before it was killed can be read.
+//! The memory that domains trace to. It is made and kept here, so that it outlives the domain: what a domain
+//! did just before it was killed can be read.
 
 use std::os::fd::OwnedFd;
 

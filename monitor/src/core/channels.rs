@@ -5,7 +5,7 @@ use tombolo_control::{Attachment, Fault, Grant, Order, Reply, WindowPlace};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
 use tombolo_machine::vm::HOST_PEER;
 
-use super::{Client, Core, Effect, Place, Resource, WindowChannel};
+use super::{Client, Core, Effect, NameKey, Resource, WindowChannel};
 
 /// The two ends of a channel to be: who connects and who accepts.
 struct Ends {
@@ -22,7 +22,7 @@ struct Share {
 
 impl Core {
     /// Opens a channel to the owner of a name.
-    pub(super) fn open(&mut self, client: Client, request: u32, place: &Place, config: ChannelConfig) {
+    pub(super) fn open(&mut self, client: Client, request: u32, place: &NameKey, config: ChannelConfig) {
         let (Some(record), Some(domain)) =
             (self.exported(place), self.clients.get(&client).and_then(|record| record.domain))
         else {
@@ -158,8 +158,8 @@ impl Core {
         Ok(if vm == from { (inside, outside) } else { (outside, inside) })
     }
 
-    /// An agent's domain let go of its end. The other is hung up; when both have let go, range and vector come
-    /// back, not earlier: whoever holds an end can still reach the memory.
+    /// An agent's domain let go of its end. The other is hung up; when both have let go, range and vector
+    /// come back, not earlier: a domain that holds an end can still reach the memory.
     pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
         let Some(record) = self.channels.get_mut(&channel) else {
             // Regions that are mapped have lifelines too.
@@ -188,7 +188,7 @@ impl Core {
         }
     }
 
-    /// A node is lost: whoever has a channel to it is hung up.
+    /// A node is lost: hangs up all channels to it.
     pub(super) fn channels_lost(&mut self, node: NodeId) {
         let theirs: Vec<ChannelId> = self
             .channels

@@ -1,4 +1,4 @@
-//! Consoles: what nodes print, kept for a while, and shown to whoever looks, at their own pace.
+//! Consoles: what nodes print is kept for a while, and sent to each reader at its own pace.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -107,7 +107,7 @@ impl Core {
         if !node.behind_window() {
             let why = format!(
                 "node {name} has no console: it is a {} node, and only a vm or a board has one",
-                node.kind.name()
+                node.settings.name()
             );
             return Err(Fault::Refused { why });
         }
@@ -117,7 +117,7 @@ impl Core {
     pub(super) fn console_open(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
         let id = self.console_node(name)?;
         if let Some(node) = self.node(id) {
-            // From the first byte ever: what is no longer remembered was dropped, and is counted as such.
+            // Count from the first byte ever: what is no longer kept counts as dropped.
             node.console.viewers.insert(client, Viewer { position: 0, in_flight_bytes: 0 });
         }
         Ok(Reply::Done)

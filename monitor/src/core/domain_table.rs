@@ -7,8 +7,8 @@ use tombolo_base::DomainId;
 
 use super::DomainRecord;
 
-/// Domains by id. Whose child a domain is never changes while it lives, so that families are kept up to date here, and what
-/// starts or ends one domain among ten thousand need not look at the others.
+/// Domains by id. Whose child a domain is never changes while it lives, so that families are kept up to date
+/// here, and what starts or ends one domain among ten thousand need not look at the others.
 #[derive(Debug, Default)]
 pub(super) struct DomainTable {
     records: BTreeMap<DomainId, DomainRecord>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId, Target};
 use tombolo_control::observation::Happening;
-use tombolo_control::{Exit, Fault, Order, Reply, SpawnRequest, StartOrder, streams};
+use tombolo_control::{Exit, Fault, Order, ProgramSpec, Reply, SpawnRequest, StartOrder, streams};
 use tombolo_machine::image::Image;
 
 use super::observing::{WatchedDomain, how};
@@ -16,7 +16,7 @@ use super::{
 const SIGKILL: u8 = 9;
 
 impl Core {
-    /// Takes in a domain that attached by itself.
+    /// Admits a domain that attached by itself.
     pub(super) fn admit(
         &mut self,
         now: Nanos,
@@ -83,7 +83,7 @@ impl Core {
         self.may_have_child(parent)?;
         self.node_has_room(node)?;
         let image = self.image_of(parent, &spawn, image)?;
-        let image_name = if spawn.own_image { image.name().to_owned() } else { shown(&spawn.image_name) };
+        let image_name = if spawn.own_image { image.name().to_owned() } else { shown(&spawn.program.name) };
         let hash = match image.program(target) {
             Ok(program) => program.sha256,
             Err(_) => {
@@ -92,27 +92,20 @@ impl Core {
             }
         };
         self.provide_program(node, target, hash, &image)?;
-        let domain = self
-            .new_id(node)
-            .ok_or_else(|| Fault::Limit { what: format!("node {} has given out all its ids", spawn.node) })?;
+        let domain = self.new_id(node).ok_or_else(|| Fault::Limit {
+            what: format!("node {} has used all its domain ids; restart it", spawn.node),
+        })?;
         let name = match self.domains.get(&parent) {
             Some(parent) if spawn.own_image => parent.program.clone(),
-            _ => program_name(&spawn.image_name),
+            _ => program_name(&spawn.program.name),
         };
-        let launch = Launch {
-            image: image.clone(),
-            name: name.clone(),
-            arguments: spawn.arguments.clone(),
-            environment: spawn.environment.clone(),
-            directory: spawn.directory.clone(),
-            seat: spawn.seat.clone(),
-            side: spawn.side.is_some(),
-        };
+        let program = ProgramSpec { name, ..spawn.program };
+        let launch = Launch { image: image.clone(), program: program.clone() };
         let watched = WatchedDomain::starting(launch);
         self.domains.insert(
             domain,
             DomainRecord {
-                program: name.clone(),
+                program: program.name.clone(),
                 pid: 0,
                 since: now,
                 parent: Some((parent, Some(client))),
@@ -126,10 +119,7 @@ impl Core {
         );
         self.domain_changed(domain);
         self.node_changed(node);
-        let SpawnRequest { arguments, environment, directory, stdin, seat, side, .. } = spawn;
-        let order =
-            StartOrder { domain, program: hash, name, arguments, environment, directory, stdin, seat, side };
-        self.order(node, Order::Start { order });
+        self.order(node, Order::Start { order: StartOrder { domain, build: hash, program } });
         Ok(())
     }
 
@@ -168,7 +158,7 @@ impl Core {
         }
     }
 
-    /// Sees to it that the node's agent has a program, or will have when the next order arrives.
+    /// Sends a program to the node's agent, unless it has it, before any order that follows.
     fn provide_program(
         &mut self,
         id: NodeId,
@@ -190,7 +180,7 @@ impl Core {
             let window =
                 node.window.as_mut().ok_or(Fault::System { what: "the node has no window".into() })?;
             let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
-                what: format!("a program of {length_bytes} bytes cannot travel: {full}"),
+                what: format!("the window has no room for a program of {length_bytes} bytes: {full}"),
             })?;
             window.programs.push_back((hash, range));
             self.node_changed(id);
@@ -215,8 +205,8 @@ impl Core {
         Ok(())
     }
 
-    /// An agent has copied a program. One may be on its way twice, when it was forgotten before it had arrived: an
-    /// agent takes them in the order in which they were sent.
+    /// An agent has copied a program. One may be on its way twice, when it was forgotten before it had
+    /// arrived: an agent takes them in the order in which they were sent.
     pub(super) fn program_taken(&mut self, node: NodeId, hash: [u8; 32]) {
         if let Some(window) = self.node(node).and_then(|node| node.window.as_mut())
             && let Some(first) = window.programs.iter().position(|(sent, _)| *sent == hash)
@@ -264,9 +254,9 @@ impl Core {
         }
     }
 
-    /// A start failed. Perhaps the program did not arrive, for want of memory there: the next start sends it again, and
-    /// until then the node keeps none that nobody here knows of. An agent takes orders in turn, so starts of it that are
-    /// on their way find it still.
+    /// A start failed. Perhaps the program did not arrive, for want of memory there: the next start sends it
+    /// again, and until then the node keeps none that nobody here knows of. An agent takes orders in turn, so
+    /// starts of it that are on their way find it still.
     fn forget_program(&mut self, id: NodeId, hash: [u8; 32]) {
         if let Some(node) = self.node(id)
             && let Some(index) = node.programs.iter().position(|known| *known == hash)
@@ -326,7 +316,9 @@ impl Core {
     ) -> Result<Reply, Fault> {
         self.started_here(domain)?;
         if !(1..=64).contains(&signal) {
-            return Err(Fault::Refused { why: format!("{signal} is no signal: they go from 1 to 64") });
+            return Err(Fault::Refused {
+                why: format!("invalid signal {signal}; use a number from 1 to 64"),
+            });
         }
         self.order(domain.node(), Order::Signal { domain, signal });
         self.was_signalled(now, domain, signal);
@@ -349,8 +341,8 @@ impl Core {
         due.into_iter().for_each(|domain| self.condemn(domain));
     }
 
-    /// Who gets what comes from a stream of a domain: of its side stream whoever started it; of the others whoever
-    /// started the whole job, up the line of parents to one that nobody here started.
+    /// The client that gets the output of a domain: of a side stream the domain that started it, of other streams
+    /// the one that started the whole job, which is the first of its ancestors that the machine did not start.
     pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<Client> {
         let mut owner = None;
         let mut next = Some(domain);
@@ -371,7 +363,7 @@ impl Core {
         match self.output_owner(domain, stream) {
             Some(client) => self.deliver(client, 0, Reply::Output { domain, stream, bytes }),
             None => {
-                // Nobody is left to read it, and its writer is being killed.
+                // The reader is gone, and the writer is being killed.
                 let bytes = bytes.len() as u32;
                 self.order(domain.node(), Order::OutputTaken { domain, stream, bytes });
             }
@@ -408,14 +400,16 @@ impl Core {
             streams::INPUT => {}
             streams::SIDE if self.output_owner(domain, stream) == Some(client) => {}
             streams::SIDE => {
-                return refused(format!("the side stream of domain {domain} is of whoever started it"));
+                return refused(format!(
+                    "only the domain that started domain {domain} can use its side stream"
+                ));
             }
             _ => return refused(format!("domain {domain} has no input {stream}")),
         }
         match record.feeding.iter().filter(|(of, ..)| *of == stream).count() {
             0 => Ok(()),
             1 if ends => Ok(()),
-            _ => refused(format!("domain {domain} is still taking the input before")),
+            _ => refused(format!("domain {domain} has not taken the previous input yet")),
         }
     }
 
@@ -435,11 +429,14 @@ const MAX_VARIABLE_BYTES: usize = 64;
 
 /// Whether a program can have the side stream that is asked for, if one is.
 fn may_have_side(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
-    let Some(variable) = &spawn.side else { return Ok(()) };
+    let Some(variable) = &spawn.program.side else { return Ok(()) };
     let refused = |why: String| Err(Fault::Refused { why });
     let named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !(1..=MAX_VARIABLE_BYTES).contains(&variable.len()) || !variable.bytes().all(named) {
-        return refused(format!("'{}' is no name of a variable for a side stream", shown(variable)));
+        return refused(format!(
+            "invalid name '{}' for the variable of a side stream; use letters, digits and `_`",
+            shown(variable)
+        ));
     }
     if target.bare {
         return refused(format!(
@@ -455,7 +452,7 @@ fn kept_programs(node: &tombolo_machine::Node) -> usize {
     if node.as_bare().is_some() { 1 } else { MAX_PROGRAMS }
 }
 
-/// What a program is called, by the name of its image's file: a bare executable says nothing of it itself.
+/// The name of a program, from the name of its image's file: a plain executable has no name inside.
 fn program_name(image_name: &str) -> String {
     let name = image_name.strip_suffix(".tbi").unwrap_or(image_name);
     let name: String = name.chars().take(MAX_PROGRAM_CHARS).collect();

@@ -5,8 +5,8 @@ use super::Core;
 impl Core {
     /// The size of every table, by what is in it.
     ///
-    /// The programs that agents keep for later starts and what consoles remember are bounded and stay; they are not
-    /// counted.
+    /// The programs that agents keep for later starts and what consoles remember are bounded and stay; they
+    /// are not counted.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let windows = || self.nodes.iter().filter_map(|node| node.window.as_ref());

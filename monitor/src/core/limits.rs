@@ -19,7 +19,7 @@ impl Core {
         if used < self.limit(limit) { Ok(()) } else { Err(self.limit_met(limit, who)) }
     }
 
-    /// What whoever has met a limit is told.
+    /// The fault for a client that has reached a limit.
     pub(super) fn limit_met(&self, limit: Limit, who: impl Display) -> Fault {
         Fault::Limit {
             what: format!(

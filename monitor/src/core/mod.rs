@@ -1,7 +1,8 @@
-//! What the root monitor knows and decides, without doing any of it.
+//! The state and the decisions of the root monitor, without I/O.
 //!
-//! Everything that happens (an agent's report, a node that came or went, console output, time) is an input;
-//! everything to be done is an [`Effect`]. So the whole state of a machine can be driven by tests and simulators.
+//! Everything that happens (an agent's report, a node that came up or was lost, console output, time) is an
+//! input; everything to be done is an [`Effect`]. So tests and simulators can drive the whole state of a
+//! machine.
 //!
 //! **Invariant:** nothing here blocks, reads a clock, or touches a descriptor.
 
@@ -50,10 +51,10 @@ pub type Client = (NodeId, u32);
 
 /// A descriptor that the root has and an agent needs. The order's attachment says what it becomes there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names of fields say what they are")]
 pub enum Resource {
     /// One end of a socket pair between two domains of this kernel.
     PairEnd {
-        /// Of this channel.
         channel: ChannelId,
         /// False for the connecting side.
         accepting: bool,
@@ -62,102 +63,56 @@ pub enum Resource {
     },
     /// The memory of a node's window.
     WindowMemory(NodeId),
-    /// What the node's doorbell signals.
+    /// The event counter that a vector of the node's doorbell signals.
     HostBell(NodeId, u16),
-    /// What interrupts the node.
+    /// The event counter that interrupts the node by a vector.
     NodeBell(NodeId, u16),
-    /// A program.
+    /// A program, by its SHA-256.
     Program([u8; 32]),
     /// The memory of a region that the host's agent keeps.
-    Region {
-        /// Which.
-        region: RegionId,
-        /// Also for writing.
-        writable: bool,
-    },
+    Region { region: RegionId, writable: bool },
     /// The memory of a node's window, for a region.
-    RegionInWindow {
-        /// Which window.
-        node: NodeId,
-        /// Also for writing.
-        writable: bool,
-    },
-    /// What came with a request.
+    RegionInWindow { node: NodeId, writable: bool },
+    /// The descriptor that came with a request of a client.
     Offered(Client, u32),
 }
 
-/// Something to be done, in order.
+/// Something to be done; effects are performed in order.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names of fields say what they are")]
 pub enum Effect {
-    /// Tell an agent.
+    /// Send an order to a node's agent.
     Order {
-        /// Which.
         node: NodeId,
-        /// What.
         order: Order,
-        /// Descriptors that go along.
+        /// The descriptors that go with it.
         passed: Vec<Resource>,
     },
-    /// Put a program into a node's window, to be followed by the order that names it.
-    WriteProgram {
-        /// Which.
-        node: NodeId,
-        /// Where.
-        range: WindowRange,
-        /// From this image.
-        image: Image,
-        /// The build.
-        target: Target,
-    },
-    /// Keep a program, so that it can be passed as a resource; else tell [`Core::program_not_kept`].
-    KeepProgram {
-        /// For which node.
-        node: NodeId,
-        /// Its SHA-256.
-        hash: [u8; 32],
-        /// From this image.
-        image: Image,
-        /// The build.
-        target: Target,
-    },
+    /// Write a program into a node's window. The order that names it follows.
+    WriteProgram { node: NodeId, range: WindowRange, image: Image, target: Target },
+    /// Keep a program in memory, so that it can be passed as a resource; on failure call
+    /// [`Core::program_not_kept`].
+    KeepProgram { node: NodeId, hash: [u8; 32], image: Image, target: Target },
     /// Zero a range of a window before it is lent.
-    ClearWindow {
-        /// Of which node.
-        node: NodeId,
-        /// Which.
-        range: WindowRange,
-    },
+    ClearWindow { node: NodeId, range: WindowRange },
     /// Start a node.
-    Boot {
-        /// Which.
-        node: NodeId,
-        /// In which generation.
-        generation: NonZeroU16,
-    },
-    /// End a node that does not answer.
-    Destroy {
-        /// Which.
-        node: NodeId,
-    },
-    /// Type on a node's console.
-    ConsoleWrite {
-        /// Which.
-        node: NodeId,
-        /// What.
-        bytes: Vec<u8>,
-    },
+    Boot { node: NodeId, generation: NonZeroU16 },
+    /// Kill a node that does not answer.
+    Destroy { node: NodeId },
+    /// Write input to a node's console.
+    ConsoleWrite { node: NodeId, bytes: Vec<u8> },
     /// Stop the machine.
     Shutdown,
 }
 
-/// How far a node is.
+/// The state of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum NodeState {
-    /// Started, not yet reported.
+    /// Started, but its agent has not reported yet.
     Booting { since: Nanos },
     /// Its agent answers.
     Up,
-    /// Not running.
+    /// It does not run.
     Down { cause: String },
 }
 
@@ -174,7 +129,7 @@ struct NodeRecord {
     programs: VecDeque<[u8; 32]>,
     window: Option<WindowRecord>,
     console: ConsoleRecord,
-    /// Who asked for a restart.
+    /// The client that asked for a restart, and its request.
     restarting: Option<(Client, u32)>,
 }
 
@@ -199,7 +154,7 @@ struct ClientRecord {
     next_listener: u32,
     /// Channels that were granted to its listeners and that it has not accepted.
     unaccepted: usize,
-    /// It has written to the input of a domain, which may still take that when it leaves.
+    /// It has written to the input of a domain, which may still be taking that when the client leaves.
     feeds: bool,
     observed: Observed,
 }
@@ -210,10 +165,11 @@ struct DomainRecord {
     program: String,
     pid: i32,
     since: Nanos,
-    /// Who asked for it, and by which connection, as long as that is there; none for a domain that attached by itself. Who asked never changes.
+    /// The domain that started it, and that domain's connection while it lasts; `None` for a domain that
+    /// attached by itself.
     parent: Option<(DomainId, Option<Client>)>,
     image: Option<Image>,
-    /// What it runs of that, by SHA-256; nothing for one that attached by itself.
+    /// The SHA-256 of the build that it runs; zeros for a domain that attached by itself.
     build: [u8; 32],
     channels: u32,
     /// The request to be answered once it has started.
@@ -231,25 +187,25 @@ struct NameRecord {
     listener: u32,
 }
 
-/// A name, and the node whose it is; the machine's if none.
-type Place = (Option<NodeId>, String);
+/// A name and its scope: a node, or `None` for the machine.
+type NameKey = (Option<NodeId>, String);
 
-/// Somebody who waits for a name.
+/// A client that waits for a name.
 #[derive(Debug)]
 struct Waiting {
     client: Client,
     request: u32,
-    place: Place,
+    name: NameKey,
     config: tombolo_link::ChannelConfig,
     until: Nanos,
 }
 
-/// A channel in a window: what has to be taken back.
+/// A channel in a window, with what it has to give back.
 #[derive(Debug)]
 struct WindowChannel {
-    /// Who opened it, and is charged for it.
+    /// The domain that opened it, whose limits it counts for.
     opener: DomainId,
-    /// Whose window.
+    /// The node of the window.
     window: NodeId,
     range: WindowRange,
     vector: u16,
@@ -281,7 +237,7 @@ pub struct Core {
     now: Nanos,
     /// What the wall clock says at instant 0.
     wall_offset_ns: u64,
-    /// Since when nobody has used the machine.
+    /// Since when the machine has been unused.
     idle_since: Option<Nanos>,
     effects: Vec<Effect>,
 }
@@ -385,7 +341,7 @@ impl Core {
         self.observing_tick(now);
     }
 
-    /// Since when nobody has been attached; `None` while somebody is.
+    /// Since when no domain has been attached; `None` while one is.
     #[must_use]
     pub fn idle_since(&self) -> Option<Nanos> {
         self.idle_since
@@ -436,7 +392,8 @@ impl Core {
         }
     }
 
-    /// Whether a report about a domain or region comes from its node. What another says of it is no evidence.
+    /// Whether a report about a domain or region comes from its own node. Other nodes' reports are not
+    /// evidence.
     fn may_report(&self, node: NodeId, report: &Report) -> bool {
         match report {
             Report::Started { domain, .. }

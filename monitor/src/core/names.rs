@@ -1,7 +1,7 @@
 //! Exports: names of the machine or of a node that domains can connect to.
 //!
-//! Those of the machine are records of the root's names. Those of a node are records of its agent's, who says which there
-//! are.
+//! Those of the machine are records of the root's names. Those of a node are records of its agent's, who says
+//! which there are.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tombolo_link::ChannelConfig;
 use tombolo_machine::Limit;
 use tombolo_naming::{NameFault, Scope};
 
-use super::{Client, Core, NameRecord, Nanos, NodeState, Place, Waiting, shown};
+use super::{Client, Core, NameKey, NameRecord, Nanos, NodeState, Waiting, shown};
 
 impl Core {
     pub(super) fn export(
@@ -49,7 +49,8 @@ impl Core {
         Ok(Reply::Export { listener })
     }
 
-    /// A client of a node exports a name of the node. Its agent is believed about its own names and clients only.
+    /// A client of a node exports a name of the node. Its agent is believed about its own names and clients
+    /// only.
     pub(super) fn node_exported(&mut self, client: Client, name: String, listener: u32) {
         let Some(owner) = self.clients.get(&client).and_then(|record| record.domain) else { return };
         if tombolo_control::is_name(&name) && self.domains.contains_key(&owner) {
@@ -64,7 +65,7 @@ impl Core {
     }
 
     /// A name as its scope is written.
-    pub(super) fn scoped(&self, (node, name): &Place) -> String {
+    pub(super) fn scoped(&self, (node, name): &NameKey) -> String {
         match node {
             Some(node) => format!("@{}/{name}", self.node_name(*node)),
             None => name.clone(),
@@ -72,7 +73,7 @@ impl Core {
     }
 
     /// Which name a client means.
-    pub(super) fn place(&self, client: Client, scope: Scope, name: String) -> Result<Place, Fault> {
+    pub(super) fn place(&self, client: Client, scope: Scope, name: String) -> Result<NameKey, Fault> {
         if !tombolo_control::is_name(&name) {
             return Err(Fault::BadName { name: shown(&name) });
         }
@@ -101,10 +102,10 @@ impl Core {
         }
     }
 
-    /// A node is lost: whoever waits for one of its names is told.
+    /// A node is lost: tells the clients that wait for its names.
     pub(super) fn node_exports_lost(&mut self, node: NodeId, cause: &str) {
         let (lost, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.place.0 == Some(node));
+            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.name.0 == Some(node));
         self.waiting = rest;
         for Waiting { client, request, .. } in lost {
             let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
@@ -113,7 +114,7 @@ impl Core {
     }
 
     /// Who exports a name.
-    pub(super) fn exported(&self, (node, name): &Place) -> Option<NameRecord> {
+    pub(super) fn exported(&self, (node, name): &NameKey) -> Option<NameRecord> {
         if let Some(node) = node {
             return self.node_exports.get(&(*node, name.clone())).copied();
         }
@@ -122,14 +123,14 @@ impl Core {
         Some(NameRecord { owner, client, listener: endpoint.listener })
     }
 
-    /// Opens channels for those who wait for a name of `owner`, first come first served, as far as its backlog
-    /// has room.
+    /// Opens channels for those who wait for a name of `owner`, first come first served, as far as its
+    /// backlog has room.
     pub(super) fn serve_waiting(&mut self, owner: Client) {
         let mut index = 0;
         while index < self.waiting.len() && self.backlog_has_room(owner) {
-            if self.exported(&self.waiting[index].place).is_some_and(|record| record.client == owner) {
-                let Waiting { client, request, place, config, .. } = self.waiting.remove(index);
-                self.open(client, request, &place, config);
+            if self.exported(&self.waiting[index].name).is_some_and(|record| record.client == owner) {
+                let Waiting { client, request, name, config, .. } = self.waiting.remove(index);
+                self.open(client, request, &name, config);
             } else {
                 index += 1;
             }
@@ -149,12 +150,12 @@ impl Core {
         now: Nanos,
         client: Client,
         request: u32,
-        place: Place,
+        name: NameKey,
         timeout: Duration,
         config: ChannelConfig,
     ) {
-        if self.exported(&place).is_some_and(|record| self.backlog_has_room(record.client)) {
-            return self.open(client, request, &place, config);
+        if self.exported(&name).is_some_and(|record| self.backlog_has_room(record.client)) {
+            return self.open(client, request, &name, config);
         }
         let used = self.waiting.iter().filter(|waiting| waiting.client == client).count();
         if let Err(fault) = self.within(Limit::WaitingPerDomain, used, "this domain") {
@@ -162,7 +163,7 @@ impl Core {
         }
         let timeout_ns = Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
         let until = now.saturating_add(timeout_ns);
-        self.waiting.push(Waiting { client, request, place, config, until });
+        self.waiting.push(Waiting { client, request, name, config, until });
         self.give_up_waiting(now);
     }
 
@@ -174,9 +175,9 @@ impl Core {
             if tombolo_base::canary!("core answers nobody who waits in vain") {
                 continue;
             }
-            let fault = match self.exported(&waiting.place) {
+            let fault = match self.exported(&waiting.name) {
                 Some(record) => self.limit_met(Limit::Backlog, format_args!("domain {}", record.owner)),
-                None => Fault::NoSuchName { name: self.scoped(&waiting.place) },
+                None => Fault::NoSuchName { name: self.scoped(&waiting.name) },
             };
             self.answer(waiting.client, waiting.request, Err(fault));
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tombolo_base::{DomainId, Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::observation::Happening;
-use tombolo_control::{Exit, Fault, NodeInfo, Order, Reply, STARTING};
+use tombolo_control::{Exit, Fault, NodeInfo, NodeKind, Order, Reply, STARTING};
 use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
-use tombolo_machine::{Limit, Node};
+use tombolo_machine::{Limit, Node, NodeSettings};
 
 use super::observing::cut;
 use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, WindowRecord, shown};
@@ -146,7 +146,8 @@ impl Core {
         }
     }
 
-    /// Starts a node that is down; with `force` also one that is up or starting, which ends first, with its domains.
+    /// Starts a node that is down; with `force` also one that is up or starting, which ends first, with its
+    /// domains.
     pub(super) fn restart(&mut self, now: Nanos, asked: (Client, u32), name: &str, force: bool) {
         let (client, request) = asked;
         let Some(node) = self.machine.node_named(name) else {
@@ -223,7 +224,7 @@ impl Core {
         NodeInfo {
             id: node.id,
             name: node.name.clone(),
-            kind: node.kind.name().to_owned(),
+            kind: kind_of(node),
             isa: node.isa,
             generation: record.generation.get(),
             up: record.state == NodeState::Up,
@@ -273,4 +274,13 @@ pub struct BootProgress {
     pub up: Vec<NodeInfo>,
     /// Not running.
     pub down: Vec<NodeInfo>,
+}
+
+fn kind_of(node: &Node) -> NodeKind {
+    match node.settings {
+        NodeSettings::Host => NodeKind::Host,
+        NodeSettings::User(_) => NodeKind::User,
+        NodeSettings::Vm(_) => NodeKind::Vm,
+        NodeSettings::Bare(_) => NodeKind::Bare,
+    }
 }

@@ -1,4 +1,5 @@
-//! Regions of memory and capabilities to them: what clients ask for, where memory comes from, and how a domain gets to it.
+//! Regions of memory and capabilities to them: what clients ask for, where memory comes from, and how a
+//! domain gets to it.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ const PAGE: usize = 100;
 #[derive(Debug)]
 pub(super) struct Regions {
     pub(super) table: Table,
-    /// Regions whose memory is being made, and who waits for that, as long as somebody does.
+    /// Regions whose memory is being made, each with the client that waits for it, if it still does.
     making: BTreeMap<RegionId, (Option<(Client, u32)>, NewRegion)>,
     sealing: BTreeMap<RegionId, (Client, u32)>,
     revoking: BTreeMap<Operation, (Client, u32)>,
@@ -59,7 +60,7 @@ impl Regions {
 
     fn of_maker(&self, maker: DomainId) -> (usize, u64) {
         let making = self.making.values().filter(|(_, new)| new.maker == maker);
-        // A file is as long as whoever passes it says, until its agent has looked.
+        // The length of a file is the client's claim until the agent has checked it.
         let length_bytes = |new: &NewRegion| if new.memory == Memory::File { 0 } else { new.length_bytes };
         making.fold(self.table.regions_of(maker), |(count, bytes), (_, new)| {
             (count + 1, bytes.saturating_add(length_bytes(new)))
@@ -79,7 +80,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// Why a request about regions is refused, whoever says so.
+/// Why a request about regions is refused.
 pub(super) struct Refusal(pub(super) Fault);
 
 impl Core {
@@ -158,7 +159,7 @@ impl Core {
 
     fn new_region(&mut self, new: &NewRegion) -> Result<RegionId, Refusal> {
         let id = self.regions.table.new_region_id(new.node, new.generation);
-        id.ok_or_else(|| Fault::Limit { what: "the machine has given out all ids of regions".into() }.into())
+        id.ok_or_else(|| Fault::Limit { what: "the machine has used all its region ids".into() }.into())
     }
 
     /// The node whose kernel a node's programs run under: the host's for foreign programs on it.
@@ -186,9 +187,8 @@ impl Core {
         }
         let huge_page_bytes = options.huge_page_bytes;
         if huge_page_bytes != 0 && !(huge_page_bytes.is_power_of_two() && huge_page_bytes > PAGE_BYTES) {
-            let why = format!(
-                "{huge_page_bytes} is no length of a huge page: it is a power of two above {PAGE_BYTES}"
-            );
+            let why =
+                format!("invalid huge page length {huge_page_bytes}; use a power of two above {PAGE_BYTES}");
             return Err(Fault::Refused { why });
         }
         let unit_bytes = huge_page_bytes.max(PAGE_BYTES);
@@ -201,7 +201,7 @@ impl Core {
         let why = if !self.behind_window(node) {
             format!("node {name} is behind no window: its programs and the host's share memory of the host")
         } else if alignment_bytes != 0 && !alignment_bytes.is_power_of_two() {
-            format!("{alignment_bytes} is no alignment: it is a power of two")
+            format!("invalid alignment {alignment_bytes}; use a power of two")
         } else if coherent && coherence < Coherence::Coherent {
             format!("the window of {name} is not coherent, but '{}'", coherence.name())
         } else {
@@ -403,8 +403,8 @@ impl Core {
         Reply::Regions { regions, more: rest.next().is_some() }
     }
 
-    /// Lets a domain map what it holds a capability to: it gets the memory, and a lifeline that shows here when it has let
-    /// go, and there when it has to.
+    /// Lets a domain map what it holds a capability to: it gets the memory, and a lifeline that shows here
+    /// when it has let go, and there when it has to.
     pub(super) fn region_map(
         &mut self,
         client: Client,

@@ -77,7 +77,8 @@ impl Core {
     /// The names of a node say something to a client of another. They are believed about themselves only.
     pub(super) fn names_say(&mut self, from: NodeId, domain: DomainId, connection: u32, message: &[u8]) {
         let client = (domain.node(), connection);
-        // A node that starts anew numbers its connections anew: what the one before asked for may be answered late.
+        // A node that starts anew numbers its connections anew: what the one before asked for may be answered
+        // late.
         if self.clients.get(&client).and_then(|record| record.domain) != Some(domain) {
             return;
         }
@@ -115,7 +116,7 @@ impl Core {
         }
     }
 
-    /// A node is lost, and its names with it: whoever waits for one or watches them is told.
+    /// A node is lost with its names: tells the clients that wait for them or watch them.
     pub(super) fn remote_names_lost(&mut self, node: NodeId, cause: &str) {
         let asked = std::mem::take(&mut self.remote_names.asked);
         let (lost, kept) = asked.into_iter().partition(|(_, at)| *at == node);

@@ -29,7 +29,8 @@ impl Core {
         match ClientMessage::from_bytes(message) {
             Ok(ClientMessage { request, body }) => self.asked_for(now, client, request, body, image),
             Err(_) => {
-                // Who speaks no sense is not spoken to; its node's agent sees the end of the connection.
+                // Dismiss a client that sends something invalid; its node's agent reports the end of the
+                // connection.
                 let (node, connection) = client;
                 self.order(node, Order::Dismiss { connection });
                 self.client_left(client);
@@ -51,7 +52,8 @@ impl Core {
                 return self.attached(client, request, result);
             }
             (Some(domain), _) if self.domains.contains_key(&domain) => domain,
-            // The last words of a domain whose end was reported before its connection's: nobody is left to hear.
+            // The last words of a domain whose end was reported before its connection's: nobody is left to
+            // hear.
             (Some(_), _) => return,
             (None, _) => {
                 let fault = Fault::Refused { why: "attach to the monitor first".into() };
@@ -208,7 +210,7 @@ impl Core {
         }
     }
 
-    /// Somebody connected to the agent of a node.
+    /// A client connected to the agent of a node.
     pub(super) fn joined(&mut self, client: Client, pid: i32, spawned: Option<DomainId>) {
         // An agent does not give out a number twice. One that does is taken at its word: the first is gone.
         self.client_left(client);
@@ -234,11 +236,12 @@ impl Core {
         let record = self.clients.get(&client).ok_or(Fault::Refused { why: "no such connection".into() })?;
         let (pid, spawned) = (record.pid, record.spawned);
         if let Some(domain) = spawned.filter(|domain| !self.domains.contains_key(domain)) {
-            // It ended before it was heard. Taken for somebody who came by itself, it would never end.
+            // It ended before its request was read. Taken for a domain that attached by itself, it would
+            // never end.
             return Err(Fault::NoSuchDomain { domain });
         }
         let domain = match (record.domain, spawned) {
-            (Some(_), _) => return Err(Fault::Refused { why: "this connection is attached already".into() }),
+            (Some(_), _) => return Err(Fault::Refused { why: "this connection is already attached".into() }),
             (None, Some(domain)) => domain,
             (None, None) => {
                 let program = program.chars().take(MAX_PROGRAM_CHARS).collect();
@@ -290,13 +293,14 @@ impl Core {
         self.observing.client_left(client);
         self.steering_client_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
-        // A node that starts anew numbers its connections anew: what this one still awaits is not for the next.
+        // A node that starts anew numbers its connections anew: what this one still awaits is not for the
+        // next.
         for node in &mut self.nodes {
             node.console.forget(client);
             node.restarting.take_if(|(by, _)| *by == client);
         }
         if record.feeds {
-            // What it fed is still being taken, and nobody waits for that any more.
+            // Its input is still being taken, but it no longer waits for the answer.
             let feeding = self.domains.iter_mut().flat_map(|(_, domain)| &mut domain.feeding);
             feeding.filter(|(_, by, _)| *by == client).for_each(|(.., request)| *request = 0);
         }

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId};
 use tombolo_control::observation::Happening;
-use tombolo_control::{Fault, Order, Reply, Request, Seat, SpawnRequest};
+use tombolo_control::{Fault, Order, ProgramSpec, Reply, Request, SpawnRequest};
 use tombolo_machine::image::Image;
 
 use super::{Client, Core, DomainRecord, Nanos, NodeState};
 
 const SIGKILL: u8 = 9;
 const SIGTERM: u8 = 15;
-/// Signals that a domain which is paused need not go on for: that it cannot handle, or that mean nothing to it.
+/// Signals that a domain which is paused need not go on for: that it cannot handle, or that mean nothing to
+/// it.
 const SIGCHLD: u8 = 17;
 const SIGCONT: u8 = 18;
 const SIGSTOP: u8 = 19;
@@ -21,36 +22,27 @@ const SIGSTOP: u8 = 19;
 #[derive(Clone, Debug)]
 pub(super) struct Launch {
     pub(super) image: Image,
-    pub(super) name: String,
-    pub(super) arguments: Vec<String>,
-    pub(super) environment: Vec<(String, String)>,
-    pub(super) directory: String,
-    pub(super) seat: Seat,
-    /// It has a side stream to whoever started it, which nobody else can take part in.
-    pub(super) side: bool,
+    pub(super) program: ProgramSpec,
 }
 
 impl Launch {
-    /// What it takes beside the image.
+    /// The bytes that it takes up, without its image.
     pub(super) fn length_bytes(&self) -> usize {
-        let arguments: usize = self.arguments.iter().map(String::len).sum();
-        let environment: usize = self.environment.iter().map(|(name, value)| name.len() + value.len()).sum();
-        arguments + environment + self.directory.len() + self.name.len()
+        let ProgramSpec { name, arguments, environment, directory, .. } = &self.program;
+        let arguments: usize = arguments.iter().map(String::len).sum();
+        let environment: usize = environment.iter().map(|(name, value)| name.len() + value.len()).sum();
+        arguments + environment + directory.len() + name.len()
     }
 
-    /// The request that starts it on a node.
+    /// Whether the same can be started again. A side stream belongs to the domain that started the first.
+    fn is_repeatable(&self) -> bool {
+        self.program.side.is_none()
+    }
+
+    /// The request that starts it again on a node, without standard input.
     fn request(&self, node: String) -> SpawnRequest {
-        SpawnRequest {
-            node,
-            own_image: false,
-            image_name: self.name.clone(),
-            arguments: self.arguments.clone(),
-            environment: self.environment.clone(),
-            directory: self.directory.clone(),
-            stdin: false,
-            seat: self.seat.clone(),
-            side: None,
-        }
+        let program = ProgramSpec { stdin: false, side: None, ..self.program.clone() };
+        SpawnRequest { node, own_image: false, program }
     }
 }
 
@@ -95,7 +87,7 @@ impl Steering {
 impl DomainRecord {
     /// The machine can start the same again.
     pub(super) fn is_repeatable(&self) -> bool {
-        self.watched.launch.as_ref().is_some_and(|launch| !launch.side)
+        self.watched.launch.as_ref().is_some_and(Launch::is_repeatable)
     }
 }
 
@@ -109,7 +101,8 @@ pub(super) fn started(request: u32, domain: DomainId) -> Reply {
 }
 
 impl Core {
-    /// A domain that lives and that the machine started under a kernel, so that it can be stopped and let go on.
+    /// A domain that lives and that the machine started under a kernel, so that it can be stopped and let go
+    /// on.
     fn pausable(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
         let record = self.started_here(domain)?;
         let node = self.machine.node(domain.node());
@@ -180,12 +173,12 @@ impl Core {
             (None, None) => return Err(Fault::NoSuchDomain { domain }),
         };
         let why = match launch {
-            Some(launch) if !launch.side => return Ok(launch.clone()),
+            Some(launch) if launch.is_repeatable() => return Ok(launch.clone()),
             Some(_) => format!(
-                "domain {domain} had a side stream to whoever started it, as ranks of a job do: start the job again"
+                "domain {domain} had a side stream to the domain that started it, as ranks of an MPI job do; start the job again"
             ),
             None => {
-                format!("how domain {domain} was started is not remembered any more: start it from its image")
+                format!("how domain {domain} was started is no longer known; start it from its image")
             }
         };
         Err(Fault::Refused { why })
@@ -231,7 +224,7 @@ impl Core {
         self.steering.moves.insert(domain, Move { client, request, to: node, launch });
     }
 
-    /// Everything that can be known before a domain is ended is looked at before.
+    /// Checks everything that can be known before the domain is ended.
     fn may_move(&mut self, by: DomainId, domain: DomainId, to: &str) -> Result<Launch, Fault> {
         self.started_here(domain)?;
         let launch = self.launch_of(domain)?;
@@ -244,14 +237,14 @@ impl Core {
             ));
         }
         if self.steering.moves.contains_key(&domain) {
-            return refused(format!("domain {domain} moves already"));
+            return refused(format!("domain {domain} is already being moved"));
         }
         if domain == by {
-            return refused("a domain cannot move itself: it would not be there to hear of it".into());
+            return refused("a domain cannot move itself; ask from another domain".into());
         }
         let (node, target) = self.startable_node(to)?;
         if node == domain.node() {
-            return refused(format!("domain {domain} runs on node {to} already"));
+            return refused(format!("domain {domain} already runs on node {to}"));
         }
         if launch.image.program(target).is_err() {
             let (image, available) = (launch.image.name().to_owned(), launch.image.targets());
@@ -266,7 +259,7 @@ impl Core {
     pub(super) fn go_on_moving(&mut self, domain: DomainId) {
         let Some(Move { client, request, to, launch }) = self.steering.moves.remove(&domain) else { return };
         let Some(by) = self.clients.get(&client).and_then(|record| record.domain) else { return };
-        self.happened_to(domain, Happening::DOMAIN_MOVED, format!("{} to node {to}", launch.name));
+        self.happened_to(domain, Happening::DOMAIN_MOVED, format!("{} to node {to}", launch.program.name));
         let spawn = launch.request(to.clone());
         let started = self.try_spawn(self.now, client, request, by, spawn, Some(Ok(launch.image)));
         if let Err(fault) = started {
@@ -306,15 +299,17 @@ impl Core {
         let refused = |why: String| Err(Fault::Refused { why });
         if self.kernel_of(id) != id {
             let host = self.node_name(NodeId::HOST);
-            return refused(format!("processors of node {name} are those of node {host}: set them there"));
+            return refused(format!(
+                "node {name} uses the processors of node {host}; set their frequencies there"
+            ));
         }
         if setting.governor.is_none() && setting.min_khz.is_none() && setting.max_khz.is_none() {
-            return refused("say a governor, or the slowest or fastest that processors may run".into());
+            return refused("no setting given; set a governor, a lowest or a highest frequency".into());
         }
         if let (Some(min), Some(max)) = (setting.min_khz, setting.max_khz)
             && min > max
         {
-            return refused(format!("the slowest, {min} kHz, is faster than the fastest, {max} kHz"));
+            return refused(format!("the lowest frequency, {min} kHz, is above the highest, {max} kHz"));
         }
         match self.steering.set_by.get(&id) {
             Some(other) if other.client != client => refused(format!(
@@ -351,7 +346,8 @@ impl Core {
         self.answer(client, request, result);
     }
 
-    /// Lets others set a node's processors, when whoever wanted to has set nothing and waits for nothing.
+    /// Releases a node's processors for other clients if the present one has set nothing and waits for
+    /// nothing.
     fn release_unset(&mut self, node: NodeId) {
         let waits = self.steering.setting.values().any(|(_, _, of)| *of == node);
         if !waits && self.steering.set_by.get(&node).is_some_and(|setter| !setter.has_set) {
@@ -386,7 +382,7 @@ impl Core {
         }
     }
 
-    /// A client is gone: what it set comes back, and nobody waits for what it asked for.
+    /// A client is gone: restores what it set, and drops its requests.
     pub(super) fn steering_client_left(&mut self, client: Client) {
         self.steering.moves.retain(|_, moving| moving.client != client);
         self.steering.setting.retain(|_, (by, _, _)| *by != client);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
-    Attachment, ClientMessage, Exit, Fault, MonitorMessage, Order, Reply, Report, Request, SpawnRequest,
-    StartOrder, Wire,
+    Attachment, ClientMessage, Exit, Fault, MonitorMessage, Order, ProgramSpec, Reply, Report, Request,
+    SpawnRequest, StartOrder, Wire,
 };
 use tombolo_link::{ChannelConfig, TransportKind};
 use tombolo_machine::Machine;
@@ -139,17 +139,7 @@ impl Bench {
     }
 
     pub(super) fn spawn(&mut self, client: Client, node: &str) -> Option<Reply> {
-        let spawn = SpawnRequest {
-            node: node.into(),
-            own_image: true,
-            image_name: String::new(),
-            arguments: vec![],
-            environment: vec![],
-            directory: "/".into(),
-            stdin: false,
-            seat: tombolo_control::Seat::any(),
-            side: None,
-        };
+        let spawn = SpawnRequest { node: node.into(), own_image: true, program: ProgramSpec::new("") };
         self.ask(client, Request::Spawn { spawn })
     }
 }
@@ -317,17 +307,7 @@ fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
 
 fn order_start_at(bench: &mut Bench, now: u64, client: Client, image: tombolo_machine::Image) -> StartOrder {
     let spawn = Request::Spawn {
-        spawn: SpawnRequest {
-            node: "arm0".into(),
-            own_image: false,
-            image_name: "test.tbi".into(),
-            arguments: vec![],
-            environment: vec![],
-            directory: "/".into(),
-            stdin: false,
-            seat: tombolo_control::Seat::any(),
-            side: None,
-        },
+        spawn: SpawnRequest { node: "arm0".into(), own_image: false, program: ProgramSpec::new("test.tbi") },
     };
     let message = ClientMessage { request: 9, body: spawn }.to_bytes().unwrap();
     let report = Report::Asked { connection: client.1, message };
@@ -681,10 +661,10 @@ fn a_program_that_cannot_be_passed_fails_the_start_with_the_reason() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     start(&mut bench, (HOST, 1));
-    let StartOrder { domain, program, .. } = order_start(&mut bench, (HOST, 1));
+    let StartOrder { domain, build, .. } = order_start(&mut bench, (HOST, 1));
     let why = "cannot keep a program in memory: full";
-    bench.core.program_not_kept(ARM1, program, why);
-    bench.core.program_not_kept(ARM0, program, why);
+    bench.core.program_not_kept(ARM1, build, why);
+    bench.core.program_not_kept(ARM0, build, why);
     bench.collect();
     let answers: Vec<_> = bench.delivered.iter().map(|(_, message, ..)| &message.body).collect();
     let [Reply::Failed { fault: Fault::StartFailed { node, why: said } }] = answers[..] else {

@@ -8,7 +8,7 @@ use tombolo_trace::layout::control_on;
 
 use super::{Client, Core, Effect, Nanos, NodeState};
 
-/// How long a machine that is to go down waits for whoever records it to read the rest.
+/// How long a machine that goes down waits for its recorder to read the rest.
 const LAST_READS_NS: Nanos = 10_000_000_000;
 
 /// Entries of one answer to a listing; the rest follows on demand.
@@ -20,7 +20,7 @@ const MAX_KEPT: usize = 64;
 /// Reads that one client may have waiting.
 const MAX_READS: usize = 64;
 
-/// Somebody who waits for a part of a page.
+/// A client that waits for a part of a page.
 #[derive(Debug)]
 struct Read {
     client: Client,
@@ -31,10 +31,10 @@ struct Read {
 /// What is known of tracing.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
-    /// The control word of all pages; 0 while nobody traces.
+    /// The control word of all pages; 0 while the machine does not trace.
     word: u64,
     epoch: u32,
-    /// Pages of domains that die are kept: from the start of a recording until somebody has read them.
+    /// Whether pages of dead domains are kept: from the start of a recording until they have been read.
     keeping: bool,
     /// Whose leaving ends it.
     held_by: Option<Client>,
@@ -78,8 +78,8 @@ impl Core {
         }
     }
 
-    /// Starts or stops tracing everywhere; `held_by` is who ends it by leaving. Stopping what is stopped already lets
-    /// go of the dead whose pages were kept.
+    /// Starts or stops tracing everywhere; `held_by` is who ends it by leaving. Stopping what is stopped
+    /// already lets go of the dead whose pages were kept.
     pub(super) fn trace(
         &mut self,
         on: bool,
@@ -88,11 +88,11 @@ impl Core {
     ) -> Result<Reply, Fault> {
         if on && self.traces.word != 0 {
             return Err(Fault::Refused {
-                why: "the machine traces already (`tombolo trace stop` ends that)".into(),
+                why: "the machine is already tracing; `tombolo trace stop` stops it".into(),
             });
         }
         if (on || self.traces.word == 0) && self.traces.ending.is_none() {
-            // What was kept of the recording before has been read, or nobody wants it.
+            // The previous recording has been read, or is not wanted.
             self.keep_latest(0);
             self.traces.keeping = on;
         }
@@ -113,8 +113,8 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// The machine is to stop: at once, or, while somebody records it, when that one has read the rest. With the nodes
-    /// would go what their domains have traced.
+    /// The machine is to stop: at once, or, while somebody records it, when that one has read the rest. With
+    /// the nodes would go what their domains have traced.
     pub(super) fn go_down(&mut self, now: Nanos) {
         match self.traces.held_by {
             Some(recorder) if self.traces.ending.is_none() => {
@@ -126,7 +126,7 @@ impl Core {
         }
     }
 
-    /// Waits no longer for whoever records.
+    /// Stops waiting for the recorder.
     pub(super) fn trace_tick(&mut self, now: Nanos) {
         if self.traces.ends_at().is_some_and(|at| at <= now) {
             self.traces.ending = None;
@@ -142,7 +142,7 @@ impl Core {
         }
     }
 
-    /// With a node go the pages of its domains, and whatever somebody was reading of them.
+    /// The pages of a lost node's domains are gone, and reads of them fail.
     pub(super) fn trace_node_lost(&mut self, node: NodeId) {
         self.traces.pages.retain(|domain, _| domain.node() != node);
         self.traces.dead.retain(|domain| domain.node() != node);
@@ -231,7 +231,7 @@ impl Core {
         let result = match bytes {
             Some(bytes) => Ok(Reply::TraceRead { bytes }),
             None => Err(Fault::Refused {
-                why: "that trace is not there any more: its node is gone, or had no memory for it".into(),
+                why: "the trace is gone: its node went down, or had no memory for it".into(),
             }),
         };
         self.answer(read.client, read.request, result);

@@ -9,16 +9,16 @@ use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::WindowHeader;
-use tombolo_machine::vm::{Board, Files, Launch, Qemu, VmKit, Window, files, initramfs};
-use tombolo_machine::{BareNode, Kit, Node, NodeKind, VmNode, kit};
+use tombolo_machine::vm::{Board, Files, Hardware, Launch, Qemu, VmKit, Window, files, initramfs};
+use tombolo_machine::{BareNode, Kit, Node, NodeSettings, VmNode, kit};
 use tombolo_platform::memory::map;
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
 
 use super::Root;
-use super::node::{NodeLine, RunningNode, WindowSide};
-use crate::link::Line;
+use super::node::{NodeLink, RunningNode, WindowSide};
+use crate::control_link::ControlLink;
 
 /// What a virtual machine boots.
 #[derive(Debug)]
@@ -35,11 +35,11 @@ impl Root {
         let Some(node) = self.machine.node(id).cloned() else { return };
         let welcome =
             Order::Welcome { node: id, name: node.name.clone(), machine: self.machine.name().to_owned() };
-        let started = match &node.kind {
-            NodeKind::Host => return self.host_is_up(),
-            NodeKind::User(_) => self.start_user(&node),
-            NodeKind::Vm(vm) => self.start_vm(&node, vm, generation),
-            NodeKind::Bare(bare) => self.start_bare(&node, bare, generation),
+        let started = match &node.settings {
+            NodeSettings::Host => return self.host_is_up(),
+            NodeSettings::User(_) => self.start_user(&node),
+            NodeSettings::Vm(vm) => self.start_vm(&node, vm, generation),
+            NodeSettings::Bare(bare) => self.start_bare(&node, bare, generation),
         };
         let heard = |running| self.hearing.add(id).map(|()| running).map_err(text);
         match started.and_then(heard) {
@@ -83,7 +83,7 @@ impl Root {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let process = Process::start(&mut command, &[theirs.as_fd()]).map_err(text)?;
-        Ok(RunningNode::new(process, NodeLine::Made(Line::over_socket(ours)), None))
+        Ok(RunningNode::new(process, NodeLink::Made(ControlLink::over_socket(ours)), None))
     }
 
     fn start_vm(&mut self, node: &Node, vm: &VmNode, generation: NonZeroU16) -> Result<RunningNode, String> {
@@ -103,9 +103,9 @@ impl Root {
         })
     }
 
-    /// The boot image of virtual machines of an instruction set with files out of these folders. To pack and to hash megabytes takes tens of
-    /// milliseconds, in which no death would be told, so it is done when the machine comes up: a node that starts
-    /// again has the monitor and the files that it had.
+    /// The boot image of virtual machines of an instruction set with files out of these folders. To pack and
+    /// to hash megabytes takes tens of milliseconds, in which no death would be told, so it is done when the
+    /// machine comes up: a node that starts again has the monitor and the files that it had.
     fn boot_image(
         &mut self,
         parts: &VmKit,
@@ -137,18 +137,17 @@ impl Root {
         let kit = self.kit.as_ref().map_err(text)?;
         let monitor = kit.board(node.isa).map_err(|error| missing(kit, error))?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a board needs an emulator")?;
-        let board = Board::new(node.isa, program, monitor)
-            .cpu(bare.cpu.clone())
-            .memory_mib(bare.memory_mib)
-            .vectors(bare.doorbells);
+        let BareNode { cpu, memory_mib, doorbells, .. } = bare.clone();
+        let hardware = Hardware { cpu, memory_mib, processors: 1, vectors: doorbells };
+        let board = Board::new(node.isa, program, monitor, hardware);
         start_behind_window(node.id, generation, (bare.window_mib, bare.doorbells), |serial, window| {
             Ok(board.launch(serial, window))
         })
     }
 }
 
-/// Makes a window of so many MiB with so many doorbells, and starts the emulator that has it. `launch` says how, given
-/// its ends of the serial line and of the window.
+/// Makes a window of so many MiB with so many doorbells, and starts the emulator that has it. `launch` says
+/// how, given its ends of the serial line and of the window.
 fn start_behind_window(
     node: NodeId,
     generation: NonZeroU16,
@@ -170,7 +169,7 @@ fn start_behind_window(
     let process = Process::start(&mut command, &inherit).map_err(text)?;
     let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let side = WindowSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
-    Ok(RunningNode::new(process, NodeLine::Awaited(Vec::new()), Some(side)))
+    Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), Some(side)))
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -1,9 +1,9 @@
-//! Which nodes have something to be heard: the kernel keeps the list, so that a wake costs as much as nodes stir, and not as
-//! much as there are.
+//! Which nodes have something to be heard: the kernel keeps the list, so that a wake costs as much as nodes
+//! stir, and not as much as there are.
 //!
-//! A node is armed or stirring. One that is armed has announced on its line that the root sleeps, and is in the set; nobody looks
-//! at it until the kernel tells of it. One that stirs is looked at in every round, until it can be armed. Whatever is given to
-//! an armed node, an order or what is typed, makes it stir.
+//! A node is armed or stirring. One that is armed has announced on its control link that the root sleeps, and is in
+//! the set; nobody looks at it until the kernel tells of it. One that stirs is looked at in every round,
+//! until it can be armed. Whatever is given to an armed node, an order or what is typed, makes it stir.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -19,8 +19,8 @@ use super::node::RunningNode;
 /// What a node may be heard by: every descriptor that it has open, with what to wait for, if for anything.
 pub(super) type Sources<'a> = Vec<(BorrowedFd<'a>, Option<Interest>)>;
 
-/// The descriptors of a node. They are a set of their own: when that is closed the kernel forgets all of them at once, also those
-/// that a copy elsewhere keeps open.
+/// The descriptors of a node. They are a set of their own: when that is closed the kernel forgets all of them
+/// at once, also those that a copy elsewhere keeps open.
 #[derive(Debug)]
 struct Listening {
     set: Epoll,
@@ -29,7 +29,8 @@ struct Listening {
 }
 
 impl Listening {
-    /// Waits for these from now on. Where descriptors were closed or made since, `anew`: a number may be another's by now.
+    /// Waits for these from now on. Where descriptors were closed or made since, `anew`: a number may be
+    /// another's by now.
     fn listen(&mut self, sources: &Sources<'_>, anew: bool) -> Result<(), OsError> {
         if anew {
             sources.iter().for_each(|(fd, _)| self.set.remove(fd));
@@ -111,8 +112,8 @@ impl Hearing {
         self.nodes.remove(&id);
     }
 
-    /// Arms what stirs, as far as there is nothing left to do on it; a node's line is listened to only if it `may_ask`. Returns
-    /// the nodes that cannot be listened to.
+    /// Arms what stirs, as far as there is nothing left to do on it; a node's control link is listened to only if it
+    /// `may_ask`. Returns the nodes that cannot be listened to.
     pub(super) fn arm(
         &mut self,
         nodes: &mut HashMap<NodeId, RunningNode>,

@@ -1,8 +1,9 @@
 //! Images that clients pass as files, read and checked beside the loop of the root.
 //!
-//! A file can be long, on a slow disk or on none that answers, and to check one takes hashing all of it: nothing that
-//! those should wait for whose peers have just died. So a thread does it, in the order in which the files came. What
-//! is read that is known already, byte by byte, is not kept a second time, however many domains run it.
+//! A file can be long, on a slow disk or on none that answers, and to check one takes hashing all of it:
+//! nothing that those should wait for whose peers have just died. So a thread does it, in the order in which
+//! the files came. What is read that is known already, byte by byte, is not kept a second time, however many
+//! domains run it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,7 +26,7 @@ const MAX_KNOWN: usize = 16;
 /// Bytes that are compared at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// Files that may wait to be read. Whoever would pass one more is not heard until then.
+/// How many files may wait to be read. A client that passes one more is not read until then.
 const MAX_WAITING: usize = 64;
 
 /// An image, or why there is none.
@@ -87,7 +88,7 @@ impl<T: Send + 'static> ImageReader<T> {
         Some(read)
     }
 
-    /// Forgets that it has rung: whoever asks next looks first.
+    /// Clears the doorbell; the next reader checks the queue first.
     pub(super) fn hush(&self) {
         drain(&*self.rung);
     }
@@ -199,7 +200,8 @@ mod tests {
     fn program() -> Vec<u8> {
         let mut bytes = vec![0; PIECE_BYTES + 100];
         bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
-        // Type, machine, version, where the program headers are, how long the header is, one of them, how many, PT_LOAD.
+        // Type, machine, version, where the program headers are, how long the header is, one of them, how
+        // many, PT_LOAD.
         for (offset, value) in [(16, 2), (18, 62), (20, 1), (32, 64), (52, 64), (54, 56), (56, 1), (64, 1)] {
             bytes[offset] = value;
         }

@@ -1,7 +1,7 @@
 //! The root monitor: does what [`crate::core`] decides, and tells it what happens.
 //!
-//! One loop, and a thread beside it that reads images. Everything it waits for is a descriptor; nothing in the loop
-//! blocks but the handshake with a virtual machine that has just rung for it.
+//! One loop, and a thread beside it that reads images. Everything it waits for is a descriptor; nothing in
+//! the loop blocks but the handshake with a virtual machine that has just rung for it.
 
 mod boot;
 mod hearing;
@@ -24,42 +24,42 @@ use tombolo_platform::{OsError, memory, socket};
 
 use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
-use crate::keeper::Keeper;
 use crate::orphans;
+use crate::supervisor::Supervisor;
 use boot::BootImage;
 use hearing::Hearing;
 use images::ImageReader;
 use node::RunningNode;
 
-/// The monitor of a plain host ends by itself when nobody has used it for so long.
+/// The monitor of a plain host ends by itself after being unused for this long.
 const IDLE_LIFE: Duration = Duration::from_secs(10);
 
-/// Rounds of orders and reports before clients and clocks get their turn.
+/// How many rounds of orders and reports are served before clients and timers.
 const BURST: usize = 16;
 
-/// Reports of one node that are served in one round: one that floods its line is not the only one heard.
+/// How many reports of one node are served in a round, so that a flood from one does not starve the others.
 const REPORTS_PER_ROUND: usize = 64;
 
-/// Why a machine does not come up, or ends.
+/// Why a machine did not come up, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// It is up already.
+    /// A machine of this name is already up.
     #[error(
         "machine '{0}' is up already: see `tombolo status`, or bring it down first with `tombolo down --machine {0}`"
     )]
     AlreadyUp(String),
-    /// It was told to stop before all of it was up.
+    /// It was taken down before all nodes were up.
     #[error("machine '{0}' was taken down while it came up")]
     Stopped(String),
     /// A node did not come up.
     #[error("node {node} did not come up: {cause}")]
     Node {
-        /// Which.
+        /// The node.
         node: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
-    /// Something that a node is made of is missing.
+    /// A part of the kit is missing.
     #[error(transparent)]
     Kit(#[from] KitError),
     /// The operating system refused something.
@@ -74,50 +74,51 @@ struct AwaitsImage {
     report: Report,
 }
 
-/// The root monitor.
+/// The root monitor: performs what [`Core`] decides, and serves the host as its agent.
 pub struct Root {
     machine: Machine,
-    /// Or why there is none, which matters for nodes that are made of its parts alone.
+    /// The kit, or why it is missing; the host alone needs none.
     kit: Result<Kit, KitError>,
     core: Core,
     agent: Agent,
     nodes: HashMap<NodeId, RunningNode>,
     hearing: Hearing,
-    /// Whether agents are listened to: not while there is no room for what they may send.
+    /// Whether agents are read; not while there is no room for what they may send.
     may_ask: bool,
     /// Ends of socket pairs whose other end was handed out.
     pairs: HashMap<ChannelId, OwnedFd>,
-    /// Programs on their way to agents of this kernel.
+    /// Programs that are being passed to agents of this kernel.
     programs: HashMap<[u8; 32], OwnedFd>,
-    /// What virtual machines boot, for those that start again: by their instruction sets and the folders of their files.
+    /// Boot images, kept for restarts, by instruction set and folders of files.
     boot_images: HashMap<(Isa, Vec<PathBuf>), BootImage>,
     images: ImageReader<AwaitsImage>,
     /// Files that came with requests: node, connection, request.
     offered: HashMap<(NodeId, u32, u32), OwnedFd>,
-    /// How often each node was lost: what one asked for that is gone is not for the next.
+    /// How often each node was lost; it tells requests of a node's previous life from new ones.
     losses: HashMap<NodeId, u64>,
     stopping: bool,
-    /// There is more to do, whatever the descriptors say.
+    /// There is more to do, even if no descriptor is ready.
     unsettled: bool,
-    /// Readable when the process is gone that would clear away what is left of this one.
-    keeper: OwnedFd,
-    /// Readable when whoever asked for the machine is gone before it is up: then there is no need for it.
+    /// Readable when the supervisor is gone, which would clean up after this process.
+    supervisor: OwnedFd,
+    /// Readable when the command that asked for the machine is gone before it is up, so that it is not
+    /// needed.
     unheard: Option<Epoll>,
     idle_exit: bool,
 }
 
 impl Root {
-    /// A root for `machine`, which serves clients from now on, for as long as its `keeper` lives.
+    /// A root monitor for `machine`. It serves clients from now on, for as long as its `supervisor` lives.
     ///
     /// # Errors
     /// [`RootError::AlreadyUp`].
     pub fn new(
         machine: Machine,
         kit: Result<Kit, KitError>,
-        keeper: Keeper,
+        supervisor: Supervisor,
         idle_exit: bool,
     ) -> Result<Self, RootError> {
-        let agent = Agent::new(machine.name(), None, None, Some(keeper.ledger)).map_err(|error| {
+        let agent = Agent::new(machine.name(), None, None, Some(supervisor.ledger)).map_err(|error| {
             if error.errno == tombolo_platform::Errno::ADDRINUSE {
                 RootError::AlreadyUp(machine.name().to_owned())
             } else {
@@ -140,17 +141,18 @@ impl Root {
             losses: HashMap::new(),
             stopping: false,
             unsettled: false,
-            keeper: keeper.gone,
+            supervisor: supervisor.gone,
             unheard: None,
             idle_exit,
         })
     }
 
-    /// Starts every node and waits until all are up, saying which is. `say` answers whether somebody listens; `end` is
-    /// readable once nobody does.
+    /// Starts all nodes and waits until they are up, reporting each by `say`, which returns false when its
+    /// reader is gone; `end` becomes readable then.
     ///
     /// # Errors
-    /// The first node that did not come up; [`RootError::Stopped`]. Whatever was started ends when this is dropped.
+    /// The first node that did not come up; [`RootError::Stopped`]. Nodes that were started end when this is
+    /// dropped.
     pub fn boot(&mut self, mut say: impl FnMut(String) -> bool, end: Option<Epoll>) -> Result<(), RootError> {
         self.unheard = end;
         self.core.boot_all(now_ns());
@@ -182,7 +184,7 @@ impl Root {
         }
     }
 
-    /// Serves until the machine is told to stop, or, if asked for, until nobody has used it for a while.
+    /// Serves until the machine is taken down or, with `idle_exit`, until it has been unused for a while.
     ///
     /// # Errors
     /// What the kernel refused.
@@ -200,7 +202,8 @@ impl Root {
         }
     }
 
-    /// Passes reports and effects around until nothing is left to do at once, or others should get their turn.
+    /// Passes reports and effects around until nothing is left to do at once, or others should get their
+    /// turn.
     fn settle(&mut self) {
         self.unsettled = true;
         self.core.set_wall_clock(now_ns(), wall_ns());
@@ -220,7 +223,7 @@ impl Root {
                 worked = true;
                 self.perform(effect);
             }
-            // What was offered and not taken is nobody's.
+            // Close what was offered and not taken.
             self.offered.clear();
             if !worked {
                 self.unsettled = false;
@@ -361,7 +364,7 @@ impl Root {
     }
 
     fn give_order(&mut self, id: NodeId, order: Order, passed: &[Resource]) {
-        // A resource that is gone leaves a gap, which whoever needs it reports.
+        // A resource that is gone leaves a gap; the agent that needs it reports that.
         let fds: Vec<OwnedFd> = passed.iter().filter_map(|resource| self.resource(*resource)).collect();
         if id == NodeId::HOST {
             // The host's agent is stopped by ending this process, not by an order.
@@ -421,7 +424,7 @@ impl Root {
         sources.push((self.hearing.fd(), Interest::Read));
         sources.push((self.images.ready_fd(), Interest::Read));
         let ends = sources.len();
-        sources.push((self.keeper.as_fd(), Interest::Read));
+        sources.push((self.supervisor.as_fd(), Interest::Read));
         sources.extend(self.unheard.iter().map(|end| (end.as_fd(), Interest::Read)));
         let deadline = if quiet { self.next_deadline() } else { Some(Deadline::after(Duration::ZERO)) };
         let ready: Vec<Ready> = poll(&sources, deadline)?;
@@ -460,7 +463,8 @@ fn wall_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The connection and number of a request for a region of the file that comes with it. Other files are images.
+/// The connection and number of a request for a region of the file that comes with it. Other files are
+/// images.
 fn offers_file(report: &Report) -> Option<(u32, u32)> {
     let Report::Asked { connection, message } = report else { return None };
     let asked = ClientMessage::from_bytes(message).ok()?;

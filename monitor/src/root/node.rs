@@ -1,4 +1,4 @@
-//! A node that runs: its process, its line, its window, its console.
+//! A running node: its process, its control link, its window and its console.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,7 +15,7 @@ use tombolo_platform::{Deadline, Errno, socket};
 use tombolo_transport::{ChannelError, MemoryChannel, window};
 
 use super::hearing::Sources;
-use crate::link::{Arrived, Line};
+use crate::control_link::{Arrived, ControlLink};
 
 /// How long a virtual machine may take over a handshake that it has just begun.
 const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -23,13 +23,13 @@ const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5)
 /// How much of a node's complaints is kept.
 const MAX_COMPLAINT_BYTES: usize = 1024;
 
-/// The line to a node's agent, which for a virtual machine is made once it has booted.
+/// The control link to a node's agent, which for a virtual machine is opened once it has booted.
 #[derive(Debug)]
-pub(super) enum NodeLine {
+pub(super) enum NodeLink {
     /// Nothing heard yet; what is to be said first.
     Awaited(Vec<Vec<u8>>),
     /// Made.
-    Made(Line),
+    Made(ControlLink),
 }
 
 /// The window and the serial line of a virtual machine or a board, as the host holds them.
@@ -49,12 +49,12 @@ pub(super) struct WindowSide {
 #[derive(Debug)]
 pub(super) struct RunningNode {
     process: Process,
-    line: NodeLine,
+    link: NodeLink,
     vm: Option<WindowSide>,
-    /// Typed, not yet taken by the serial line.
+    /// Console input that the serial line has not taken yet.
     typed: Vec<u8>,
-    /// What it writes to its standard error: its emulator's or its monitor's complaints. Not ours to inherit, as
-    /// whoever reads the output of `tombolo up` would wait for its end as long as the machine is up.
+    /// What it writes to its standard error: its emulator's or its monitor's complaints. Not ours to inherit,
+    /// as whoever reads the output of `tombolo up` would wait for its end as long as the machine is up.
     errors: Option<OwnedFd>,
     /// The end of that.
     complaint: Vec<u8>,
@@ -65,13 +65,13 @@ pub(super) struct RunningNode {
 }
 
 impl RunningNode {
-    pub(super) fn new(mut process: Process, line: NodeLine, vm: Option<WindowSide>) -> Self {
+    pub(super) fn new(mut process: Process, link: NodeLink, vm: Option<WindowSide>) -> Self {
         let errors = process.child_mut().stderr.take().map(OwnedFd::from);
         // A pipe that cannot be read without blocking is not read.
         let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
         RunningNode {
             process,
-            line,
+            link,
             vm,
             typed: Vec::new(),
             errors,
@@ -112,9 +112,9 @@ impl RunningNode {
                 return;
             }
         };
-        match &mut self.line {
-            NodeLine::Awaited(first) => first.push(message),
-            NodeLine::Made(line) => line.send(message, fds),
+        match &mut self.link {
+            NodeLink::Awaited(first) => first.push(message),
+            NodeLink::Made(link) => link.send(message, fds),
         }
     }
 
@@ -150,11 +150,11 @@ impl RunningNode {
         if let Some(cause) = self.unsendable.take() {
             return Err(cause);
         }
-        if let NodeLine::Awaited(_) = self.line {
+        if let NodeLink::Awaited(_) = self.link {
             self.make_line_if_rung()?;
         }
-        if let NodeLine::Made(line) = &mut self.line
-            && let Some(arrived) = line.receive()
+        if let NodeLink::Made(link) = &mut self.link
+            && let Some(arrived) = link.receive()
         {
             return Ok(Some(arrived));
         }
@@ -168,8 +168,8 @@ impl RunningNode {
             }
             Err(error) => return Err(error.to_string()),
         }
-        match &self.line {
-            NodeLine::Made(line) if line.is_gone() => Err("its monitor is gone".into()),
+        match &self.link {
+            NodeLink::Made(link) if link.is_gone() => Err("its monitor is gone".into()),
             _ => Ok(None),
         }
     }
@@ -180,12 +180,13 @@ impl RunningNode {
         if !drain(&vm.window.host_eventfds()[0]) {
             return Ok(());
         }
-        let channel = open_control(vm).map_err(|error| format!("no line to its monitor: {error}"))?;
-        let mut line = Line::over_window(channel);
-        if let NodeLine::Awaited(first) = &mut self.line {
-            std::mem::take(first).into_iter().for_each(|message| line.send(message, Vec::new()));
+        let channel = open_control(vm)
+            .map_err(|error| format!("cannot open the control link to its monitor: {error}"))?;
+        let mut link = ControlLink::over_window(channel);
+        if let NodeLink::Awaited(first) = &mut self.link {
+            std::mem::take(first).into_iter().for_each(|message| link.send(message, Vec::new()));
         }
-        self.line = NodeLine::Made(line);
+        self.link = NodeLink::Made(link);
         self.other_sources = true;
         Ok(())
     }
@@ -226,9 +227,9 @@ impl RunningNode {
     }
 
     pub(super) fn about_to_sleep(&mut self) -> bool {
-        match &mut self.line {
-            NodeLine::Awaited(_) => true,
-            NodeLine::Made(line) => line.about_to_sleep(),
+        match &mut self.link {
+            NodeLink::Awaited(_) => true,
+            NodeLink::Made(link) => link.about_to_sleep(),
         }
     }
 
@@ -237,27 +238,27 @@ impl RunningNode {
         std::mem::take(&mut self.other_sources)
     }
 
-    /// What it may be heard by; its line only if it `may_ask`.
+    /// What it may be heard by; its link only if it `may_ask`.
     pub(super) fn sources(&self, may_ask: bool) -> Sources<'_> {
         let mut sources = vec![(self.process.ended_fd(), Some(Interest::Read))];
         sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Some(Interest::Read))));
-        let mut of_line = Vec::new();
-        if let NodeLine::Made(line) = &self.line {
-            line.sources(&mut of_line);
+        let mut of_link = Vec::new();
+        if let NodeLink::Made(link) = &self.link {
+            link.sources(&mut of_link);
         }
-        sources.extend(of_line.into_iter().map(|(fd, interest)| (fd, may_ask.then_some(interest))));
+        sources.extend(of_link.into_iter().map(|(fd, interest)| (fd, may_ask.then_some(interest))));
         if let Some(vm) = &self.vm {
             let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
             sources.push((vm.serial.as_fd(), Some(interest)));
-            let awaited = matches!(self.line, NodeLine::Awaited(_));
+            let awaited = matches!(self.link, NodeLink::Awaited(_));
             sources.push((vm.window.host_eventfds()[0].as_fd(), awaited.then_some(Interest::Read)));
         }
         sources
     }
 
     pub(super) fn wake_up(&mut self) {
-        if let NodeLine::Made(line) = &mut self.line {
-            line.wake_up();
+        if let NodeLink::Made(link) = &mut self.link {
+            link.wake_up();
         }
         if !self.typed.is_empty() {
             self.flush_console();

@@ -46,27 +46,15 @@ rt::record_view! {
 }
 
 rt::owned_record! {
-    /// What to run.
+    /// A domain to start.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct StartOrder => StartOrderView<'m>, inline 112 / 8;
-    /// Who it will be.
+    /// The id of the new domain.
     domain @ 0: rt::DomainId => rt::Domain,
-    /// SHA-256 of the program, which the agent has.
-    program @ 8: [u8; 32] => rt::Array<'m, u8, 32>,
-    /// `argv[0]`.
-    name @ 40: rt::String => rt::Text<'m, 61440>,
-    /// `argv[1..]`.
-    arguments @ 48: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 61440>, 4096>,
-    /// Variables to add.
-    environment @ 56: rt::Vec<(rt::String, rt::String)> => rt::List<'m, VariableView<'m>, 4096>,
-    /// Where; the agent's own directory when it has no such one.
-    directory @ 64: rt::String => rt::Text<'m, 61440>,
-    /// A pipe for standard input, or nothing.
-    stdin @ 72: bool => bool,
-    /// On which processors, and before whom.
-    seat @ 80: Seat => SeatView<'m>,
-    /// The variable that tells it the number of its side stream's descriptor; it has no side stream if none.
-    side @ 96: Option<rt::String> => Option<rt::Text<'m, 61440>>,
+    /// SHA-256 of its build, which the agent has.
+    build @ 8: [u8; 32] => rt::Array<'m, u8, 32>,
+    /// How to start it.
+    program @ 40: ProgramSpec => ProgramSpecView<'m>,
 }
 
 rt::owned_union! {
@@ -114,7 +102,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x033168c4a26aefcc;
+pub const AGENT_FINGERPRINT: u64 = 0x7b59a6ae2372d679;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.

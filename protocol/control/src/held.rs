@@ -1,5 +1,6 @@
 //! The Rust types of declared types, and their defaults.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use tombolo_base::{ChannelId, NodeId};
@@ -7,7 +8,9 @@ use tombolo_interface::stands_for;
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_ring::{SlotSize, Variant};
 
-use crate::machine::{self, ChannelConfigView, ChannelIdView, Isa, NodeIdView, Seat, Target};
+use crate::machine::{
+    self, ChannelConfigView, ChannelIdView, CpuPlacement, Isa, NodeIdView, NodeKind, ProgramSpec, Target,
+};
 
 stands_for! {
     NodeIdView<'m>: machine::NodeId as NodeId;
@@ -82,15 +85,50 @@ stands_for! {
     },
 }
 
-impl Seat {
+impl CpuPlacement {
     /// The highest real-time priority.
     pub const MAX_PRIORITY: u8 = 99;
     /// The most processors that can be named.
     pub const MAX_CPUS: usize = machine::MAX_CPUS as usize;
 
-    /// Any processors, with default scheduling.
+    /// On any processor, without a real-time priority.
     #[must_use]
     pub const fn any() -> Self {
-        Seat { cpus: Vec::new(), real_time_priority: 0 }
+        CpuPlacement { cpus: Vec::new(), real_time_priority: 0 }
+    }
+}
+
+impl ProgramSpec {
+    /// A program called `name`, without arguments, variables, directory and input, on any processor.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        ProgramSpec {
+            name: name.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory: String::new(),
+            stdin: false,
+            cpus: CpuPlacement::any(),
+            side: None,
+        }
+    }
+}
+
+impl NodeKind {
+    /// The name of the kind in machine files and output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            NodeKind::Host => "host",
+            NodeKind::User => "user",
+            NodeKind::Vm => "vm",
+            NodeKind::Bare => "bare",
+        }
+    }
+}
+
+impl core::fmt::Display for NodeKind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.name())
     }
 }

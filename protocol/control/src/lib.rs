@@ -7,7 +7,11 @@
 
 extern crate alloc;
 
+use alloc::string::String;
+use core::time::Duration;
+
 use tombolo_base::hash::fnv1a;
+use tombolo_base::{Isa, NodeId, Target};
 use tombolo_link::hello::PROTOCOL_VERSION;
 
 #[rustfmt::skip]
@@ -35,7 +39,7 @@ pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
 pub use in_flight::InFlight;
 pub use job::{JobError, Membership};
-pub use machine::{Exit, Fault, NodeInfo, Seat};
+pub use machine::{CpuPlacement, Exit, Fault, NodeInfo, NodeKind, ProgramSpec};
 pub use monitor::{
     DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap,
     RegionPlace, SpawnRequest, TracedInfo, WindowPlace,
@@ -101,7 +105,33 @@ pub fn parse_socket_name(name: &str) -> Option<(u32, &str)> {
 pub const STARTING: &str = "starting";
 
 impl NodeInfo {
-    /// Whether it has been started but is not ready yet.
+    /// A node that has not been started yet.
+    #[must_use]
+    pub fn new(id: NodeId, name: impl Into<String>, kind: NodeKind, isa: Isa) -> NodeInfo {
+        NodeInfo {
+            id,
+            name: name.into(),
+            kind,
+            isa,
+            generation: 1,
+            up: false,
+            cause: STARTING.into(),
+            cores: 0,
+            domains: 0,
+            transport: None,
+            window_bytes: (0, 0),
+            boot: Duration::ZERO,
+            pid: 0,
+        }
+    }
+
+    /// What programs for it are built for.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        Target { bare: self.kind == NodeKind::Bare, isa: self.isa }
+    }
+
+    /// Whether it has been started and is not ready yet.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         !self.up && self.cause == STARTING

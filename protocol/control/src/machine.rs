@@ -60,6 +60,19 @@ rt::number! {
 }
 
 rt::number! {
+    /// What a node is made of.
+    pub enum NodeKind: u8;
+    /// The Linux that the machine runs on.
+    Host = 0,
+    /// Foreign programs under an emulator on the host's kernel.
+    User = 1,
+    /// A virtual machine, joined by a shared window.
+    Vm = 2,
+    /// A board without an operating system, joined by a shared window.
+    Bare = 3,
+}
+
+rt::number! {
     /// An end of a channel.
     pub enum Side: u8;
     /// The side that connected.
@@ -104,33 +117,33 @@ rt::owned_pair! {
 rt::owned_record! {
     /// A node, for lists.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct NodeInfo => NodeInfoView<'m>, inline 88 / 8;
+    pub struct NodeInfo => NodeInfoView<'m>, inline 80 / 8;
     /// Its id.
     id @ 0: tombolo_base::NodeId => NodeIdView<'m>,
     /// Its name.
     name @ 8: rt::String => rt::Text<'m, 1024>,
-    /// Its kind, as machine files say it.
-    kind @ 16: rt::String => rt::Text<'m, 1024>,
+    /// What it is made of.
+    kind @ 16: NodeKind => NodeKind,
     /// What it runs.
-    isa @ 24: tombolo_base::Isa => Isa,
+    isa @ 17: tombolo_base::Isa => Isa,
     /// How often it was started.
-    generation @ 26: u16 => u16,
+    generation @ 18: u16 => u16,
     /// Whether it runs.
-    up @ 28: bool => bool,
+    up @ 20: bool => bool,
     /// Why not.
-    cause @ 32: rt::String => rt::Text<'m, 61440>,
+    cause @ 24: rt::String => rt::Text<'m, 61440>,
     /// Processors, as its monitor says; 0 while unknown.
-    cores @ 40: u16 => u16,
+    cores @ 32: u16 => u16,
     /// Live domains.
-    domains @ 44: u32 => u32,
+    domains @ 36: u32 => u32,
     /// What links it to the host.
-    transport @ 48: Option<tombolo_link::TransportKind> => Option<TransportKind>,
+    transport @ 40: Option<tombolo_link::TransportKind> => Option<TransportKind>,
     /// Bytes of the window lent and in all; zeros without a window.
-    window_bytes @ 56: (u64, u64) => WindowBytesView<'m>,
+    window_bytes @ 48: (u64, u64) => WindowBytesView<'m>,
     /// Time from start to ready.
-    boot @ 72: core::time::Duration => DurationView<'m>,
+    boot @ 64: core::time::Duration => DurationView<'m>,
     /// Process of its emulator or monitor on the host.
-    pid @ 80: i32 => i32,
+    pid @ 72: i32 => i32,
 }
 
 rt::owned_record! {
@@ -146,12 +159,12 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
-    /// Where on its node a domain runs, and before whom.
+    /// The processors of its node that a domain runs on, and its priority there.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Seat => SeatView<'m>, inline 16 / 8;
-    /// Only on these processors of the node; on any if none.
+    pub struct CpuPlacement => CpuPlacementView<'m>, inline 16 / 8;
+    /// Only these processors, by the node's numbers; any if none are named.
     cpus @ 0: rt::Vec<u16> => rt::List<'m, u16, 1024>,
-    /// Before all that have no such priority or a lower one, for as long as it wants to: from 1 to 99. 0 for none.
+    /// Its real-time priority (SCHED_FIFO), from 1 to 99; 0 for none.
     real_time_priority @ 8: u8 => u8,
 }
 
@@ -161,6 +174,27 @@ rt::owned_pair! {
     name @ 0: rt::String => rt::Text<'m, 61440>,
     /// Its value.
     value @ 8: rt::String => rt::Text<'m, 61440>,
+}
+
+rt::owned_record! {
+    /// How a program is started, beside its code.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ProgramSpec => ProgramSpecView<'m>, inline 72 / 8;
+    /// What it is called: `argv[0]`, and its name in lists.
+    name @ 0: rt::String => rt::Text<'m, 61440>,
+    /// `argv[1..]`.
+    arguments @ 8: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 61440>, 4096>,
+    /// Variables that are added to its environment.
+    environment @ 16: rt::Vec<(rt::String, rt::String)> => rt::List<'m, VariableView<'m>, 4096>,
+    /// Its working directory; that of the node's monitor if the node does not have it.
+    directory @ 24: rt::String => rt::Text<'m, 61440>,
+    /// Its standard input is a pipe, fed by `input`; otherwise it reads end of file.
+    stdin @ 32: bool => bool,
+    /// Where on its node it runs.
+    cpus @ 40: CpuPlacement => CpuPlacementView<'m>,
+    /// It has a side stream: a socket to the domain that started it, whose descriptor this variable of its environment
+    /// names. That domain alone feeds it, by `input`, and gets what comes from it, as `output`.
+    side @ 56: Option<rt::String> => Option<rt::Text<'m, 61440>>,
 }
 
 rt::record_view! {

@@ -17,28 +17,15 @@ use super::observation::*;
 use super::records::*;
 
 rt::owned_record! {
-    /// What to start, and how.
+    /// A program to start.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SpawnRequest => SpawnRequestView<'m>, inline 88 / 8;
-    /// On which node.
+    /// The name of the node to run it on.
     node @ 0: rt::String => rt::Text<'m, 1024>,
-    /// The caller's own image; otherwise a descriptor of the image file comes with the message.
+    /// Use the caller's own image; otherwise a descriptor of the image file comes with the message.
     own_image @ 8: bool => bool,
-    /// What to call the image in messages: its file's name.
-    image_name @ 16: rt::String => rt::Text<'m, 61440>,
-    /// `argv[1..]`.
-    arguments @ 24: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 61440>, 4096>,
-    /// Variables added to the environment.
-    environment @ 32: rt::Vec<(rt::String, rt::String)> => rt::List<'m, VariableView<'m>, 4096>,
-    /// Working directory, where the node has it.
-    directory @ 40: rt::String => rt::Text<'m, 61440>,
-    /// Give it a pipe for its standard input, fed by `input`; otherwise it reads nothing.
-    stdin @ 48: bool => bool,
-    /// Where on the node it runs, and before whom.
-    seat @ 56: Seat => SeatView<'m>,
-    /// Give it a side stream: a socket to the caller, whose number there this variable of its environment tells. The
-    /// caller feeds it by `input` and gets what comes from it as `output`; nobody else does.
-    side @ 72: Option<rt::String> => Option<rt::Text<'m, 61440>>,
+    /// How to start it. It is called by the name of its image's file.
+    program @ 16: ProgramSpec => ProgramSpecView<'m>,
 }
 
 rt::owned_record! {
@@ -195,7 +182,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x2815d4ac9515e863;
+pub const MONITOR_FINGERPRINT: u64 = 0x79e63d1f4262bfa8;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.

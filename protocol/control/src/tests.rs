@@ -89,14 +89,16 @@ fn replies_and_orders_round_trip() {
     let order = Order::Start {
         order: StartOrder {
             domain: domain(8),
-            program: [5; 32],
-            name: "program".into(),
-            arguments: vec!["a".into(), String::new()],
-            environment: vec![("K".into(), "V".into())],
-            directory: "/".into(),
-            stdin: true,
-            seat: Seat { cpus: vec![0, 513], real_time_priority: 9 },
-            side: Some("SIDE_FD".into()),
+            build: [5; 32],
+            program: ProgramSpec {
+                name: "program".into(),
+                arguments: vec!["a".into(), String::new()],
+                environment: vec![("K".into(), "V".into())],
+                directory: "/".into(),
+                stdin: true,
+                cpus: CpuPlacement { cpus: vec![0, 513], real_time_priority: 9 },
+                side: Some("SIDE_FD".into()),
+            },
         },
     };
     assert_eq!(Order::from_bytes(&order.to_bytes().unwrap()), Ok(order));
@@ -194,13 +196,7 @@ fn a_lying_length_is_refused() {
         spawn: SpawnRequest {
             node: "n".into(),
             own_image: true,
-            image_name: String::new(),
-            arguments: vec!["a".into()],
-            environment: Vec::new(),
-            directory: String::new(),
-            stdin: false,
-            seat: Seat::any(),
-            side: None,
+            program: ProgramSpec { arguments: vec!["a".into()], ..ProgramSpec::new("") },
         },
     };
     let mut bytes = ClientMessage { request: 1, body: bytes }.to_bytes().unwrap();
@@ -551,19 +547,9 @@ fn the_name_of_a_root_is_found_again_and_that_of_an_agent_is_none() {
 #[test]
 fn a_node_is_starting_while_it_is_neither_up_nor_down() {
     let node = |up: bool, cause: &str| NodeInfo {
-        id: NodeId(1),
-        name: "n".into(),
-        kind: "vm".into(),
-        isa: Isa::current(),
-        generation: 1,
         up,
         cause: cause.into(),
-        cores: 0,
-        domains: 0,
-        transport: None,
-        window_bytes: (0, 0),
-        boot: Duration::ZERO,
-        pid: 0,
+        ..NodeInfo::new(NodeId(1), "n", NodeKind::Vm, Isa::current())
     };
     let starting = [(false, STARTING), (false, "killed"), (true, STARTING), (true, "")];
     let starting = starting.map(|(up, cause)| node(up, cause).is_starting());

@@ -20,7 +20,8 @@ fn start() -> Option<StartOrder> {
 
 /// The program's name, then its arguments.
 pub fn args() -> impl Iterator<Item = String> {
-    let (name, arguments) = start().map_or_else(Default::default, |order| (order.name, order.arguments));
+    let (name, arguments) =
+        start().map_or_else(Default::default, |order| (order.program.name, order.program.arguments));
     core::iter::once(name).chain(arguments)
 }
 
@@ -29,7 +30,7 @@ pub fn args() -> impl Iterator<Item = String> {
 /// # Errors
 /// [`NotPresent`].
 pub fn var(name: impl AsRef<str>) -> Result<String, NotPresent> {
-    let variables: Vec<(String, String)> = start().map_or_else(Vec::new, |order| order.environment);
+    let variables: Vec<(String, String)> = start().map_or_else(Vec::new, |order| order.program.environment);
     // The last one holds, as where programs are started with what they inherit.
     let found = variables.iter().rev().find(|(key, _)| key == name.as_ref());
     found.map(|(_, value)| value.to_string()).ok_or(NotPresent)

@@ -7,7 +7,7 @@ use tombolo_base::DomainId;
 use tombolo_control::{Reply, Request};
 
 pub use tombolo_base::Target;
-pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, TracedInfo};
+pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, NodeKind, TracedInfo};
 
 use crate::domain::Domain;
 use crate::error::Error;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Membership, Reply, Request, Seat, SpawnRequest, streams};
+use tombolo_control::{Membership, ProgramSpec, Reply, Request, SpawnRequest, streams};
 use tombolo_platform::Context;
 
 pub use tombolo_control::Exit;
@@ -43,17 +43,8 @@ pub struct SpawnOptions {
 impl SpawnOptions {
     fn new(image: Option<std::path::PathBuf>, image_name: String) -> Self {
         let directory = std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned();
-        let request = SpawnRequest {
-            node: "host".into(),
-            own_image: image.is_none(),
-            image_name,
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            directory,
-            stdin: false,
-            seat: Seat::any(),
-            side: None,
-        };
+        let program = ProgramSpec { directory, ..ProgramSpec::new(image_name) };
+        let request = SpawnRequest { node: "host".into(), own_image: image.is_none(), program };
         SpawnOptions { image, request }
     }
 
@@ -82,21 +73,21 @@ impl SpawnOptions {
     /// What it is called, in lists and as its `argv[0]`; as the image's file unless said.
     #[must_use]
     pub fn called(mut self, name: impl Into<String>) -> Self {
-        self.request.image_name = name.into();
+        self.request.program.name = name.into();
         self
     }
 
     /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
-        self.request.arguments.push(argument.into());
+        self.request.program.arguments.push(argument.into());
         self
     }
 
     /// Adds arguments.
     #[must_use]
     pub fn args<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
-        self.request.arguments.extend(arguments.into_iter().map(Into::into));
+        self.request.program.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
@@ -113,14 +104,14 @@ impl SpawnOptions {
     /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.request.environment.push((name.into(), value.into()));
+        self.request.program.environment.push((name.into(), value.into()));
         self
     }
 
     /// Works in this directory, if the node has it; the caller's unless said.
     #[must_use]
     pub fn directory(mut self, directory: impl AsRef<Path>) -> Self {
-        self.request.directory = directory.as_ref().to_string_lossy().into_owned();
+        self.request.program.directory = directory.as_ref().to_string_lossy().into_owned();
         self
     }
 
@@ -129,7 +120,7 @@ impl SpawnOptions {
     /// Starting it fails when the node has none of them.
     #[must_use]
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = u16>) -> Self {
-        self.request.seat.cpus = cpus.into_iter().collect();
+        self.request.program.cpus.cpus = cpus.into_iter().collect();
         self
     }
 
@@ -140,14 +131,14 @@ impl SpawnOptions {
     /// `RLIMIT_RTPRIO` that high (`ulimit -r`). In a virtual machine it may.
     #[must_use]
     pub fn real_time_priority(mut self, priority: u8) -> Self {
-        self.request.seat.real_time_priority = priority;
+        self.request.program.cpus.real_time_priority = priority;
         self
     }
 
     /// Gives it a pipe for standard input, fed by [`Child::input`]. Otherwise it reads an end at once.
     #[must_use]
     pub fn with_input(mut self) -> Self {
-        self.request.stdin = true;
+        self.request.program.stdin = true;
         self
     }
 
@@ -157,7 +148,7 @@ impl SpawnOptions {
     /// Starting it fails on a board, and when `variable` is no name of a variable.
     #[must_use]
     pub fn with_side_stream(mut self, variable: impl Into<String>) -> Self {
-        self.request.side = Some(variable.into());
+        self.request.program.side = Some(variable.into());
         self
     }
 }
@@ -179,7 +170,7 @@ impl Domain {
         };
         let fds: Vec<_> = file.iter().map(AsFd::as_fd).collect();
         let mut spawn = options.request.clone();
-        inherit_files(&mut spawn.environment);
+        inherit_files(&mut spawn.program.environment);
         let request = Request::Spawn { spawn };
         match self.link.ask_with(request, &fds, ANSWER_TIMEOUT)? {
             (Reply::Spawn { domain }, _) => {

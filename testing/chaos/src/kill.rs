@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tombolo::{Domain, Error};
+use tombolo::{Domain, Error, NodeKind};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 
 use crate::arguments::Only;
@@ -88,13 +88,13 @@ const SLEEP: [&str; 2] = ["sleep", "1003"];
 impl Chaos {
     /// The possible targets in this machine.
     pub(crate) fn kinds(&self) -> Vec<Target> {
-        let has_node = |kind: &str| self.kinds_of_nodes.iter().any(|(_, of)| of == kind);
+        let has_node = |kind: NodeKind| self.kinds_of_nodes.iter().any(|(_, of)| *of == kind);
         Target::ALL
             .into_iter()
             .filter(|kind| self.arguments.only.is_none_or(|only| kind.belongs_to(only)))
             .filter(|kind| match kind {
-                Target::Agent => has_node("user"),
-                Target::Vm => has_node("vm"),
+                Target::Agent => has_node(NodeKind::User),
+                Target::Vm => has_node(NodeKind::Vm),
                 _ => true,
             })
             .collect()
@@ -122,8 +122,8 @@ impl Chaos {
             Target::Pause => self.stop_something(),
             Target::Run => self.kill_run(),
             Target::Up => self.kill_up(),
-            Target::Agent => self.kill_node("user", Cause::Monitor),
-            Target::Vm => self.kill_node("vm", Cause::Vm),
+            Target::Agent => self.kill_node(NodeKind::User, Cause::Monitor),
+            Target::Vm => self.kill_node(NodeKind::Vm, Cause::Vm),
             Target::Root => self.kill_machine(false),
             Target::Keeper => self.kill_machine(true),
         }
@@ -238,9 +238,9 @@ impl Chaos {
     }
 
     /// Kills what a node is, and starts it again.
-    fn kill_node(&mut self, kind: &str, cause: Cause) -> Result<(), Failure> {
+    fn kill_node(&mut self, kind: NodeKind, cause: Cause) -> Result<(), Failure> {
         let nodes: Vec<String> =
-            self.kinds_of_nodes.iter().filter(|(_, of)| of == kind).map(|(node, _)| node.clone()).collect();
+            self.kinds_of_nodes.iter().filter(|(_, of)| *of == kind).map(|(node, _)| node.clone()).collect();
         let node = nodes[self.random.below(nodes.len() as u64) as usize].clone();
         let (before, pid) = self.node(&node, |info| (info.generation, info.pid))?;
         let places: Vec<usize> = (0..self.population.members.len())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
 
 use crate::arguments::{Arguments, Beside};
@@ -36,7 +36,7 @@ pub struct Chaos {
     pub(crate) population: Population,
     pub(crate) image: PathBuf,
     /// Every node, with its kind.
-    pub(crate) kinds_of_nodes: Vec<(String, String)>,
+    pub(crate) kinds_of_nodes: Vec<(String, NodeKind)>,
     kills: BTreeMap<Target, u64>,
     /// The resources of the root, of the member that is never killed, and of this program.
     watched: Vec<Watched>,
@@ -86,7 +86,7 @@ impl Chaos {
         let nodes = domain.nodes().map_err(text)?;
         let places: Vec<(String, u16)> = nodes
             .iter()
-            .map(|node| (node.name.clone(), if node.kind == "host" { arguments.members } else { 2 }))
+            .map(|node| (node.name.clone(), if node.kind == NodeKind::Host { arguments.members } else { 2 }))
             .collect();
         let scene = Scene::of(&machine);
         let mut chaos = Chaos {
@@ -215,7 +215,7 @@ impl Chaos {
     }
 
     pub(crate) fn is_in_vm(&self, node: &str) -> bool {
-        self.kinds_of_nodes.iter().any(|(name, kind)| name == node && kind == "vm")
+        self.kinds_of_nodes.iter().any(|(name, kind)| name == node && *kind == NodeKind::Vm)
     }
 
     pub(crate) fn fill(&mut self, place: usize) -> Result<(), Failure> {

@@ -481,7 +481,7 @@ impl SimAgent {
 
     fn start(&mut self, shared: &mut Shared, order: StartOrder) {
         let domain = order.domain;
-        if !self.programs.contains(&order.program) {
+        if !self.programs.contains(&order.build) {
             return self.core.not_started(domain, "it did not arrive".into());
         }
         if !shared.healed && shared.random.chance(shared.plan.faults.start) {
@@ -491,7 +491,7 @@ impl SimAgent {
         let pair = || SocketEnd::pair(&shared.wakes);
         let (life, their_life) = pair();
         let ((out, their_out), (err, their_err)) = (pair(), pair());
-        let (input, their_input) = order.stdin.then(pair).unzip();
+        let (input, their_input) = order.program.stdin.then(pair).unzip();
         let (side, their_side) = order.side.as_ref().map(|_| pair()).unzip();
         let actor = self.actor();
         let child = Child {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
-    CapabilityId, ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire, streams,
+    CapabilityId, ClientMessage, Grant, MonitorMessage, ProgramSpec, Reply, Request, SpawnRequest, Wire,
+    streams,
 };
 use tombolo_link::ChannelConfig;
 use tombolo_naming::{Answer, Operation, Query, Scope};
@@ -455,13 +456,12 @@ impl Process {
         let spawn = SpawnRequest {
             node,
             own_image,
-            image_name: "p.tbi".into(),
-            arguments: vec![],
-            environment: vec![],
-            directory: "/".into(),
-            stdin,
-            seat: Seat::any(),
-            side: side.then(|| "SIDE_FD".into()),
+            program: ProgramSpec {
+                directory: "/".into(),
+                stdin,
+                side: side.then(|| "SIDE_FD".into()),
+                ..ProgramSpec::new("p.tbi")
+            },
         };
         let image = shared.random.below(shared.images.len() as u64) as usize;
         // Only on the host's kernel do descriptors travel to the root.

@@ -169,7 +169,7 @@ impl SyntheticNodes {
                 report(Report::Output {
                     domain,
                     stream: 1,
-                    bytes: format!("{} is here as {domain}\n", order.name).into_bytes(),
+                    bytes: format!("{} is here as {domain}\n", order.program.name).into_bytes(),
                 });
             }
             Order::Signal { domain, signal } => {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tombolo_base::Isa;
-use tombolo_control::{Seat, SpawnRequest};
+use tombolo_control::{ProgramSpec, SpawnRequest};
 use tombolo_machine::image::ImageBuilder;
 use tombolo_machine::{Image, Machine};
 use tombolod::core::Nanos;
@@ -89,15 +89,8 @@ pub(crate) fn image() -> Result<Image, String> {
 pub(crate) fn spawn(node: String, number: usize) -> SpawnRequest {
     const PROGRAMS: [&str; 6] = ["solver", "sort", "relay", "render", "index", "communities"];
     let program = PROGRAMS[number % PROGRAMS.len()];
-    SpawnRequest {
-        node,
-        own_image: false,
-        image_name: format!("{program}.tbi"),
-        arguments: vec!["--part".into(), number.to_string()],
-        environment: Vec::new(),
-        directory: "/".into(),
-        stdin: false,
-        seat: Seat::any(),
-        side: None,
-    }
+    let arguments = vec!["--part".into(), number.to_string()];
+    let program =
+        ProgramSpec { arguments, directory: "/".into(), ..ProgramSpec::new(format!("{program}.tbi")) };
+    SpawnRequest { node, own_image: false, program }
 }

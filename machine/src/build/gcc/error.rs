@@ -17,7 +17,9 @@ pub enum CompileError {
     #[error("-o names one file, and several are compiled with -c")]
     OneOutput,
     /// The standard input can be read once.
-    #[error("a program cannot come from the standard input: it is compiled more than once")]
+    #[error(
+        "cannot compile the standard input, because each file is compiled once per instruction set; use a file"
+    )]
     StandardInput,
     /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
@@ -26,7 +28,7 @@ pub enum CompileError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// An object or library was compiled for this host only.
@@ -45,7 +47,7 @@ pub enum CompileError {
         /// The command that makes it.
         with: &'static str,
     },
-    /// A compiler is missing, or cannot be started; or what it made is no program.
+    /// A compiler is missing, cannot be started, or did not produce a program.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// Compilers or linkers found mistakes, and have said so.

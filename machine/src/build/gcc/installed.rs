@@ -1,4 +1,5 @@
-//! What programs are linked with that is no part of a compiler: put into the kit for each instruction set, by a goal of make.
+//! What programs are linked with that is no part of a compiler: put into the kit for each instruction set, by
+//! a goal of make.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use super::names;
 use crate::Kit;
 use crate::kit::VERSION;
 
-/// The file, beside `version`, that says with which release of Tombolo a library was built. What was put together by hand has none.
+/// The file, beside `version`, that says with which release of Tombolo a library was built. What was put
+/// together by hand has none.
 const RELEASE_FILE: &str = "release";
 
 /// There is nothing to link with for an instruction set.
@@ -18,7 +20,7 @@ pub enum InstallationError {
     /// It has not been put into the kit.
     #[error("there is no {what} for {isa} in {}: run `make {goal}`", looked_at.display())]
     Missing {
-        /// What.
+        /// What is missing.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
@@ -34,7 +36,7 @@ pub enum InstallationError {
         looked_at.display()
     )]
     OtherRelease {
-        /// What.
+        /// What is missing.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
@@ -48,7 +50,7 @@ pub enum InstallationError {
     /// It is made for other instruction sets.
     #[error("there is no {what} for {isa}; it is made for {}", names(isas))]
     NotMade {
-        /// What.
+        /// What is missing.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
@@ -65,7 +67,8 @@ pub const ISAS: &[Isa] = &[Isa::X86_64, Isa::Aarch64];
 pub struct Library {
     /// What people call it.
     pub what: &'static str,
-    /// Its folder in the kit, which has one for each instruction set, and the goal of make that puts it there.
+    /// Its folder in the kit, which has one for each instruction set, and the goal of make that puts it
+    /// there.
     pub name: &'static str,
     /// Where its files are in the folder of an instruction set: `version` says which it is.
     pub inside: &'static str,

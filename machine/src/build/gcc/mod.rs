@@ -1,6 +1,7 @@
 //! Gcc's words for several instruction sets at once: what `tombolo mpicc` and `tombolo ompcc` have in common.
 //!
-//! What is built for this host is where a compiler would put it; builds for others lie beside it, as libtool keeps its own.
+//! What is built for this host is where a compiler would put it; builds for others lie beside it, as libtool
+//! keeps its own.
 
 mod error;
 mod installed;
@@ -19,8 +20,9 @@ pub use words::{CommandLine, Goal, Word, WordsError};
 /// Where objects for other instruction sets are, beside those for this host.
 const FOREIGN: &str = ".tombolo";
 
-/// Said to every compiler before the caller's own words, which may say otherwise. `char` is signed on x86-64, and not on Arm;
-/// products and sums are rounded once or twice as the processor can. Programs that compute the same must find the same.
+/// Said to every compiler before the caller's own words, which may say otherwise. `char` is signed on x86-64,
+/// and not on Arm; products and sums are rounded once or twice as the processor can. Programs that compute
+/// the same must find the same.
 const ALIKE: [&str; 2] = ["-fsigned-char", "-ffp-contract=off"];
 
 /// The extension of images.

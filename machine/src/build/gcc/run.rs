@@ -60,12 +60,12 @@ impl Outcome {
     }
 }
 
-/// Runs compilers: in order for one instruction set, at the same time for different ones. `then` is done after each that could be
-/// started, and may change what it said.
+/// Runs compilers: in order for one instruction set, at the same time for different ones. `then` is done
+/// after each that could be started, and may change what it said.
 ///
 /// # Errors
-/// A compiler cannot be started, a folder for what it makes cannot be had, or what `then` says. What compilers find is no error
-/// here: it is [`Outcome::failed`].
+/// A compiler cannot be started, a folder for what it makes cannot be had, or what `then` says. What
+/// compilers find is no error here: it is [`Outcome::failed`].
 pub fn run_all(
     runs: &[Run],
     then: impl Fn(&Run, Output) -> Result<Output, CompileError> + Sync,
@@ -115,11 +115,11 @@ pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
     })
 }
 
-/// Makes the image of a program's builds, and puts the one for `first` where a compiler would put it, which is at `output`, or
-/// at `a.out`; unless that is to be the image. Returns where the image is.
+/// Makes the image of a program's builds, and puts the one for `first` where a compiler would put it, which
+/// is at `output`, or at `a.out`; unless that is to be the image. Returns where the image is.
 ///
 /// # Errors
-/// A build is no program, or a file cannot be written.
+/// A build is not a program, or a file cannot be written.
 pub fn pack(
     output: Option<&Path>,
     first: Isa,

@@ -40,7 +40,8 @@ const WITH_VALUE: [&str; 29] = [
     "--param",
 ];
 
-/// What has a value stuck to it or in the next word, and belongs to one of several builds alone: where dependencies go.
+/// What has a value stuck to it or in the next word, and belongs to one of several builds alone: where
+/// dependencies go.
 const DEPENDENCIES: [&str; 6] = ["-MF", "-MT", "-MQ", "-MD", "-MMD", "-MP"];
 
 /// Before a word for the compiler of one instruction set alone.
@@ -50,13 +51,13 @@ const FOR_ISA: &str = "-Xarch_";
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WordsError {
     /// An option ends the line that needs a value.
-    #[error("nothing comes after {option}")]
+    #[error("{option} needs a value")]
     NoValue {
         /// The option.
         option: String,
     },
     /// `-Xarch_` names no instruction set.
-    #[error("{word} is for no instruction set: write -Xarch_x86_64 or -Xarch_aarch64")]
+    #[error("{word} names no known instruction set; write -Xarch_x86_64 or -Xarch_aarch64")]
     UnknownIsa {
         /// The word.
         word: String,
@@ -70,7 +71,8 @@ pub enum Goal {
     Program,
     /// Objects: `-c`.
     Objects,
-    /// Text, for people or make: `-E`, `-S`, `-M`, or what it says of itself. One instruction set's is enough.
+    /// Text, for people or make: `-E`, `-S`, `-M`, or what it says of itself. One instruction set's is
+    /// enough.
     Text,
 }
 
@@ -101,7 +103,8 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Takes the words of a compiler's command line apart. Everything that is not known is an option, and passed on.
+    /// Takes the words of a compiler's command line apart. Everything that is not known is an option, and
+    /// passed on.
     ///
     /// # Errors
     /// [`WordsError`].
@@ -208,8 +211,8 @@ impl CommandLine {
             .map(String::as_str)
     }
 
-    /// The words for the compiler of `isa`, with other files in place of the sources and objects; `file` gives them. What
-    /// the compiler writes beside its output for make, only the `first` one writes.
+    /// The words for the compiler of `isa`, with other files in place of the sources and objects; `file`
+    /// gives them. What the compiler writes beside its output for make, only the `first` one writes.
     #[must_use]
     pub fn words_for(
         &self,
@@ -309,6 +312,6 @@ mod tests {
             CommandLine::read(&words, false).unwrap_err().to_string()
         };
         assert!(refused(&["-Xarch_arm64", "-g"]).contains("-Xarch_arm64"));
-        assert!(refused(&["a.c", "-o"]).contains("nothing comes after -o"));
+        assert!(refused(&["a.c", "-o"]).contains("-o needs a value"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo_machine::kit::Kit;
 
 use crate::installation::{Installation, InstallationError, YIELD_LIBRARY};
@@ -153,7 +153,7 @@ impl Environment {
     /// [`MissingMpi`].
     pub fn check(&self, node: &NodeInfo, build: &Build, brings: bool) -> Result<(), MissingMpi> {
         let Some((_, library)) = &build.mpi else { return Ok(()) };
-        let found = brings || (node.kind == "host" && self.host_has(library));
+        let found = brings || (node.kind == NodeKind::Host && self.host_has(library));
         if !found {
             let path = self.installation(node)?.folder().join("lib");
             if !path.join(library).exists() {
@@ -184,7 +184,7 @@ impl Environment {
     /// host's had no room.
     #[must_use]
     pub fn on(&self, node: &NodeInfo, brings: bool) -> (Vec<(String, String)>, Vec<String>) {
-        let is_host = node.kind == "host";
+        let is_host = node.kind == NodeKind::Host;
         let travels = |name: &str| TRAVELLING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         let mut all = Variables::default();
         self.mpi_defaults(node, &mut all);
@@ -217,7 +217,7 @@ impl Environment {
             // What each rank is told says so as well, but MPICH takes ranks of different worlds for
             // neighbours by the numbers of their nodes, and what was sent by shared memory then went nowhere.
             all.set("MPIR_CVAR_NOLOCAL", "1".to_owned());
-        } else if node.kind != "host" {
+        } else if node.kind != NodeKind::Host {
             // Emulators do not copy between processes.
             all.set("MPIR_CVAR_CH4_CMA_ENABLE", "0".to_owned());
         }
@@ -227,7 +227,7 @@ impl Environment {
                 all.set("FI_PROVIDER_PATH", folder.join("fi").to_string_lossy().into_owned());
             }
         }
-        if node.kind == "user"
+        if node.kind == NodeKind::User
             && let Ok(installation) = self.installation(node)
         {
             // One that the machine file names wins.
@@ -244,14 +244,14 @@ impl Environment {
         if !is_wanted || !installation.has_yield() {
             return;
         }
-        let library = installation.folder_on(node.kind == "host").join(YIELD_LIBRARY);
+        let library = installation.folder_on(node.kind == NodeKind::Host).join(YIELD_LIBRARY);
         // The loader takes spaces and colons for the ends of names, and says so aloud for each program.
         let Some(library) = library.to_str().filter(|path| !path.contains([' ', ':'])) else { return };
         let all_of_them = match all.get(NAME).filter(|before| !before.is_empty()) {
             Some(before) => format!("{before}:{library}"),
             None => library.to_owned(),
         };
-        if node.kind == "user" {
+        if node.kind == NodeKind::User {
             // The emulator is a program of the host, whose loader would look for the library of another
             // processor.
             const FOR_EMULATED: &str = "QEMU_SET_ENV";
@@ -268,7 +268,7 @@ impl Environment {
 
     /// Where a node's MPI is, as it sees it.
     fn folder_on(&self, node: &NodeInfo) -> Option<PathBuf> {
-        Some(self.installation(node).ok()?.folder_on(node.kind == "host"))
+        Some(self.installation(node).ok()?.folder_on(node.kind == NodeKind::Host))
     }
 
     /// Ours come after the launcher's, and not before those that a program names itself.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tombolo::SpawnOptions;
-use tombolo::admin::{NodeInfo, Target};
+use tombolo::admin::{NodeInfo, NodeKind, Target};
 use tombolo_machine::image::{Image, ImageError, elf};
 use tombolo_machine::kit;
 
@@ -243,10 +243,10 @@ impl Program {
     /// # Errors
     /// [`ProgramError::NoBuild`].
     pub fn build_for(&self, node: &NodeInfo) -> Result<Option<&Build>, ProgramError> {
-        let target = Target { bare: node.kind == "bare", isa: node.isa };
+        let target = node.target();
         match self.builds.iter().find(|build| build.target == target) {
             Some(build) => Ok(Some(build)),
-            None if self.builds.is_empty() && node.kind == "host" => Ok(None),
+            None if self.builds.is_empty() && node.kind == NodeKind::Host => Ok(None),
             None => Err(ProgramError::NoBuild {
                 path: self.path.clone(),
                 node: (node.name.clone(), target),
@@ -268,7 +268,7 @@ impl Program {
     #[must_use]
     pub fn spawn_on(&self, node: &NodeInfo) -> SpawnOptions {
         let called = self.path.file_stem().and_then(OsStr::to_str).unwrap_or("program");
-        if self.is_image || node.kind != "host" {
+        if self.is_image || node.kind != NodeKind::Host {
             return SpawnOptions::image(self.beside.as_ref().unwrap_or(&self.path)).on(&node.name);
         }
         let path = self.path.to_string_lossy();

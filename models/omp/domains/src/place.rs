@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tombolo::Isa;
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo_omp::primitives::nodes::Named;
 
 /// Whose kernel programs of a node run on.
@@ -160,7 +160,7 @@ pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<Jo
 
 /// Whether the host runs programs of some node by an emulator.
 fn emulated(nodes: &[NodeInfo], places: &[JobNode]) -> bool {
-    let host = nodes.iter().find(|node| node.kind == "host");
+    let host = nodes.iter().find(|node| node.kind == NodeKind::Host);
     places.iter().any(|place| place.kernel == Kernel::Host && host.is_some_and(|host| host.isa != place.isa))
 }
 

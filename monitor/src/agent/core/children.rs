@@ -7,7 +7,7 @@ use tombolo_control::{Exit, Report, streams};
 
 use super::{Action, AgentCore};
 
-/// Output that may be on its way to whoever reads it; the domain's next writes wait in its pipe.
+/// The most output that may be unacknowledged by its reader; further writes wait in the domain's pipe.
 const IN_FLIGHT_BYTES: usize = 64 * 1024;
 
 /// Output bytes of one report: what is read from a domain's output at a time.
@@ -56,7 +56,8 @@ impl ChildRecord {
 }
 
 impl<D> AgentCore<D> {
-    /// A domain was started, with both outputs, and with these inputs. A side stream is one of them, and an output too.
+    /// A domain was started, with both outputs, and with these inputs. A side stream is one of them, and an
+    /// output too.
     pub fn started(&mut self, domain: DomainId, pid: i32, inputs: &[u8]) {
         let side = inputs.contains(&streams::SIDE).then_some(streams::SIDE);
         let outputs = [streams::OUTPUT, streams::ERROR]
@@ -73,13 +74,13 @@ impl<D> AgentCore<D> {
 
     /// A domain could not be started.
     pub fn not_started(&mut self, domain: DomainId, why: String) {
-        // If it was started and cannot be watched, it is nobody's.
+        // If it was started but cannot be watched, it has no parent.
         self.expect_orphans();
         self.report(Report::NotStarted { domain, why });
     }
 
     pub(super) fn signal(&mut self, domain: DomainId, signal: u8) {
-        // One that is reaped has no group any more: its number may be somebody else's.
+        // A reaped process has no group; its number may have been reused.
         if self.children.get(&domain).is_some_and(|child| child.exit.is_none()) {
             self.actions.push_back(Action::Signal { domain, signal });
         }
@@ -164,9 +165,9 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A domain's process has ended and is reaped. What it wrote last is still in the pipes: all of it is to be
-    /// read, and an end of each stream reported, also where somebody else still holds the pipe: a program that it
-    /// started and that left its group.
+    /// A domain's process has ended and is reaped. What it wrote last is still in the pipes: all of it is to
+    /// be read, and an end of each stream reported, also where somebody else still holds the pipe: a program
+    /// that it started and that left its group.
     pub fn ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         child.exit = Some(exit);

@@ -8,12 +8,12 @@ use tombolo_control::{MAX_MESSAGE_BYTES, Report};
 use super::{Action, AgentCore};
 
 /// Bytes of messages that may wait for a client before it is no longer heard. What it asks for makes the most
-/// messages, so one that does not read its answers soon cannot ask either, which costs nobody but itself.
+/// messages, so one that does not read its answers cannot ask for more. Only that client is affected.
 pub const PAUSE_QUEUED_BYTES: usize = 256 * 1024;
 
 /// Bytes of messages that may wait for a client. One that falls behind further does not read at all and is
-/// dropped. Output is sent only as fast as it is taken, but from each child: a thousand children that all write
-/// may have twice 64 KiB each on their way.
+/// dropped. Output is sent only as fast as it is taken, but from each child: a thousand children that all
+/// write may have twice 64 KiB each on their way.
 pub const MAX_QUEUED_BYTES: usize = 256 << 20;
 
 /// What a message that waits takes besides its bytes.
@@ -35,10 +35,10 @@ pub(super) struct ClientRecord {
 }
 
 impl<D> AgentCore<D> {
-    /// Somebody connected: a process of this user, or not. The number of the connection, or `None` if it is to be
-    /// closed at once.
+    /// Somebody connected: a process of this user, or not. The number of the connection, or `None` if it is
+    /// to be closed at once.
     pub fn client_connected(&mut self, pid: i32, of_this_user: bool) -> Option<u32> {
-        // An abstract name has no permissions: whoever is not this user goes away again.
+        // An abstract name has no permissions, so other users are turned away here.
         if !of_this_user {
             return None;
         }
@@ -50,7 +50,8 @@ impl<D> AgentCore<D> {
         Some(connection)
     }
 
-    /// A client sent a message, `truncated` if there was more of it than could be read, perhaps with a descriptor.
+    /// A client sent a message, `truncated` if there was more of it than could be read, perhaps with a
+    /// descriptor.
     pub fn client_asked(&mut self, connection: u32, message: Vec<u8>, truncated: bool, file: Option<D>) {
         if !self.clients.contains_key(&connection) {
             return;

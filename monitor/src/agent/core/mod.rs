@@ -1,11 +1,11 @@
-//! What an agent decides, without doing any of it.
+//! The decisions of an agent, without I/O.
 //!
-//! What happens on its node (a client that connects, a process that ends) and what the root orders are inputs; what
-//! is to be done is an [`Action`], what the root has to hear a report. So the same agent serves a node and runs in
-//! a simulator. `D` is a descriptor: here it is only passed on.
+//! Events on its node (a client that connects, a process that ends) and orders of the root are inputs; the
+//! outputs are [`Action`]s to perform and reports to the root. So the same agent serves a node and runs in a
+//! simulator. `D` is a descriptor, which is only passed on here.
 //!
-//! Whoever drives it performs all actions after each input, in order, before the next, and says what time it is
-//! ([`AgentCore::tick`]) before the inputs of that time.
+//! The driver performs all actions of an input, in order, before the next input, and announces the time by
+//! [`AgentCore::tick`] before the inputs of that time.
 //!
 //! **Invariant:** nothing here blocks, reads a clock, or touches a descriptor.
 
@@ -40,9 +40,9 @@ pub type Outgoing<D> = (Report, Option<D>);
 /// A descriptor to go to a domain.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<D> {
-    /// This one.
+    /// A descriptor that came with the order.
     Passed(D),
-    /// One that should have come along and did not.
+    /// A descriptor that should have come with the order and did not.
     Missing,
     /// The domain's end of a fresh lifeline, see [`AgentCore::lifeline_made`].
     Lifeline,
@@ -65,165 +65,93 @@ pub enum Item<D> {
 /// What the memory of a region is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RegionSource<D> {
-    /// To be made of that.
+    /// New memory of these options.
     Made(MemoryOptions),
-    /// A file; none when its descriptor did not arrive.
+    /// A file; `None` if its descriptor did not arrive.
     File(Option<D>),
 }
 
 /// Where a program comes from.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProgramSource<D> {
-    /// A descriptor; none when it did not arrive.
+    /// A descriptor; `None` if it did not arrive.
     Passed(Option<D>),
     /// A range of the window, to be copied before [`AgentCore::program_copied`].
     Window {
-        /// First byte.
+        /// The offset of the program in the window.
         offset_bytes: u64,
-        /// Its length.
+        /// The length of the program.
         length_bytes: u64,
     },
 }
 
-/// Something to be done.
+/// Something that the agent has to do.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of fields say what they are")]
 pub enum Action<D> {
-    /// Send a message to a client, now or when it takes it, with descriptors, or with none if one cannot be had. A
-    /// connection that is gone takes the descriptors with it.
+    /// Send a message to a client as soon as it takes it, with all its descriptors, or with none if one is
+    /// missing. If the connection is gone, drop the descriptors.
     Send {
-        /// Which.
         connection: u32,
         /// The channel that the descriptors belong to.
         channel: ChannelId,
-        /// In order.
         items: Vec<Item<D>>,
-        /// The message.
         message: Vec<u8>,
     },
     /// Close a client's connection.
-    Close {
-        /// Which.
-        connection: u32,
-    },
-    /// Keep a program for later starts, if it can be had.
-    Keep {
-        /// Its SHA-256.
-        hash: [u8; 32],
-        /// Where it is.
-        source: ProgramSource<D>,
-    },
-    /// Let a program go.
-    Forget {
-        /// Its SHA-256.
-        hash: [u8; 32],
-    },
+    Close { connection: u32 },
+    /// Keep a program for later starts.
+    Keep { hash: [u8; 32], source: ProgramSource<D> },
+    /// Free a program.
+    Forget { hash: [u8; 32] },
     /// Start a domain; answered by [`AgentCore::started`] or [`AgentCore::not_started`].
-    Start {
-        /// What and how.
-        order: StartOrder,
-    },
+    Start { order: StartOrder },
     /// Send a signal to the process group of a domain.
-    Signal {
-        /// Which.
-        domain: DomainId,
-        /// Its number.
-        signal: u8,
-    },
-    /// There is input for a domain: see [`AgentCore::next_input`].
-    Feed {
-        /// Which.
-        domain: DomainId,
-        /// By which stream.
-        stream: u8,
-    },
-    /// Close an input of a domain: of a side stream this way alone.
-    CloseInput {
-        /// Which.
-        domain: DomainId,
-        /// Which stream.
-        stream: u8,
-    },
-    /// Let the domain's end of a lifeline show that the peer is gone. The agent's stays, to show when the domain lets
-    /// go.
-    HangUp {
-        /// Of which channel.
-        channel: ChannelId,
-    },
-    /// Let go of the agent's end of a lifeline.
-    LetGo {
-        /// Of which channel.
-        channel: ChannelId,
-    },
-    /// Store a word in every trace page, also of those to come.
-    Trace {
-        /// 0 to stop.
-        word: u64,
-    },
+    Signal { domain: DomainId, signal: u8 },
+    /// Write the input of [`AgentCore::next_input`] to a domain.
+    Feed { domain: DomainId, stream: u8 },
+    /// Close an input of a domain; of a side stream only this direction.
+    CloseInput { domain: DomainId, stream: u8 },
+    /// Hang up the domain's end of a lifeline: its peer is gone. The agent's end stays, and shows when the
+    /// domain closes its own.
+    HangUp { channel: ChannelId },
+    /// Close the agent's end of a lifeline.
+    LetGo { channel: ChannelId },
+    /// Store a control word in every trace page, now and in new ones; 0 stops tracing.
+    Trace { word: u64 },
     /// Read a part of a trace page; answered by [`AgentCore::trace_read`].
-    ReadTrace {
-        /// For the answer.
-        ticket: u64,
-        /// Whose.
-        domain: DomainId,
-        /// First byte.
-        offset_bytes: u64,
-        /// How much.
-        length_bytes: u32,
-    },
-    /// Let a trace page go.
-    ForgetTrace {
-        /// Whose.
-        domain: DomainId,
-    },
+    ReadTrace { ticket: u64, domain: DomainId, offset_bytes: u64, length_bytes: u32 },
+    /// Free a trace page.
+    ForgetTrace { domain: DomainId },
     /// Keep memory for a region; answered by [`AgentCore::region_made`].
-    MakeRegion {
-        /// Which.
-        region: RegionId,
-        /// How long.
-        length_bytes: u64,
-        /// What it is.
-        source: RegionSource<D>,
-    },
+    MakeRegion { region: RegionId, length_bytes: u64, source: RegionSource<D> },
     /// Seal the memory of a region; answered by [`AgentCore::region_sealed`].
-    SealRegion {
-        /// Which.
-        region: RegionId,
-        /// How.
-        seal: Seal,
-    },
-    /// Let the memory of a region go.
-    ForgetRegion {
-        /// Which.
-        region: RegionId,
-    },
-    /// Set how fast processors run; answered by [`AgentCore::frequency_set`].
-    SetFrequency {
-        /// For the answer.
-        ticket: u64,
-        /// How.
-        change: FrequencyChange,
-    },
-    /// Give all processors back what they had before anything was set.
+    SealRegion { region: RegionId, seal: Seal },
+    /// Free the memory of a region.
+    ForgetRegion { region: RegionId },
+    /// Set processor frequencies; answered by [`AgentCore::frequency_set`].
+    SetFrequency { ticket: u64, change: FrequencyChange },
+    /// Restore the frequencies that processors had before any were set.
     RestoreFrequency,
-    /// Look for the first time, to have something to compare with.
+    /// Take the first sample, to compare later ones with.
     StartSampling,
-    /// Look at the node, at what [`AgentCore::processes`] are, and at their trace pages; answered by
+    /// Sample the node, the processes of [`AgentCore::processes`] and their trace pages; answered by
     /// [`AgentCore::sampled`].
     Sample,
-    /// No more samples are taken: let go of what they need.
+    /// Free what samples need: none are taken any more.
     StopSampling,
 }
 
-/// How fast processors are to run.
+/// New processor frequencies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrequencyChange {
-    /// Which; all if none.
+    /// The processors; all if the list is empty.
     pub cores: Vec<u16>,
-    /// The governor to have; as it is if none.
+    /// The governor; `None` to keep it.
     pub governor: Option<String>,
-    /// The slowest they may run, in kHz; as it is if none.
+    /// The lowest frequency; `None` to keep it.
     pub min_khz: Option<u32>,
-    /// The fastest they may run, in kHz; as it is if none.
+    /// The highest frequency; `None` to keep it.
     pub max_khz: Option<u32>,
 }
 
@@ -357,8 +285,8 @@ impl<D> AgentCore<D> {
         Ok(())
     }
 
-    /// A program was copied out of the window, or could not be: its range there is free again. If it could not, the
-    /// start that follows fails and says so.
+    /// A program was copied out of the window, or could not be: its range there is free again. If it could
+    /// not, the start that follows fails and says so.
     pub fn program_copied(&mut self, hash: [u8; 32]) {
         self.report(Report::ProgramTaken { hash });
     }
@@ -386,7 +314,8 @@ impl<D> AgentCore<D> {
         names.into_iter().chain(self.sampling.next_at()).min()
     }
 
-    /// Says what time it is, and does what is due. Whatever comes in until the next time is taken to happen now.
+    /// Says what time it is, and does what is due. Whatever comes in until the next time is taken to happen
+    /// now.
     pub fn tick(&mut self, now: Nanos) {
         self.now = now;
         self.tick_names();

@@ -54,7 +54,8 @@ impl<D> AgentCore<D> {
         true
     }
 
-    /// A client of another node, or one of this that calls it by its name, asks for something about its names.
+    /// A client of another node, or one of this that calls it by its name, asks for something about its
+    /// names.
     pub(super) fn names_asked(
         &mut self,
         client: Client,
@@ -65,7 +66,8 @@ impl<D> AgentCore<D> {
         let (node, connection) = client;
         if let Some(names) = &mut self.names {
             if node == names.node() && !self.clients.contains_key(&connection) {
-                // It left while this was on its way through the root. Nobody would ever take from it what it got.
+                // It left while this was on its way through the root. Nobody would ever take from it what it
+                // got.
                 return;
             }
             names.admit(client, domain);
@@ -89,7 +91,7 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A domain has ended, whoever still holds its connections open.
+    /// A domain has ended, even if another process still holds its connections open.
     pub(super) fn domain_left_names(&mut self, domain: DomainId) {
         if let Some(names) = &mut self.names {
             names.domain_ended(domain);

@@ -4,7 +4,7 @@ use tombolo_base::DomainId;
 
 use super::AgentCore;
 
-/// A process whose parent is this monitor, whoever started it.
+/// A process whose parent is this monitor, because it was started or adopted by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kin {
     /// Its process id.
@@ -24,9 +24,9 @@ impl<D> AgentCore<D> {
         std::mem::take(&mut self.orphans_expected)
     }
 
-    /// Whether a child of this process is to be killed: it comes from no living domain. `domain_of` tells in whose
-    /// environment it was started; `lives` whether a domain of another agent of this kernel lives, as an emulated
-    /// monitor cannot adopt what its domains leave behind.
+    /// Whether a child of this process is to be killed: it comes from no living domain. `domain_of` tells in
+    /// whose environment it was started; `lives` whether a domain of another agent of this kernel lives, as
+    /// an emulated monitor cannot adopt what its domains leave behind.
     pub fn is_orphan(
         &self,
         kin: Kin,

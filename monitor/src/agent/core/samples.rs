@@ -1,7 +1,7 @@
 //! When samples are taken, and what of them the root has not heard yet.
 //!
-//! A round is paid for before the next begins: what it cost of a processor's time is at most [`SHARE_PPM`] of the time
-//! from it to the next, however slow the machine and however much there is to see.
+//! A round is paid for before the next begins: what it cost of a processor's time is at most [`SHARE_PPM`] of
+//! the time from it to the next, however slow the machine and however much there is to see.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use tombolo_naming::Nanos;
 
 use super::{Action, AgentCore};
 
-/// The share of one processor that samples may cost, in millionths. What wakes the monitor for a round is not in it, so
-/// it is less than what is promised: half a hundredth.
+/// The share of one processor that samples may cost, in millionths. What wakes the monitor for a round is not
+/// in it, so it is less than what is promised: half a hundredth.
 pub const SHARE_PPM: u64 = 3_000;
 
 /// The shortest time from one round to the next.
@@ -62,7 +62,7 @@ struct Told {
 #[derive(Debug, Default)]
 pub(super) struct Sampling {
     processes: BTreeMap<DomainId, SampledProcess>,
-    /// The time from one round to the next that is wanted; 0 while there are none.
+    /// The requested time between rounds; 0 while no samples are wanted.
     wanted_ns: Nanos,
     /// When the last round began.
     began: Nanos,
@@ -142,7 +142,7 @@ impl Sampling {
         self.told.entry(sample.domain).or_default().sample.replace(*sample) != Some(*sample)
     }
 
-    /// The ends of domains that are gone which nobody said to be closed.
+    /// The ends of dead domains that were not reported as closed.
     fn take_left_open(&mut self) -> Vec<EndSample> {
         let gone: Vec<DomainId> =
             self.told.keys().filter(|domain| !self.processes.contains_key(domain)).copied().collect();

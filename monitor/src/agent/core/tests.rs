@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
-use tombolo_control::{Attachment, Exit, MAX_MESSAGE_BYTES, Order, Report, StartOrder};
+use tombolo_control::{Attachment, Exit, MAX_MESSAGE_BYTES, Order, ProgramSpec, Report, StartOrder};
 
 use super::{
     Action, AgentCore, Item, Kin, MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, PIECE_BYTES,
@@ -280,17 +280,7 @@ fn programs_come_as_descriptors_or_in_the_window() {
     assert_eq!(actions(&mut agent), expected);
     agent.program_copied(hash);
     assert_eq!(reports(&mut agent), [Report::ProgramTaken { hash }]);
-    let order = StartOrder {
-        domain: domain(2),
-        program: hash,
-        name: "p".into(),
-        arguments: vec![],
-        environment: vec![],
-        directory: "/".into(),
-        stdin: false,
-        seat: tombolo_control::Seat::any(),
-        side: None,
-    };
+    let order = StartOrder { domain: domain(2), build: hash, program: ProgramSpec::new("p") };
     agent.execute(Order::Start { order: order.clone() }, vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::Start { order }]);
     agent.not_started(domain(2), "no".into());

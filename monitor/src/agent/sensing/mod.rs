@@ -1,8 +1,8 @@
-//! What the kernel of this node tells, and the rows of domains' trace pages, once in a period; and setting how fast its
-//! processors run.
+//! What the kernel of this node tells, and the rows of domains' trace pages, once in a period; and setting
+//! how fast its processors run.
 //!
-//! When that is due, and what of it the root has not heard yet, [`core`](super::core) decides. Here is what it costs: the
-//! processor time of each round is measured, with that of telling the root.
+//! When that is due, and what of it the root has not heard yet, [`core`](super::core) decides. Here is what
+//! it costs: the processor time of each round is measured, with that of telling the root.
 
 mod page;
 
@@ -104,15 +104,16 @@ struct DomainSeen {
     round: u64,
 }
 
-/// A round whose cost is not known yet, in processor time of this thread. What the thread does for others in between, as to
-/// start a program, is not in it.
+/// A round whose cost is not known yet, in processor time of this thread. What the thread does for others in
+/// between, as to start a program, is not in it.
 #[derive(Clone, Copy, Debug)]
 struct Measuring {
     /// What looking cost.
     looking_ns: u64,
     /// What it has cost so far to tell the root.
     telling_ns: u64,
-    /// When a report of the round was handed out, and whether it was the last: it is being told until the next is asked for.
+    /// When a report of the round was handed out, and whether it was the last: it is being told until the
+    /// next is asked for.
     handed_out: Option<(u64, bool)>,
 }
 
@@ -138,8 +139,8 @@ pub(super) struct Sensing {
 }
 
 impl Sensing {
-    /// Notes down in `ledger`, a memory file, how fast processors ran before that was changed. A node that `shares_kernel` with
-    /// the host tells of its own processes alone.
+    /// Notes down in `ledger`, a memory file, how fast processors ran before that was changed. A node that
+    /// `shares_kernel` with the host tells of its own processes alone.
     pub(super) fn new(ledger: Option<OwnedFd>, shares_kernel: bool) -> Sensing {
         let folders = Folders::from_environment();
         Sensing {
@@ -269,7 +270,7 @@ impl Agent {
     pub(super) fn set_frequency(&mut self, ticket: u64, change: &FrequencyChange) {
         let set = match &self.emulator {
             // Two who each remember what was, and give it back, would give back what the other had set.
-            Some(_) => Err("its processors are those of the host: set how fast they run there".to_owned()),
+            Some(_) => Err("its processors are those of the host; set their frequencies there".to_owned()),
             None => {
                 let FrequencyChange { cores, governor, min_khz, max_khz } = change.clone();
                 let change = Change { processors: cores, governor, min_khz, max_khz };

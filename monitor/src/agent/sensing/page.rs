@@ -9,8 +9,8 @@ use tombolo_trace::snapshot::RowInfo;
 
 use crate::agent::traces::TracePage;
 
-/// Rows that are looked at in one round; others have their turn in the next. So no domain, whatever it writes, makes the
-/// rounds longer for all.
+/// Rows that are looked at in one round; others have their turn in the next. So no domain, whatever it
+/// writes, makes the rounds longer for all.
 const ROWS_PER_ROUND: usize = 512;
 
 /// The rows of a page as they were.

@@ -1,4 +1,4 @@
-//! Whoever watches: asks for what is new since a version, and waits for it.
+//! Observers: they ask for what is new since a version, and wait for it.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tombolo_control::{Fault, MAX_MESSAGE_BYTES, Reply};
 use super::versions::Key;
 use crate::core::{Client, Core, Nanos};
 
-/// The time from one answer to a client to the next, in nanoseconds, unless there is more at once: what changes in between is
-/// told together.
+/// The time from one answer to a client to the next, in nanoseconds, unless there is more at once: what
+/// changes in between is told together.
 pub(in crate::core) const PAUSE_NS: Nanos = 50_000_000;
 
 /// Bytes of an answer without what it tells.
@@ -20,11 +20,12 @@ const AROUND_BYTES: usize = 256;
 pub(in crate::core) struct Observed {
     /// When it may be answered next.
     not_before: Nanos,
-    /// Where the page before ended, if there was more, and which version was the newest when the first of these pages was made.
+    /// Where the page before ended, if there was more, and which version was the newest when the first of
+    /// these pages was made.
     page: Option<(u64, u64)>,
 }
 
-/// Somebody who waits for something new.
+/// An observer that waits for something new.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     request: u32,
@@ -60,7 +61,7 @@ impl Core {
         self.answer_observers(now);
     }
 
-    /// When somebody who waits is to be answered.
+    /// When the next waiting observer has to be answered.
     pub(super) fn observers_due(&self) -> Option<Nanos> {
         self.observing.waiting.iter().map(|(client, waiting)| self.due_at(*client, waiting)).min()
     }
@@ -73,7 +74,7 @@ impl Core {
         not_before.min(waiting.until)
     }
 
-    /// Answers whoever waits for something that there is, or has waited long enough.
+    /// Answers observers for which there is something new, or whose time is over.
     pub(super) fn answer_observers(&mut self, now: Nanos) {
         let waiting = &self.observing.waiting;
         let due: Vec<(Client, Waiting)> = waiting
@@ -113,8 +114,8 @@ impl Core {
         self.answer(client, waiting.request, Ok(reply));
     }
 
-    /// As much of what changed after a version as a message has room for. Of what was gone when the first page was made its reader
-    /// has not heard.
+    /// As much of what changed after a version as a message has room for. Of what was gone when the first
+    /// page was made its reader has not heard.
     fn page(&self, since: u64, began: u64) -> Page {
         let mut page = Page { observations: Vec::new(), keys: Vec::new(), until: since, more: false };
         let mut length_bytes = AROUND_BYTES;

@@ -28,7 +28,7 @@ const STILL: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
 
 /// One end, and what went through it of late.
 #[derive(Clone, Debug)]
-struct End {
+struct ObservedEnd {
     sample: EndSample,
     sent: Flow,
     received: Flow,
@@ -38,7 +38,7 @@ struct End {
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     /// The end that connected, and the one that accepted.
-    ends: [Option<End>; 2],
+    ends: [Option<ObservedEnd>; 2],
     /// The link that it is counted with, and what it adds to that.
     counted: Option<((NodeId, NodeId), Flow, Flow)>,
     closing: bool,
@@ -46,7 +46,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// What passes each way, as one end tells: of two that are sampled at different times the rates would not agree.
+    /// What passes each way, as one end tells: of two that are sampled at different times the rates would not
+    /// agree.
     fn flows(&self) -> (Flow, Flow) {
         match &self.ends {
             _ if !self.is_open() => (STILL, STILL),
@@ -76,7 +77,7 @@ impl Channel {
 
     /// The nodes of its ends: of the one that connected, and of the other.
     fn nodes(&self) -> Option<(NodeId, NodeId)> {
-        let node = |own: &Option<End>, other: &Option<End>| {
+        let node = |own: &Option<ObservedEnd>, other: &Option<ObservedEnd>| {
             let own = own.as_ref().map(|end| end.sample.domain);
             own.or(other.as_ref().and_then(|end| end.sample.peer)).map(DomainId::node)
         };
@@ -87,7 +88,7 @@ impl Channel {
 
 /// A link.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ObservedLink {
     transport: TransportKind,
     open: u32,
     forth: Flow,
@@ -96,9 +97,9 @@ pub(super) struct Link {
     pub(super) history: Option<History>,
 }
 
-impl Link {
+impl ObservedLink {
     fn new(transport: TransportKind) -> Self {
-        Link { transport, open: 0, forth: STILL, back: STILL, round_trip_ns: 0, history: None }
+        ObservedLink { transport, open: 0, forth: STILL, back: STILL, round_trip_ns: 0, history: None }
     }
 
     pub(super) fn rates(&self) -> (u64, u64) {
@@ -112,7 +113,7 @@ impl Link {
 pub(in crate::core) struct Channels {
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     of_domain: BTreeMap<DomainId, BTreeSet<ChannelId>>,
-    pub(super) links: BTreeMap<(NodeId, NodeId), Link>,
+    pub(super) links: BTreeMap<(NodeId, NodeId), ObservedLink>,
     /// Channels that are closed, and when they are shown no more.
     closing: VecDeque<(Nanos, ChannelId)>,
     pub(super) probes: u64,
@@ -125,7 +126,8 @@ impl Channels {
     pub(super) fn new(machine: &Machine) -> Self {
         let host = NodeId::HOST;
         let others = machine.nodes().iter().map(|node| node.id).filter(|id| *id != host);
-        let links = others.filter_map(|id| Some(((host, id), Link::new(machine.link_between(host, id)?))));
+        let links =
+            others.filter_map(|id| Some(((host, id), ObservedLink::new(machine.link_between(host, id)?))));
         Channels {
             channels: BTreeMap::new(),
             of_domain: BTreeMap::new(),
@@ -157,7 +159,7 @@ impl Channels {
     }
 
     pub(super) fn see_link(&self, a: NodeId, b: NodeId) -> Option<SeenLink> {
-        let Link { transport, open, forth, back, round_trip_ns, .. } = *self.links.get(&(a, b))?;
+        let ObservedLink { transport, open, forth, back, round_trip_ns, .. } = *self.links.get(&(a, b))?;
         Some(SeenLink { a, b, transport, channels: open, forth, back, round_trip_ns })
     }
 
@@ -185,7 +187,7 @@ fn per_second(more: u64, time_ns: Nanos, units: u64) -> u64 {
 }
 
 fn flow((messages, bytes): (u64, u64), (messages_before, bytes_before): (u64, u64), time_ns: Nanos) -> Flow {
-    // A count that is less than before says nothing.
+    // A count below the previous one is invalid.
     Flow {
         rate_mhz: per_second(messages.saturating_sub(messages_before), time_ns, 1000),
         bytes_per_s: per_second(bytes.saturating_sub(bytes_before), time_ns, 1),
@@ -214,7 +216,7 @@ impl Core {
         let period_ns = watched.sample.as_ref().map_or(0, |sample| Nanos::from(sample.period_ms) * 1_000_000);
         let time_ns = now.saturating_sub(watched.sampled_ns).max(period_ns / 2);
         let (sent, received) = match &record.ends[side] {
-            Some(End { sample: before, .. }) if watched.sampled_ns > 0 => (
+            Some(ObservedEnd { sample: before, .. }) if watched.sampled_ns > 0 => (
                 flow((sample.sent, sample.sent_bytes), (before.sent, before.sent_bytes), time_ns),
                 flow(
                     (sample.received, sample.received_bytes),
@@ -230,7 +232,7 @@ impl Core {
         } else {
             watched.moving.remove(&key);
         }
-        record.ends[side] = Some(End { sample, sent, received });
+        record.ends[side] = Some(ObservedEnd { sample, sent, received });
         channels.of_domain.entry(domain).or_default().insert(id);
         self.channel_changed(now, id);
     }
@@ -295,7 +297,7 @@ impl Core {
         let Some(((a, b), forth, back)) = counted else { return };
         let Some(transport) = self.machine.link_between(a, b) else { return };
         let links = &mut self.observing.channels.links;
-        let link = links.entry((a, b)).or_insert_with(|| Link::new(transport));
+        let link = links.entry((a, b)).or_insert_with(|| ObservedLink::new(transport));
         let count = |sum: &mut u64, part: u64| {
             *sum = if comes { sum.wrapping_add(part) } else { sum.wrapping_sub(part) };
         };

@@ -66,7 +66,7 @@ impl Core {
         self.happened(happening, Some(domain.node()), Some(domain), text);
     }
 
-    /// Somebody is told that a limit was met. Who meets one again and again makes one event of it.
+    /// A limit was reached. Repetitions by one domain make one event.
     pub(in crate::core) fn limit_was_met(&mut self, domain: Option<DomainId>, fault: &Fault) {
         let Fault::Limit { what } = fault else { return };
         let events = &mut self.observing.events;

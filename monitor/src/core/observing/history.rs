@@ -98,7 +98,8 @@ pub(in crate::core) struct History {
 }
 
 impl History {
-    /// Adds a point of each measure; those that are not named are not known. The first makes a history, if there is room.
+    /// Adds a point of each measure; those that are not named are not known. The first makes a history, if
+    /// there is room.
     pub(super) fn add(
         history: &mut Option<History>,
         budget: &mut Budget,
@@ -215,14 +216,14 @@ impl Core {
                 (format!("link between {a} and {b}"), found)
             }
             Part::Region(_) | Part::Event { .. } => {
-                return refused("regions and events have no measures of which there is a history".into());
+                return refused("there is no history of regions and events".into());
             }
         };
         let Some(found) = found else {
-            return refused(format!("the machine has no {what}: it is gone, or never was"));
+            return refused(format!("the machine does not know {what}; it is gone or never existed"));
         };
         if !has(part, measure) {
-            return refused(format!("{what} has no such measure"));
+            return refused(format!("{what} does not have this measure"));
         }
         match found {
             Some((history, last_ns)) => Ok(match history.points(measure, step_ms) {

@@ -1,10 +1,11 @@
-//! What the root tells whoever watches the machine: every part of it as it is now, and what it was like.
+//! What the root tells observers: every part of the machine as it is now, and its history.
 //!
-//! A part is shown from what the core knows when it is told; what is kept for that is in which order parts changed
-//! ([`versions`]). So a change costs next to nothing until somebody asks, and watching nothing for each watcher.
+//! A part is shown from what the core knows when it is told; what is kept for that is in which order parts
+//! changed ([`versions`]). So a change costs next to nothing until somebody asks, and watching nothing for
+//! each watcher.
 //!
-//! What agents say of domains and channels is an allegation of theirs: of those of their own node they are believed, of others
-//! not heard.
+//! What agents say of domains and channels is an allegation of theirs: of those of their own node they are
+//! believed, of others not heard.
 
 mod ask;
 mod channels;
@@ -47,7 +48,7 @@ use super::{Client, Core};
 /// The time from one sample of a node to the next, in ms, unless it costs too much there.
 const SAMPLE_MS: u32 = 1000;
 
-/// What is kept for whoever watches.
+/// The state that is kept for observers.
 #[derive(Debug)]
 pub(super) struct Observing {
     pub(super) versions: Versions,
@@ -82,7 +83,8 @@ impl Observing {
         }
     }
 
-    /// What has to be as it was when those are gone who came. What is remembered of the past is bounded, and stays.
+    /// What has to be as it was when those are gone who came. What is remembered of the past is bounded, and
+    /// stays.
     pub(super) fn held(&self) -> [(&'static str, usize); 2] {
         [("observers that wait", self.waiting.len()), ("ends of channels", self.channels.ends())]
     }

@@ -1,4 +1,4 @@
-//! What domains wrote, the end of it, whoever reads it otherwise.
+//! The latest output of domains, kept beside what their starters read.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! Regions as they were when they were last looked at.
 //!
-//! What happens to regions and capabilities is not followed step by step: when something did, all are looked at, and not more
-//! often than that may cost.
+//! What happens to regions and capabilities is not followed step by step: when something did, all are looked
+//! at, and not more often than that may cost.
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,7 @@ pub(in crate::core) struct WatchedDomain {
 impl WatchedDomain {
     /// Of a domain that the machine starts.
     pub(in crate::core) fn starting(launch: Launch) -> Self {
-        let arguments = line_of(&launch.arguments);
+        let arguments = line_of(&launch.program.arguments);
         WatchedDomain { arguments, launch: Some(launch), ..WatchedDomain::default() }
     }
 }
@@ -143,7 +143,8 @@ impl Core {
         }
     }
 
-    /// The load of a node's processors, or of its processes where it has none of its own, in thousandths of one.
+    /// The load of a node's processors, or of its processes where it has none of its own, in thousandths of
+    /// one.
     pub(super) fn node_load(sample: &NodeSample) -> u64 {
         let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
         cores.sum::<u64>() + u64::from(sample.own_load_permille)

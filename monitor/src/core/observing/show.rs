@@ -11,7 +11,7 @@ use crate::core::{Core, DomainRecord, NodeState};
 const MAX_ARGUMENTS_BYTES: usize = 1000;
 
 impl Core {
-    /// A part as it is now; nothing if it is no more.
+    /// A part as it is now; nothing if it is gone.
     pub(super) fn see(&self, key: Key) -> Option<Observation> {
         Some(match key {
             Key::Node(node) => Observation::Node(self.see_node(node)?),

@@ -32,26 +32,28 @@ impl From<Key> for Part {
     }
 }
 
-/// Parts that are gone and still remembered as such. Whoever has not heard of one that is not, hears everything anew.
+/// How many gone parts are remembered. An observer that missed a forgotten one gets
+/// everything anew.
 pub(in crate::core) const MAX_GONE: usize = 8192;
 
 /// What is known of a part.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct PartVersion {
     version: u64,
     gone: bool,
-    /// Somebody was told of it, in this version or another.
+    /// An observer was told of it, in this version or another.
     told: bool,
 }
 
 /// The parts of the machine in the order of their last changes.
 ///
-/// **Invariants:** every part has one version, that of its last change, and no two have the same. What changes again before
-/// anybody was told of the change before keeps its version: so much work does a change make, however many there are.
+/// **Invariants:** every part has one version, that of its last change, and no two have the same. What
+/// changes again before anybody was told of the change before keeps its version: so much work does a change
+/// make, however many there are.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Versions {
     newest: u64,
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, PartVersion>,
     by_version: BTreeMap<u64, Key>,
     gone: BTreeSet<u64>,
     /// The last version of a part that is gone, and not remembered any more.
@@ -85,11 +87,11 @@ impl Versions {
         }
     }
 
-    /// A part is no more.
+    /// A part is gone.
     pub(in crate::core) fn gone(&mut self, key: Key) {
         let Some(before) = self.entries.get(&key).copied().filter(|entry| !entry.gone) else { return };
         if !before.told {
-            // Nobody has heard of it, and nobody has to hear that it is gone.
+            // No observer knows of it, so none has to be told that it is gone.
             self.entries.remove(&key);
             self.by_version.remove(&before.version);
             return;
@@ -105,7 +107,7 @@ impl Versions {
         }
     }
 
-    fn set(&mut self, key: Key, before: Option<Entry>, gone: bool) {
+    fn set(&mut self, key: Key, before: Option<PartVersion>, gone: bool) {
         if let Some(before) = before {
             self.by_version.remove(&before.version);
             if before.gone {
@@ -114,7 +116,7 @@ impl Versions {
         }
         self.newest += 1;
         let (version, told) = (self.newest, before.is_some_and(|before| before.told));
-        self.entries.insert(key, Entry { version, gone, told });
+        self.entries.insert(key, PartVersion { version, gone, told });
         self.by_version.insert(version, key);
         if gone {
             self.gone.insert(version);
@@ -127,7 +129,7 @@ impl Versions {
         rest.map(|(version, key)| (*version, *key, self.gone.contains(version)))
     }
 
-    /// Somebody was told of these, and of nothing after `until`.
+    /// An observer was told of these parts, and of nothing after `until`.
     pub(super) fn were_told(&mut self, keys: impl IntoIterator<Item = Key>, until: u64) {
         for key in keys {
             if let Some(entry) = self.entries.get_mut(&key) {

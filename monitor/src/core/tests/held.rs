@@ -12,8 +12,8 @@ fn attach_started(bench: &mut Bench, connection: u32, domain: tombolo_base::Doma
     assert!(matches!(bench.ask((ARM0, connection), attach), Some(Reply::Attach { spawned: true, .. })));
 }
 
-/// Everything that a domain can have when it dies: names, channels across the window, waits, children to come, a
-/// sentence, input on its way, a reader of its trace.
+/// Everything that a domain can have when it dies: names, channels across the window, waits, children to
+/// come, a sentence, input on its way, a reader of its trace.
 fn busy_domain(bench: &mut Bench, connection: u32) -> (tombolo_base::DomainId, Vec<tombolo_base::ChannelId>) {
     let domain = start(bench, (HOST, 1));
     let client = (ARM0, connection);

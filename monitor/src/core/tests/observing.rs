@@ -7,7 +7,7 @@ use tombolo_control::observation::{
 };
 
 use proptest::prelude::*;
-use tombolo_control::RegionPlace;
+use tombolo_control::{NodeKind, RegionPlace};
 
 use super::super::observing::{MAX_ENDED, MAX_EVENTS};
 use super::*;
@@ -166,7 +166,7 @@ fn a_watcher_is_told_of_all_and_then_of_what_is_new() {
     let mut replica = bench.replica(0, WATCHER);
     let (host, arm) = (replica.node(HOST), replica.node(ARM0));
     assert_eq!((host.info.name.as_str(), host.phase, host.info.domains), ("host", NodePhase::Up, 1));
-    assert_eq!((arm.info.kind.as_str(), arm.info.window_bytes.0, arm.sample.as_ref()), ("vm", 0, None));
+    assert_eq!((arm.info.kind, arm.info.window_bytes.0, arm.sample.as_ref()), (NodeKind::Vm, 0, None));
     assert_eq!(replica.domain(own).unwrap().program, "test");
     assert_eq!(replica.link(HOST, ARM1).unwrap().transport, TransportKind::Window);
     assert_eq!(replica.link(ARM0, ARM1), None);
@@ -476,8 +476,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whoever takes in differences, in whatever order things happen and pages are asked for, has what somebody has who asks
-    /// for everything.
+    /// Whoever takes in differences, in whatever order things happen and pages are asked for, has what
+    /// somebody has who asks for everything.
     #[test]
     fn differences_add_up(steps in proptest::collection::vec(step(), 1..60)) {
         let mut bench = Bench::up(4);

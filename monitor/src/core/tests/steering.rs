@@ -119,7 +119,10 @@ fn the_same_starts_again_also_after_its_end() {
     };
     assert_eq!(repeat(&mut bench, domain, None), None);
     let order = last_start(&bench);
-    assert_eq!((order.name.as_str(), order.domain.node(), order.stdin), ("test", ARM0, false));
+    assert_eq!(
+        (order.program.name.as_str(), order.domain.node(), order.program.stdin),
+        ("test", ARM0, false)
+    );
     bench.report(ARM0, Report::Started { domain: order.domain, pid: 56 });
     assert_eq!(bench.answer(other), Some(Reply::Repeat { domain: order.domain }));
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
@@ -166,7 +169,7 @@ fn images_of_the_ended_are_kept_up_to_a_number() {
         if count > MAX_IMAGES {
             let answer = bench.ask(USER, Request::Repeat { domain: domains[0], node: None });
             let Some(Reply::Failed { fault: Fault::Refused { why } }) = answer else { panic!("{answer:?}") };
-            assert!(why.contains("not remembered any more"), "{why}");
+            assert!(why.contains("no longer known"), "{why}");
         }
     }
 }
@@ -366,6 +369,6 @@ fn what_cannot_be_set_says_why() {
     };
     assert!(ask(&mut bench, "rv", Some("x"), None, None).contains("node host"));
     assert!(ask(&mut bench, "arm0", None, None, None).contains("governor"));
-    assert!(ask(&mut bench, "arm0", None, Some(2), Some(1)).contains("faster"));
+    assert!(ask(&mut bench, "arm0", None, Some(2), Some(1)).contains("above the highest"));
     assert!(ask(&mut bench, "mars", Some("x"), None, None).contains("mars"));
 }

@@ -87,13 +87,7 @@ fn the_variable_of_a_side_stream_is_a_name() {
         let spawn = SpawnRequest {
             node: "arm0".into(),
             own_image: true,
-            image_name: String::new(),
-            arguments: vec![],
-            environment: vec![],
-            directory: "/".into(),
-            stdin: false,
-            seat: tombolo_control::Seat::any(),
-            side: Some(variable.into()),
+            program: ProgramSpec { side: Some(variable.into()), ..ProgramSpec::new("") },
         };
         let Some(Reply::Failed { fault: Fault::Refused { why } }) =
             bench.ask((HOST, 1), Request::Spawn { spawn })

@@ -206,7 +206,7 @@ impl MonitorLink {
             arrived.next_request()
         };
         if let Request::Spawn { spawn } = &body
-            && spawn.side.is_some()
+            && spawn.program.side.is_some()
         {
             // What the child says may come before the answer is looked at.
             unpoisoned(&self.arrived).starting_sides.insert(request);

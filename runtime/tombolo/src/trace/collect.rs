@@ -100,7 +100,7 @@ impl<W: Write> Collector<W> {
             .map(|node| NodeHead {
                 id: node.id.0,
                 name: node.name,
-                kind: node.kind,
+                kind: node.kind.name().to_owned(),
                 isa: node.isa.name().to_owned(),
             })
             .collect();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tombolo_control::FINGERPRINT;
 use tombolo_control::records::MAX_GIVEN_NAME;
-use tombolo_control::{ClientMessage, MAX_MESSAGE_BYTES, Request, SpawnRequest, Wire, socket_name};
+use tombolo_control::{
+    ClientMessage, MAX_MESSAGE_BYTES, ProgramSpec, Request, SpawnRequest, Wire, socket_name,
+};
 use tombolo_e2e::{Machine, MachineFile, Random, eventually};
 use tombolo_naming::{Comparison, EventMask, Operation, Query, Scope};
 use tombolo_platform::event::{Interest, poll};
@@ -95,13 +97,13 @@ fn requests_with_a_flipped_byte_harm_nobody() {
     let spawn = SpawnRequest {
         node: "arm0".into(),
         own_image: true,
-        image_name: "none".into(),
-        arguments: vec!["a".into()],
-        environment: vec![("A".into(), "b".into())],
-        directory: "/".into(),
-        stdin: true,
-        seat: tombolo_control::Seat::any(),
-        side: None,
+        program: ProgramSpec {
+            arguments: vec!["a".into()],
+            environment: vec![("A".into(), "b".into())],
+            directory: "/".into(),
+            stdin: true,
+            ..ProgramSpec::new("none")
+        },
     };
     let config = tombolo_link::ChannelConfig::default();
     let requests = [
@@ -227,13 +229,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                 let spawn = SpawnRequest {
                     node: name.clone(),
                     own_image: false,
-                    image_name: "y".repeat(length.min(MAX_MESSAGE_BYTES) - 2048),
-                    arguments: Vec::new(),
-                    environment: Vec::new(),
-                    directory: String::new(),
-                    stdin: false,
-                    seat: tombolo_control::Seat::any(),
-                    side: None,
+                    program: ProgramSpec::new("y".repeat(length.min(MAX_MESSAGE_BYTES) - 2048)),
                 };
                 for body in [
                     Request::Restart { node: name.clone(), force: false },

@@ -28,7 +28,7 @@ fn a_window_that_is_too_small_says_so() {
     let server = machine.start_actor("host", &["serve", "wide", "128", "16", "0"]);
     server.wait_for("serving");
     // A program has to fit as well, and this one does not.
-    machine.actor("arm0", &["exit", "0"]).fails_with(1, &["cannot travel"]);
+    machine.actor("arm0", &["exit", "0"]).fails_with(1, &["the window has no room for a program"]);
     drop(server);
     machine.down();
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 use tombolo_control::{
-    Attachment, ClientMessage, Exit, Fault, Grant, MonitorMessage, Order, Reply, Report, Request,
-    SpawnRequest, StartOrder, Unsendable, Wire, request,
+    Attachment, ClientMessage, Exit, Fault, Grant, MonitorMessage, Order, ProgramSpec, Reply, Report,
+    Request, SpawnRequest, StartOrder, Unsendable, Wire, request,
 };
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_naming::Scope;
@@ -50,17 +50,15 @@ fn domain() -> DomainId {
 }
 
 pub(super) fn spawn() -> SpawnRequest {
-    SpawnRequest {
-        node: "arm0".into(),
-        own_image: true,
-        image_name: "a.tbi".into(),
+    let program = ProgramSpec {
         arguments: vec!["one".into(), "two".into()],
         environment: vec![("KEY".into(), "value".into())],
         directory: "/".into(),
         stdin: true,
-        seat: tombolo_control::Seat::any(),
         side: Some("SIDE_FD".into()),
-    }
+        ..ProgramSpec::new("a.tbi")
+    };
+    SpawnRequest { node: "arm0".into(), own_image: true, program }
 }
 
 pub(super) fn requests() -> Vec<Request> {
@@ -122,17 +120,7 @@ pub(super) fn monitor_seeds() -> Vec<Vec<u8>> {
 }
 
 pub(super) fn order_seeds() -> Vec<Vec<u8>> {
-    let start = StartOrder {
-        domain: domain(),
-        program: [7; 32],
-        name: "a".into(),
-        arguments: vec!["one".into()],
-        environment: vec![("KEY".into(), "value".into())],
-        directory: "/".into(),
-        stdin: false,
-        seat: tombolo_control::Seat::any(),
-        side: None,
-    };
+    let start = StartOrder { domain: domain(), build: [7; 32], program: spawn().program };
     let orders = [
         Order::Program { hash: [7; 32], length_bytes: 1000, window_offset_bytes: Some(4096) },
         Order::Start { order: start },

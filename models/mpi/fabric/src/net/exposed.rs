@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
+use tombolo::admin::NodeKind;
 use tombolo::region::{Capability, Extent, FarEnd, Region, RegionFile, Rights};
 use tombolo::{Domain, DomainId};
 use tombolo_platform::memory::is_mapped;
@@ -196,7 +197,7 @@ impl Exposures {
     fn place(&mut self, domain: &Domain, peers: &[u64]) -> MemoryPlace {
         let machines = self.machines.get_or_insert_with(|| {
             let nodes = domain.nodes().unwrap_or_default();
-            let machines = nodes.into_iter().filter(|node| node.kind == "vm");
+            let machines = nodes.into_iter().filter(|node| node.kind == NodeKind::Vm);
             machines.map(|node| (node.id.0, node.name)).collect()
         });
         let nodes = std::iter::once(domain.id().to_bits()).chain(peers.iter().copied());

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tombolo::admin::NodeKind;
 use tombolo::error::Fault;
 use tombolo::spawn::SideStream;
 use tombolo::{Child, Domain, Error, Exit, Ready, Token, WaitSet};
@@ -156,7 +157,7 @@ impl<'a> Running<'a> {
             let node = &self.options.nodes[rank.node];
             let stays = self.server.phase(MemberId(index)) == Phase::Inside
                 && !matches!(rank.exit, Some(Exit::NodeLost { .. }));
-            if let Some(files) = files(rank.name.world).filter(|_| stays && node.kind == "vm") {
+            if let Some(files) = files(rank.name.world).filter(|_| stays && node.kind == NodeKind::Vm) {
                 nodes.entry(rank.node).or_insert_with(|| (node, BTreeSet::new())).1.insert(files);
             }
         }
@@ -168,7 +169,7 @@ impl<'a> Running<'a> {
         let (Some(cleaner), Some(space)) = (&mut self.cleaner, self.server.space(world)) else { return };
         let used: BTreeSet<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
         let nodes = used.iter().filter_map(|index| self.options.nodes.get(*index));
-        let machines = nodes.filter(|node| node.kind == "vm").map(|node| &*node.name);
+        let machines = nodes.filter(|node| node.kind == NodeKind::Vm).map(|node| &*node.name);
         if let Err(error) = cleaner.note_world(WorldFiles::of(space), machines) {
             self.watcher.note(&format!("files of MPICH may stay if this is killed: {error}"));
             self.cleaner = None;

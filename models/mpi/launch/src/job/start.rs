@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::{Child, Domain, Error, SpawnOptions};
 use tombolo_placement::{MAX_RANKS, PlacementError};
 use tombolo_platform::unpoisoned;
@@ -27,7 +27,7 @@ const NO_COMMON_FILES: (&str, &str) = (
 /// Whether ranks on these nodes would open different files by one name. Virtual machines have files of their
 /// own.
 fn has_unlike_files(of_ranks: &[usize], nodes: &[NodeInfo]) -> bool {
-    let is_machine = |index: &usize| nodes.get(*index).is_some_and(|node| node.kind == "vm");
+    let is_machine = |index: &usize| nodes.get(*index).is_some_and(|node| node.kind == NodeKind::Vm);
     of_ranks.iter().any(is_machine) && of_ranks.iter().any(|index| Some(index) != of_ranks.first())
 }
 

@@ -296,7 +296,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whoever takes in only what is told knows what was seen last of all that live, and nothing is open of the others.
+    /// Whoever takes in only what is told knows what was seen last of all that live, and nothing is open of
+    /// the others.
     #[test]
     fn differences_come_to_the_whole(steps in prop::collection::vec(step(), 0..60)) {
         let mut agent = Agent::new();

@@ -302,7 +302,8 @@ fn what_has_no_history_says_why() {
 
 #[test]
 fn history_takes_no_more_than_it_may() {
-    // Two measures of 480 bytes for each: of 1 MiB that leaves room for so many, less what nodes and links take.
+    // Two measures of 480 bytes for each: of 1 MiB that leaves room for so many, less what nodes and links
+    // take.
     let mut bench = Bench::up_with(4, "[limits]\nhistory_mib = 1\n");
     bench.attach(WATCHER);
     let domains: Vec<DomainId> = (0..1010).map(|_| start(&mut bench, WATCHER)).collect();

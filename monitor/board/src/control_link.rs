@@ -1,4 +1,4 @@
-//! The line to the root: a channel at the start of the window.
+//! The control link to the root: a channel at the start of the window.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,9 +9,9 @@ use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Hello, Side};
 
-use crate::leaf::Ended;
+use crate::node_monitor::Ended;
 
-/// Stands for the messages between monitors when their channel opens, as the root says it.
+/// The interface hash of the channel between monitors, as the root has it.
 const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo.control.1");
 
 /// A handshake under way.
@@ -21,7 +21,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Begins; ring the root after this and after every step.
+    /// Begins the handshake. Ring the root after this and after every step.
     pub(crate) fn start(window: &SharedMemory) -> Result<Opening, Ended> {
         WindowHeader::read(window).map_err(Ended::window)?;
         let memory = memory_of(window, CONTROL_OFFSET_BYTES, control_config()).map_err(Ended::window)?;
@@ -31,19 +31,19 @@ impl Opening {
         Ok(Opening { opening: opening.map_err(Ended::window)?, signals })
     }
 
-    /// Goes on as far as the root has answered; the answer is the line when it is there.
-    pub(crate) fn step(&mut self) -> Result<Option<Line>, Ended> {
+    /// Goes on as far as the root has answered; returns the link once it is open.
+    pub(crate) fn step(&mut self) -> Result<Option<ControlLink>, Ended> {
         let Some(agreed) = self.opening.step(&mut self.signals).map_err(Ended::window)? else {
             return Ok(None);
         };
         // The root is rung with every step, whether that changed anything or not.
         let end = self.opening.end(agreed, Deferred::default()).map_err(Ended::window)?;
-        Ok(Some(Line { end, queue: VecDeque::new(), unsendable: None }))
+        Ok(Some(ControlLink { end, queue: VecDeque::new(), unsendable: None }))
     }
 }
 
-/// The line.
-pub(crate) struct Line {
+/// An open control link.
+pub(crate) struct ControlLink {
     end: ChannelEnd<Deferred>,
     /// What the root has not taken yet.
     queue: VecDeque<Vec<u8>>,
@@ -51,7 +51,7 @@ pub(crate) struct Line {
     unsendable: Option<Unsendable>,
 }
 
-impl Line {
+impl ControlLink {
     /// Sends a report, now or when the root takes it.
     pub(crate) fn report(&mut self, report: &Report) {
         match report.to_bytes() {
@@ -68,13 +68,13 @@ impl Line {
     /// Sends what the root takes.
     pub(crate) fn flush(&mut self) -> Result<(), Ended> {
         if let Some(error) = self.unsendable.take() {
-            return Err(Ended::line(error));
+            return Err(Ended::link(error));
         }
         while let Some(message) = self.queue.front() {
             match self.end.try_send(message) {
                 Ok(()) => {}
                 Err(EndError::Full) => return Ok(()),
-                Err(error) => return Err(Ended::line(error)),
+                Err(error) => return Err(Ended::link(error)),
             }
             self.queue.pop_front();
         }
@@ -83,7 +83,7 @@ impl Line {
 
     /// The next order, encoded.
     pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
-        self.end.try_recv(|message| message.to_vec()).map_err(Ended::line)
+        self.end.try_recv(|message| message.to_vec()).map_err(Ended::link)
     }
 
     fn awaited(&self) -> Awaited {

@@ -1,8 +1,9 @@
-//! The keeper: the parent of a root monitor, which waits for its end and clears away what is left of it then.
+//! The supervisor: the parent of a root monitor, which waits for its end and cleans up after it.
 //!
-//! When the root is killed, what it started dies with it, because each has asked the kernel for that. What *that*
-//! started does not, and becomes the keeper's. When it is the keeper that is killed, the root ends in order. So
-//! whichever process of a machine is killed, nothing is left; and processors run as fast as before, if the root had changed that.
+//! When the root is killed, what it started dies with it, because each has asked the kernel for that. What
+//! *that* started does not, and becomes the supervisor's. When it is the supervisor that is killed, the root
+//! ends in order. So whichever process of a machine is killed, nothing is left; and processors run as fast as
+//! before, if the root had changed that.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -18,29 +19,29 @@ use tombolo_platform::{Errno, OsError};
 
 use crate::orphans;
 
-/// A root monitor that runs as a child of this process.
-pub struct Kept {
+/// In the supervisor: the root monitor, a child of this process.
+pub struct SupervisedRoot {
     root: Process,
-    /// Where the root notes down how fast processors ran before it changed that.
+    /// The memory file in which the root records processor frequencies before it changes them.
     ledger: OwnedFd,
 }
 
-/// What a root monitor has of its keeper.
+/// In the root monitor: its supervisor.
 #[derive(Debug)]
-pub struct Keeper {
-    /// Readable when it is gone.
+pub struct Supervisor {
+    /// Readable when the supervisor is gone.
     pub gone: OwnedFd,
     /// Memory that it keeps: how fast processors ran, which it gives back if the root cannot.
     pub ledger: OwnedFd,
 }
 
-/// Starts this program once more, as `serve NUMBER` and `arguments`, as the root monitor to be kept: the number is that of
-/// its ledger's descriptor. It has this process's standard output and error.
+/// Starts this program once more, as `serve NUMBER` and `arguments`, as the root monitor to be kept: the
+/// number is that of its ledger's descriptor. It has this process's standard output and error.
 ///
 /// # Errors
 /// What the kernel refused.
-pub fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Kept, OsError> {
-    // Away from the terminal of whoever started it, and from its signals.
+pub fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<SupervisedRoot, OsError> {
+    // Leave the terminal of the process that started it, and its signals.
     let _ = rustix::process::setsid();
     process::adopt_orphans();
     // By its path, so that lists show its name; if the file is gone, by what is in memory.
@@ -51,10 +52,10 @@ pub fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Kept, O
     command.arg0("tombolod").arg("serve").arg(ledger.as_raw_fd().to_string()).args(arguments);
     command.stdin(Stdio::null());
     let root = Process::start(&mut command, &[ledger.as_fd()])?;
-    Ok(Kept { root, ledger })
+    Ok(SupervisedRoot { root, ledger })
 }
 
-impl Kept {
+impl SupervisedRoot {
     /// Waits for its end, and ends whatever is left.
     ///
     /// # Errors
@@ -72,21 +73,22 @@ impl Kept {
     }
 }
 
-/// In the root monitor: its keeper, which gave it a ledger of this number. From now on the keeper's death is no longer this
-/// process's, which has to end in order first.
+/// In the root monitor: its supervisor, which gave it a ledger of this number. From now on the supervisor's
+/// death is no longer this process's, which has to end in order first.
 ///
 /// # Errors
 /// `ESRCH` when it is gone already; what is wrong with the descriptor.
-pub fn watch(ledger: &str) -> Result<Keeper, OsError> {
+pub fn watch(ledger: &str) -> Result<Supervisor, OsError> {
     let number = ledger.parse().map_err(|_| OsError::new("use a ledger that has no number", Errno::BADF))?;
     let ledger = process::inherited(number)?;
-    let gone = || OsError::new("watch the keeper of this monitor", Errno::SRCH);
-    let keeper = rustix::process::getppid().ok_or_else(gone)?;
-    let watched = process::watch(keeper.as_raw_nonzero().get())?;
-    rustix::process::set_parent_process_death_signal(None).context("outlive the keeper of this monitor")?;
-    // It may have died meanwhile; the number was somebody else's then.
-    if rustix::process::getppid() == Some(keeper) {
-        Ok(Keeper { gone: watched, ledger })
+    let gone = || OsError::new("watch the supervisor of this monitor", Errno::SRCH);
+    let supervisor = rustix::process::getppid().ok_or_else(gone)?;
+    let watched = process::watch(supervisor.as_raw_nonzero().get())?;
+    rustix::process::set_parent_process_death_signal(None)
+        .context("outlive the supervisor of this monitor")?;
+    // It may have died meanwhile, and its number may have been reused.
+    if rustix::process::getppid() == Some(supervisor) {
+        Ok(Supervisor { gone: watched, ledger })
     } else {
         Err(gone())
     }

@@ -1,4 +1,4 @@
-//! The monitor of a node that is not the host: an agent and a line to the root.
+//! The monitor of a node other than the host: an agent and a control link to the root.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tombolo_platform::{Deadline, OsError, memory, socket};
 use tombolo_transport::window;
 
 use crate::agent::{Agent, Emulator, GuestWindow};
-use crate::link::Line;
+use crate::control_link::ControlLink;
 use crate::orphans;
 
 /// How long the root may take to answer a node that has just started.
@@ -25,11 +25,11 @@ const ROOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why a node's monitor ends.
 #[derive(Debug, thiserror::Error)]
-pub enum LeafError {
+pub enum NodeMonitorError {
     /// The root is gone, and the machine with it.
     #[error("the root monitor is gone")]
     RootGone,
-    /// The root said something that cannot be.
+    /// The root sent something invalid.
     #[error("the root broke the protocol: {0}")]
     Protocol(String),
     /// The window is not usable.
@@ -40,22 +40,23 @@ pub enum LeafError {
     Os(#[from] OsError),
 }
 
-/// Runs the monitor of a `user` node, whose line to the root is `socket`.
+/// Runs the monitor of a `user` node, whose control link to the root is `socket`.
 ///
 /// # Errors
-/// [`LeafError`]. That the root said to stop is none.
-pub fn run_user(socket: OwnedFd, emulator: Option<Emulator>) -> Result<(), LeafError> {
-    rustix::io::ioctl_fionbio(&socket, true).context("use the line to the root")?;
-    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).context("use the line to the root")?;
-    run(Line::over_socket(socket), emulator, None)
+/// [`NodeMonitorError`]; a stop order of the root is not an error.
+pub fn run_user(socket: OwnedFd, emulator: Option<Emulator>) -> Result<(), NodeMonitorError> {
+    rustix::io::ioctl_fionbio(&socket, true).context("use the control link to the root")?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)
+        .context("use the control link to the root")?;
+    run(ControlLink::over_socket(socket), emulator, None)
 }
 
 /// Runs the monitor of a virtual machine.
 ///
 /// # Errors
-/// [`LeafError`]. That the root said to stop is none.
-pub fn run_guest() -> Result<(), LeafError> {
-    let unusable = |error: &dyn std::fmt::Display| LeafError::Window(error.to_string());
+/// [`NodeMonitorError`]; a stop order of the root is not an error.
+pub fn run_guest() -> Result<(), NodeMonitorError> {
+    let unusable = |error: &dyn std::fmt::Display| NodeMonitorError::Window(error.to_string());
     let device = WindowDevice::find().map_err(|error| unusable(&error))?;
     device.enable()?;
     let bar = device.open_memory()?;
@@ -81,11 +82,15 @@ pub fn run_guest() -> Result<(), LeafError> {
     let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))
         .map_err(|error| unusable(&error))?;
     let window = GuestWindow { memory: bar.file, registers, interrupts };
-    run(Line::over_window(channel), None, Some(window))
+    run(ControlLink::over_window(channel), None, Some(window))
 }
 
-fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) -> Result<(), LeafError> {
-    let (name, machine) = await_welcome(&mut line)?;
+fn run(
+    mut link: ControlLink,
+    emulator: Option<Emulator>,
+    window: Option<GuestWindow>,
+) -> Result<(), NodeMonitorError> {
+    let (name, machine) = await_welcome(&mut link)?;
     let mut agent = Agent::new(&machine, Some(&name), emulator, None)?;
     if let Some(window) = window {
         agent.set_window(window);
@@ -96,56 +101,60 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
         cores: crate::cores(),
         pid: std::process::id() as i32,
     };
-    send(&mut line, &ready, None)?;
+    send(&mut link, &ready, None)?;
     loop {
-        while let Some((bytes, fds)) = line.receive() {
-            let order = Order::from_bytes(&bytes).map_err(|error| LeafError::Protocol(error.to_string()))?;
+        while let Some((bytes, fds)) = link.receive() {
+            let order =
+                Order::from_bytes(&bytes).map_err(|error| NodeMonitorError::Protocol(error.to_string()))?;
             if agent.execute(order, fds).is_err() {
                 return Ok(());
             }
-            // The next order may take long, as to start a program does under emulation; deaths are told before that.
-            send_reports(&mut line, &mut agent)?;
+            // The next order may take long, as to start a program does under emulation; deaths are told
+            // before that.
+            send_reports(&mut link, &mut agent)?;
         }
-        send_reports(&mut line, &mut agent)?;
+        send_reports(&mut link, &mut agent)?;
         agent.end_orphans(&[], |_| false);
-        if line.is_gone() {
+        if link.is_gone() {
             agent.destroy_children();
             orphans::end_all();
-            return Err(LeafError::RootGone);
+            return Err(NodeMonitorError::RootGone);
         }
-        wait(&mut line, &mut agent)?;
+        wait(&mut link, &mut agent)?;
     }
 }
 
-/// Tells the root what it has to hear.
-fn send_reports(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {
+/// Sends the agent's reports to the root.
+fn send_reports(link: &mut ControlLink, agent: &mut Agent) -> Result<(), NodeMonitorError> {
     while let Some((report, file)) = agent.next_report() {
-        send(line, &report, file)?;
+        send(link, &report, file)?;
     }
     Ok(())
 }
 
-/// A report that cannot be sent would leave the root with a picture of this node that is not so.
-fn send(line: &mut Line, report: &Report, file: Option<OwnedFd>) -> Result<(), LeafError> {
-    let bytes = report.to_bytes().map_err(|error| LeafError::Protocol(format!("a report: {error}")))?;
-    line.send(bytes, file.into_iter().collect());
+/// Sends a report. One that cannot be encoded ends the monitor: without it the root's state of this node
+/// would be wrong.
+fn send(link: &mut ControlLink, report: &Report, file: Option<OwnedFd>) -> Result<(), NodeMonitorError> {
+    let bytes =
+        report.to_bytes().map_err(|error| NodeMonitorError::Protocol(format!("a report: {error}")))?;
+    link.send(bytes, file.into_iter().collect());
     Ok(())
 }
 
-fn wait(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {
+fn wait(link: &mut ControlLink, agent: &mut Agent) -> Result<(), NodeMonitorError> {
     let until_tick = |agent: &Agent| {
         let at = agent.next_tick()?;
         Some(Deadline::after(Duration::from_nanos(at.saturating_sub(now_ns()))))
     };
-    let quiet = line.about_to_sleep();
+    let quiet = link.about_to_sleep();
     let deadline = if quiet { until_tick(agent) } else { Some(Deadline::after(Duration::ZERO)) };
-    agent.let_clients_ask(!line.is_backed_up());
+    agent.let_clients_ask(!link.is_backed_up());
     let (mut sources, mut tokens) = (Vec::new(), Vec::new());
     agent.sources(&mut sources, &mut tokens);
-    line.sources(&mut sources);
+    link.sources(&mut sources);
     let ready = poll(&sources, deadline)?;
     drop(sources);
-    line.wake_up();
+    link.wake_up();
     agent.tick();
     for (token, ready) in tokens.into_iter().zip(ready) {
         if ready.any() {
@@ -155,25 +164,25 @@ fn wait(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {
     Ok(())
 }
 
-/// The root's first words: who this node is.
-fn await_welcome(line: &mut Line) -> Result<(String, String), LeafError> {
+/// Waits for the root's first message: the names of this node and of the machine.
+fn await_welcome(link: &mut ControlLink) -> Result<(String, String), NodeMonitorError> {
     let deadline = Deadline::after(ROOT_TIMEOUT);
     loop {
-        if let Some((bytes, _)) = line.receive() {
+        if let Some((bytes, _)) = link.receive() {
             return match Order::from_bytes(&bytes) {
                 Ok(Order::Welcome { name, machine, .. }) => Ok((name, machine)),
-                Ok(_) => Err(LeafError::Protocol("its first order is not a welcome".to_owned())),
-                Err(error) => Err(LeafError::Protocol(format!("its welcome cannot be read: {error}"))),
+                Ok(_) => Err(NodeMonitorError::Protocol("its first message is not a welcome".to_owned())),
+                Err(error) => Err(NodeMonitorError::Protocol(format!("cannot decode its welcome: {error}"))),
             };
         }
-        if line.is_gone() || deadline.passed() {
-            return Err(LeafError::RootGone);
+        if link.is_gone() || deadline.passed() {
+            return Err(NodeMonitorError::RootGone);
         }
-        if line.about_to_sleep() {
+        if link.about_to_sleep() {
             let mut sources = Vec::new();
-            line.sources(&mut sources);
+            link.sources(&mut sources);
             poll(&sources, Some(deadline))?;
         }
-        line.wake_up();
+        link.wake_up();
     }
 }

@@ -1,4 +1,4 @@
-//! Orders in, reports out, and one program in between.
+//! The monitor's main loop: executes orders of the root, runs one program, and reports.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,7 +16,7 @@ use tombolo_platform_bare::board::{Board, Fault, Trap};
 use tombolo_platform_bare::call;
 use tombolo_platform_bare::console::Outgoing;
 
-use crate::line::{Line, Opening};
+use crate::control_link::{ControlLink, Opening};
 use crate::running::{Running, load};
 
 /// How long the root may take over the handshake and its first words, in nanoseconds.
@@ -34,7 +34,7 @@ const CONSOLE_BURST: usize = 256;
 /// Bytes that the console may be behind.
 const CONSOLE_BYTES: usize = 16 * 1024;
 
-/// Signals that end nobody: a child's, going on, urgent data, a window's size.
+/// Signals that do not end a program by default: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
 const HARMLESS_SIGNALS: [u8; 4] = [17, 18, 23, 28];
 
 /// The root's number in the window.
@@ -43,11 +43,11 @@ const ROOT_PEER: u16 = 0;
 /// Why a board's monitor ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// The root said so.
+    /// The root ordered it to stop.
     Stopped,
-    /// The window or the line to the root cannot be used.
+    /// The window or the control link to the root cannot be used.
     Window(String),
-    /// The root is gone, or speaks no sense.
+    /// The root is gone, or sent something invalid.
     Root(String),
 }
 
@@ -56,7 +56,7 @@ impl Ended {
         Ended::Window(error.to_string())
     }
 
-    pub(crate) fn line(error: impl fmt::Display) -> Ended {
+    pub(crate) fn link(error: impl fmt::Display) -> Ended {
         Ended::Root(error.to_string())
     }
 }
@@ -72,21 +72,21 @@ impl fmt::Display for Ended {
 }
 
 /// The monitor of a board.
-pub struct Leaf<B> {
+pub struct NodeMonitor<B> {
     board: B,
-    line: Option<Line>,
+    link: Option<ControlLink>,
     programs: BTreeMap<[u8; 32], Vec<u8>>,
     running: Option<Running>,
     next_connection: u32,
     console: Box<Outgoing<CONSOLE_BYTES>>,
 }
 
-impl<B: Board> Leaf<B> {
+impl<B: Board> NodeMonitor<B> {
     /// A monitor for `board` that has not spoken to the root yet.
     pub fn new(board: B) -> Self {
-        Leaf {
+        NodeMonitor {
             board,
-            line: None,
+            link: None,
             programs: BTreeMap::new(),
             running: None,
             next_connection: 1,
@@ -129,19 +129,19 @@ impl<B: Board> Leaf<B> {
 
     /// Shakes hands with the root.
     ///
-    /// The emulator learns of the window's doorbells while the board is running already, and what is rung before is
-    /// lost without a word. So the root is rung again and again until it answers; and it learns of the board's own
-    /// doorbells last, so the first interrupt is evidence that all others can be rung.
+    /// The emulator learns of the window's doorbells while the board is running already, and what is rung
+    /// before is lost without a word. So the root is rung again and again until it answers; and it learns of
+    /// the board's own doorbells last, so the first interrupt is evidence that all others can be rung.
     pub(crate) fn open_line(&mut self) -> Result<(), Ended> {
         let mut opening = Opening::start(self.board.window())?;
         let deadline_ns = self.board.now_ns() + ROOT_TIMEOUT_NS;
         let mut interrupted = false;
         loop {
-            if self.line.is_none() {
-                self.line = opening.step()?;
+            if self.link.is_none() {
+                self.link = opening.step()?;
             }
             interrupted |= self.board.rung() != 0;
-            if interrupted && self.line.is_some() {
+            if interrupted && self.link.is_some() {
                 return Ok(());
             }
             let now_ns = self.board.now_ns();
@@ -157,7 +157,7 @@ impl<B: Board> Leaf<B> {
     pub(crate) fn turn(&mut self) -> Result<(), Ended> {
         self.pump()?;
         let now_ns = self.board.now_ns();
-        let backlog = self.line.as_ref().map_or(0, Line::backlog);
+        let backlog = self.link.as_ref().map_or(0, ControlLink::backlog);
         match &mut self.running {
             Some(running) if backlog <= MAX_BACKLOG => {
                 if running.asleep_until_ns.is_some() {
@@ -182,11 +182,11 @@ impl<B: Board> Leaf<B> {
         if let Some(running) = &mut self.running {
             running.rung |= rung;
         }
-        while let Some(order) = self.line()?.receive()? {
+        while let Some(order) = self.link()?.receive()? {
             self.obey(order)?;
         }
         self.pass_output();
-        self.line()?.flush()?;
+        self.link()?.flush()?;
         self.ring_root();
         for _ in 0..CONSOLE_BURST {
             match self.console.take() {
@@ -197,12 +197,12 @@ impl<B: Board> Leaf<B> {
         Ok(())
     }
 
-    fn line(&mut self) -> Result<&mut Line, Ended> {
-        self.line.as_mut().ok_or_else(|| Ended::Root("there is no line to it".into()))
+    fn link(&mut self) -> Result<&mut ControlLink, Ended> {
+        self.link.as_mut().ok_or_else(|| Ended::Root("the control link is not open".into()))
     }
 
     fn ring_root(&mut self) {
-        if self.line.as_mut().is_some_and(Line::ring_due) {
+        if self.link.as_mut().is_some_and(ControlLink::ring_due) {
             self.board.ring(ROOT_PEER, 0);
         }
     }
@@ -216,24 +216,24 @@ impl<B: Board> Leaf<B> {
             .as_ref()
             .and_then(|running| running.asleep_until_ns)
             .filter(|until_ns| *until_ns != call::FOREVER);
-        let may_sleep = self.line()?.may_sleep();
+        let may_sleep = self.link()?.may_sleep();
         // Looking once more may have given back room that the root waits for.
         self.ring_root();
         if may_sleep {
             self.board.sleep(until_ns);
         }
-        self.line()?.awake();
+        self.link()?.awake();
         Ok(())
     }
 
     pub(crate) fn report(&mut self, report: &Report) {
-        if let Some(line) = &mut self.line {
-            line.report(report);
+        if let Some(link) = &mut self.link {
+            link.report(report);
         }
     }
 
     fn obey(&mut self, encoded: Vec<u8>) -> Result<(), Ended> {
-        match Order::from_bytes(&encoded).map_err(Ended::line)? {
+        match Order::from_bytes(&encoded).map_err(Ended::link)? {
             Order::Welcome { name, machine, .. } => self.welcomed(&name, &machine),
             Order::Program { hash, length_bytes, window_offset_bytes } => {
                 self.take_program(hash, length_bytes, window_offset_bytes);
@@ -257,7 +257,8 @@ impl<B: Board> Leaf<B> {
                     running.orders.push_back(encoded);
                 }
             }
-            // A program on a board does not read: what is fed to it is gone, as in the pipe of one that does not.
+            // A program on a board does not read: what is fed to it is gone, as in the pipe of one that does
+            // not.
             Order::Input { domain, stream, .. } => self.report(&Report::InputTaken { domain, stream }),
             Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
             Order::Dismiss { connection } => {
@@ -294,7 +295,7 @@ impl<B: Board> Leaf<B> {
         Ok(())
     }
 
-    /// One program at a time has nobody to share names with.
+    /// A board runs one program at a time, so it has no names of its own.
     fn refuse_names(&mut self, domain: DomainId, connection: u32, request: u32) {
         let fault = tombolo_control::Fault::Refused { why: "a board has no names of its own".into() };
         let message = told(&MonitorMessage { request, body: Reply::Failed { fault } });
@@ -330,7 +331,7 @@ impl<B: Board> Leaf<B> {
     fn start(&mut self, order: &StartOrder) {
         let domain = order.domain;
         let connection = self.next_connection;
-        let started = match (&self.running, self.programs.get(&order.program)) {
+        let started = match (&self.running, self.programs.get(&order.build)) {
             (Some(running), _) => Err(format!(
                 "a board runs one program at a time, and {} is running (domain {})",
                 running.name, running.domain
@@ -340,8 +341,8 @@ impl<B: Board> Leaf<B> {
                 .to_string()),
             (None, Some(program)) => match (Order::Start { order: order.clone() }).to_bytes() {
                 Ok(order_bytes) => load(&mut self.board, program, &order_bytes, connection)
-                    .map_err(|error| format!("{} is no program for this board: {error}", order.name)),
-                Err(error) => Err(format!("{} cannot be told how to start: {error}", order.name)),
+                    .map_err(|error| format!("{} cannot run on this board: {error}", order.program.name)),
+                Err(error) => Err(format!("the start of {} cannot be encoded: {error}", order.program.name)),
             },
         };
         match started {
@@ -379,10 +380,10 @@ impl<B: Board> Leaf<B> {
     }
 
     fn pass_output(&mut self) {
-        let (Some(running), Some(line)) = (&mut self.running, &mut self.line) else { return };
+        let (Some(running), Some(link)) = (&mut self.running, &mut self.link) else { return };
         for (stream, output) in (1..).zip(&mut running.outputs) {
             while let Some(piece) = output.next_piece() {
-                line.report(&Report::Output { domain: running.domain, stream, bytes: piece });
+                link.report(&Report::Output { domain: running.domain, stream, bytes: piece });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The line between the root and an agent: packets on a socket, or a channel in a window.
+//! The control link between the root and an agent: packets on a socket, or a channel in a window.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, socket};
 use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, wait};
 
-/// What carries messages between root and agent.
+/// The transport of a control link.
 #[derive(Debug)]
 enum Carrier {
     /// On one kernel: descriptors can go along.
@@ -16,9 +16,9 @@ enum Carrier {
     Window(Box<MemoryChannel>),
 }
 
-/// One end of the line.
+/// One end of a control link.
 #[derive(Debug)]
-pub struct Line {
+pub struct ControlLink {
     carrier: Carrier,
     queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     queued_bytes: usize,
@@ -28,23 +28,28 @@ pub struct Line {
 /// Bytes that may wait for the other end before this one should ask for no more.
 const BACKED_UP_BYTES: usize = 1 << 20;
 
-/// Bytes that may wait for the other end. One that takes nothing for so long does not live.
+/// Bytes that may wait for the other end. If they exceed this, it counts as dead.
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 
 /// What arrived: a message with its descriptors.
 pub type Arrived = (Vec<u8>, Vec<OwnedFd>);
 
-impl Line {
+impl ControlLink {
     /// Over a packet socket.
     #[must_use]
     pub fn over_socket(socket: OwnedFd) -> Self {
-        Line { carrier: Carrier::Packets(socket), queue: VecDeque::new(), queued_bytes: 0, gone: false }
+        ControlLink {
+            carrier: Carrier::Packets(socket),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            gone: false,
+        }
     }
 
     /// Over a channel in a window.
     #[must_use]
     pub fn over_window(channel: MemoryChannel) -> Self {
-        Line {
+        ControlLink {
             carrier: Carrier::Window(Box::new(channel)),
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -52,7 +57,7 @@ impl Line {
         }
     }
 
-    /// The other end is gone.
+    /// Whether the other end is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.gone
