@@ -3,11 +3,15 @@
 use signal_hook::consts::signal;
 use signal_hook::low_level::signal_name;
 
-/// Asks to end.
+/// The terminal has closed.
+pub const HUP: u8 = signal::SIGHUP as u8;
+/// An interrupt from the keyboard.
+pub const INT: u8 = signal::SIGINT as u8;
+/// A request to end.
 pub const TERM: u8 = signal::SIGTERM as u8;
-/// Ends for certain.
+/// A kill, which a program cannot handle.
 pub const KILL: u8 = signal::SIGKILL as u8;
-/// What closing a pipe under a writer sends.
+/// A write to a pipe without a reader.
 pub const PIPE: u8 = signal::SIGPIPE as u8;
 
 /// The greatest signal number of Linux.
@@ -30,7 +34,9 @@ pub fn parse(text: &str) -> Result<u8, String> {
         Ok(number) => (1..=MAX).contains(&number).then_some(number),
         Err(_) => (1..=MAX).find(named),
     };
-    number.ok_or_else(|| format!("no signal is called so: give a name like TERM, INT or USR1, or 1 to {MAX}"))
+    number.ok_or_else(|| {
+        format!("invalid signal '{text}'; use a name such as TERM, or a number from 1 to {MAX}")
+    })
 }
 
 #[cfg(test)]

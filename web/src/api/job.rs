@@ -1,5 +1,5 @@
-//! Starting a job: `tombolo run`, as a domain of the host. It has the job's domains for children, and when it is asked to end, or
-//! this server goes, all of them end.
+//! Starting a job: `tombolo run`, as a domain of the host. It has the job's domains for children, and when it
+//! is asked to end, or this server goes, all of them end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(super) struct Ranks {
     count: u32,
 }
 
-/// What a job is beside its image and its arguments.
+/// A job, without its image and its arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) ranks: Vec<Ranks>,
@@ -36,7 +36,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Sees to it that what is wrong is said at once, and not by a job that ends.
+    /// Checks the job, so that mistakes are reported at once and not by a job that ends.
     pub(super) fn check(&self, seen: &Seen, image: &Found) -> Result<(), Problem> {
         let mut domains = 0_u32;
         for Ranks { node: name, count } in &self.ranks {
@@ -63,7 +63,9 @@ impl Job {
             return Err(Problem::bad_request(text));
         }
         if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains('=')) {
-            return Err(Problem::bad_request(format!("'{name}' cannot be the name of a variable")));
+            return Err(Problem::bad_request(format!(
+                "invalid variable name '{name}'; it must not be empty or contain `=`"
+            )));
         }
         if self.environment.len() > MAX_ENTRIES || self.grants.len() > MAX_ENTRIES {
             return Err(Problem::bad_request(format!(
@@ -77,7 +79,7 @@ impl Job {
         Ok(())
     }
 
-    /// What starts it, by the program `tombolo`.
+    /// How to start it by the program `tombolo`.
     pub(super) fn spawn(&self, tombolo: &Path, image: &Path, arguments: Vec<String>) -> SpawnOptions {
         let ranks = self.ranks.iter().filter(|ranks| ranks.count > 0);
         let on: Vec<String> = ranks.map(|Ranks { node, count }| format!("{node}:{count}")).collect();
@@ -91,9 +93,16 @@ impl Job {
         for grant in &self.grants {
             options = options.arg("--grant").arg(grant);
         }
-        // Whatever begins with a dash after this is not the command's.
-        options.arg("--").arg(image.to_string_lossy()).args(arguments)
+        // Ends the options of `tombolo run`.
+        options.arg("--").arg(image.to_string_lossy()).args(arguments.into_iter().map(escaped))
     }
+}
+
+/// An argument as `tombolo run` takes it: a `:`, which separates images there, gets a backslash, and backslashes before a
+/// `:` get one more.
+fn escaped(argument: String) -> String {
+    let separates = argument.strip_suffix(':').is_some_and(|rest| rest.bytes().all(|byte| byte == b'\\'));
+    if separates { format!("\\{argument}") } else { argument }
 }
 
 #[cfg(test)]
@@ -143,9 +152,18 @@ mod tests {
         }
         for name in ["", "A=B"] {
             let environment = BTreeMap::from([(name.to_owned(), String::new())]);
-            assert!(refused(&Job { environment, ..job(&[("host", 1)]) }).contains("the name of a variable"));
+            assert!(refused(&Job { environment, ..job(&[("host", 1)]) }).contains("invalid variable name"));
         }
         let grants = vec![":rw".to_owned()];
         assert!(refused(&Job { grants, ..job(&[("host", 1)]) }).starts_with("grant ':rw': "));
+    }
+
+    #[test]
+    fn a_colon_reaches_the_program_and_separates_no_images() {
+        let escaped = |argument: &str| escaped(argument.to_owned());
+        assert_eq!((escaped(":").as_str(), escaped(r"\:").as_str()), (r"\:", r"\\:"));
+        for plain in ["", "a:", "::", r"\", "x"] {
+            assert_eq!(escaped(plain), plain);
+        }
     }
 }

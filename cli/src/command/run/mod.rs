@@ -1,219 +1,216 @@
 //! `tombolo run`
 
 mod job;
+mod lifecycle;
+mod parts;
+mod restart;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clap::Args;
-use tombolo::admin::{NodeInfo, Target};
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::channel::CAPTURE_VARIABLE;
 use tombolo::files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo::{Domain, SpawnOptions};
 use tombolo_cli_common::nodes::placement_failure;
 use tombolo_machine::Image;
-use tombolo_placement::{Order, Placement, place};
+use tombolo_machine::image::ImageError;
+use tombolo_placement::MAX_RANKS;
 
+use super::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Printer, Show, unpoisoned};
 use crate::{input, signals};
 
 use job::{Job, Plan};
+use lifecycle::Rules;
+use parts::{Part, PartOptions};
+use restart::Policy;
 
-/// Runs a job: domains of one image on the nodes of a machine
+/// Run a job: one or more programs on the nodes of a machine
 ///
-/// Starts the image's program on each node that is named, as often as is said, and waits until all have ended.
-/// Each has TOMBOLO_RANK (from 0, in the order of --on), TOMBOLO_SIZE (how many there are) and TOMBOLO_JOB (a
-/// prefix for names that no other job has) in its environment, and what there is here for OpenMP: variables named
-/// OMP_… and GOMP_…. The first of them reads the standard input.
-/// With more than one, each line of output says where it comes from: `[rank@node]`.
+/// Starts domains of an image on the nodes that --on names, and waits until all of them have ended. Several
+/// images form one job if an argument `:` stands between them; each may have a -n, --on, --env, --pin and
+/// --priority of its own, and takes what it does not set, except for -n, from the first. Ranks count through
+/// the images. All options of `run` come before the image that they are for: every argument after an image
+/// goes to its program, up to the next `:`. To give a program the argument `:`, write '\:' (and '\\:' for
+/// `\:`).
 ///
-/// Options of `run` come before the image; what follows the image is passed to the program, whatever it looks like.
+/// Each domain finds its place in the job in its environment: TOMBOLO_RANK (from 0), TOMBOLO_SIZE (the number
+/// of domains) and TOMBOLO_JOB (a prefix for names that no other job has). Variables of OpenMP that are set
+/// here, OMP_… and GOMP_…, are passed on. Rank 0 reads the standard input; the others read end of file. If
+/// the job has several domains, each line of output is labelled with its origin, [rank@node].
 ///
-/// When a domain fails, the others have a second to notice and end by themselves, then they are ended; with
-/// --keep-going they go on. Ctrl-C ends all of them; a second Ctrl-C does not wait. The exit status is that of the first
-/// domain that failed (with --keep-going, of the lowest rank that did), 128 + N if signal N ended it, and 1 if its node
-/// was lost.
+/// When a domain fails, the others have one second to notice and end by themselves, and are then ended; with
+/// --keep-going they run to their own ends. With --restart a failed rank is first started again, on the same
+/// node, with the same arguments, rank and job. It is a new domain: it has a new id, and names, channels and
+/// memory of the failed one are gone, so peers have to connect again. It reads no standard input, and
+/// TOMBOLO_RESTARTS says how often its rank was restarted. A rank is not restarted if it ended with status 0,
+/// or if SIGTERM, SIGINT, SIGHUP or SIGPIPE ended it. Restarts are delayed, by twice as long each time, up to
+/// a minute; after ten seconds without a failure the delay starts over. A rank that fails without a restart
+/// left has failed.
+///
+/// Ctrl-C ends all domains; a second Ctrl-C kills them. The exit status is that of the first domain that
+/// failed (with --keep-going, of the lowest rank that failed), 128 + N if signal N killed it, 1 if its node
+/// was lost, and 2 if the command line is invalid.
 #[derive(Args, Debug)]
-#[command(override_usage = "tombolo run [OPTIONS] <IMAGE> [ARGS]...")]
+#[command(override_usage = "tombolo run [OPTIONS] <IMAGE> [ARGS]... [: [OPTIONS] <IMAGE> [ARGS]...]...")]
 #[command(after_help = "\
 Examples:
-  tombolo run hello.tbi                                on the host
-  tombolo run --on host,arm0 pingpong.tbi              one domain on each
+  tombolo run hello.tbi                                one domain on the host
+  tombolo run --on host,arm0 pingpong.tbi              one on each of two nodes
   tombolo run --on host:2,arm0 work.tbi --fast input   three, with arguments
+  tombolo run -n 2 server.tbi : -n 4 --on arm0 client.tbi --fast
+                                                       two programs, ranks 0-1 and 2-5 of one job
   cat graph.txt | tombolo run --on arm0 count.tbi      with input
   tombolo run --on arm0 --grant web.mtx --grant out:rw work.tbi web.mtx   with files of the host
   tombolo run --env RUST_BACKTRACE=1 hello.tbi
-  tombolo run --pin 1 --priority 10 server.tbi         kept on a processor, before all others
-  tombolo run --capture captures client.tbi            to see and replay what it said
-  tombolo run --on host:8 --keep-going search.tbi      one that fails does not end the others")]
+  tombolo run --pin 1 --priority 10 server.tbi         on CPU 1, before other programs
+  tombolo run --capture captures client.tbi            record its messages, for `tombolo replay`
+  tombolo run --on host:8 --keep-going search.tbi      a failure does not end the others
+  tombolo run --restart on-failure:3 server.tbi        restart it after a failure, three times at most")]
 pub(crate) struct Options {
-    /// Where: nodes, each with how many domains it gets if not one [default: the host]
-    #[arg(long, value_name = "NODE[:COUNT],…", value_delimiter = ',')]
-    on: Vec<Placement>,
+    #[command(flatten)]
+    part: PartOptions,
 
-    /// Say where each line of output comes from, also for a single domain
+    /// Label each line of output with its origin, even that of a single domain
     #[arg(long, overrides_with = "no_label")]
     label: bool,
 
-    /// Pass output on as it comes
+    /// Pass output on unchanged
     #[arg(long, overrides_with = "label")]
     no_label: bool,
 
-    /// A variable for the environment of each domain
-    #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
-    env: Vec<(String, String)>,
-
-    /// Capture what passes the channels of the domains into files in this folder, one for each end of a channel; not
-    /// of domains on virtual machines, whose channels are captured where they end elsewhere
+    /// Record the messages of all channels of the job in this folder, one file for each end of a channel.
+    /// Domains in virtual machines record nothing; their messages are in the files of their peers
     #[arg(long, value_name = "FOLDER")]
     capture: Option<PathBuf>,
 
-    /// A file or folder that the domains of the job, and those that they start, may read, on whatever node they run; `:rw`
-    /// after it lets them write too. May be given several times
+    /// Let the job's domains, on all nodes, read this file or folder of the host; with `:rw` they may write
+    /// too. May be repeated
     #[arg(short, long, value_name = "PATH[:ro|rw]", value_parser = grant)]
     grant: Vec<FileGrant>,
 
-    /// Leave the standard input alone
-    #[arg(short, long)]
+    /// Do not read the standard input
+    #[arg(long)]
     no_input: bool,
 
-    /// When a domain fails, let the others go on to their own ends
+    /// Let the other domains run to their own ends when one fails
     #[arg(short, long)]
     keep_going: bool,
 
-    /// Only on these processors of their node: 0,2-3; one for each domain of a node in turn is --pin each
-    #[arg(long, value_name = "CPUS", value_parser = pinning)]
-    pin: Option<Pinning>,
+    /// Restart failed ranks: `no`, or `on-failure`, each at most MAX times (default: 5)
+    #[arg(long, value_name = "no|on-failure[:MAX]", default_value = "no", hide_default_value = true)]
+    restart: Policy,
 
-    /// Before all programs of their node without one (SCHED_FIFO), from 1 to 99; takes CAP_SYS_NICE or RLIMIT_RTPRIO
-    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
-    priority: Option<u8>,
+    /// The delay before a rank's first restart, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = seconds)]
+    restart_delay: Duration,
 
-    /// An image made by `tombolo build`, or an executable; all that follows it is passed to the program
+    /// An image made by `tombolo build`, or an executable of the node; what follows it is passed to the
+    /// program
     // One list, so that clap stops looking for options of its own at the image.
     #[arg(required = true, trailing_var_arg = true, value_name = "IMAGE [ARGS]")]
     command: Vec<OsString>,
-}
-
-impl Options {
-    fn image(&self) -> &Path {
-        self.command.first().map_or(Path::new(""), |image| Path::new(image))
-    }
-
-    /// The arguments for the program. A `--` right after the image only ends the options of `run`.
-    fn arguments(&self) -> Result<Vec<String>, Failure> {
-        let own = self.command.get(1..).unwrap_or_default();
-        let own = own.strip_prefix(&[OsString::from("--")]).unwrap_or(own);
-        let text = |word: &OsString| word.to_str().map(str::to_owned);
-        own.iter().map(|word| text(word).ok_or_else(|| not_text(word))).collect()
-    }
-}
-
-fn not_text(word: &OsStr) -> Failure {
-    let message = format!("the argument '{}' is not valid UTF-8", word.to_string_lossy());
-    Failure::Usage { message, hint: Some("a program on another node gets its arguments as text") }
-}
-
-/// Which processors the domains of a job run on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Pinning {
-    /// All of them on these.
-    To(Vec<u16>),
-    /// The domains of a node one each, in the order of its numbers.
-    Each,
-}
-
-impl Pinning {
-    /// For the domain of which `before` others are on its node.
-    fn cpus(&self, before: usize, node: &NodeInfo) -> Vec<u16> {
-        match self {
-            Pinning::To(cpus) => cpus.clone(),
-            Pinning::Each => vec![(before % usize::from(node.cores.max(1))) as u16],
-        }
-    }
-}
-
-fn pinning(text: &str) -> Result<Pinning, String> {
-    if text == "each" {
-        return Ok(Pinning::Each);
-    }
-    let wrong = || format!("'{text}' is no list of processors, such as 0,2-3, and not 'each'");
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.parse::<u16>().ok().filter(|cpu| *cpu < 1024).ok_or_else(wrong);
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last {
-            return Err(wrong());
-        }
-        cpus.extend(first..=last);
-    }
-    Ok(Pinning::To(cpus))
 }
 
 fn grant(text: &str) -> Result<FileGrant, String> {
     text.parse().map_err(|error: tombolo::files::GrantError| error.to_string())
 }
 
-pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write NAME=VALUE".to_owned()),
-    }
+/// Where one rank runs, and which image of the job.
+struct Rank<'a> {
+    part: &'a Part,
+    node: &'a NodeInfo,
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    // Read here as well as by the monitors: what cannot run should fail before anything has started.
-    let arguments = options.arguments()?;
-    let image = Image::open(options.image())?;
+    // Checked here as well as by the monitors: what cannot run should fail before anything has started.
+    let definition = Options::augment_args(clap::Command::new("run"));
+    let parts = parts::parts(&options.part, &options.command, &definition)?;
+    let images = parts.iter().map(|part| open_image(&part.image)).collect::<Result<Vec<Image>, _>>()?;
     let capture = options.capture.as_deref().map(capture_folder).transpose()?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
-    let alone = options.on.is_empty().then_some(1);
-    let ranks = place(alone, &options.on, Order::Block, &nodes).map_err(placement_failure)?;
-    let ranks: Vec<_> = ranks.into_iter().map(|index| &nodes[index]).collect();
-    check_builds(&image, &ranks)?;
+    let ranks = place(&parts, &images, &nodes)?;
     let labelled = options.label || (ranks.len() > 1 && !options.no_label);
     let show = if labelled { Show::Labelled } else { Show::Pieces };
     let names = nodes.iter().map(|node| node.name.clone()).collect();
     let printer = Arc::new(Mutex::new(Printer::new(show, names, context.colour)));
-    let job = Job::new(context.clone(), domain.clone(), Arc::clone(&printer), options.keep_going);
+    let rules = Rules {
+        keep_going: options.keep_going,
+        restart: options.restart,
+        restart_delay: options.restart_delay,
+    };
+    let job = Job::new(context.clone(), domain.clone(), Arc::clone(&printer), rules);
     job.watch_signals()?;
     let watched = Arc::clone(&job);
     domain.on_output(move |id, stream, bytes| {
         let written = unpoisoned(&printer).piece(id, stream, bytes);
         if written.is_err() {
-            // The monitor's answers are read by the thread that is here, so another has to ask it to end the job.
+            // This thread reads the monitor's answers, so another has to ask it to end the job.
             let job = Arc::clone(&watched);
             std::thread::spawn(move || job.interrupt(signals::PIPE));
         }
     });
     let with_input = !options.no_input && input::is_ours();
-    // For as long as the job runs.
+    // Dropped when the job has ended.
     let files = serve(options, &domain)?;
-    let plans =
-        Plans { options, arguments: &arguments, domain: &domain, capture: capture.as_deref(), nodes: &ranks };
+    let plans = Plans { domain: &domain, capture: capture.as_deref(), ranks: &ranks };
     let plans: Vec<_> = (0..ranks.len())
         .map(|rank| with_files(plans.of(rank, with_input && rank == 0), files.as_ref()))
         .collect();
-    job.run(&plans).map_err(|failure| match misplaced(&arguments) {
+    job.run(&plans).map_err(|failure| match misplaced(&parts, &definition) {
         Some(advice) => failure.advised(advice),
         None => failure,
     })
 }
 
-/// Says which option of `run` the program got because it follows the image. Only said when the job failed: the program
-/// may have an option of that name.
-fn misplaced(arguments: &[String]) -> Option<String> {
-    let own = Options::augment_args(clap::Command::new("run"));
-    let words = arguments.iter().take_while(|word| *word != "--").filter_map(|word| word.strip_prefix("--"));
-    let names = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
-    let name = names.into_iter().find(|name| own.get_arguments().any(|own| own.get_long() == Some(*name)))?;
+/// Opens an image. A file that is not there is a mistake in the command line.
+fn open_image(path: &Path) -> Result<Image, Failure> {
+    Image::open(path).map_err(|error| match &error {
+        ImageError::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            Failure::Usage {
+                message: error.to_string(),
+                hint: Some("`tombolo build` makes an image of a program's source"),
+            }
+        }
+        _ => error.into(),
+    })
+}
+
+/// Places the ranks of all images, in order. Each node needs a build that it can run.
+fn place<'a>(parts: &'a [Part], images: &[Image], nodes: &'a [NodeInfo]) -> Result<Vec<Rank<'a>>, Failure> {
+    let mut ranks = Vec::new();
+    for (part, image) in parts.iter().zip(images) {
+        let placed = part.options.place(nodes).map_err(placement_failure)?;
+        let first = ranks.len();
+        ranks.extend(placed.into_iter().map(|index| Rank { part, node: &nodes[index] }));
+        check_builds(image, &ranks[first..])?;
+    }
+    if ranks.len() > MAX_RANKS {
+        let message = format!("a job has at most {MAX_RANKS} domains; these are {}", ranks.len());
+        return Err(Failure::Usage { message, hint: None });
+    }
+    Ok(ranks)
+}
+
+/// Names an option of `run` that a program got because it follows the image. Only said when the job failed:
+/// the program may have an option of that name.
+fn misplaced(parts: &[Part], definition: &clap::Command) -> Option<String> {
+    let longs: Vec<&str> = definition.get_arguments().filter_map(clap::Arg::get_long).collect();
+    let named = |word: &String| {
+        let name = word.strip_prefix("--")?.split('=').next()?;
+        longs.iter().copied().find(|long| *long == name)
+    };
+    let own = |part: &Part| part.arguments.iter().take_while(|word| *word != "--").find_map(named);
+    let name = parts.iter().find_map(own)?;
     Some(format!(
-        "the program got --{name}, for it follows the image; options of `tombolo run` come before it"
+        "the program got --{name}, because it follows the image; options of `tombolo run` come before it"
     ))
 }
 
@@ -232,59 +229,51 @@ fn with_files(plan: Plan, files: Option<&FileServer>) -> Plan {
     }
 }
 
-/// What programs for a node are built for.
-pub(crate) fn target_of(node: &NodeInfo) -> Target {
-    Target { bare: node.kind == "bare", isa: node.isa }
-}
-
-/// Every node that is used needs a build that it can run.
-fn check_builds(image: &Image, ranks: &[&NodeInfo]) -> Result<(), Failure> {
-    match ranks.iter().find(|node| image.program(target_of(node)).is_err()) {
+fn check_builds(image: &Image, ranks: &[Rank<'_>]) -> Result<(), Failure> {
+    match ranks.iter().find(|rank| image.program(rank.node.target()).is_err()) {
         None => Ok(()),
-        Some(node) => Err(tombolo::Error::Monitor(tombolo::error::Fault::NoBuildForIsa {
+        Some(Rank { node, .. }) => Err(tombolo::Error::Monitor(tombolo::error::Fault::NoBuildForIsa {
             image: image.name().to_owned(),
             node: node.name.clone(),
-            isa: target_of(node),
+            isa: node.target(),
             available: image.targets(),
         })
         .into()),
     }
 }
 
-/// The folder for captures, made if need be, as every domain can name it.
+/// Creates the folder for captures, and returns its absolute path: domains may work in other folders.
 fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
     let made = std::fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
     made.map_err(Failure::system(format!("make the folder {}", folder.display())))
 }
 
-/// What the ranks of a job have in common.
+/// What it takes to plan the ranks of a job.
 struct Plans<'a> {
-    options: &'a Options,
-    arguments: &'a [String],
     domain: &'a Domain,
     /// The folder for captures.
     capture: Option<&'a Path>,
-    nodes: &'a [&'a NodeInfo],
+    ranks: &'a [Rank<'a>],
 }
 
 impl Plans<'_> {
-    /// What to start as one rank.
     fn of(&self, rank: usize, with_input: bool) -> Plan {
-        let (options, node) = (self.options, self.nodes[rank]);
-        let mut spawn = SpawnOptions::image(options.image()).on(&node.name).args(self.arguments).rank(
+        let Rank { part, node } = self.ranks[rank];
+        let mut spawn = SpawnOptions::image(&part.image).on(&node.name).args(&part.arguments).rank(
             rank as u32,
-            self.nodes.len() as u32,
+            self.ranks.len() as u32,
             &format!("job-{}", self.domain.id()),
         );
+        let options = &part.options;
         if let Some(pinning) = &options.pin {
-            let before = self.nodes[..rank].iter().filter(|other| other.id == node.id).count();
+            let before = self.ranks[..rank].iter().filter(|other| other.node.id == node.id).count();
             spawn = spawn.cpus(pinning.cpus(before, node));
         }
         if let Some(priority) = options.priority {
             spawn = spawn.real_time_priority(priority);
         }
         // The kernel of a virtual machine does not have the folder.
-        if let Some(folder) = self.capture.filter(|_| node.kind != "vm") {
+        if let Some(folder) = self.capture.filter(|_| node.kind != NodeKind::Vm) {
             spawn = spawn.env(CAPTURE_VARIABLE, folder.to_string_lossy());
         }
         let given = |name: &str| options.env.iter().any(|(given, _)| given == name);
@@ -294,11 +283,11 @@ impl Plans<'_> {
         for (name, value) in &options.env {
             spawn = spawn.env(name, value);
         }
-        Plan { spawn: if with_input { spawn.with_input() } else { spawn }, with_input }
+        Plan { spawn, with_input }
     }
 }
 
-/// Whether a variable says how OpenMP programs run: whoever sets one means the program, wherever that runs.
+/// Whether a variable configures OpenMP. Such variables are meant for the program, on whatever node it runs.
 fn is_for_openmp(name: &str) -> bool {
     name.starts_with("OMP_") || name.starts_with("GOMP_")
 }
@@ -318,56 +307,77 @@ mod tests {
         options
     }
 
+    fn job(line: &str) -> (Options, Vec<Part>) {
+        let options = parse(line);
+        let parts = parts::parts(&options.part, &options.command, &definition()).unwrap();
+        (options, parts)
+    }
+
+    fn definition() -> clap::Command {
+        Options::augment_args(clap::Command::new("run"))
+    }
+
     #[test]
-    fn what_follows_the_image_is_the_programs() {
-        let options = parse("tombolo run --on host,arm0:2 x.tbi --fast -q -- --on y");
-        assert_eq!(options.on.len(), 2);
-        assert_eq!(options.image(), Path::new("x.tbi"));
-        let arguments = |line: &str| parse(line).arguments().unwrap().join(" ");
+    fn arguments_after_the_image_go_to_the_program() {
         for own in
             ["--fast -q -- --on y", "-n 24", "--env A=b", "-q", "--help", "--machine m", "-h -V", "--pin=0"]
         {
-            let options = parse(&format!("tombolo run x.tbi {own}"));
-            assert_eq!(options.arguments().unwrap().join(" "), own);
-            assert!(!options.no_input && options.env.is_empty());
+            let (options, parts) = job(&format!("tombolo run x.tbi {own}"));
+            assert_eq!((parts.len(), parts[0].image.as_path()), (1, Path::new("x.tbi")));
+            assert_eq!(parts[0].arguments.join(" "), own);
+            assert!(!options.no_input && parts[0].options.env.is_empty());
         }
+        let arguments = |line: &str| job(line).1[0].arguments.join(" ");
         assert_eq!(arguments("tombolo run x.tbi -- --debian a"), "--debian a");
-        assert_eq!(arguments("tombolo run -n -- x.tbi -n"), "-n");
+        assert_eq!(arguments("tombolo run --no-input -- x.tbi -n"), "-n");
         assert!(
             Arguments::try_parse_from(["tombolo", "run", "--fast", "x.tbi"]).is_err(),
-            "before it, they are ours"
+            "before the image they are options of `run`"
         );
     }
 
     #[test]
-    fn an_option_of_ours_that_the_program_got_is_named() {
-        let advice = |line: &str| misplaced(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    fn the_former_short_form_of_no_input_is_answered() {
+        for line in ["tombolo run -n x.tbi", "tombolo run -n --on host x.tbi"] {
+            let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains("write --no-input"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_run_that_a_program_got_is_named() {
+        let advice = |line: &str| misplaced(&job(&format!("tombolo run x.tbi {line}")).1, &definition());
         assert!(advice("in.txt --on host,arm0").is_some_and(|advice| advice.contains("--on")));
         assert!(advice("--pin=each").is_some_and(|advice| advice.contains("--pin,")));
-        for line in ["--fast", "-n 24", "-- --on x", "on"] {
+        assert!(advice("a : y.tbi --label").is_some_and(|advice| advice.contains("--label,")));
+        for line in ["--fast", "-n 24", "a -- --on x", "on"] {
             assert_eq!(advice(line), None, "{line}");
         }
     }
 
     #[test]
-    fn variables_have_a_name() {
-        assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
-        assert_eq!(variable("A="), Ok(("A".to_owned(), String::new())));
-        assert!(variable("=b").is_err() && variable("A").is_err());
+    fn priorities_are_those_of_the_kernel() {
+        let run = |line: &str| Arguments::try_parse_from(line.split(' '));
+        assert_eq!(parse("tombolo run --pin each --priority 99 x.tbi").part.priority, Some(99));
+        assert!(run("tombolo run --priority 0 x.tbi").is_err());
+        assert!(run("tombolo run --priority 100 x.tbi").is_err());
     }
 
     #[test]
-    fn processors_are_lists_or_one_each() {
-        assert_eq!(pinning("0"), Ok(Pinning::To(vec![0])));
-        assert_eq!(pinning("3,0-2"), Ok(Pinning::To(vec![3, 0, 1, 2])));
-        assert_eq!(pinning("each"), Ok(Pinning::Each));
-        for wrong in ["", "x", "1-", "3-1", "0,,1", "-1", "1024", "65536"] {
-            assert!(pinning(wrong).is_err(), "{wrong}");
-        }
-        let run = |line: &str| Arguments::try_parse_from(line.split(' '));
-        assert_eq!(parse("tombolo run --pin each --priority 99 x.tbi").priority, Some(99));
-        assert!(run("tombolo run --priority 0 x.tbi").is_err());
-        assert!(run("tombolo run --priority 100 x.tbi").is_err());
+    fn restarts_are_off_by_default() {
+        assert_eq!(parse("tombolo run x.tbi").restart, Policy::No);
+        let options = parse("tombolo run --restart on-failure:3 --restart-delay 0.5 x.tbi");
+        assert_eq!(options.restart, Policy::OnFailure { max: 3 });
+        assert_eq!(options.restart_delay, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn a_missing_image_is_a_mistake_in_the_command_line() {
+        let failure = open_image(Path::new("/nonexistent/x.tbi")).unwrap_err();
+        assert_eq!(failure.status(), 2);
+        assert!(failure.to_string().contains("/nonexistent/x.tbi"), "{failure}");
+        assert_eq!(open_image(Path::new("/etc")).unwrap_err().status(), 1);
     }
 
     #[test]

@@ -13,4 +13,5 @@ mod limits;
 mod node_files;
 mod recovery;
 mod run;
+mod several_images;
 mod upgrade;

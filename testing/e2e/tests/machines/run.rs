@@ -156,7 +156,7 @@ fn what_cannot_run_is_refused_before_anything_starts() {
     run(&["--on", "host,arm0", host_only, "exit", "0"])
         .fails_with(1, &["no build for aarch64", "arm0", "x86_64"]);
     run(&["--on", "mars", host_only]).fails_with(1, &["no node 'mars'", "host, arm0 and s390x-user"]);
-    run(&["/nonexistent.tbi"]).fails_with(1, &["/nonexistent.tbi"]);
+    run(&["/nonexistent.tbi"]).fails_with(2, &["/nonexistent.tbi"]);
     run(&["/etc/passwd"]).fails_with(1, &["passwd"]);
     run(&["/etc"]).fails_with(1, &["/etc"]);
     run(&["--on", "host:0", host_only]).fails_with(2, &["host:0"]);

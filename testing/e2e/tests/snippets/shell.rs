@@ -192,7 +192,8 @@ fn subcommands(help: &str) -> Vec<String> {
 /// hands on the rest, and all after `--`.
 fn own_words(help: &str, words: &[String], path: usize) -> usize {
     let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap_or_default();
-    let hands_on = ["[ARGS]...", "<PROGRAM [ARGS]>..."].iter().any(|end| usage.ends_with(end));
+    let hands_on =
+        ["[ARGS]...", "[ARGS]...]...", "<PROGRAM [ARGS]>..."].iter().any(|end| usage.ends_with(end));
     let takes_value = |option: &str| {
         help.lines().map(str::trim).any(|line| {
             let (names, value) = line.split_once(" <").unwrap_or((line, ""));

@@ -1,0 +1,498 @@
+//! The life of a job: which domains run, which failure is reported, and what to do next. It starts and ends
+//! nothing itself and gets the time as an argument.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use tombolo::{DomainId, Exit};
+
+use super::restart::{Policy, Restarts};
+use crate::signals;
+use crate::text;
+
+/// How long the others go on after a failure, so that those that wait for the failed one can report its
+/// death.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// How long a domain that was asked to end has until it is killed.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+
+/// How long after that the monitors have to report the end of every domain.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest wait at a time: another thread may have ended the job meanwhile.
+const AWHILE: Duration = Duration::from_secs(1);
+
+/// What holds for the whole job.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Rules {
+    /// The failure of one domain does not end the others.
+    pub(super) keep_going: bool,
+    /// Which ranks are started again.
+    pub(super) restart: Policy,
+    /// The delay before a rank's first restart.
+    pub(super) restart_delay: Duration,
+}
+
+/// The state of a job.
+#[derive(Default)]
+pub(super) struct Lifecycle {
+    rules: Rules,
+    live: HashMap<DomainId, Running>,
+    /// Ranks to start again, and when.
+    due: BTreeMap<usize, Instant>,
+    restarts: HashMap<usize, Restarts>,
+    /// Ranks that were started at least once.
+    started: usize,
+    /// Ranks that failed for good.
+    failed: usize,
+    failure: Option<Failed>,
+    asked: Option<Asked>,
+}
+
+/// A domain that runs as a rank of the job.
+#[derive(Clone, Debug)]
+struct Running {
+    rank: usize,
+    node: String,
+    since: Instant,
+}
+
+/// What makes a job fail. The causes differ in which of them is reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    /// The user ended the job, or not all ranks could be started.
+    Order,
+    /// A domain ended with a status other than 0.
+    Status,
+    /// A domain was killed, or was lost with its node.
+    Death,
+}
+
+/// The failure that the job reports.
+#[derive(Clone, Debug)]
+struct Failed {
+    cause: Cause,
+    /// The rank that failed; `None` if the cause is an order.
+    rank: Option<usize>,
+    /// A sentence without its end: which rank, and how it ended.
+    why: String,
+    status: u8,
+    since: Instant,
+}
+
+/// The domains that still ran were asked to end.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// How many there were.
+    others: usize,
+    since: Instant,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// The job has ended.
+    Done,
+    /// Wait for the end of a domain, for at most this long.
+    Wait(Duration),
+    /// Start this rank again.
+    Restart { rank: usize },
+    /// Ask the domains that still run to end.
+    Ask,
+    /// Stop waiting: the domains were asked to end and did not.
+    GiveUp,
+}
+
+/// What the end of a domain means for the job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ended {
+    /// Which rank it was, and how it ended: `rank 1 on arm0 ended with status 3`.
+    pub(super) how: String,
+    /// The restart that follows, as text: `restart 1 of 5 in 0.1 s`.
+    pub(super) restart: Option<String>,
+}
+
+impl Lifecycle {
+    pub(super) fn new(rules: Rules) -> Lifecycle {
+        Lifecycle { rules, ..Lifecycle::default() }
+    }
+
+    /// Whether no more domains are to be started.
+    pub(super) fn is_over(&self) -> bool {
+        self.asked.is_some() || (self.failure.is_some() && !self.rules.keep_going)
+    }
+
+    /// How often a rank was started again so far.
+    pub(super) fn restarts(&self, rank: usize) -> u32 {
+        self.restarts.get(&rank).map_or(0, |restarts| restarts.count)
+    }
+
+    /// Records that a rank runs. Returns whether it has to end at once, because the job was ended while it
+    /// started.
+    pub(super) fn started(&mut self, now: Instant, rank: usize, id: DomainId, node: &str) -> bool {
+        if self.restarts(rank) == 0 {
+            self.started += 1;
+        }
+        self.live.insert(id, Running { rank, node: node.to_owned(), since: now });
+        self.asked.is_some()
+    }
+
+    /// Records that a rank could not be started again; `node_down` if it may be possible later.
+    pub(super) fn not_restarted(
+        &mut self,
+        now: Instant,
+        rank: usize,
+        why: &str,
+        node_down: bool,
+    ) -> Option<String> {
+        let again = node_down.then(|| self.schedule(now, rank, Duration::ZERO)).flatten();
+        if again.is_none() {
+            self.failed += 1;
+            self.fail(now, Cause::Death, Some(rank), format!("rank {rank} could not be restarted: {why}"), 1);
+        }
+        again
+    }
+
+    /// Records the end of a domain. `None` if it is not one of the job's ranks, but one that they started.
+    pub(super) fn ended(&mut self, now: Instant, id: DomainId, exit: &Exit) -> Option<Ended> {
+        let Running { rank, node, since } = self.live.remove(&id)?;
+        let (how, status) = how(exit);
+        let ended = format!("rank {rank} on {node} {how}");
+        if status == 0 {
+            return Some(Ended { how: ended, restart: None });
+        }
+        let covered = !self.is_over() && self.rules.restart.covers(exit);
+        let restart =
+            covered.then(|| self.schedule(now, rank, now.saturating_duration_since(since))).flatten();
+        if restart.is_none() {
+            self.failed += 1;
+            let who = match self.started {
+                0 | 1 => format!("domain {id} on {node}"),
+                _ => format!("rank {rank} on {node} (domain {id})"),
+            };
+            let after = match self.restarts(rank) {
+                0 => String::new(),
+                count => format!(" after {}", text::count(count as usize, "restart")),
+            };
+            self.fail(now, cause(exit), Some(rank), format!("{who} {how}{after}"), status);
+        }
+        Some(Ended { how: ended, restart })
+    }
+
+    /// Plans the next restart of a rank that ran for `ran`, and says which it is. `None` if no restart is
+    /// left.
+    fn schedule(&mut self, now: Instant, rank: usize, ran: Duration) -> Option<String> {
+        let Rules { restart: policy, restart_delay, .. } = self.rules;
+        let Policy::OnFailure { max } = policy else { return None };
+        let restarts = self.restarts.entry(rank).or_default();
+        let delay = restarts.next(policy, restart_delay, ran)?;
+        self.due.insert(rank, now + delay);
+        Some(format!("restart {} of {max} in {} s", restarts.count, delay.as_secs_f64()))
+    }
+
+    /// Records a failure. The first is the one to report, with two exceptions.
+    ///
+    /// A death may become known later than the failure of a peer that noticed it; then the death is reported.
+    /// With `keep_going` all failures become known and the lowest rank is reported, because the order in
+    /// which two simultaneous failures become known is chance.
+    pub(super) fn fail(&mut self, now: Instant, cause: Cause, rank: Option<usize>, why: String, status: u8) {
+        let keep_going = self.rules.keep_going;
+        let since = match &self.failure {
+            None => now,
+            Some(failure) if failure.cause == Cause::Order => return,
+            Some(failure) if keep_going && rank < failure.rank => failure.since,
+            Some(failure)
+                if !keep_going
+                    && failure.cause == Cause::Status
+                    && cause == Cause::Death
+                    && now.saturating_duration_since(failure.since) < GRACE =>
+            {
+                if let Some(asked) = &mut self.asked {
+                    asked.others = asked.others.saturating_sub(1);
+                }
+                failure.since
+            }
+            Some(_) => return,
+        };
+        self.failure = Some(Failed { cause, rank, why, status, since });
+        if self.is_over() {
+            self.due.clear();
+        }
+    }
+
+    /// Records that the domains that run are asked to end, and returns them. `None` if they were asked
+    /// before.
+    pub(super) fn ask(&mut self, now: Instant) -> Option<Vec<DomainId>> {
+        if self.asked.is_some() {
+            return None;
+        }
+        self.due.clear();
+        self.asked = Some(Asked { others: self.live.len(), since: now });
+        Some(self.live.keys().copied().collect())
+    }
+
+    pub(super) fn next(&mut self, now: Instant) -> Next {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let left = match (&self.asked, &self.failure) {
+            _ if self.live.is_empty() && self.due.is_empty() => return Next::Done,
+            (Some(asked), _) => (GRACE + PATIENCE).saturating_sub(since(asked.since)),
+            (None, Some(failure)) if !self.rules.keep_going => NOTICE.saturating_sub(since(failure.since)),
+            _ => AWHILE,
+        };
+        if left.is_zero() {
+            return if self.asked.is_some() { Next::GiveUp } else { Next::Ask };
+        }
+        let Some((rank, at)) = self.due.iter().min_by_key(|(_, at)| **at).map(|(rank, at)| (*rank, *at))
+        else {
+            return Next::Wait(left.min(AWHILE));
+        };
+        if at <= now {
+            self.due.remove(&rank);
+            return Next::Restart { rank };
+        }
+        Next::Wait(left.min(AWHILE).min(at - now))
+    }
+
+    /// The failure to report, as a sentence, with the exit status for it.
+    pub(super) fn failure(&self) -> Option<(String, u8)> {
+        self.failure.as_ref().map(|failure| (self.sentence(failure), failure.status))
+    }
+
+    fn sentence(&self, failure: &Failed) -> String {
+        let others = self.asked.map_or(0, |asked| asked.others);
+        let mut text = match others {
+            0 => failure.why.clone(),
+            1 if self.started == 1 => failure.why.clone(),
+            others => format!("{}; {} ended", failure.why, were(others)),
+        };
+        if self.rules.keep_going && self.failed > 1 {
+            text = format!("{text}; {} of {} failed", self.failed, text::count(self.started, "domain"));
+        }
+        text
+    }
+}
+
+fn were(others: usize) -> String {
+    let verb = if others == 1 { "was" } else { "were" };
+    format!("{} that still ran {verb}", text::count(others, "domain"))
+}
+
+fn cause(exit: &Exit) -> Cause {
+    match exit {
+        // The job itself sends SIGTERM once it is over, which explains nothing.
+        Exit::Signalled { signal } if *signal != signals::TERM => Cause::Death,
+        Exit::NodeLost { .. } => Cause::Death,
+        _ => Cause::Status,
+    }
+}
+
+/// How a domain ended, and the exit status for it.
+fn how(exit: &Exit) -> (String, u8) {
+    match exit {
+        Exit::Exited { status: 0 } | Exit::Left => ("ended well".to_owned(), 0),
+        Exit::Exited { status } => (format!("ended with status {status}"), *status),
+        Exit::Signalled { signal } => {
+            (format!("was killed by {}", signals::name(*signal)), 128_u8.saturating_add(*signal))
+        }
+        Exit::NodeLost { cause } if cause.is_empty() => ("was lost with its node".to_owned(), 1),
+        Exit::NodeLost { cause } => (format!("was lost with its node: {}", text::one_line(cause)), 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_have_the_statuses_of_a_shell() {
+        assert_eq!(how(&Exit::Exited { status: 0 }).1, 0);
+        assert_eq!(how(&Exit::Exited { status: 3 }), ("ended with status 3".to_owned(), 3));
+        assert_eq!(how(&Exit::Signalled { signal: 9 }), ("was killed by SIGKILL".to_owned(), 137));
+        assert_eq!(how(&Exit::Signalled { signal: 255 }).1, 255);
+        assert_eq!(
+            how(&Exit::NodeLost { cause: "killed\nhard".into() }),
+            ("was lost with its node: killed\u{fffd}hard".to_owned(), 1)
+        );
+        assert_eq!(were(1), "1 domain that still ran was");
+        assert_eq!(were(2), "2 domains that still ran were");
+    }
+
+    const FIRST: &str = "0.1.2";
+    const SECOND: &str = "1.1.3";
+
+    fn id(text: &str) -> DomainId {
+        text.parse().unwrap()
+    }
+
+    fn exited(status: u8) -> Exit {
+        Exit::Exited { status }
+    }
+
+    /// A job whose two ranks run since `now`.
+    fn two_ranks(now: Instant, rules: Rules) -> Lifecycle {
+        let mut job = Lifecycle::new(rules);
+        assert!(!job.started(now, 0, id(FIRST), "host"));
+        assert!(!job.started(now, 1, id(SECOND), "arm0"));
+        job
+    }
+
+    const KEEP_GOING: Rules = Rules { keep_going: true, restart: Policy::No, restart_delay: Duration::ZERO };
+
+    fn restarting(max: u32, keep_going: bool) -> Rules {
+        let restart_delay = Duration::from_millis(100);
+        Rules { keep_going, restart: Policy::OnFailure { max }, restart_delay }
+    }
+
+    fn reason(job: &Lifecycle) -> (u8, String) {
+        job.failure().map(|(why, status)| (status, why)).unwrap()
+    }
+
+    #[test]
+    fn a_death_explains_the_failure_of_a_peer_that_noticed_it() {
+        let now = Instant::now();
+        let mut job = two_ranks(now, Rules::default());
+        job.ended(now, id(FIRST), &exited(1));
+        assert_eq!(job.ask(now), Some(vec![id(SECOND)]));
+        assert_eq!(job.ask(now), None, "they are asked once");
+        let first = "rank 0 on host (domain 0.1.2) ended with status 1";
+        job.fail(now, cause(&Exit::Signalled { signal: 15 }), Some(1), "rank 1".into(), 143);
+        assert_eq!(
+            reason(&job),
+            (1, format!("{first}; 1 domain that still ran was ended")),
+            "the job sent it"
+        );
+        job.fail(now, cause(&Exit::Signalled { signal: 9 }), Some(1), "rank 1".into(), 137);
+        assert_eq!(reason(&job), (137, "rank 1".into()));
+        job.fail(now, cause(&Exit::NodeLost { cause: String::new() }), Some(2), "rank 2".into(), 1);
+        assert_eq!(reason(&job).1, "rank 1", "the first death counts");
+    }
+
+    #[test]
+    fn an_order_of_the_user_stays_the_reason() {
+        let now = Instant::now();
+        let mut job = Lifecycle::default();
+        job.fail(now, Cause::Order, None, "ended by SIGINT".into(), 130);
+        job.fail(now, Cause::Death, Some(1), "rank 1".into(), 137);
+        assert_eq!(reason(&job).0, 130);
+    }
+
+    #[test]
+    fn the_others_have_time_to_notice_a_failure_before_they_are_asked_to_end() {
+        let now = Instant::now();
+        let mut job = two_ranks(now, Rules::default());
+        assert_eq!(job.next(now), Next::Wait(AWHILE));
+        job.ended(now, id(FIRST), &Exit::Signalled { signal: 9 });
+        assert_eq!(job.next(now), Next::Wait(NOTICE));
+        assert_eq!(job.next(now + NOTICE), Next::Ask);
+        job.ask(now + NOTICE);
+        assert!(matches!(job.next(now + NOTICE), Next::Wait(_)));
+        assert_eq!(job.next(now + NOTICE + GRACE + PATIENCE), Next::GiveUp);
+        job.ended(now, id(SECOND), &Exit::Signalled { signal: 15 });
+        assert_eq!(job.next(now), Next::Done);
+    }
+
+    #[test]
+    fn of_failures_that_end_nothing_the_lowest_rank_is_the_reason() {
+        let now = Instant::now();
+        let mut job = two_ranks(now, KEEP_GOING);
+        job.fail(now, Cause::Status, Some(1), "rank 1".into(), 4);
+        job.fail(now, Cause::Status, Some(0), "rank 0".into(), 3);
+        job.fail(now, Cause::Death, Some(1), "rank 1".into(), 137);
+        assert_eq!(reason(&job), (3, "rank 0".into()), "in whichever order they become known");
+        job.fail(now, Cause::Order, None, "ended by SIGINT".into(), 130);
+        assert_eq!(reason(&job), (130, "ended by SIGINT".into()));
+    }
+
+    #[test]
+    fn with_keep_going_the_others_go_on() {
+        let now = Instant::now();
+        let mut job = two_ranks(now, KEEP_GOING);
+        job.ended(now, id(FIRST), &exited(3));
+        assert!(!job.is_over() && job.next(now + NOTICE) == Next::Wait(AWHILE));
+        job.ended(now, id(SECOND), &exited(4));
+        let first = "rank 0 on host (domain 0.1.2) ended with status 3";
+        assert_eq!(reason(&job), (3, format!("{first}; 2 of 2 domains failed")));
+        assert!(job.ask(now).is_some() && job.is_over(), "the user can still end the job");
+    }
+
+    #[test]
+    fn a_failed_rank_is_restarted_after_its_delay_and_the_job_goes_well() {
+        let now = Instant::now();
+        let mut job = two_ranks(now, restarting(2, false));
+        let ended = job.ended(now, id(SECOND), &Exit::Signalled { signal: 9 }).unwrap();
+        assert_eq!(ended.how, "rank 1 on arm0 was killed by SIGKILL");
+        assert_eq!(ended.restart.as_deref(), Some("restart 1 of 2 in 0.1 s"));
+        assert!(!job.is_over() && job.failure().is_none());
+        let delay = Duration::from_millis(100);
+        assert_eq!(job.next(now), Next::Wait(delay));
+        job.ended(now, id(FIRST), &exited(0));
+        assert_eq!(job.next(now), Next::Wait(delay), "a rank that waits for its restart keeps the job up");
+        assert_eq!(job.next(now + delay), Next::Restart { rank: 1 });
+        assert_eq!(job.restarts(1), 1);
+        assert!(!job.started(now, 1, id("1.1.4"), "arm0"));
+        assert_eq!(job.started, 2, "it is still the same rank");
+        assert_eq!(job.ended(now, id(SECOND), &exited(1)), None, "that domain is gone");
+        job.ended(now, id("1.1.4"), &exited(0));
+        assert_eq!((job.next(now), job.failure()), (Next::Done, None));
+    }
+
+    #[test]
+    fn without_a_restart_left_the_failure_counts() {
+        let now = Instant::now();
+        for keep_going in [false, true] {
+            let mut job = two_ranks(now, restarting(1, keep_going));
+            job.ended(now, id(SECOND), &exited(3));
+            let later = now + Duration::from_secs(1);
+            assert_eq!(job.next(later), Next::Restart { rank: 1 });
+            job.started(later, 1, id("1.1.4"), "arm0");
+            assert_eq!(job.ended(later, id("1.1.4"), &exited(4)).unwrap().restart, None);
+            let why = "rank 1 on arm0 (domain 1.1.4) ended with status 4 after 1 restart";
+            assert_eq!(reason(&job), (4, why.into()));
+            assert_eq!(job.is_over(), !keep_going);
+        }
+    }
+
+    #[test]
+    fn a_job_that_ends_restarts_nothing() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(1);
+        let mut job = two_ranks(now, restarting(5, false));
+        job.ended(now, id(SECOND), &exited(3));
+        job.fail(now, Cause::Order, None, "ended by SIGINT".into(), 130);
+        assert_eq!(job.ask(now), Some(vec![id(FIRST)]));
+        assert!(matches!(job.next(later), Next::Wait(_)), "rank 0 is still to end");
+        assert_eq!(job.ended(later, id(FIRST), &exited(1)).unwrap().restart, None);
+        assert_eq!(job.next(later), Next::Done);
+        // A rank that starts while the job is ended has to end at once.
+        let mut job = Lifecycle::new(restarting(5, false));
+        job.ask(now);
+        assert!(job.started(now, 0, id(FIRST), "host"));
+    }
+
+    #[test]
+    fn a_final_failure_of_one_rank_cancels_the_restart_of_another() {
+        let now = Instant::now();
+        let mut job = two_ranks(now, restarting(5, false));
+        job.ended(now, id(SECOND), &exited(3));
+        job.ended(now, id(FIRST), &Exit::Signalled { signal: 15 });
+        assert_eq!(job.next(now), Next::Done);
+        assert_eq!(reason(&job), (143, "rank 0 on host (domain 0.1.2) was killed by SIGTERM".into()));
+    }
+
+    #[test]
+    fn a_node_that_is_down_is_tried_again_until_the_bound() {
+        let now = Instant::now();
+        let mut job = two_ranks(now, restarting(2, true));
+        job.ended(now, id(SECOND), &Exit::NodeLost { cause: String::new() });
+        assert_eq!(job.next(now + AWHILE), Next::Restart { rank: 1 });
+        let again = job.not_restarted(now, 1, "node arm0 is down", true);
+        assert_eq!(again.as_deref(), Some("restart 2 of 2 in 0.2 s"));
+        assert_eq!(job.next(now + AWHILE), Next::Restart { rank: 1 });
+        assert_eq!(job.not_restarted(now, 1, "node arm0 is down", true), None);
+        assert_eq!(reason(&job), (1, "rank 1 could not be restarted: node arm0 is down".into()));
+        let mut job = two_ranks(now, restarting(2, true));
+        job.ended(now, id(SECOND), &exited(1));
+        assert_eq!(job.not_restarted(now, 1, "the image is gone", false), None, "that will not change");
+    }
+}
