@@ -1,4 +1,4 @@
-//! What can be typed. Each command's own options are beside its code, in `command/`.
+//! The command line. Each command's own options are beside its code, in `command/`.
 
 use clap::Parser;
 use tombolo_cli_common::arguments::{Global, STYLES};
@@ -6,20 +6,20 @@ use tombolo_cli_common::arguments::{Global, STYLES};
 use crate::command::Command;
 
 const ABOUT: &str = "\
-Tombolo runs one program across unlike processors: it brings up a machine of nodes (this host, an Arm virtual \
-machine behind a shared-memory window, foreign programs under emulation), starts domains on them, and lets \
-these talk over channels.";
+Tombolo runs one program across processors with different instruction sets. It brings up a machine of nodes: this \
+host, virtual machines and boards behind a window of shared memory, and foreign programs under emulation. It starts \
+programs (domains) on the nodes and connects them by channels.";
 
 const EXAMPLES: &str = "\
 Examples:
   tombolo up                                   bring up the machine of machines/default.toml
-  tombolo build examples/pingpong              build an image for every node of it
+  tombolo build examples/pingpong              build an image for all its nodes
   tombolo run --on host,arm0 pingpong.tbi      run it on two nodes
-  tombolo status                               see how the machine is
-  tombolo down                                 take it down
+  tombolo status                               show the nodes
+  tombolo down                                 take the machine down
 
-Exit status: 0 when all went well, 1 when it did not (also when the machine has no such node),
-2 when the command line makes no sense; `tombolo run` ends with the status of the program.";
+Exit status: 0 for success, 1 for a failure (an unknown node is one), 2 for an invalid command line;
+that of `tombolo run` is the status of the program.";
 
 /// The whole command line.
 #[derive(Parser, Debug)]

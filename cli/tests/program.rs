@@ -1,4 +1,5 @@
-//! The command as shells see it: exit statuses, what goes to which stream. Whole machines are in `testing/e2e`.
+//! The command as shells see it: exit statuses, what goes to which stream. Whole machines are in
+//! `testing/e2e`.
 
 use std::process::{Command, Output, Stdio};
 

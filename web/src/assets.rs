@@ -22,7 +22,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const PICTURE: &str = "image/svg+xml";
 
-/// All of them. Whoever adds one adds it here.
+/// All files of the page; add new ones here.
 const ASSETS: &[Asset] = assets![
     "bound.js" SCRIPT,
     "channels.js" SCRIPT,

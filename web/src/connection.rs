@@ -32,15 +32,15 @@ const SEND_BUFFER_BYTES: usize = 256 << 10;
 /// A pause after the system could not give a connection: it ran out of descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// What counts a connection, for as long as a clone lives.
+/// Counts a connection for as long as a clone lives.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ConnectionPermit {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
 /// Serves until it is over.
 pub(crate) async fn serve(listener: TcpListener, router: Router, over: watch::Receiver<bool>) {
-    let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut stop = std::pin::pin!(ended(over.clone()));
     loop {
         let accepted = tokio::select! {
@@ -51,24 +51,24 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, over: watch::Re
             tokio::time::sleep(BREATH).await;
             continue;
         };
-        match Arc::clone(&seats).try_acquire_owned() {
+        match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => {
-                let seat = Seat { _permit: Arc::new(permit) };
-                tokio::spawn(answer(stream, address, router.clone(), seat, over.clone()));
+                let permit = ConnectionPermit { _permit: Arc::new(permit) };
+                tokio::spawn(answer(stream, address, router.clone(), permit, over.clone()));
             }
             Err(_) => drop(tokio::spawn(turn_away(stream))),
         }
     }
-    // Those who are being answered have a moment: each task hears that it is over.
+    // Requests under way have a moment: each task is told to stop.
     let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(Duration::from_secs(1), seats.acquire_many(all)).await;
+    let _ = tokio::time::timeout(Duration::from_secs(1), permits.acquire_many(all)).await;
 }
 
 async fn answer(
     stream: TcpStream,
     address: SocketAddr,
     router: Router,
-    seat: Seat,
+    permit: ConnectionPermit,
     over: watch::Receiver<bool>,
 ) {
     // Neither matters when it fails: the connection is then slower, or gone.
@@ -79,7 +79,7 @@ async fn answer(
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(seat.clone());
+        request.extensions_mut().insert(permit.clone());
         inner.call(request)
     });
     let connection = http1::Builder::new()
@@ -89,7 +89,7 @@ async fn answer(
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    // How it ends is of no interest to anybody: whoever asked has closed it, or was too slow.
+    // The result does not matter: the client has closed the connection, or was too slow.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = ended(over) => connection.as_mut().graceful_shutdown(),

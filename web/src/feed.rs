@@ -15,22 +15,22 @@ use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
 use tombolo::region::RegionId;
 use tombolo::{Domain, DomainId, Error, NodeId};
 
-use crate::keeper::{Keeper, MonitorState, Picture};
+use crate::cache::{MonitorState, Picture, StateCache};
 use crate::rows::{Row, Rows};
 use crate::server::Site;
 use crate::text::Decoder;
 use crate::view::{self, Cut};
 
-/// Time between two looks at what is remembered of the past, at least.
+/// The time between two looks at what is remembered of the past, at least.
 const HISTORY_EVERY: Duration = Duration::from_secs(1);
 
-/// Time between two looks at names, and at who holds a region.
+/// The time between two looks at names, and at who holds a region.
 const LISTS_EVERY: Duration = Duration::from_secs(1);
 
-/// Time between two looks at output, and between attempts when something is not there.
+/// The time between two looks at output, and between attempts when something is not there.
 const OUTPUT_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a console is waited for at a time: how soon it shows that nobody looks any more.
+/// How long to wait for a console at a time; it bounds how late a closed view is noticed.
 const CONSOLE_WAIT: Duration = Duration::from_millis(500);
 
 /// Which names.
@@ -127,7 +127,7 @@ impl Door {
 #[derive(Serialize, Debug, Default)]
 pub(crate) struct Output {
     pieces: Vec<Piece>,
-    /// Bytes that were written before the first piece and are no longer remembered.
+    /// Bytes before the first piece that are no longer kept.
     lost: u64,
     ended: bool,
     /// Some of the output was not text.
@@ -145,27 +145,27 @@ struct Piece {
 impl Feed {
     /// Asks again and again, until the page is gone or there is no more to come.
     pub(crate) async fn run(self, site: Arc<Site>, number: u64, feeder: mpsc::Sender<Parcel>) {
-        let (door, keeper) = (Door { number, feeder }, &site.keeper);
+        let (door, cache) = (Door { number, feeder }, &site.cache);
         // `None` is that the page is gone.
         let _: Option<()> = match self {
             Feed::Holders { region } => {
-                repeat(&door, keeper, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region))
+                repeat(&door, cache, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region))
                     .await
             }
             Feed::Names(query) => {
-                repeat(&door, keeper, LISTS_EVERY, move |_, domain| names(domain, &query)).await
+                repeat(&door, cache, LISTS_EVERY, move |_, domain| names(domain, &query)).await
             }
             Feed::History(query) => {
                 let every = HISTORY_EVERY.max(Duration::from_millis(query.step_ms.into()));
-                repeat(&door, keeper, every, move |picture, domain| history(picture, domain, &query)).await
+                repeat(&door, cache, every, move |picture, domain| history(picture, domain, &query)).await
             }
-            Feed::Output { domain } => output(&door, keeper, &domain).await,
+            Feed::Output { domain } => output(&door, cache, &domain).await,
             Feed::Console { node } => console(&door, &site, &node).await,
         };
     }
 }
 
-/// What a question comes to: rows, or why there are none.
+/// The answer to a query: rows, or an error message.
 type Answer = Result<Rows, String>;
 
 fn told(error: impl std::fmt::Display) -> String {
@@ -175,13 +175,13 @@ fn told(error: impl std::fmt::Display) -> String {
 /// Asks something again and again.
 async fn repeat(
     door: &Door,
-    keeper: &Keeper,
+    cache: &StateCache,
     every: Duration,
     ask: impl Fn(&Picture, &Domain) -> Answer + Send + Sync + 'static,
 ) -> Option<()> {
     let ask = Arc::new(ask);
     loop {
-        let (picture, ask) = (keeper.picture(), Arc::clone(&ask));
+        let (picture, ask) = (cache.picture(), Arc::clone(&ask));
         let asked = spawn_blocking(move || match &picture.domain {
             Some(domain) => ask(&picture, domain),
             None => Err("the machine has not been reached yet".to_owned()),
@@ -282,12 +282,12 @@ fn part(picture: &Picture, text: &str) -> Option<Part> {
 }
 
 /// What a domain wrote, from what is remembered on.
-async fn output(door: &Door, keeper: &Keeper, domain: &str) -> Option<()> {
+async fn output(door: &Door, cache: &StateCache, domain: &str) -> Option<()> {
     let id = match view::domain_id(domain) {
         Ok(id) => id,
         Err(missing) => return door.send(Fed::Failed(missing.to_string())).await,
     };
-    let mut pictures = keeper.pictures();
+    let mut pictures = cache.pictures();
     let mut decoders = [Decoder::default(), Decoder::default()];
     let (mut after, mut first) = (0, true);
     loop {
@@ -342,7 +342,7 @@ fn decoded(output: RememberedOutput, decoders: &mut [Decoder; 2], ended: bool) -
     Output { pieces, lost: output.lost_bytes, ended, binary }
 }
 
-/// Says so when nobody looks any more.
+/// Sets its flag when the view is closed.
 struct Leaving(Arc<AtomicBool>);
 
 impl Drop for Leaving {
@@ -354,9 +354,9 @@ impl Drop for Leaving {
 /// What a node's console shows. It takes a domain of its own, for what comes says not of which node it is.
 async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
     let Ok(permit) = Arc::clone(&site.consoles).try_acquire_owned() else {
-        return door.send(Fed::Failed("too many consoles are looked at: close one".to_owned())).await;
+        return door.send(Fed::Failed("too many consoles are open; close one".to_owned())).await;
     };
-    let picture = site.keeper.picture();
+    let picture = site.cache.picture();
     if let MonitorState::Gone { why } = &picture.monitor {
         return door.send(Fed::Failed(why.clone())).await;
     }

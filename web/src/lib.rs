@@ -2,7 +2,7 @@
 //!
 //! [`Server`] serves one page over HTTP on loopback. The protocol between page and server, and its access
 //! control, are specified in docs/specs/web.md. One thread keeps up with the machine's monitor while pages
-//! are open ([`Keeper`]); each page gets the rows that it requested ([`view`]) as differences to what was
+//! are open ([`StateCache`]); each page gets the rows that it requested ([`view`]) as differences to what was
 //! sent before. `/metrics` has Prometheus's text format.
 //!
 //! **Invariant:** only processes of the same user on the same computer that send the token get an answer, and
@@ -12,10 +12,10 @@
 
 mod api;
 mod assets;
+mod cache;
 mod connection;
 mod feed;
 mod guard;
-mod keeper;
 mod live;
 mod metrics;
 mod rows;
@@ -25,6 +25,6 @@ mod testing;
 mod text;
 pub mod view;
 
-pub use keeper::{Keeper, Looker, MonitorState, Picture};
+pub use cache::{MonitorState, Picture, StateCache, Viewer};
 pub use server::{Options, ServeError, Server, Stopper};
 pub use text::Decoder;

@@ -13,14 +13,14 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::connection::Seat;
+use crate::cache::{MonitorState, Picture, StateCache, Viewer};
+use crate::connection::ConnectionPermit;
 use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Output, Parcel};
-use crate::keeper::{Keeper, Looker, MonitorState, Picture};
 use crate::rows::{Row, Rows, Sent, failure, to_json};
 use crate::server::{Site, ended};
 use crate::view::{self, ChannelsQuery, DomainsQuery, EventsQuery, Page, RegionsQuery};
 
-/// Time between two updates of a page.
+/// The time between two updates of a page.
 const PACE: Duration = Duration::from_millis(250);
 
 /// The most things that a page looks at.
@@ -29,7 +29,7 @@ pub(crate) const MAX_WATCHES: usize = 32;
 /// The longest message of a page, in bytes.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// Time between two pings.
+/// The time between two pings.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
 /// After this long without a sign the page is taken for gone.
@@ -41,13 +41,13 @@ const SLEEPS_AFTER: Duration = Duration::from_secs(5);
 /// How long a page that comes waits for the present, before it is shown the past.
 const FRESH: Duration = Duration::from_millis(400);
 
-/// What a page says.
+/// A message of the page.
 #[derive(Deserialize)]
 struct Wanted {
     watch: Vec<Value>,
 }
 
-/// What a page looks at.
+/// A view that a page watches.
 #[derive(Deserialize, Clone, PartialEq, Debug)]
 #[serde(tag = "view", rename_all = "lowercase")]
 enum View {
@@ -97,7 +97,7 @@ impl View {
         }))
     }
 
-    /// What is asked of the monitor for it, again and again.
+    /// The query that is repeated for it.
     fn feed(&self) -> Option<Feed> {
         Some(match self.clone() {
             View::Holders { region } => Feed::Holders { region },
@@ -120,13 +120,13 @@ fn some<T: Serialize>(page: Page<T>, key: impl Fn(&T) -> String) -> Rows {
     Rows { total: page.total, rows }
 }
 
-/// Something that a page looks at, and what it has of it.
+/// A view that a page watches, and the rows that it has.
 struct Watch {
     view: View,
     sent: Sent,
     /// Tells what was fed to it from what was fed to one before of the same id.
     number: u64,
-    /// What feeds it; ends with it.
+    /// The task that feeds it; aborted with it.
     task: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -138,7 +138,7 @@ impl Drop for Watch {
     }
 }
 
-/// A page that looks.
+/// A connected page.
 struct Session {
     site: Arc<Site>,
     watches: BTreeMap<String, Watch>,
@@ -151,19 +151,19 @@ impl Session {
     fn want(&mut self, text: &str) -> Vec<String> {
         let wanted: Wanted = match serde_json::from_str(text) {
             Ok(wanted) => wanted,
-            Err(error) => return vec![failure(&Value::Null, &format!("this is not understood: {error}"))],
+            Err(error) => return vec![failure(&Value::Null, &format!("invalid request: {error}"))],
         };
         let mut complaints = Vec::new();
         let mut before = std::mem::take(&mut self.watches);
         for (index, value) in wanted.watch.into_iter().enumerate() {
             let id = value.get("id").cloned().unwrap_or_default();
             let Value::String(name) = &id else {
-                complaints.push(failure(&id, "each watch has an id, which is a text"));
+                complaints.push(failure(&id, "each watch needs an `id`, a string"));
                 continue;
             };
             if index >= MAX_WATCHES {
                 complaints
-                    .push(failure(&id, &format!("a page looks at up to {MAX_WATCHES} things at a time")));
+                    .push(failure(&id, &format!("a page may watch at most {MAX_WATCHES} things at a time")));
                 continue;
             }
             let view: View = match View::deserialize(&value) {
@@ -221,26 +221,26 @@ struct OutputMessage<'a> {
 pub(crate) async fn live(
     upgrade: WebSocketUpgrade,
     State(site): State<Arc<Site>>,
-    Extension(seat): Extension<Seat>,
+    Extension(permit): Extension<ConnectionPermit>,
 ) -> Response {
     upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(
         async move |socket| {
-            // How a page goes is its own affair.
+            // The page closes the connection itself.
             let _: Option<()> = serve(socket, site).await;
-            drop(seat);
+            drop(permit);
         },
     )
 }
 
-/// The socket of a page, and whether the machine is looked at for it.
-struct Line {
+/// The socket of a page, and its viewer of the state cache while it watches.
+struct PageSocket {
     socket: WebSocket,
-    keeper: Keeper,
-    looker: Option<Looker>,
+    cache: StateCache,
+    viewer: Option<Viewer>,
     looks: bool,
 }
 
-impl Line {
+impl PageSocket {
     /// Sends something, however long that takes; `None` when the page is gone.
     async fn send(&mut self, message: Message) -> Option<()> {
         let sent = {
@@ -248,7 +248,7 @@ impl Line {
             match timeout(SLEEPS_AFTER, sending.as_mut()).await {
                 Ok(sent) => sent,
                 Err(_) => {
-                    self.looker = None;
+                    self.viewer = None;
                     sending.await
                 }
             }
@@ -260,20 +260,20 @@ impl Line {
     fn look(&mut self, looks: bool) {
         self.looks = looks;
         if looks {
-            self.looker.get_or_insert_with(|| self.keeper.look());
+            self.viewer.get_or_insert_with(|| self.cache.look());
         } else {
-            self.looker = None;
+            self.viewer = None;
         }
     }
 }
 
-/// Serves a page until it goes.
+/// Serves a page until it is gone.
 async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
-    let keeper = site.keeper.clone();
-    let mut pictures = keeper.pictures();
+    let cache = site.cache.clone();
+    let mut pictures = cache.pictures();
     let (feeder, mut parcels) = mpsc::channel(1);
     let mut over = std::pin::pin!(ended(site.over.clone()));
-    let mut line = Line { socket, keeper: keeper.clone(), looker: None, looks: false };
+    let mut line = PageSocket { socket, cache: cache.clone(), viewer: None, looks: false };
     let mut session = Session { site, watches: BTreeMap::new(), last_number: 0, feeder };
     let mut ticks = interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -289,7 +289,7 @@ async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
                         }
                         line.look(!session.watches.is_empty());
                         if line.looks {
-                            keeper.fresh(FRESH).await;
+                            cache.fresh(FRESH).await;
                         }
                     }
                     Message::Binary(_) => line.send(Message::Text(failure(&Value::Null, "write text").into())).await?,
@@ -325,7 +325,7 @@ async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
             // The present, however long the page took what came before.
             let picture = Arc::clone(&pictures.borrow_and_update());
             if !picture.is_there() && picture.monitor == MonitorState::Connected {
-                // Nothing is known yet, which is not that there is nothing.
+                // Nothing is known yet; that differs from an empty machine.
                 continue;
             }
             if let Some(text) = session.update(&id, &picture) {

@@ -4,13 +4,14 @@ use std::fmt::{Display, Write};
 
 use tombolo::observe::{EndSample, NodePhase, NodeSample, Seen, SeenChannel, SeenDomain, SeenNode};
 
-use crate::keeper::{MonitorState, Picture};
+use crate::cache::{MonitorState, Picture};
 use crate::view::{channel_ends, domain_name, load, node_name, shares_kernel, telling_end};
 
 /// What the format is called.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The most domains, and the most channels, that are told of: those of the lowest numbers. A scraper keeps a series for each.
+/// The most domains, and the most channels, that are told of: those of the lowest numbers. A scraper keeps a
+/// series for each.
 const MAX_PARTS: usize = 2000;
 
 /// The longest value of a label, in characters.
@@ -114,7 +115,7 @@ fn nodes(all: &mut Exposition, seen: &Seen) {
     let mut family = all.gauge("tombolo_node_up", "Whether a node is up");
     for node in seen.nodes.values() {
         let info = &node.info;
-        let labels = [("node", &*info.name), ("isa", info.isa.name()), ("kind", &info.kind)];
+        let labels = [("node", &*info.name), ("isa", info.isa.name()), ("kind", info.kind.name())];
         family.series(&labels, u8::from(node.phase == NodePhase::Up));
     }
     drop(family);
@@ -245,7 +246,8 @@ struct Way<'a> {
 
 fn ways(channel: &SeenChannel) -> [Way<'_>; 2] {
     let (a, b) = channel_ends(channel);
-    // A counter that goes back counts as one that began anew: an end that is left over after the other died tells no more.
+    // A counter that goes back counts as one that began anew: an end that is left over after the other died
+    // tells no more.
     let end = telling_end(channel).filter(|end| !end.accepting || end.open);
     let sent = end.map(|end| (end.sent, end.sent_bytes));
     let received = end.map(|end| (end.received, end.received_bytes));

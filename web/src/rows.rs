@@ -1,4 +1,4 @@
-//! What a page was sent of a view, and what it has to be sent to see what there is now.
+//! The rows that a page was sent of a view, and the updates that bring it to the present ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -52,13 +52,13 @@ pub(crate) struct Sent {
     rows: HashMap<String, Box<RawValue>>,
     order: Vec<String>,
     total: usize,
-    /// What cannot be had was said with these words.
+    /// The latest error that was sent, if the view failed.
     trouble: Option<String>,
     any: bool,
 }
 
 impl Sent {
-    /// What the page has to be told to have `rows`; nothing if it has them.
+    /// The message that brings the page to `rows`; `None` if it has them.
     pub(crate) fn update(&mut self, id: &str, rows: Rows) -> Option<String> {
         let full = !self.any || self.trouble.is_some();
         if full {

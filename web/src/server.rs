@@ -17,8 +17,8 @@ use tokio::sync::{Semaphore, watch};
 use tombolo::Domain;
 
 use crate::api::{self, Images, Problem};
+use crate::cache::StateCache;
 use crate::guard::{Admission, Guard, Peer, Refusal, Token};
-use crate::keeper::Keeper;
 use crate::{assets, connection, live};
 
 /// The port that is taken when none is named and it is free.
@@ -30,7 +30,7 @@ const MAX_CONSOLES: usize = 8;
 /// The most threads for what blocks.
 const MAX_THREADS: usize = 64;
 
-/// How long whoever is being answered gets when the server stops.
+/// How long requests under way may take when the server stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What is told to a browser with every answer.
@@ -70,23 +70,23 @@ pub struct Options {
 pub enum ServeError {
     /// Others could reach it.
     #[error(
-        "{0} is no loopback address: others could reach the page; use 127.0.0.1 or ::1, and ssh -L from elsewhere"
+        "{0} is not a loopback address, so others could reach the page; use 127.0.0.1 or ::1, and `ssh -L` from another computer"
     )]
     NotLoopback(IpAddr),
     /// The address cannot be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// Something that it needs of the system.
     #[error("cannot {what}: {source}")]
     System {
-        /// What.
+        /// What is missing.
         what: &'static str,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -99,7 +99,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) guard: Guard,
-    pub(crate) keeper: Keeper,
+    pub(crate) cache: StateCache,
     pub(crate) options: Options,
     pub(crate) images: Images,
     /// Those that are looked at take a thread each.
@@ -114,7 +114,7 @@ pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
     token: Token,
-    keeper: Keeper,
+    cache: StateCache,
     options: Options,
     over: watch::Sender<bool>,
 }
@@ -131,7 +131,7 @@ impl Stopper {
 }
 
 impl Server {
-    /// Listens, for whoever wants to see the machine of `domain`.
+    /// Starts a server for the machine of `domain`.
     ///
     /// # Errors
     /// [`ServeError`].
@@ -143,8 +143,8 @@ impl Server {
         let address = listener.local_addr().map_err(system("ask for the port"))?;
         listener.set_nonblocking(true).map_err(system("set up the socket"))?;
         let token = Token::new().map_err(system("get random bytes"))?;
-        let keeper = Keeper::start(domain).map_err(system("start a thread"))?;
-        Ok(Server { listener, address, token, keeper, options, over: watch::Sender::new(false) })
+        let cache = StateCache::start(domain).map_err(system("start a thread"))?;
+        Ok(Server { listener, address, token, cache, options, over: watch::Sender::new(false) })
     }
 
     /// Where, without the token.
@@ -185,7 +185,7 @@ impl Server {
         let over = self.over.subscribe();
         let site = Arc::new(Site {
             guard: Guard::new(self.token, self.address.port(), self.options.steer),
-            keeper: self.keeper,
+            cache: self.cache,
             options: self.options,
             images: Images::default(),
             consoles: Arc::new(Semaphore::new(MAX_CONSOLES)),
@@ -262,6 +262,6 @@ fn refuse(refusal: Refusal, path: &str) -> Response {
 
 /// Waits until it is over.
 pub(crate) async fn ended(mut over: watch::Receiver<bool>) {
-    // Whoever could say so being gone says the same.
+    // A dropped sender means the same.
     drop(over.wait_for(|over| *over).await);
 }

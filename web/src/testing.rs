@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use tombolo::admin::{NodeInfo, Target};
+use tombolo::admin::{NodeInfo, NodeKind, Target};
 use tombolo::observe::{
     CoreSample, DomainSample, EndSample, Flow, NodePhase, NodeSample, PowerSample, Seen, SeenChannel,
     SeenDomain, SeenNode,
@@ -31,19 +31,13 @@ pub(crate) fn node(id: u16, name: &str, target: &str, loads: &[u16], speed: u32)
     };
     SeenNode {
         info: NodeInfo {
-            id: NodeId(id),
-            name: name.into(),
-            kind: if id == 0 { "host" } else { "vm" }.into(),
-            isa: target.isa,
-            generation: 1,
             up: true,
             cause: String::new(),
             cores: loads.len() as u16,
             domains: 1,
-            transport: None,
-            window_bytes: (0, 0),
             boot: Duration::from_millis(2900),
             pid: 7,
+            ..NodeInfo::new(NodeId(id), name, if id == 0 { NodeKind::Host } else { NodeKind::Vm }, target.isa)
         },
         phase: NodePhase::Up,
         target,
@@ -66,7 +60,7 @@ pub(crate) fn node(id: u16, name: &str, target: &str, loads: &[u16], speed: u32)
 /// A node on the host's kernel, whose processes have this load.
 pub(crate) fn user_node(id: u16, name: &str, target: &str, own_load_permille: u32) -> SeenNode {
     let mut node = node(id, name, target, &[], 0);
-    (node.info.kind, node.info.cores) = ("user".into(), 2);
+    (node.info.kind, node.info.cores) = (NodeKind::User, 2);
     let sample = node.sample.as_mut().unwrap();
     sample.governors.clear();
     sample.power.clear();

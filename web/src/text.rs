@@ -23,12 +23,12 @@ pub(crate) fn exit(exit: &Exit) -> (String, bool) {
 pub struct Decoder {
     /// The beginning of a character whose end has not come yet.
     begun: Vec<u8>,
-    /// There were bytes that are no text.
+    /// Some bytes were not text.
     pub binary: bool,
 }
 
 impl Decoder {
-    /// The text of a piece; what is no UTF-8 is U+FFFD.
+    /// The text of a piece; invalid UTF-8 becomes U+FFFD.
     pub fn decode(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.begun);
         bytes.extend_from_slice(piece);

@@ -26,11 +26,11 @@ pub struct Global {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     pub color: When,
 
-    /// Say only what was asked for, and errors
+    /// Print only results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Say more about what happens
+    /// Report progress in detail
     #[arg(short, long, global = true)]
     pub verbose: bool,
 }
@@ -46,23 +46,21 @@ pub enum When {
     Never,
 }
 
-/// Reads the command line of this process. A usage error ends the process with status 2, and names the command that was
-/// probably meant.
+/// Reads the command line of this process. A usage error ends the process with status 2 and suggests the
+/// command that was probably meant.
 #[must_use]
 pub fn parse<P: Parser>() -> P {
     let words: Vec<OsString> = std::env::args_os().collect();
     try_parse(&words).unwrap_or_else(|error| error.exit())
 }
 
-/// Reads a command line.
-///
-/// # Errors
-/// A usage error, which names the command that was probably meant.
+/// A usage error, which suggests the command that was probably meant.
 pub fn try_parse<P: Parser>(words: &[OsString]) -> Result<P, Error> {
     P::try_parse_from(words).map_err(|error| with_suggestion(error, &P::command(), words))
 }
 
-/// Names the command that a misspelt one was meant to be. What clap goes by does not know `rnu` as a misspelt `run`.
+/// Adds the command that a misspelt one was probably meant to be. Clap itself does not recognize `rnu` as
+/// `run`.
 fn with_suggestion(mut error: Error, program: &Command, words: &[OsString]) -> Error {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     let wrong = wrong.clone();

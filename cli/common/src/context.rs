@@ -69,7 +69,7 @@ impl Context {
     /// Says how things go, for people, on standard error; nothing when quiet.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
-            // Whoever closed standard error does not want to know.
+            // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{}", text.as_ref());
         }
     }

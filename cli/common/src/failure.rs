@@ -1,4 +1,4 @@
-//! How a command fails: a sentence, perhaps a hint, and an exit status.
+//! Failures of commands: a sentence, an optional hint and an exit status.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -16,18 +16,19 @@ use tombolo_transport::wrap::capture::CaptureError;
 use crate::others;
 use crate::text::{one_line, printable};
 
-/// Something went wrong at run time. Every error converts into [`Failure::Other`], so that `?` works with all of them.
+/// Something went wrong at run time. Every error converts into [`Failure::Other`], so that `?` works with all
+/// of them.
 #[derive(Debug)]
 pub enum Failure {
     /// An error of a library. It may have several lines, as those of compilers and monitors do.
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// Nothing to look at.
+    /// No machine is up.
     NothingUp,
     /// The machine that was named is not up.
     NotUp(String),
-    /// It is up already.
+    /// The machine is already up.
     UpAlready(String),
-    /// The command line makes no sense, by itself or with the machine that is there.
+    /// The command line is invalid, by itself or for this machine.
     Usage {
         /// What is wrong with it.
         message: String,
@@ -82,7 +83,7 @@ pub enum Failure {
         /// The difference.
         what: String,
     },
-    /// A trace of what cannot have been.
+    /// A trace whose events contradict each other.
     TraceOrder {
         /// The file.
         path: PathBuf,
@@ -247,7 +248,7 @@ impl Failure {
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Writes to standard error; whoever closed it does not want to know.
+/// Writes to standard error, and ignores errors: it may be closed.
 pub fn eprint_quietly(text: &str) {
     let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
 }

@@ -2,8 +2,8 @@
 
 use clap::Command;
 
-/// Checks the help of a program that `tombolo` runs for some of its commands: it shows examples, `parse` accepts them, and each
-/// command's summary is the one that `tombolo` itself shows, in `summaries`.
+/// Checks the help of a program that `tombolo` runs for some of its commands: it shows examples, `parse`
+/// accepts them, and each command's summary is the one that `tombolo` itself shows, in `summaries`.
 ///
 /// # Panics
 /// If one of these does not hold, with the command or the example.
@@ -27,7 +27,8 @@ pub fn assert_program(
     assert!(tried > 0, "no example was found");
 }
 
-/// Panics if the help of a command, or of one below it, shows no example. Hidden commands are exempt: programs start them.
+/// Panics if the help of a command, or of one below it, shows no example. Hidden commands are exempt:
+/// programs start them.
 ///
 /// # Panics
 /// With the help text that has no example.
@@ -40,8 +41,8 @@ pub fn assert_examples(command: &mut Command, path: &str) {
     }
 }
 
-/// Panics if an example in the help of a command is refused by `parse`. Returns how many were tried: examples of other
-/// programs' commands are left out.
+/// Panics if an example in the help of a command is refused by `parse`. Returns how many were tried: examples
+/// of other programs' commands are left out.
 ///
 /// # Panics
 /// With the example that is refused, and why.
@@ -70,8 +71,8 @@ fn collect(command: &mut Command, texts: &mut Vec<String>) {
     command.get_subcommands_mut().for_each(|subcommand| collect(subcommand, texts));
 }
 
-/// The words of an example: a line that starts with the command, up to two blanks before its explanation or what a shell would
-/// take for itself.
+/// The words of an example: a line that starts with the command, up to two blanks before its explanation or
+/// what a shell would take for itself.
 fn example(line: &str) -> Option<Vec<&str>> {
     let text = line.strip_prefix("  ")?;
     let start = text.find("tombolo ")?;

@@ -20,14 +20,14 @@ pub fn is_ours() -> bool {
     rustix::termios::tcgetpgrp(&input).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// Passes the standard input on, to its end, from a thread of its own. The thread is not waited for: it may be
-/// in a read that never ends.
+/// Passes the standard input on, to its end, from a thread of its own. The thread is not waited for: it may
+/// be in a read that never ends.
 pub fn forward_to(child: Child) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
             let length = read(&mut piece);
-            // An empty piece ends it. If the domain has ended, whoever waits for it says so.
+            // An empty piece ends it. The end of the domain is reported elsewhere.
             if child.input(&piece[..length], PATIENCE).is_err() || length == 0 {
                 return;
             }
@@ -35,8 +35,8 @@ pub fn forward_to(child: Child) {
     });
 }
 
-/// Passes the standard input on to all of them, the same to each, as fast as the slowest takes it. One that has ended is
-/// left out.
+/// Passes the standard input on to all of them, the same to each, as fast as the slowest takes it. One that
+/// has ended is left out.
 pub fn forward_to_all(mut children: Vec<Child>) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];

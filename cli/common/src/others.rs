@@ -9,7 +9,8 @@ use crate::text::one_line;
 /// Machines that are named; there may be hundreds.
 const NAMED: usize = 3;
 
-/// What to do about a machine that is up for another user: of that name, or any if none. Nothing if there is none.
+/// What to do about a machine that is up for another user: of that name, or any if none. Nothing if there is
+/// none.
 pub(crate) fn advice(name: Option<&str>) -> Option<String> {
     let others = machines_of_others().unwrap_or_default();
     let wanted = others.into_iter().filter(|other| name.is_none_or(|name| other.name == name));

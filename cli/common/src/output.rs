@@ -1,4 +1,4 @@
-//! The output of a job: passed on as it comes, or line by line, with who wrote it or without.
+//! The output of a job: passed on unchanged, or in whole lines, with or without labels.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ pub use tombolo_platform::unpoisoned;
 /// A line that is longer is shown in parts.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Who can be told apart by colour.
+/// The colours of labels.
 const HUES: [AnsiColor; 6] = [
     AnsiColor::Cyan,
     AnsiColor::Yellow,
@@ -32,22 +32,22 @@ pub enum Show {
     Labelled,
 }
 
-/// Where what domains write ends up.
+/// Prints the output of a job's domains.
 pub struct Printer<O = io::Stdout, E = io::Stderr> {
     show: Show,
     colour: bool,
     /// Names of the nodes, by id.
     nodes: Vec<String>,
-    /// What each domain is called, and the number that its colour is by.
+    /// The label of each domain, and the number that picks its colour.
     ranks: HashMap<DomainId, (String, usize)>,
-    /// While domains are being started their ids are not known, but their first words may be here already.
+    /// How many domains are being started: their ids are unknown, but their first output may have arrived.
     starting: usize,
     early: Vec<(DomainId, Stream, Vec<u8>)>,
     /// Lines that have begun.
     lines: HashMap<(DomainId, bool), Vec<u8>>,
     output: O,
     errors: E,
-    /// Writing failed: there is nobody to print for any more.
+    /// Writing failed: the output is closed.
     broken: bool,
 }
 
@@ -80,11 +80,11 @@ impl<O: Write, E: Write> Printer<O, E> {
         self.starting += 1;
     }
 
-    /// One is started, or is not (`None`). It is called so, and its colour is by that number.
+    /// A domain was started with this label and colour number, or could not be started (`None`).
     pub fn started(&mut self, domain: Option<(DomainId, String, usize)>) -> io::Result<()> {
         self.starting -= 1;
         self.ranks.extend(domain.map(|(id, name, number)| (id, (name, number))));
-        // What is of another that is being started stays.
+        // Output of other domains that are being started stays queued.
         let early = std::mem::take(&mut self.early);
         early.into_iter().try_for_each(|(domain, stream, bytes)| self.piece(domain, stream, &bytes))
     }
@@ -110,8 +110,8 @@ impl<O: Write, E: Write> Printer<O, E> {
         written
     }
 
-    /// The lines that are complete now, each with its label if it has one; at the end of the stream also the rest, to which
-    /// nothing is added where there are no labels.
+    /// The lines that are complete now, each with its label if it has one; at the end of the stream also the
+    /// rest, to which nothing is added where there are no labels.
     fn whole_lines(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> Vec<u8> {
         let label = if self.show == Show::Labelled { self.label(domain) } else { String::new() };
         let bare = self.show == Show::Lines;

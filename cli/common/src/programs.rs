@@ -1,7 +1,9 @@
-//! The programs behind the command: `tombolo`, and those with heavy dependencies, which lie beside it and are run by it.
+//! The programs behind the command: `tombolo`, and those with heavy dependencies, which lie beside it and are
+//! run by it.
 //!
-//! Each of them takes the whole command line, so `tombolo bench ring` and `tombolo-bench bench ring` are the same. In a build
-//! folder of the source tree a program is built when it is first wanted; an installation has all of them.
+//! Each of them takes the whole command line, so `tombolo bench ring` and `tombolo-bench bench ring` are the
+//! same. In a build folder of the source tree a program is built when it is first wanted; an installation has
+//! all of them.
 
 use std::ffi::OsString;
 use std::io;
@@ -86,8 +88,8 @@ fn find_or_build(context: &Context, program: Program) -> Result<PathBuf, Failure
     if path.is_file() { Ok(path) } else { Err(missing()) }
 }
 
-/// Lets the source tree that this program was built in put a part of the kit in place, by `cargo xtask kit` with these options;
-/// does nothing where there is no such tree.
+/// Lets the source tree that this program was built in put a part of the kit in place, by `cargo xtask kit`
+/// with these options; does nothing where there is no such tree.
 ///
 /// # Errors
 /// [`Failure::System`]: it could not be built. Why is on standard error.

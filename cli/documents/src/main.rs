@@ -2,7 +2,8 @@
 //!
 //! usage: tombolo-documents FOLDER
 //!
-//! Below the folder they lie as below a prefix: `share/man/man1`, and where bash, zsh and fish look for completions.
+//! Below the folder they lie as below a prefix: `share/man/man1`, and where bash, zsh and fish look for
+//! completions.
 
 mod page;
 
@@ -49,7 +50,8 @@ fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The command with all its subcommands, also those that other programs have. Programs hide what only they themselves start.
+/// The command with all its subcommands, also those that other programs have. Programs hide what only they
+/// themselves start.
 fn whole() -> Command {
     let others = [
         tombolo_cli_bench::definition(),

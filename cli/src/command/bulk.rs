@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
 use tombolo::names::Value;
 use tombolo_cli_common::nodes::named;
@@ -27,11 +27,12 @@ enum BulkCommand {
     Explain(ExplainOptions),
 }
 
-/// Says which engine would copy so many bytes from one node to another, and why
+/// Explains which engine copies a number of bytes from node to node
 ///
-/// Every engine with every way to get the bytes there, cheapest first: the first is what is chosen. A time is measured (by the first
-/// program of a node that asked for engines, and kept with the machine) or declared: in orders of magnitude, as nobody
-/// has measured it. A pool that both nodes reach needs none of them: there a buffer is handed over in a message.
+/// Lists every engine with every way to get the bytes there, cheapest first; the first is used. A time is
+/// either measured (by the first program of the node that asked for engines, and kept with the machine) or
+/// declared, as an order of magnitude. A pool that both nodes can reach needs no engine: its buffers are
+/// handed over in messages.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,23 +41,23 @@ Examples:
   tombolo bulk explain --from host --to host --size 1MiB --again
   tombolo bulk explain --from host --to host --size 4096 --json | jq '.ways[0].engine'")]
 struct ExplainOptions {
-    /// Where the bytes are
+    /// The node that has the bytes
     #[arg(long, value_name = "NODE")]
     from: String,
 
-    /// Where they are to be
+    /// The node that is to get them
     #[arg(long, value_name = "NODE")]
     to: String,
 
-    /// How many: 4096, 64KiB, 16MiB, 1GiB
+    /// The number of bytes: 4096, 64KiB, 16MiB, 1GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: u64,
 
-    /// Measure this node's engines anew
+    /// Measure the engines of this node again
     #[arg(long)]
     again: bool,
 
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -142,7 +143,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 
 /// Whether its programs run on the host's kernel.
 fn of_host_kernel(node: &NodeInfo) -> bool {
-    matches!(node.kind.as_str(), "host" | "user")
+    matches!(node.kind, NodeKind::Host | NodeKind::User)
 }
 
 /// What is to be explained.
@@ -264,7 +265,7 @@ fn render(report: &Report, colour: bool) -> String {
             let reason = match (possible.get(1), best.origin) {
                 (None, _) => "nothing else can",
                 (Some(_), Some("measured")) => "measured to be the cheapest for this length",
-                (Some(_), _) => "the cheapest in orders of magnitude: nobody has measured it",
+                (Some(_), _) => "the cheapest by its declared order of magnitude; it has not been measured",
             };
             said += &format!("chosen: {} on {}, {}: {reason}\n\n", best.engine, best.node, best.way);
         }
@@ -350,7 +351,7 @@ mod tests {
             &report(vec![way("a", Some(5), Some("declared")), way("b", Some(9), Some("declared"))]),
             false,
         );
-        assert!(declared.contains("nobody has measured it"), "{declared}");
+        assert!(declared.contains("it has not been measured"), "{declared}");
         assert!(render(&report(vec![way("a", Some(5), None)]), false).contains("nothing else can"));
         assert!(render(&report(Vec::new()), false).contains("in two steps"));
     }

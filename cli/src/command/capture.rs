@@ -17,10 +17,10 @@ use crate::text::one_line;
 /// Bytes of a message that a line shows.
 const SHOWN_BYTES: usize = 32;
 
-/// Shows what passed a channel
+/// Shows the recorded messages of a channel
 ///
-/// `tombolo run --capture FOLDER` writes a file for each end of each channel of the programs that it runs: every message,
-/// whole, when it passed, and how the channel ended. `tombolo replay` plays one back.
+/// `tombolo run --capture FOLDER` writes a file for each end of each channel of the job: all messages in
+/// full, when they passed, and how the channel ended. `tombolo replay` plays such a file back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,18 +36,18 @@ enum CaptureCommand {
     Show(ShowOptions),
 }
 
-/// Shows a capture, one message a line
+/// Shows a capture, one message per line
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo capture show channel-1-connecting.tbc
   tombolo capture show channel-1-connecting.tbc --json | jq -r 'select(.event == \"sent\").hex'")]
 struct ShowOptions {
-    /// The file
+    /// The capture file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// For machines: one object a line, the first about the channel
+    /// Print JSON, one object per line; the first describes the channel
     #[arg(long)]
     json: bool,
 }

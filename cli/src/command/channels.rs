@@ -13,13 +13,12 @@ use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
 
-/// Lists the channels of a machine with what has passed through them
+/// Lists the channels of a machine, with what they have carried
 ///
-/// A line is a direction of a channel. SENT and BYTES are what the sender has sent since the channel was opened,
-/// RECEIVED what the receiver has taken, DEPTH what is between them: at most what the ring has room for, since the two are
-/// not read at the same moment. RINGS is how often the sender woke the receiver,
-/// SLEEPS how often that slept, STALLS how many messages of the sender found no room at first. The domains count all
-/// the time, whether somebody looks or not.
+/// Each line is one direction of a channel. SENT, RECEIVED and BYTES count messages since the channel was
+/// opened. DEPTH is the number of messages between the ends; the two counters are not read at the same
+/// moment, so it is at most the room of the ring. RINGS counts wake-ups of the receiver, SLEEPS how often it
+/// slept, STALLS messages that found the ring full. Domains count all the time, at no cost to this command.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long)]
     all: bool,
 
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -42,7 +41,8 @@ struct Report {
     channels: Vec<DirectionReport>,
 }
 
-/// A direction of a channel, with stable keys. Null is what is not known, as the end is not in this machine or gone.
+/// A direction of a channel, with stable keys. Null is what is not known, as the end is not in this machine
+/// or gone.
 #[derive(Serialize)]
 struct DirectionReport {
     channel: u64,
@@ -64,14 +64,14 @@ struct DirectionReport {
 }
 
 /// One end, and whose it is.
-type End = (TracedInfo, RowInfo);
+type ChannelEnd = (TracedInfo, RowInfo);
 
 /// A channel's ends: the connecting, then the accepting.
-type Ends = [Option<End>; 2];
+type ChannelEnds = [Option<ChannelEnd>; 2];
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
-    let mut channels: BTreeMap<u64, Ends> = BTreeMap::new();
+    let mut channels: BTreeMap<u64, ChannelEnds> = BTreeMap::new();
     for (info, rows) in domain.channel_rows()? {
         for row in rows {
             let ends = channels.entry(row.channel).or_default();
@@ -79,8 +79,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         }
     }
     let nodes = domain.nodes()?.into_iter().map(|node| (node.id.0, node.name)).collect();
-    let open =
-        |ends: &&Ends| ends.iter().flatten().any(|(info, row)| info.alive && row.state == RowState::Open);
+    let open = |ends: &&ChannelEnds| {
+        ends.iter().flatten().any(|(info, row)| info.alive && row.state == RowState::Open)
+    };
     let reports: Vec<DirectionReport> = channels
         .values()
         .filter(|ends| options.all || open(ends))
@@ -94,10 +95,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// What goes from one end of a channel to the other.
-fn direction(ends: &Ends, from: usize, nodes: &BTreeMap<u16, String>) -> Option<DirectionReport> {
+fn direction(ends: &ChannelEnds, from: usize, nodes: &BTreeMap<u16, String>) -> Option<DirectionReport> {
     let (sender, receiver) = (&ends[from], &ends[1 - from]);
     let (_, known) = sender.as_ref().or(receiver.as_ref())?;
-    let who = |end: &Option<End>, other: &Option<End>| match (end, other) {
+    let who = |end: &Option<ChannelEnd>, other: &Option<ChannelEnd>| match (end, other) {
         (Some((info, _)), _) => (info.id.to_string(), Some(info.node.clone())),
         // Its peer knows who it is.
         (None, Some((_, row))) => match DomainId::from_bits(row.peer) {
@@ -133,7 +134,7 @@ fn direction(ends: &Ends, from: usize, nodes: &BTreeMap<u16, String>) -> Option<
 }
 
 /// How a channel is: as the end says that knows the worst.
-fn state(ends: &Ends) -> &'static str {
+fn state(ends: &ChannelEnds) -> &'static str {
     let states: Vec<RowState> = ends
         .iter()
         .flatten()

@@ -30,25 +30,25 @@ const AWHILE: Duration = Duration::from_secs(3600);
 
 /// Opens the console of a node
 ///
-/// First comes what the node printed lately, then what it prints. On a terminal, what is typed goes to the node,
-/// Ctrl-C included, and Ctrl-] leaves; otherwise the standard input is typed to its end, and the console stays
-/// open until the node's end or for the time given. Output that nobody took in time is dropped and counted:
-/// [N bytes dropped].
+/// Shows the latest output of the node's console, and then new output. On a terminal, keys go to the node,
+/// Ctrl-C included; Ctrl-] leaves. Otherwise the standard input is typed to its end, and the console stays
+/// open until the node ends, or for the time of --for. Output that was not read in time is dropped and
+/// counted: [N bytes dropped].
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo console arm0                              type, see, leave with Ctrl-]
+  tombolo console arm0                              interactive; leave with Ctrl-]
   tombolo console arm0 --no-input --for 5           watch for five seconds
   echo 'cat /proc/cpuinfo' | tombolo console arm0 --for 2")]
 pub(crate) struct Options {
-    /// The node
+    /// The name of the node
     node: String,
 
-    /// Leave after so many seconds
+    /// Leave after this many seconds
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     duration: Option<Duration>,
 
-    /// Only look
+    /// Send no input to the node
     #[arg(long)]
     no_input: bool,
 }
@@ -102,8 +102,8 @@ fn signal_pipe() -> io::Result<Vec<(u8, UnixStream)>> {
 
 type Reader = std::thread::JoinHandle<Failure>;
 
-/// Shows what the node prints, from a thread of its own. The descriptor is readable once that is over, and the
-/// thread then says why.
+/// Shows what the node prints, from a thread of its own. The descriptor is readable once that is over, and
+/// the thread then says why.
 fn show(console: &Arc<Console>, raw: bool) -> Result<(UnixStream, Reader), Failure> {
     let (closed, closing) = UnixStream::pair().map_err(Failure::system("make a socket"))?;
     let console = Arc::clone(console);

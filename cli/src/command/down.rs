@@ -10,20 +10,20 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::text;
 
-/// How long the processes of a machine whose monitor was killed may take to end.
+/// How long the processes of a machine may take to end after its monitor was killed.
 const ENDING: Duration = Duration::from_secs(10);
 
 /// Takes a machine down
 ///
-/// Ends every domain, stops every node and then the monitor, and returns when all are gone.
+/// Ends all domains, stops all nodes and then the monitor, and returns when they are gone.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo down                   the machine that is up
-  tombolo down --machine duo     that one, when several are
-  tombolo down --all             every machine of this user")]
+  tombolo down --machine duo     one of several
+  tombolo down --all             all machines of this user")]
 pub(crate) struct Options {
-    /// Every machine of this user, whatever --machine says
+    /// Take down all machines of this user, whatever --machine says
     #[arg(long)]
     all: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let mut result = Ok(());
     for name in names {
-        // One that cannot be stopped is no reason to leave the others up.
+        // Go on with the others if one cannot be stopped.
         let stopped = take_down(context, || Ok(Domain::attach_to_machine(&name)?));
         result = result.and(stopped);
     }
@@ -62,7 +62,7 @@ fn take_down(context: &Context, attach: impl FnOnce() -> Result<Domain, Failure>
     Ok(())
 }
 
-/// Waits until a machine whose monitor hung up is gone; false when it is still there.
+/// Waits until a machine whose monitor hung up is gone; returns false if it is still there.
 fn has_ended(machine: &str) -> Result<bool, Error> {
     let deadline = Instant::now() + ENDING;
     while machines_up()?.iter().any(|name| name == machine) {

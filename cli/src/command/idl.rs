@@ -14,15 +14,15 @@ use tombolo_idl::{Compiled, FileError, Mistakes, Source, compile_file};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
-/// Compiles interface files, formats them and compares them
+/// Compiles, formats, compares and documents interface files
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo idl compile interfaces/kv.tbl --output src/kv.rs       write the stubs in Rust
   tombolo idl compile interfaces/kv.tbl --lang c -o kv.h         write them in C
   tombolo idl compile interfaces/kv.tbl --lang python -o kv.py   write them in Python
-  tombolo idl fmt interfaces/kv.tbl                              write it as it should be written
-  tombolo idl check old/kv.tbl interfaces/kv.tbl                 do peers of before go on working?")]
+  tombolo idl fmt interfaces/kv.tbl                              format it
+  tombolo idl check old/kv.tbl interfaces/kv.tbl                 do old peers still work?")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: IdlCommand,
@@ -36,7 +36,7 @@ enum IdlCommand {
     Doc(DocOptions),
 }
 
-/// Writes stubs
+/// Writes the stubs of an interface file
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -52,24 +52,24 @@ struct CompileOptions {
     #[arg(long, visible_alias = "language", default_value = "rust")]
     lang: Language,
 
-    /// Where to write them; to the terminal if it is not said
+    /// The file to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Path of the run-time of stubs in Rust, for a crate that does not depend on `tombolo` itself
+    /// The module path of the Rust run-time, for a crate that does not depend on `tombolo`
     #[arg(long, value_name = "PATH", default_value = RUNTIME)]
     runtime: String,
 
-    /// Write which files the stubs were written from there too, as make reads it
+    /// Write the dependencies of the stubs to this file, in the syntax of make
     #[arg(long, value_name = "FILE", requires = "output")]
     depfile: Option<PathBuf>,
 
-    /// How a type is held in Rust that owns: `pair` for a struct of two fields, `map` for lists of such a struct, or the path
-    /// of a type that stands for it
+    /// How a type is held in owned Rust types: `pair` for a struct of two fields, `map` for lists of such a
+    /// struct, or the path of a Rust type that replaces it
     #[arg(long, value_name = "TYPE=HOW", value_parser = held)]
     hold: Vec<(String, Held)>,
 
-    /// What names in C begin with [default: the last word of the package and `_`]
+    /// The prefix of names in C [default: the last word of the package and `_`]
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 }
@@ -78,7 +78,7 @@ struct CompileOptions {
 enum Language {
     /// A module
     Rust,
-    /// A module of types that own what they hold, without clients and servers
+    /// A module of owned types, without clients and servers
     RustOwned,
     /// A header
     C,
@@ -91,35 +91,35 @@ fn held(text: &str) -> Result<(String, Held), String> {
     Ok((name.to_owned(), how.parse().unwrap_or_else(|never| match never {})))
 }
 
-/// Writes interface files as they should be written
+/// Formats interface files
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo idl fmt interfaces/kv.tbl
   tombolo idl fmt --check interfaces/kv.tbl interfaces/everything.tbl")]
 struct FmtOptions {
-    /// The files
+    /// The interface files
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// Write nothing; end with status 1 if a file is written otherwise
+    /// Change nothing; exit with status 1 if a file is not formatted
     #[arg(long)]
     check: bool,
 }
 
-/// Says what changed between two versions of a file, and whether peers of before go on working
+/// Compares two versions of an interface file: do old peers still work?
 ///
-/// Ends with status 1 if they would misunderstand each other. A change that breaks them is allowed when the version
-/// of the interface grows: they are then refused when they connect.
+/// Exits with status 1 if old and new programs would misunderstand each other. An incompatible change is
+/// allowed together with a higher version of the interface: the programs then refuse to connect.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo idl check old/kv.tbl interfaces/kv.tbl")]
 struct CheckOptions {
-    /// The file as it was
+    /// The old file
     old: PathBuf,
 
-    /// The file as it is
+    /// The new file
     new: PathBuf,
 }
 
@@ -133,7 +133,7 @@ struct DocOptions {
     /// The interface file
     file: PathBuf,
 
-    /// Where to write it; to the terminal if it is not said
+    /// The file to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -176,7 +176,8 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What make has to know: when one of the files changes the stubs are stale. One that is gone is no mistake.
+/// Dependencies in the syntax of make: when one of the files changes the stubs are stale. A file that is gone
+/// is not an error.
 fn rule(stubs: &Path, files: &[PathBuf]) -> String {
     let escaped =
         |path: &Path| path.to_string_lossy().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ");
@@ -208,7 +209,7 @@ fn format(context: &Context, options: &FmtOptions) -> Result<u8, Failure> {
         }
         if options.check {
             different = 1;
-            print(format!("{} is written otherwise\n", path.display()))?;
+            print(format!("{} is not formatted; `tombolo idl fmt` formats it\n", path.display()))?;
         } else {
             fs::write(path, tidy).map_err(failed("write", path))?;
             context.say(format!("wrote {}", path.display()));

@@ -12,7 +12,7 @@ use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
 
-/// Packs programs into images, and looks into them
+/// Packs programs into images, and inspects images
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,8 +31,9 @@ enum ImageCommand {
 
 /// Packs programs that were built elsewhere into an image
 ///
-/// One program for each instruction set, which is told by the file itself. Programs for other instruction sets than this host's
-/// must be static. `tombolo build` compiles and packs in one step; this is for build systems of your own.
+/// Give one program for each instruction set; the files themselves tell which that is. Programs for other
+/// instruction sets than this host's must be static. `tombolo build` compiles and packs in one step; use
+/// `pack` with another build system.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,32 +44,33 @@ struct PackOptions {
     #[arg(value_name = "PROGRAM", required = true)]
     programs: Vec<PathBuf>,
 
-    /// The image file
+    /// The image file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// What the program is called [default: the file name of the first]
+    /// The name of the program [default: the file name of the first]
     #[arg(long)]
     name: Option<String>,
 
-    /// Say of the program that it can be ended at any time and started again elsewhere
+    /// Declare that the program may be ended at any time and started again on another node
     #[arg(long)]
     restartable: bool,
 }
 
-/// Checks an image and lists the builds in it
+/// Checks an image and lists its builds
 ///
-/// Every byte is checked against the hashes in the file. An executable is an image with one build.
+/// Checks every byte against the hashes in the file. A plain executable is inspected as an image with one
+/// build.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo image inspect pingpong.tbi
   tombolo image inspect /bin/true --json")]
 struct InspectOptions {
-    /// The image
+    /// The image file
     file: PathBuf,
 
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

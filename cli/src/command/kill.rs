@@ -9,34 +9,34 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::signals;
 
-/// How long a domain gets to end before it is killed, unless said.
+/// The default grace period.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Ends domains, on whatever node they are
+/// Ends domains, on all nodes
 ///
-/// Each gets the signal and, if it is still there after the grace, SIGKILL. What a domain started goes with it.
-/// With a signal of your choice and no grace stated, that signal is all it gets.
+/// Each domain gets SIGTERM, and SIGKILL if it still runs after the grace period. Domains that it started end
+/// with it. With --signal and without --grace it only gets that signal.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo kill 1.1.4                     ask it to end; kill it after two seconds
-  tombolo kill 1.1.4 0.1.7 --grace 0     kill both at once
+  tombolo kill 1.1.4                     SIGTERM, and SIGKILL after two seconds
+  tombolo kill 1.1.4 0.1.7 --grace 0     kill two domains at once
   tombolo kill 1.1.4 --signal USR1       only send a signal")]
 pub(crate) struct Options {
-    /// Ids of domains, as `tombolo ps` lists them
+    /// Ids of domains, as `tombolo ps` shows them
     #[arg(required = true, value_name = "DOMAIN")]
     domains: Vec<DomainId>,
 
-    /// The signal to send first, by name or number [default: TERM]
+    /// The first signal, by name or number [default: TERM]
     #[arg(short, long, value_parser = signals::parse, value_name = "NAME|N")]
     signal: Option<u8>,
 
-    /// Seconds until SIGKILL follows; 0 kills at once [default: 2]
+    /// The grace period until SIGKILL; 0 kills at once [default: 2]
     #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
     grace: Option<Duration>,
 }
 
-/// Reads seconds, with fractions.
+/// Parses seconds, with fractions.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, such as 2 or 0.5".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
@@ -47,14 +47,14 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
     let mut result = Ok(());
     for id in &options.domains {
-        // One that is gone is no reason to spare the others.
+        // Go on with the others if one has gone.
         let killed = domain.kill(*id, signal, grace).map_err(Failure::from);
         result = result.and(killed);
     }
     result
 }
 
-/// The signal, and how long until SIGKILL follows it.
+/// The signal to send, and the grace period until SIGKILL.
 fn order(signal: Option<u8>, grace: Option<Duration>) -> (u8, Duration) {
     match (signal, grace) {
         (_, Some(Duration::ZERO)) => (signals::KILL, Duration::ZERO),

@@ -35,45 +35,43 @@ const AFTER: Duration = Duration::from_secs(10);
 
 /// Tests the memory between the host and every node
 ///
-/// Two programs, one here and one on the node, try what all channels rest on: that stores and loads which a fence
-/// separates keep their order (else wake-ups are lost), that who sees a published word sees what was stored before it,
-/// whole (else messages are torn), and that both adding to one word lose nothing, where the link promises it.
+/// A program here and one on the node test the three properties of shared memory that channels depend on: a
+/// fence keeps stores and loads in order (otherwise wake-ups are lost); a reader that sees a published word
+/// sees everything stored before it (otherwise messages are torn); and, where the link promises atomic
+/// operations, concurrent additions lose nothing.
 ///
-/// A node whose memory is not so must not be used: its emulator is set up wrongly, or its bus is not what the machine
-/// file says. The exit status is then 1, and so it is where a node could not be tested.
+/// Do not use a node that fails: its emulator is misconfigured, or its bus is not what the machine file says.
+/// The exit status is 1 if a node failed or could not be tested. On a busy host a test may run out of time:
+/// the table shows "cut short", and the status is 3. Ctrl-C shows the findings so far, and the status is 130.
 ///
-/// A host without a processor to spare may not come to the end of a test in the time that it has. What was tested may be
-/// sound then, but it is less than was asked for: the table says "cut short", and the exit status is 3. After Ctrl-C
-/// what has been found is shown, the rest is "not tested", and the status is 130.
-///
-/// The JSON has, for each of `nodes`: verdict (sound, unsound, unshared, partial where it was cut short, or failed), rounds
-/// and both_old, messages and torn, additions and lost, and error.
+/// The JSON has, for each of `nodes`: verdict (sound, unsound, unshared, partial if it was cut short, or
+/// failed), rounds and both_old, messages and torn, additions and lost, and error.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo litmus                      every node
-  tombolo litmus --on arm0,bare0      some
-  tombolo litmus --rounds 5000        in a moment
-  tombolo litmus --seconds 60         on a host that has much else to do
+  tombolo litmus --on arm0,bare0      two nodes
+  tombolo litmus --rounds 5000        a short test
+  tombolo litmus --seconds 60         on a busy host
   tombolo litmus --json | jq '.nodes[] | select(.verdict != \"sound\")'")]
 pub(crate) struct Options {
-    /// The nodes [default: all; one that is down counts as not tested]
+    /// The nodes to test [default: all; one that is down counts as not tested]
     #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
     on: Vec<String>,
 
-    /// How often each test is tried
+    /// How often to repeat each test
     #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(4..=100_000_000))]
     rounds: u64,
 
-    /// How long each test may take at most; one that is cut short proves less
+    /// The time limit for each test, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
 
-    /// The image of the tests [default: the one of the kit]
+    /// The image of the test program [default: that of the kit]
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -90,7 +88,7 @@ struct Report {
 #[derive(Serialize)]
 struct NodeReport {
     node: String,
-    kind: String,
+    kind: &'static str,
     isa: &'static str,
     link: Option<&'static str>,
     verdict: Verdict,
@@ -132,7 +130,8 @@ impl Findings {
         Some(Findings { rounds, both_old, messages, torn, additions, lost })
     }
 
-    /// What they say, when so many rounds were asked for: a quarter as many messages, and as many additions by each side.
+    /// What they say, when so many rounds were asked for: a quarter as many messages, and as many additions
+    /// by each side.
     fn verdict(&self, rounds: u64) -> Verdict {
         if (self.both_old, self.torn, self.lost) != (0, 0, 0) {
             Verdict::Unsound
@@ -151,8 +150,8 @@ enum Outcome {
     Failed(String),
 }
 
-/// Status 1 when the memory of a node cannot be trusted or could not be tested, 3 when a test was cut short, and that of
-/// the signal when it was told to stop.
+/// Status 1 when the memory of a node cannot be trusted or could not be tested, 3 when a test was cut short,
+/// and that of the signal when it was told to stop.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let image = match &options.image {
         Some(image) => image.clone(),
@@ -344,7 +343,7 @@ impl NodeReport {
         };
         NodeReport {
             node: node.name.clone(),
-            kind: node.kind.clone(),
+            kind: node.kind.name(),
             isa: node.isa.name(),
             link: node.transport.map(|transport| transport.name()),
             verdict,
@@ -407,7 +406,7 @@ fn table(nodes: &[NodeReport]) -> Table {
         };
         table.row([
             node.node.clone(),
-            node.kind.clone(),
+            node.kind.to_owned(),
             node.isa.to_owned(),
             node.link.unwrap_or("-").to_owned(),
             verdict.to_owned(),
@@ -453,7 +452,7 @@ mod tests {
         let report = |verdicts: &[Verdict]| {
             let node = |verdict: &Verdict| NodeReport {
                 node: "x".into(),
-                kind: "vm".into(),
+                kind: "vm",
                 isa: "aarch64",
                 link: None,
                 verdict: *verdict,

@@ -10,15 +10,15 @@ use crate::text::{self, Table};
 
 /// Lists the domains of a machine, on all its nodes
 ///
-/// A domain's id is node, generation of the node and index. PID is its process in its node's own kernel. The
-/// command itself is left out.
+/// An ID is NODE.GENERATION.INDEX; the generation counts the starts of the node, so an id is never used
+/// again. PID is the process in the kernel of the domain's node. The domain of this command is left out.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo ps
   tombolo ps --json | jq -r '.domains[] | select(.node == \"arm0\").id'")]
 pub(crate) struct Options {
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -11,15 +11,15 @@ use crate::text::{self, Table};
 
 /// Lists the regions of memory of a machine
 ///
-/// NODE is where the bytes are. HELD counts the capabilities that domains hold, MAPPED the places where it is mapped: a region
-/// is freed when both are zero. Pools lie in regions.
+/// NODE has the memory. HELD counts the capabilities that domains hold, MAPPED the mappings: a region is
+/// freed when both are zero. Pools are made of regions.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo regions
   tombolo regions --json | jq '[.regions[].length_bytes] | add'")]
 pub(crate) struct Options {
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

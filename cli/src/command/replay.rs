@@ -16,20 +16,19 @@ use crate::text::count;
 /// Bytes of a slot's payload by default: a message takes one or more.
 const SLOT_PAYLOAD_BYTES: u32 = 56;
 
-/// Plays a captured channel's peer to a program
+/// Plays the captured peer of a channel to a program
 ///
-/// The program is the one that was captured: what it sent then it must send again, and gets the answers that it got
-/// then, in the same order. Where it sends something else, replay ends with status 1 and says what and where. If it
-/// had connected, replay exports the name and waits for it; if it had accepted, replay connects to the name.
-///
-/// A peer that died then closes the channel now.
+/// Start the captured program again: it has to send the same messages as before, and gets the same answers in
+/// the same order. If it sends something else, replay ends with status 1 and shows the difference. A program
+/// that connected finds the name exported by replay; to a program that exported the name, replay connects. If
+/// the peer died in the capture, replay closes the channel at that point.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo replay captures/channel-1-connecting.tbc --name pong
   tombolo replay captures/channel-1-connecting.tbc --name pong --as-recorded")]
 pub(crate) struct Options {
-    /// A file made by `tombolo run --capture`
+    /// A capture file of `tombolo run --capture`
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -37,7 +36,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// Not faster than it was then
+    /// Send messages at the recorded times, not as fast as possible
     #[arg(long)]
     as_recorded: bool,
 
@@ -45,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
 
-    /// What the messages mean, as a number, if the program says so when it opens the channel
+    /// The interface hash that the program gives when it opens the channel
     #[arg(long, value_name = "HASH", default_value_t = 0)]
     interface_hash: u64,
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use clap::Args;
 use tombolo::Error;
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::error::Fault;
 use tombolo_cli_common::nodes::named;
 
@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::text;
 
-/// Starts a node again
+/// Restarts a node that is down
 ///
-/// The node comes back in a new generation: ids of domains from before stay dead, and what ran there is not started
-/// again. One that is up is stopped first, with its domains, if --force says so.
+/// The node gets a new generation: ids from before stay invalid, and its programs are not started again. With
+/// --force a node that is up is stopped first, with all its domains.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,10 +23,10 @@ Examples:
   tombolo restart arm0 --force
   tombolo restart --machine duo arm0")]
 pub(crate) struct Options {
-    /// The node
+    /// The name of the node
     node: String,
 
-    /// Stop it first if it is up or starting, and end all domains on it
+    /// Also restart a node that is up or starting, and end all its domains
     #[arg(short, long)]
     force: bool,
 }
@@ -45,13 +45,13 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A node that is up is refused; the host is never restarted, others by force.
+/// Adds to a refusal how to restart a node that is up. The host is never restarted.
 fn refused(error: Error, node: &NodeInfo) -> Failure {
-    let by_force = matches!(error, Error::Monitor(Fault::Refused { .. })) && node.kind != "host";
+    let by_force = matches!(error, Error::Monitor(Fault::Refused { .. })) && node.kind != NodeKind::Host;
     let failure = Failure::from(error);
     if by_force {
         let command = format!("tombolo restart {} --force", node.name);
-        return failure.advised(format!("`{command}` stops it first, and ends all domains on it"));
+        return failure.advised(format!("`{command}` stops it first and ends all its domains"));
     }
     failure
 }

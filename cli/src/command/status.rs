@@ -11,11 +11,11 @@ use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
 
-/// Shows the machines that are up, and how their nodes are
+/// Shows the machines that are up, and their nodes
 ///
-/// CORES, DOMAINS and WINDOW are as the node's monitor says now: WINDOW is how much of the shared window is lent
-/// to channels. BOOT is the time from start to ready. The command itself is not counted among the domains. The exit status is 1
-/// if a machine does not answer.
+/// CORES, DOMAINS and WINDOW are as the node's monitor reports them: WINDOW is the part of the shared window
+/// that is in use. BOOT is the time from start to ready. The domain of this command is not counted. The exit
+/// status is 1 if a machine does not answer.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
   tombolo status --machine duo
   tombolo status --json | jq '.machines[].nodes[] | select(.state != \"up\")'")]
 pub(crate) struct Options {
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ struct MachineReport {
 struct NodeReport {
     id: u16,
     name: String,
-    kind: String,
+    kind: &'static str,
     isa: &'static str,
     state: &'static str,
     /// Why it is down; empty otherwise.
@@ -121,7 +121,7 @@ impl NodeReport {
         NodeReport {
             id: node.id.0,
             name: node.name,
-            kind: node.kind,
+            kind: node.kind.name(),
             isa: node.isa.name(),
             state,
             cause: if state == "down" { node.cause } else { String::new() },
@@ -167,7 +167,7 @@ fn render(machine: &MachineReport, titled: bool, colour: bool) -> String {
         let known = |number: u64| if number == 0 { "-".to_owned() } else { number.to_string() };
         table.styled_row([
             plain(node.name.clone()),
-            plain(node.kind.clone()),
+            plain(node.kind.to_owned()),
             plain(node.isa.to_owned()),
             (state, hue.on_default()),
             plain(known(u64::from(node.cores))),
@@ -184,16 +184,12 @@ fn render(machine: &MachineReport, titled: bool, colour: bool) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tombolo::{Isa, NodeId, TransportKind};
+    use tombolo::{Isa, NodeId, NodeKind, TransportKind};
 
     use super::*;
 
     fn node(name: &str, up: bool) -> NodeInfo {
         NodeInfo {
-            id: NodeId(1),
-            name: name.into(),
-            kind: "vm".into(),
-            isa: Isa::Aarch64,
             generation: 2,
             up,
             cause: if up { String::new() } else { "killed by SIGKILL".into() },
@@ -202,7 +198,7 @@ mod tests {
             transport: Some(TransportKind::Window),
             window_bytes: (1 << 20, 64 << 20),
             boot: Duration::from_millis(2910),
-            pid: 7,
+            ..NodeInfo::new(NodeId(1), name, NodeKind::Vm, Isa::Aarch64)
         }
     }
 

@@ -28,29 +28,30 @@ use crate::failure::Failure;
 use crate::signals;
 use crate::text;
 
-/// The machine file that is used when none is named, where there is one.
+/// The default machine file, where it exists.
 const DEFAULT_FILE: &str = "machines/default.toml";
 
-/// How long it may take from the start of a monitor until it can be asked.
+/// How long a started monitor may take to answer.
 const STARTING: Duration = Duration::from_secs(2);
 
-/// How long it may take to stop.
+/// How long a machine may take to stop.
 const STOPPING: Duration = Duration::from_secs(60);
 
 /// Brings up a machine
 ///
-/// Starts every node that the machine file describes, and the monitors that join them, and returns when all are
-/// ready. The machine runs in the background until `tombolo down`.
+/// Starts all nodes of the machine file with their monitors, and returns when they are ready. The machine
+/// runs in the background until `tombolo down`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo up                      this host and a small Arm machine beside it
-  tombolo up machines/zoo.toml    the machine that this file describes")]
+  tombolo up                      this host and a small Arm virtual machine
+  tombolo up machines/zoo.toml    the machine of this file")]
 pub(crate) struct Options {
-    /// The machine file [default: machines/default.toml, else the same machine built in]
+    /// The machine file [default: machines/default.toml, or the same machine built in]
     file: Option<PathBuf>,
 
-    /// Return when the machine has ended, and take it down on SIGTERM or SIGINT: for systemd and other supervisors
+    /// Stay in the foreground until the machine has ended, and take it down on SIGTERM or SIGINT, as systemd
+    /// expects
     #[arg(long)]
     foreground: bool,
 }
@@ -87,7 +88,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 /// Where the machine is described.
 enum Source {
     File(PathBuf),
-    /// The usual machine, in memory where the monitor can read it: nothing is left behind.
+    /// The default machine, in memory that the monitor can read: it leaves no file behind.
     BuiltIn(OwnedFd),
 }
 
@@ -132,14 +133,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// In place of a signal: none counts any more.
+/// Stands in place of a signal once the machine is up: signals count no more.
 const TOO_LATE: u8 = u8::MAX;
 
-/// What is coming up goes down again when the user does not want it any more.
+/// Takes a machine that is coming up down again when the user interrupts the command.
 struct Interruption {
-    /// The signal that said so; 0 for none.
+    /// The signal that interrupted it; 0 for none.
     signal: Arc<AtomicU8>,
-    /// Hears when the machine is down again.
+    /// Receives a message when the machine is down again.
     stopped: Receiver<()>,
 }
 
@@ -171,7 +172,7 @@ impl Interruption {
         Ok(Interruption { signal: noted, stopped })
     }
 
-    /// The signal that there was, once its machine is down.
+    /// The signal that interrupted it, once the machine is down.
     fn signal(&self) -> Option<u8> {
         let signal = self.signal.load(Ordering::SeqCst);
         (signal != 0).then(|| {
@@ -180,7 +181,7 @@ impl Interruption {
         })
     }
 
-    /// An error if there was a signal, once its machine is down. One that comes from now on comes too late.
+    /// An error if a signal came, once the machine is down. A later signal has no effect.
     fn finish(&self) -> Result<(), Failure> {
         match self.signal.compare_exchange(0, TOO_LATE, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) | Err(TOO_LATE) => Ok(()),
@@ -193,7 +194,7 @@ impl Interruption {
     }
 }
 
-/// Attaches to a machine whose monitor may only just have been started.
+/// Attaches to a machine whose monitor may still be starting.
 fn attach_soon(name: &str) -> Result<Domain, tombolo::Error> {
     let start = Instant::now();
     loop {
@@ -206,12 +207,14 @@ fn attach_soon(name: &str) -> Result<Domain, tombolo::Error> {
     }
 }
 
-/// `--machine` before `up` can only mean the one that the file describes.
+/// `--machine` before `up` has to name the machine of the file.
 fn check_name(context: &Context, name: &str) -> Result<(), Failure> {
     match &context.machine {
         Some(wanted) if wanted != name => Err(Failure::Usage {
-            message: format!("--machine (or TOMBOLO_MACHINE) says '{wanted}', but this is machine '{name}'"),
-            hint: Some("a machine has the name that its file gives it"),
+            message: format!(
+                "--machine (or TOMBOLO_MACHINE) names machine '{wanted}', but the file describes machine '{name}'"
+            ),
+            hint: Some("the machine file sets the name"),
         }),
         _ => Ok(()),
     }

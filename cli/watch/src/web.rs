@@ -15,43 +15,44 @@ use tombolo_cli_common::programs;
 
 /// Shows a machine in a browser, live
 ///
-/// Prints a link to open on this computer: nodes with their processors, links and what goes over them, domains with their output,
-/// channels, memory, names, events. Only processes of the same user who have the link's token are answered. The page only looks;
-/// with --steer it can also start jobs, pause, end, repeat and move domains, and set frequencies. What it started ends with this
-/// command. It goes on when the machine goes down, and shows the next of that name.
+/// Prints a link to open on this computer. The page shows nodes with their processors, links with their
+/// traffic, domains with their output, channels, memory, names and events. It is only served to processes of
+/// this user that have the token in the link. With --steer the page can also start jobs, pause, end, repeat
+/// and move domains, and set processor frequencies; jobs that it started end with this command. When the
+/// machine goes down, the page waits for the next one of that name.
 ///
-/// /metrics is for Prometheus, with the token as bearer.
+/// /metrics serves Prometheus; it takes the token as a bearer token.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo web                                 look at the machine that is up
-  tombolo web --steer --images target/images  change it too, and start what lies there
-  tombolo web --results results               draw what `tombolo bench --json` wrote there
+  tombolo web                                 watch the machine that is up
+  tombolo web --steer --images target/images  also change it, and start these images
+  tombolo web --results results               draw results of `tombolo bench --json`
   tombolo web --json | jq -r .url             for other programs
 From another computer, by ssh:
   ssh -L 7420:127.0.0.1:7420 HOST tombolo web --port 7420")]
 pub(crate) struct Options {
-    /// The port [default: 7420 if it is free, else any]
+    /// The port to listen on [default: 7420 if it is free, otherwise any]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// The address of this computer to listen on: one of loopback
+    /// The loopback address to listen on
     #[arg(long, value_name = "ADDRESS", default_value_t = Ipv4Addr::LOCALHOST.into())]
     bind: IpAddr,
 
-    /// Let the page change something
+    /// Let the page change the machine
     #[arg(long)]
     steer: bool,
 
-    /// What the page can start: images, or folders of images [default: this folder]
+    /// Images, or folders of images, that the page can start [default: this folder]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     images: Vec<PathBuf>,
 
-    /// A folder of results of `tombolo bench`, to be drawn
+    /// Show the results of `tombolo bench` in this folder
     #[arg(long, value_name = "FOLDER")]
     results: Option<PathBuf>,
 
-    /// For machines: print the link and the token as JSON
+    /// Print the link and the token as JSON
     #[arg(long)]
     json: bool,
 }

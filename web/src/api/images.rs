@@ -31,17 +31,18 @@ pub(crate) struct Found {
     pub(crate) bytes: u64,
 }
 
-/// A file as it was when it was read: its time and length, and what it is, or why it is no image.
+/// A file as it was when it was read: its time and length, and the image, or why it is not one.
 type Read = (Option<SystemTime>, u64, Result<Found, String>);
 
-/// What is known of files: to read an image is to look at every byte of it, so each is read once for as long as it does not change.
+/// What is known of files: to read an image is to look at every byte of it, so each is read once for as long
+/// as it does not change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
     read: Arc<Mutex<BTreeMap<PathBuf, Read>>>,
 }
 
 impl Images {
-    /// What can be started of these files and folders, by file, and what looks like an image and is none.
+    /// The images among these files and folders, and the files that look like images and are not.
     async fn all(&self, paths: &[PathBuf]) -> Result<Vec<Result<Found, String>>, Problem> {
         let (images, paths) = (self.clone(), paths.to_vec());
         blocking(move || {
@@ -104,7 +105,7 @@ fn look(read: &mut BTreeMap<PathBuf, Read>, path: &Path) -> Option<Result<Found,
 #[derive(Serialize)]
 struct Listing {
     images: Vec<Listed>,
-    /// Why others are none.
+    /// Why other files are not images.
     unusable: Vec<String>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Router<Arc<Site>> {
 
 /// `GET /metrics`
 async fn exposition(State(site): State<Arc<Site>>) -> Response {
-    let picture = site.keeper.fresh(FRESH).await;
+    let picture = site.cache.fresh(FRESH).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(&picture)).into_response()
 }
 
@@ -154,6 +154,6 @@ async fn ask<T: Send + 'static>(
     ask: impl FnOnce(&Domain) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Problem> {
     let unreached = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the machine has not been reached yet");
-    let domain = site.keeper.picture().domain.clone().ok_or_else(unreached)?;
+    let domain = site.cache.picture().domain.clone().ok_or_else(unreached)?;
     blocking(move || ask(&domain).map_err(Problem::from)).await
 }

@@ -76,7 +76,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What a file says of itself; `None` if it is no result.
+/// The summary of a result file; `None` for other files.
 fn listed(path: &Path) -> Option<Listed> {
     let file = path.file_name()?.to_str()?.to_owned();
     let head: Head = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;

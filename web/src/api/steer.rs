@@ -1,4 +1,4 @@
-//! What changes something. That the server was started to steer was seen to before ([`crate::guard`]).
+//! Requests that change the machine. [`crate::guard`] has checked that the server was started with `--steer`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn done(domain: Option<DomainId>) -> Answer {
 /// A domain that can be steered: any but this server's own.
 fn steered(site: &Site, text: &str) -> Result<DomainId, Problem> {
     let id = view::domain_id(text).map_err(|missing| Problem::not_found(missing.to_string()))?;
-    if site.keeper.picture().observer() == Some(id) {
+    if site.cache.picture().observer() == Some(id) {
         let text = "that is the server of this page itself; Ctrl-C ends it where it was started";
         return Err(Problem::new(StatusCode::CONFLICT, text));
     }
@@ -119,17 +119,17 @@ pub(super) async fn start(State(site): State<Arc<Site>>, request: Request) -> An
     let found = site.images.find(&site.options.images, &image).await?;
     let mut options = if ranks.is_empty() {
         if !grants.is_empty() {
-            return Err(Problem::bad_request("grants are for jobs: say in `ranks` how many domains where"));
+            return Err(Problem::bad_request("grants are for jobs; give `ranks`"));
         }
         let node = match node {
             Some(node) => node,
-            None => suggest::best(&site.keeper.fresh(FRESH).await.seen, &found)?.node,
+            None => suggest::best(&site.cache.fresh(FRESH).await.seen, &found)?.node,
         };
         let options = SpawnOptions::image(&found.path).on(node).args(arguments);
         environment.into_iter().fold(options, |options, (name, value)| options.env(name, value))
     } else {
         let job = Job { ranks, environment, grants };
-        job.check(&site.keeper.fresh(FRESH).await.seen, &found)?;
+        job.check(&site.cache.fresh(FRESH).await.seen, &found)?;
         let image = std::path::absolute(&found.path).unwrap_or(found.path);
         job.spawn(&site.options.command, &image, arguments)
     };
@@ -187,7 +187,9 @@ pub(super) async fn frequency(State(site): State<Arc<Site>>, request: Request) -
     let SetFrequency { node, cores, governor, min_khz, max_khz } = body(request).await?;
     let frequency = Frequency { cores, governor, min_khz, max_khz };
     if frequency == (Frequency { cores: frequency.cores.clone(), ..Frequency::default() }) {
-        return Err(Problem::bad_request("say a governor, the slowest or the fastest"));
+        return Err(Problem::bad_request(
+            "no setting given; set a governor, a lowest or a highest frequency",
+        ));
     }
     ask(&site, move |domain| domain.set_frequency(&node, frequency)).await?;
     done(None)

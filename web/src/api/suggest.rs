@@ -14,7 +14,8 @@ use super::{Answer, FRESH, Problem, json};
 use crate::server::Site;
 use crate::view;
 
-/// What is free of a node whose processors are all busy, in thousandths of one: a faster one is still better than a slower one.
+/// What is free of a node whose processors are all busy, in thousandths of one: a faster one is still better
+/// than a slower one.
 const SHARE: u64 = 10;
 
 /// A node that can run it.
@@ -27,7 +28,7 @@ pub(super) struct Candidate {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct SuggestQuery {
     image: String,
 }
 
@@ -41,11 +42,11 @@ struct Suggestion {
 /// `GET /api/suggest`
 pub(super) async fn suggest(
     State(site): State<Arc<Site>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<SuggestQuery>, QueryRejection>,
 ) -> Answer {
     let asked = asked.map_err(|_| Problem::bad_request("say which: /api/suggest?image=FILE"))?;
     let image = site.images.find(&site.options.images, &asked.image).await?;
-    let mut candidates = candidates(&site.keeper.fresh(FRESH).await.seen, &image);
+    let mut candidates = candidates(&site.cache.fresh(FRESH).await.seen, &image);
     if candidates.is_empty() {
         return Err(nowhere(&image));
     }

@@ -22,18 +22,19 @@ use crate::server::Site;
 /// The longest time to record, in seconds.
 const MAX_SECONDS: u64 = 60;
 
-/// Recording ends earlier when it has come to so many events, some 40 bytes each: it is put in order in memory.
+/// Recording ends earlier when it has come to so many events, some 40 bytes each: it is put in order in
+/// memory.
 const MAX_EVENTS: u64 = 4_000_000;
 
 /// Between two looks at what domains have written.
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct TraceQuery {
     seconds: u64,
 }
 
-/// Says so when nobody waits for the trace any more.
+/// Sets its flag when the request is dropped.
 struct Leaving(Arc<AtomicBool>);
 
 impl Drop for Leaving {
@@ -45,7 +46,7 @@ impl Drop for Leaving {
 /// `GET /trace?seconds=N`
 pub(super) async fn trace(
     State(site): State<Arc<Site>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<TraceQuery>, QueryRejection>,
 ) -> Answer {
     if !site.guard.steers() {
         // It costs every domain something.
@@ -54,7 +55,7 @@ pub(super) async fn trace(
     let seconds = asked.ok().map(|asked| asked.seconds).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
     let wrong = || Problem::bad_request(format!("say for how long: /trace?seconds=1 to {MAX_SECONDS}"));
     let time = Duration::from_secs(seconds.ok_or_else(wrong)?);
-    let picture = site.keeper.picture();
+    let picture = site.cache.picture();
     let domain =
         picture.domain.clone().ok_or_else(|| Problem::internal("the machine has not been reached yet"))?;
     let left = Arc::new(AtomicBool::new(false));
@@ -99,7 +100,7 @@ fn record(domain: &Domain, time: Duration, left: &AtomicBool) -> Result<Vec<u8>,
         let found = collector.collect()?;
         let over =
             Instant::now() >= until || collector.events() >= MAX_EVENTS || left.load(Ordering::Relaxed);
-        // Somebody else may have stopped it.
+        // Another client may have stopped it.
         if over || !collector.is_on() {
             break;
         }
@@ -118,7 +119,7 @@ fn record(domain: &Domain, time: Duration, left: &AtomicBool) -> Result<Vec<u8>,
 fn perfetto(file: &[u8]) -> Result<Vec<u8>, Problem> {
     let (recording, error) = salvage(file);
     if let Some(error) = error {
-        return Err(Problem::internal(format!("what was recorded cannot be read: {error}")));
+        return Err(Problem::internal(format!("cannot read the recording: {error}")));
     }
     let timeline = merge(&recording).map_err(|error| Problem::internal(error.to_string()))?;
     let mut export = Export::new(&recording, &timeline);

@@ -12,12 +12,12 @@ pub(crate) use owner::owner;
 /// Bytes of a token, before it is written in hexadecimal.
 const TOKEN_BYTES: usize = 16;
 
-/// What whoever asks has to show.
+/// The credentials of a request.
 #[derive(Clone)]
 pub(crate) struct Token(String);
 
 impl Token {
-    /// One that nobody can guess.
+    /// A random token.
     pub(crate) fn new() -> std::io::Result<Token> {
         let mut bytes = [0; TOKEN_BYTES];
         let mut filled = 0;
@@ -45,7 +45,7 @@ impl Token {
     }
 }
 
-/// What is to be told to nobody.
+/// The secret.
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token")
@@ -70,7 +70,7 @@ pub(crate) struct Guard {
     steer: bool,
 }
 
-/// Why somebody is not let in.
+/// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// Not from this computer, or of another user.

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// The kernel's tables, for each family. A socket of IPv6 can be connected by IPv4, so both are looked at.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
-/// The user whose process holds the socket that is bound to `local` and connected to `remote`, as the kernel says now; `None` when
-/// there is no such socket, or no process holds it any more.
+/// The user whose process holds the socket that is bound to `local` and connected to `remote`, as the kernel
+/// says now; `None` when there is no such socket, or no process holds it any more.
 pub(crate) fn owner(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     TABLES.iter().find_map(|path| find(&std::fs::read_to_string(path).ok()?, local, remote))
 }
@@ -27,7 +27,7 @@ struct Row {
 }
 
 impl Row {
-    /// A socket that no process has any more is nobody's: the kernel shows such as root's.
+    /// A socket without a process has no owner: the kernel shows it as root's.
     fn owner(self) -> Option<u32> {
         (self.inode != 0).then_some(self.user)
     }

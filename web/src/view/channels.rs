@@ -107,8 +107,8 @@ fn depths(channel: &SeenChannel) -> u64 {
     ways.iter().flatten().map(|in_flight| in_flight.messages).fold(0, u64::saturating_add)
 }
 
-/// The end by which both ways through a channel are told: figures of two ends, which are sampled at different moments, would
-/// not agree. The one that connected, unless only the other tells.
+/// The end by which both ways through a channel are told: figures of two ends, which are sampled at different
+/// moments, would not agree. The one that connected, unless only the other tells.
 pub(crate) fn telling_end(channel: &SeenChannel) -> Option<&EndSample> {
     channel.connecting.as_ref().or(channel.accepting.as_ref())
 }

@@ -5,7 +5,7 @@ use tombolo::observe::{NodePhase, Seen, SeenNode};
 
 use super::ms;
 use super::nodes::{load, shares_kernel};
-use crate::keeper::{MonitorState, Picture};
+use crate::cache::{MonitorState, Picture};
 
 /// What the page's head says.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -67,8 +67,8 @@ pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
     }
 }
 
-/// The processors of a machine and their load together, in thousandths of one; none is known before the first sample. What runs
-/// on the host's kernel is in the load of the host.
+/// The processors of a machine and their load together, in thousandths of one; none is known before the first
+/// sample. What runs on the host's kernel is in the load of the host.
 fn processors(seen: &Seen) -> (usize, Option<u64>) {
     let own = |node: &&SeenNode| node.phase == NodePhase::Up && !shares_kernel(node);
     let samples = seen.nodes.values().filter(own).filter_map(|node| node.sample.as_ref());

@@ -93,7 +93,7 @@ pub(crate) fn node_name(seen: &Seen, node: NodeId) -> String {
     seen.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.info.name.clone())
 }
 
-/// The node of that name.
+/// The node with this name.
 fn node_named<'a>(seen: &'a Seen, name: &str) -> Result<&'a tombolo::observe::SeenNode, Missing> {
     let found = seen.nodes.values().find(|node| node.info.name == name);
     found.ok_or_else(|| Missing(format!("node '{name}'")))

@@ -1,6 +1,7 @@
 //! Nodes, and links between them.
 
 use serde::Serialize;
+use tombolo::NodeKind;
 use tombolo::observe::{NodePhase, NodeSample, Seen, SeenLink, SeenNode};
 
 use super::{Missing, ms, node_name, node_named};
@@ -12,13 +13,14 @@ pub struct NodeRow {
     pub key: String,
     pub id: u16,
     pub name: String,
-    pub kind: String,
+    pub kind: &'static str,
     pub isa: &'static str,
     pub target: &'static str,
     pub phase: &'static str,
     pub cause: String,
     pub generation: u16,
-    /// It runs on the host's kernel: `load` and `memory_used_bytes` are of its own processes, and within the host's.
+    /// It runs on the host's kernel: `load` and `memory_used_bytes` are of its own processes, and within the
+    /// host's.
     pub shared: bool,
     pub cores: usize,
     pub load: Option<u64>,
@@ -96,16 +98,17 @@ pub struct LinkRow {
     pub round_trip_ns: Option<u64>,
 }
 
-/// Load of all processors together, or of the node's processes where it has no processors of its own, in thousandths of one.
+/// Load of all processors together, or of the node's processes where it has no processors of its own, in
+/// thousandths of one.
 pub(crate) fn load(sample: &NodeSample) -> u64 {
     let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
     cores.sum::<u64>() + u64::from(sample.own_load_permille)
 }
 
-/// Whether a node runs on another node's kernel, whose processors and memory it has no part of: what it takes is in what that
-/// node tells, so that sums leave it out.
+/// Whether a node runs on another node's kernel, whose processors and memory it has no part of: what it takes
+/// is in what that node tells, so that sums leave it out.
 pub(crate) fn shares_kernel(node: &SeenNode) -> bool {
-    node.info.kind == "user"
+    node.info.kind == NodeKind::User
 }
 
 /// Power of all meters together, where there are any, in mW.
@@ -126,7 +129,7 @@ impl From<&SeenNode> for NodeRow {
             key: info.name.clone(),
             id: info.id.0,
             name: info.name.clone(),
-            kind: info.kind.clone(),
+            kind: info.kind.name(),
             isa: info.isa.name(),
             target: node.target.name(),
             phase: match node.phase {
@@ -163,7 +166,7 @@ pub fn nodes(seen: &Seen) -> Vec<NodeRow> {
 pub fn node(seen: &Seen, name: &str) -> Result<NodeDetail, Missing> {
     let node = node_named(seen, name)?;
     let sample = node.sample.as_ref();
-    let (kind, down) = (node.info.kind.as_str(), node.phase == NodePhase::Down);
+    let (kind, down) = (node.info.kind, node.phase == NodePhase::Down);
     Ok(NodeDetail {
         node: NodeRow::from(node),
         core_list: sample.map(cores).unwrap_or_default(),
@@ -187,8 +190,8 @@ pub fn node(seen: &Seen, name: &str) -> Result<NodeDetail, Missing> {
         period_ms: sample.map(|sample| sample.period_ms),
         cost_ppm: sample.map(|sample| sample.cost_ppm),
         sampled_ms: ms(node.sampled_ns),
-        can_restart: down && kind != "host",
-        has_console: matches!(kind, "vm" | "bare"),
+        can_restart: down && kind != NodeKind::Host,
+        has_console: matches!(kind, NodeKind::Vm | NodeKind::Bare),
     })
 }
 

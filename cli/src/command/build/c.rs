@@ -1,4 +1,5 @@
-//! What programs in C are built with besides a compiler: the library for each instruction set, and headers of interfaces.
+//! What programs in C are built with besides a compiler: the library for each instruction set, and headers of
+//! interfaces.
 
 use std::fs;
 use std::path::Path;
@@ -35,8 +36,8 @@ pub(super) fn write_headers(context: &Context, program: &CProgram) -> Result<Opt
     Ok(Some(scratch))
 }
 
-/// Adds the library for each target whose program uses it to the request, building it in a source tree where it is missing.
-/// Targets that need not be built for, and cannot be, are taken out.
+/// Adds the library for each target whose program uses it to the request, building it in a source tree where
+/// it is missing. Targets that need not be built for, and cannot be, are taken out.
 pub(super) fn add_libraries(
     context: &Context,
     program: &CProgram,

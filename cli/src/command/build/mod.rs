@@ -11,21 +11,23 @@ use tombolo::find::{LOCAL_MACHINE, machines_up};
 use tombolo_machine::Machine;
 use tombolo_machine::build::{BuildError, Progress, Request, RustProgram, Source, build};
 
-use super::run::target_of;
 use crate::context::{Context, print};
 use crate::failure::Failure;
 use crate::text;
 
 /// Builds an image: one program, compiled for several instruction sets
 ///
-/// PATH is a Rust package (a folder with Cargo.toml), a folder with C files, or C files; the current folder unless
-/// said. Interface files (.tbl) among the C files become headers. It is built for the nodes of the machine file, else of
-/// the machines that are up, else for every instruction set that can be built for here. Programs in C find `tombolo.h`
-/// and its library by themselves. Programs for foreign nodes are linked statically.
+/// PATH is a Rust package (a folder with Cargo.toml), a folder with C files, or C files; the default is the
+/// current folder. Interface files (.tbl) among C files become headers. C programs find `tombolo.h` and its
+/// library without options.
+///
+/// The image has builds for the nodes of --machine-file, or else of the machines that are up, or else for
+/// every instruction set whose compiler is installed. Builds for other instruction sets than this host's are
+/// linked statically.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo build                                    the package in this folder, into <name>.tbi
+  tombolo build                                    the package in this folder, into NAME.tbi
   tombolo build examples/pingpong -o pp.tbi        another package, another file
   tombolo build --isa x86_64,aarch64 --bin worker  one of several programs, for two instruction sets
   tombolo build --bare                             for boards without an operating system too
@@ -37,17 +39,17 @@ pub(crate) struct Options {
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
 
-    /// The image file [default: the program's name, .tbi]
+    /// The image file [default: the program's name with .tbi]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// What to build for: x86_64, aarch64, riscv64, s390x, `all` of these that can be built for here, or for boards
-    /// aarch64-none, riscv64-none
+    /// The targets: x86_64, aarch64, riscv64, s390x, `all` of these whose compilers are installed, or for
+    /// boards aarch64-none, riscv64-none
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = isas, conflicts_with = "machine_file")]
     isa: Vec<Wanted>,
 
-    /// Build for boards without an operating system too: those of the machine, else of every instruction set.
-    /// The program must stand on `tombolo-bare`
+    /// Also build for boards: those of the machine, or of every instruction set. The program has to use the
+    /// crate `tombolo-bare`
     #[arg(long)]
     bare: bool,
 
@@ -55,16 +57,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     machine_file: Option<PathBuf>,
 
-    /// Say of the program that it can be ended at any time and started again elsewhere: then `tombolo web` and others can
-    /// move it to another node
+    /// Declare that the program may be ended at any time and started again on another node. `tombolo web` can
+    /// then move it
     #[arg(long)]
     restartable: bool,
 
-    /// The binary, where the package has several
+    /// The binary to build, if the package has several
     #[arg(long, value_name = "NAME", conflicts_with = "example")]
     bin: Option<String>,
 
-    /// An example of the package
+    /// Build an example of the package
     #[arg(long, value_name = "NAME")]
     example: Option<String>,
 
@@ -72,7 +74,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
 
-    /// More arguments for cargo or the C compiler
+    /// Arguments for cargo or the C compiler
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
@@ -164,8 +166,8 @@ impl Targets {
     }
 }
 
-/// What the nodes run of the machine that is meant, or of all that are up. The one of a plain host is there for
-/// programs that need no machine; it says nothing about what an image is for.
+/// What the nodes run of the machine that is meant, or of all that are up. The one of a plain host is there
+/// for programs that need no machine; it says nothing about what an image is for.
 fn targets_up(context: &Context) -> Result<Vec<Target>, Failure> {
     let mut names = machines_up()?;
     match &context.machine {
@@ -175,7 +177,7 @@ fn targets_up(context: &Context) -> Result<Vec<Target>, Failure> {
     }
     let mut targets = Vec::new();
     for name in names {
-        targets.extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(target_of));
+        targets.extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(tombolo::NodeInfo::target));
     }
     targets.sort_unstable();
     targets.dedup();

@@ -13,22 +13,22 @@ Examples:
   tombolo names set --create 'leader{host:a}'      only if there is none
   tombolo names set --sequential 'job-{cmd:make}'  under a fresh name, which is shown")]
 pub(crate) struct SetOptions {
-    /// As it is written: NAME { ATTRIBUTE: VALUE, … }
+    /// The record: NAME { ATTRIBUTE: VALUE, … }
     record: String,
 
-    /// Keep the attributes that it has besides
+    /// Keep the other attributes of an existing record
     #[arg(short, long)]
     merge: bool,
 
-    /// Only if there is none of that name
+    /// Fail if the record exists
     #[arg(short, long)]
     create: bool,
 
-    /// Only if it has this version
+    /// Fail if the record does not have this version
     #[arg(long, value_name = "VERSION", conflicts_with = "create")]
     version: Option<u64>,
 
-    /// Under a fresh name: this one and a number. The name is shown
+    /// Add a number that makes the name unique, and print the name
     #[arg(short, long, conflicts_with_all = ["merge", "create", "version"])]
     sequential: bool,
 }
@@ -56,7 +56,7 @@ pub(super) fn delete(context: &Context, names: &[String]) -> Result<(), Failure>
     let domain = context.attach_running()?;
     let mut result = Ok(());
     for name in names {
-        // One that is gone is no reason to spare the others.
+        // Go on with the others if one is gone.
         result = result.and(domain.names().delete(name).map(|_| ()));
     }
     Ok(result?)
@@ -66,7 +66,7 @@ pub(super) fn publish(context: &Context, event: &str) -> Result<(), Failure> {
     let delivered = context.attach_running()?.names().publish(event)?;
     let refused = match delivered.refused {
         0 => String::new(),
-        refused => format!(", {refused} more have not taken what they were told before"),
+        refused => format!(", {refused} more have too many unread events"),
     };
     print(format!("told {}{refused}\n", delivered.told))
 }

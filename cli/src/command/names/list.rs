@@ -15,21 +15,21 @@ use crate::text::{Table, printable};
 
 #[derive(Args, Debug)]
 pub(crate) struct ListOptions {
-    /// What to list [default: all names of the machine]
+    /// The query [default: all names of the machine]
     #[arg(value_name = "QUERY")]
     query: Option<String>,
 
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// A record, with stable keys.
+/// A record as JSON.
 #[derive(Serialize)]
 pub(super) struct RecordReport {
     name: String,
     kind: &'static str,
-    /// The domain that it goes with.
+    /// The domain that owns the record.
     domain: Option<String>,
     /// The node of that domain.
     node: Option<String>,
@@ -55,7 +55,7 @@ fn kind(record: &Record) -> &'static str {
     if record.endpoint { "export" } else { "record" }
 }
 
-/// Bytes are an array of numbers, which nothing else is.
+/// Bytes become an array of numbers, which no other value is.
 pub(super) fn json(value: &Value) -> serde_json::Value {
     match value {
         Value::Integer(value) => (*value).into(),
@@ -66,7 +66,7 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// The attributes of a record as they are written, without the name before them.
+/// The attributes of a record in the notation of `names set`, without the name.
 fn attributes(record: &Record) -> String {
     let text = record.to_string();
     if record.attributes.is_empty() { String::new() } else { printable(text[record.name.len()..].trim()) }
@@ -107,7 +107,7 @@ pub(super) fn get(context: &Context, query: &str, wait: Option<Duration>, json: 
     print(printable(&record.to_string()) + "\n")
 }
 
-/// A lock, semaphore or barrier, with stable keys.
+/// A lock, semaphore or barrier as JSON.
 #[derive(Serialize)]
 struct ObjectReport {
     kind: String,

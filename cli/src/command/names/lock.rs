@@ -12,35 +12,36 @@ use crate::command::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// How long to wait for a lock, unless said.
+/// The default time to wait for a lock.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Tells a command its fencing token.
+/// The variable with the fencing token for the command.
 const TOKEN_VARIABLE: &str = "TOMBOLO_FENCING_TOKEN";
 
-/// The status of a command that did not run because the lock was held.
+/// The default exit status if the lock was not free.
 const HELD: u8 = 1;
 
-/// The lock is free again when the command has ended, or this has, however it did. The command finds the fencing token
-/// in TOMBOLO_FENCING_TOKEN: a number that is larger than that of any holder before.
+/// The lock is released when the command ends, or when this program does, for whatever reason.
+/// TOMBOLO_FENCING_TOKEN has the fencing token for the command: a number larger than that of any holder
+/// before.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo names lock deploy -- ./deploy.sh
   tombolo names lock --timeout 0 nightly -- make test   not at all if it runs already")]
 pub(crate) struct LockOptions {
-    /// The lock; it need not be made
+    /// The name of the lock; it need not exist
     name: String,
 
-    /// Seconds to wait for it; 0 only tries [default: a day]
+    /// Wait up to this many seconds; 0 only tries [default: a day]
     #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
     timeout: Option<Duration>,
 
-    /// The exit status when it was held all the time
+    /// The exit status if the lock did not become free
     #[arg(short = 'E', long, value_name = "STATUS", default_value_t = HELD)]
     conflict_exit_code: u8,
 
-    /// What to run
+    /// The command to run
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }

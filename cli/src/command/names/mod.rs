@@ -13,25 +13,26 @@ use crate::command::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Lists, changes and watches names, and runs commands under locks
+/// Lists, sets and watches names, and runs commands under locks
 ///
-/// A name stands for a record with attributes, and is unique in its machine. Exports, which others connect to, are
-/// records too. `NAME` is the machine's, `@NODE/NAME` one of that node. A query is a name, a glob (`svc/*`) or a
-/// regular expression (`r'^svc'`), and conditions on attributes: `svc/* { load < 5, zone: 'a' }`.
+/// A name is a record with attributes and is unique in its scope: NAME in the machine, @NODE/NAME in one
+/// node. The names that programs export for others to connect to are records too. A QUERY is a name, a glob
+/// ('svc/*') or a regular expression (r'^svc'), with conditions on attributes: 'svc/* { load < 5, zone: 'a'
+/// }'.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  tombolo names                                         all names of the machine
-  tombolo names 'svc/*{load<5}'                         those that a query matches
+  tombolo names                                  list all names of the machine
+  tombolo names 'svc/*{load<5}'                  list those that match a query
   tombolo names --json | jq -r '.names[].name'
-  tombolo names set 'sensor/1{celsius:21.5}'            a record that stays until it is deleted
-  tombolo names get 'sensor/*' --wait 10                the first that matches, as soon as there is one
-  tombolo names watch '@arm0/*'                         changes of the names of node arm0
-  tombolo names publish 'alarm{level:3}'                an event, to those who watch for it
-  tombolo names locks                                   locks, semaphores and barriers
-  tombolo names lock deploy -- ./deploy.sh              a command that runs once at a time in the whole machine"
+  tombolo names set 'sensor/1{celsius:21.5}'     set a record
+  tombolo names get 'sensor/*' --wait 10         wait for a record that matches
+  tombolo names watch '@arm0/*'                  show changes in the scope of node arm0
+  tombolo names publish 'alarm{level:3}'         send an event to its watchers
+  tombolo names locks                            list locks, semaphores and barriers
+  tombolo names lock deploy -- ./deploy.sh       run a command, one at a time in the whole machine"
 )]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -43,39 +44,39 @@ pub(crate) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Shows the first record that a query matches
+    /// Shows the first record that matches a query
     #[command(after_help = "\
 Example:
   tombolo names get 'sensor/*{celsius>20}' --wait 10")]
     Get {
-        /// What to look for
+        /// The query
         query: String,
-        /// Seconds to wait for it
+        /// Wait up to this many seconds for a match
         #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
         wait: Option<Duration>,
-        /// For machines
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Sets a record, which stays until it is deleted
+    /// Sets a record that stays until it is deleted
     Set(change::SetOptions),
     /// Deletes records
     #[command(after_help = "\
 Example:
   tombolo names delete sensor/1 @arm0/scratch")]
     Delete {
-        /// Their names
+        /// The names of the records
         #[arg(required = true)]
         name: Vec<String>,
     },
-    /// Shows what a query matches, and every change from then on
+    /// Shows what matches a query, and every change from then on
     Watch(watch::WatchOptions),
-    /// Tells an event to everybody who watches for it
+    /// Sends an event to all that watch for it
     #[command(after_help = "\
 Example:
   tombolo names publish 'alarm{level:3}'")]
     Publish {
-        /// As it is written: NAME { ATTRIBUTE: VALUE, … }
+        /// The event: NAME { ATTRIBUTE: VALUE, … }
         event: String,
     },
     /// Lists locks, semaphores and barriers
@@ -83,10 +84,10 @@ Example:
 Example:
   tombolo names locks --node arm0 --json")]
     Locks {
-        /// Those of a node, by its name; the machine's otherwise
+        /// List those in the scope of this node [default: the machine]
         #[arg(long)]
         node: Option<String>,
-        /// For machines
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },

@@ -18,20 +18,20 @@ Examples:
   tombolo names watch 'svc/*'
   tombolo names watch '@arm0/*' --json --count 5")]
 pub(crate) struct WatchOptions {
-    /// What to watch [default: all names of the machine]
+    /// The query [default: all names of the machine]
     #[arg(default_value = "_", hide_default_value = true)]
     query: String,
 
-    /// End after so many changes
+    /// End after this many changes
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
 
-    /// For machines: an object on each line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// A change, with stable keys.
+/// A change as JSON.
 #[derive(Serialize, Default)]
 struct ChangeReport {
     change: &'static str,
@@ -39,11 +39,11 @@ struct ChangeReport {
     record: Option<RecordReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<serde_json::Value>,
-    /// Changes lost before this one.
+    /// How many changes were lost before this one.
     lost: u64,
 }
 
-/// How long to wait at a time; what is waited for may never happen.
+/// The longest wait at a time; a change may never come.
 const SLICE: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(context: &Context, options: &WatchOptions) -> Result<(), Failure> {
@@ -131,7 +131,7 @@ fn show(
 
 fn why(cause: tombolo::names::DeleteCause) -> &'static str {
     match cause {
-        tombolo::names::DeleteCause::Deleted => "somebody deleted it",
+        tombolo::names::DeleteCause::Deleted => "it was deleted",
         tombolo::names::DeleteCause::OwnerGone => "its domain is gone",
         tombolo::names::DeleteCause::NoMatch => "it does not match any more",
     }

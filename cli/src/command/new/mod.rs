@@ -1,7 +1,7 @@
 //! `tombolo new`
 
+mod draft;
 mod name;
-mod place;
 mod templates;
 
 use std::path::{Path, PathBuf};
@@ -11,13 +11,14 @@ use tombolo_cli_common::programs::{installed_folder, own_source_tree};
 
 use crate::context::Context;
 use crate::failure::Failure;
-use place::Place;
+use draft::Draft;
 use templates::{Values, text_of};
 
-/// Makes a project: a small program that builds and runs at once
+/// Creates a project: a small program that builds and runs at once
 ///
-/// Without --typed or --pipeline it sends a message back and forth between two nodes. A program in Rust or C is built into an
-/// image, for all nodes. One in Python needs no image: `tombolo run` starts the interpreter, on the nodes that have one.
+/// The default program sends a message back and forth between two nodes. Programs in Rust and C are built
+/// into an image for all nodes. One in Python needs no image: `tombolo run` starts the interpreter on nodes
+/// that have it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,19 +34,19 @@ What to type next:
   tombolo build
   tombolo run --on host,arm0 hello.tbi")]
 pub(crate) struct Options {
-    /// What the project, its folder and its program are called: letters, digits, `-` and `_`
+    /// The name of the project, its folder and its program: letters, digits, `-` and `_`
     #[arg(value_parser = name::checked)]
     name: String,
 
-    /// The language
+    /// The programming language
     #[arg(long, visible_alias = "language", default_value = "rust")]
     lang: Language,
 
-    /// A service with an interface file, and its clients
+    /// A typed service and its clients, with an interface file
     #[arg(long, conflicts_with = "pipeline")]
     typed: bool,
 
-    /// Stages that buffers go through
+    /// A pipeline whose stages pass buffers on without copying them
     #[arg(long)]
     pipeline: bool,
 }
@@ -89,7 +90,8 @@ impl Language {
         if self == Language::Python {
             let count = if flavour == Flavour::Pipeline { 3 } else { 2 };
             return vec![
-                // The interpreter itself: `python3` may be a script, and in a virtual environment is found by PATH alone.
+                // The interpreter itself: `python3` may be a script, and in a virtual environment is found by
+                // PATH alone.
                 "python=$(python3 -c 'import sys; print(sys.executable)')".to_owned(),
                 format!("tombolo run --on host:{count} --env PATH=\"$PATH\" \"$python\" main.py"),
             ];
@@ -112,16 +114,16 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let rust = crates.map(|crates| crates.root.to_string_lossy()).unwrap_or_default();
     let steps = language.steps(flavour, name);
     let values = Values { name, rust: &rust, python: &python, steps: &steps };
-    let place = Place::new(Path::new(name))?;
+    let draft = Draft::new(Path::new(name))?;
     for (path, text) in templates::files(language, flavour) {
-        place.write(path, &text_of(text, &values))?;
+        draft.write(path, &text_of(text, &values))?;
     }
-    place.write("README.md", &templates::readme(language, flavour, &values))?;
-    place.write(".gitignore", templates::ignored(language))?;
+    draft.write("README.md", &templates::readme(language, flavour, &values))?;
+    draft.write(".gitignore", templates::ignored(language))?;
     if let Some(crates) = crates {
-        crates.copy_lock(&place)?;
+        crates.copy_lock(&draft)?;
     }
-    place.finish()?;
+    draft.finish()?;
     let mut said =
         format!("made {name}, a program in {}; to build and run it:\n  cd {name}", language.name());
     if language == Language::Python {
@@ -132,8 +134,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the crates and the package for Python are that a project depends on: in the source tree that this command was built in,
-/// or in what was installed with it. Neither is in a registry, and these are of this command's version.
+/// Where the crates and the package for Python are that a project depends on: in the source tree that this
+/// command was built in, or in what was installed with it. Neither is in a registry, and these are of this
+/// command's version.
 struct Sources {
     root: PathBuf,
 }
@@ -169,11 +172,12 @@ impl Sources {
         }
     }
 
-    /// Gives a project the versions of dependencies that Tombolo is tested with; cargo drops those that it does not use.
-    fn copy_lock(&self, place: &Place) -> Result<(), Failure> {
+    /// Gives a project the versions of dependencies that Tombolo is tested with; cargo drops those that it
+    /// does not use.
+    fn copy_lock(&self, draft: &Draft) -> Result<(), Failure> {
         let lock = self.root.join("Cargo.lock");
         match std::fs::read_to_string(&lock) {
-            Ok(text) => place.write("Cargo.lock", &text),
+            Ok(text) => draft.write("Cargo.lock", &text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(Failure::system(format!("read {}", lock.display()))(error)),
         }

@@ -1,4 +1,5 @@
-//! What projects are made of: the files in `cli/templates`, with the project's own words in place of `@word@`.
+//! What projects are made of: the files in `cli/templates`, with the project's own words in place of
+//! `@word@`.
 
 use super::{Flavour, Language};
 

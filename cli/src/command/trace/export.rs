@@ -11,10 +11,11 @@ use super::file::Source;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Writes a trace for Perfetto, to be opened at ui.perfetto.dev
+/// Writes a trace for Perfetto, to open at ui.perfetto.dev
 ///
-/// Each domain is a process with its threads. Sleeps and the program's own spans are slices, an arrow leads from each
-/// send to its receive, and a line for each direction of a channel shows how many messages are in it.
+/// Each domain is a process with its threads. Sleeps and the spans that the program marked are slices, arrows
+/// lead from each send to its receive, and a counter for each direction of a channel shows the messages in
+/// it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +24,7 @@ pub(super) struct Options {
     #[command(flatten)]
     source: Source,
 
-    /// The file to write
+    /// The Perfetto file to write
     #[arg(long, value_name = "FILE")]
     perfetto: PathBuf,
 }

@@ -9,14 +9,14 @@ use tombolo_trace::merge::{Timeline, merge};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Which file, and what if it is not whole.
+/// The trace file to read.
 #[derive(Args, Debug)]
 pub(super) struct Source {
-    /// A file made by `tombolo trace record` or `dump`
+    /// A trace file of `tombolo trace record` or `tombolo trace dump`
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Use a damaged file as far as it is good
+    /// Use a damaged file up to the damage
     #[arg(long)]
     salvage: bool,
 }

@@ -14,9 +14,10 @@ use crate::failure::Failure;
 
 /// Records what happens on a machine, and shows it
 ///
-/// While a machine traces, every domain writes down each message that it sends or receives, each sleep, and what the
-/// program itself marks. The nodes have no common clock: a trace is put in causal order by matching each receive
-/// with its send. What a domain wrote just before it was killed is part of the trace.
+/// While a machine traces, each domain records every message that it sends or receives, every sleep, and the
+/// events that the program marks. Nodes have no common clock: the events of all nodes are put in causal order
+/// by matching each receive with its send. A trace includes what domains recorded up to the instant that they
+/// were killed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +39,7 @@ enum TraceCommand {
     Show(show::Options),
     Stats(stats::Options),
     Export(export::Options),
-    /// The name that `tombolo bench tracing` had
+    /// The former name of `tombolo bench tracing`
     #[command(hide = true)]
     Cost,
 }

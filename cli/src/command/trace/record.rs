@@ -12,23 +12,24 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::Domain;
-use tombolo::admin::NodeInfo;
+use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::trace::{CollectError, Collector, Recording, Summary};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::text::count;
 
-/// Between two looks at what domains have written; a lane holds more than can be written meanwhile, unless a program
-/// does nothing but send the smallest messages.
+/// The time between two reads of the domains' events. A lane holds more than a program writes meanwhile,
+/// unless it does nothing but send the smallest messages.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Records a machine into a file
 ///
-/// Until the command ends, the time is over, or Ctrl-C. Events are read out while they are written; a domain that
-/// writes faster than that loses the oldest, which is counted, and never waits. With --keep-first it loses the latest.
+/// Records until COMMAND ends, or for the given time, or until Ctrl-C. A domain that writes events faster
+/// than they are read never waits: it drops the oldest events, or with --keep-first the latest, and they are
+/// counted.
 ///
-/// A command gets the machine in TOMBOLO_MACHINE, and its exit status is passed on.
+/// COMMAND finds the machine in TOMBOLO_MACHINE. Its exit status is that of this command.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,27 +37,27 @@ Examples:
   tombolo trace record -o now.tbt --for 5s
   tombolo trace record -o now.tbt                                             until Ctrl-C")]
 pub(super) struct Options {
-    /// The file to write
+    /// The trace file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// For how long: 500ms, 5s, 2m
+    /// Record for this long: 500ms, 5s, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "command")]
     time: Option<Duration>,
 
-    /// Where there is no more room keep the first events, not the latest
+    /// Keep the first events when there is no more room, not the latest
     #[arg(long)]
     keep_first: bool,
 
-    /// What to run meanwhile
+    /// The command to run meanwhile
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
 /// Starts to trace, until `tombolo trace stop`
 ///
-/// Every domain keeps its latest events, some 30,000 for each of its threads: a flight recorder. `tombolo trace dump`
-/// writes them to a file, as often as you like.
+/// Every domain keeps its latest events in memory, about 30,000 for each of its threads, like a flight
+/// recorder. `tombolo trace dump` writes them to a file, as often as you like.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -68,27 +69,27 @@ pub(super) struct StartOptions {
     keep_first: bool,
 }
 
-/// Stops tracing; what was traced can still be dumped, once
+/// Stops tracing; the events can be dumped once more
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo trace stop")]
 pub(super) struct StopOptions {}
 
-/// Writes what domains have traced, and what those that died had, to a file
+/// Writes the events of all domains to a file, and those of domains that died
 ///
-/// While the machine traces, it goes on. When it was stopped before, what the dead had left is let go of.
+/// A machine that traces goes on to do so. After `tombolo trace stop`, the events of dead domains are freed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo trace dump -o crash.tbt")]
 pub(super) struct DumpOptions {
-    /// The file to write
+    /// The trace file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
 
-/// Reads a time span as people write it.
+/// Parses a time span, such as `500ms`, `5s` or `2m`.
 fn time(text: &str) -> Result<Duration, String> {
     let wrong = || "write a number and a unit: 500ms, 5s, 2m".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
@@ -119,11 +120,13 @@ fn say(context: &Context, path: &Path, summary: &Summary) {
     let domains = count(summary.domains, "domain");
     let missed = match summary.missed {
         0 => String::new(),
-        missed => format!("; {missed} were lost, as they came faster than they could be read"),
+        missed => format!("; {missed} were lost, because they came faster than they could be read"),
     };
     let lost = match summary.lost {
         0 => String::new(),
-        lost => format!("; {} went with their node, and what they did last", count(lost, "domain")),
+        lost => {
+            format!("; {} were lost with their node, and so were their latest events", count(lost, "domain"))
+        }
     };
     context.say(format!("{}: {events} of {domains}{missed}{lost}", path.display()));
 }
@@ -145,7 +148,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         if let Some(status) = command.ended()? {
             break Some(status);
         }
-        // Somebody else stopped it: the machine goes down when this has read the rest and left.
+        // Another client stopped it: the machine goes down when this one has read the rest and left.
         if !collector.is_on() {
             break None;
         }
@@ -182,7 +185,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
 }
 
-/// What runs while it is recorded, if anything.
+/// The command that runs meanwhile, if any.
 struct Meanwhile {
     child: Option<(String, Child)>,
 }
@@ -196,7 +199,7 @@ impl Meanwhile {
         Ok(Meanwhile { child: Some((program.clone(), child)) })
     }
 
-    /// Its exit status once it has ended, as a shell would have it.
+    /// Its exit status once it has ended, as a shell reports it.
     fn ended(&mut self) -> Result<Option<u8>, Failure> {
         let Some((program, child)) = &mut self.child else { return Ok(None) };
         let status = child.try_wait().map_err(Failure::system(format!("wait for {program}")))?;
@@ -245,7 +248,7 @@ pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failu
         domain.stop_trace()?;
     }
     say(context, &options.output, &summary);
-    for node in domain.nodes()?.iter().filter(|node| node.kind != "host") {
+    for node in domain.nodes()?.iter().filter(|node| node.kind != NodeKind::Host) {
         if let Some(gone) = gone_with(node) {
             context.say(gone);
         }
@@ -253,17 +256,15 @@ pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failu
     Ok(())
 }
 
-/// What of a trace that nobody was reading went with a node that is not what it was when the machine came up.
+/// A warning about traces that were lost with a node that went down or was restarted.
 fn gone_with(node: &NodeInfo) -> Option<String> {
     let NodeInfo { name, generation, up, cause, .. } = node;
-    let hint = "`tombolo trace record` reads while it happens";
+    let hint = "`tombolo trace record` saves events while they happen";
     if !up {
-        return Some(format!("what was traced on {name} went with it, which is down ({cause}); {hint}"));
+        return Some(format!("the trace of node {name} is lost, because it is down ({cause}); {hint}"));
     }
     (*generation > 1).then(|| {
-        format!(
-            "what was traced on {name} before its restart went with it (it is number {generation}); {hint}"
-        )
+        format!("the trace of node {name} from before its restart is lost (generation {generation}); {hint}")
     })
 }
 
@@ -274,22 +275,15 @@ mod tests {
     #[test]
     fn a_dump_says_which_nodes_took_their_traces_along() {
         let node = |generation, up| NodeInfo {
-            id: tombolo::NodeId(1),
-            name: "arm0".into(),
-            kind: "vm".into(),
-            isa: tombolo::Isa::Aarch64,
             generation,
             up,
             cause: "killed".into(),
-            cores: 1,
-            domains: 0,
-            transport: None,
-            window_bytes: (0, 0),
-            boot: Duration::ZERO,
-            pid: 1,
+            ..NodeInfo::new(tombolo::NodeId(1), "arm0", NodeKind::Vm, tombolo::Isa::Aarch64)
         };
         assert_eq!(gone_with(&node(1, true)), None);
-        assert!(gone_with(&node(1, false)).unwrap().contains("arm0 went with it, which is down (killed)"));
+        assert!(
+            gone_with(&node(1, false)).unwrap().contains("node arm0 is lost, because it is down (killed)")
+        );
         assert!(gone_with(&node(2, true)).unwrap().contains("before its restart"));
     }
 

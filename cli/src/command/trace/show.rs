@@ -13,10 +13,10 @@ use super::names::{Names, id};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Shows a trace as text, one event a line, causes before effects
+/// Shows a trace as text: one event per line, causes before effects
 ///
-/// TIME is since the first event, in microseconds, on one time line for all nodes. CLOCK is a logical clock: what has a
-/// smaller one than another event of which it could have been the cause came before it for certain.
+/// TIME is in microseconds since the first event, on one time line for all nodes. CLOCK is a logical clock:
+/// of two events one of which may have caused the other, the one with the smaller CLOCK came first.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,19 +27,19 @@ pub(super) struct Options {
     #[command(flatten)]
     source: Source,
 
-    /// Only events of this channel
+    /// Show only events of this channel
     #[arg(long, value_name = "NUMBER")]
     channel: Option<u64>,
 
-    /// Only events of this domain
+    /// Show only events of this domain
     #[arg(long, value_name = "ID")]
     domain: Option<DomainId>,
 
-    /// Only so many, the first
+    /// Show only this many events
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
-    /// For machines: one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }

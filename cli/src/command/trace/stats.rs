@@ -14,9 +14,10 @@ use crate::text::{self, Table};
 
 /// Shows how many messages each channel carried, and how long they took
 ///
-/// A line is a direction of a channel. P50 to MAX are the times from send to receive, in microseconds; between kernels
-/// they are as exact as their clocks are known to each other, which is said below the table. RINGS is how often the
-/// sender woke the receiver, SLEEPS how often that slept, FLIGHT the most messages that were on their way at once.
+/// Each line is one direction of a channel. P50 to MAX are times from send to receive, in microseconds;
+/// between kernels they are as exact as the offset of their clocks is known, which is shown below the table.
+/// RINGS counts wake-ups of the receiver, SLEEPS how often it slept; FLIGHT is the largest number of messages
+/// under way at once.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +27,7 @@ pub(super) struct Options {
     #[command(flatten)]
     source: Source,
 
-    /// For machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -13,8 +13,8 @@ use crate::failure::Failure;
 /// Set by systemd: the socket on which it is told.
 const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Announces that the machine is up, and waits until it has ended. An end that a signal or `tombolo down` asked for is as it
-/// should be.
+/// Announces that the machine is up, and waits until it has ended. An end that a signal or `tombolo down`
+/// asked for is as it should be.
 pub(super) fn stay(
     name: &str,
     started: Result<Child, tombolo::Error>,

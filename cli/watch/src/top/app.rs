@@ -138,7 +138,8 @@ pub(super) struct App {
     pub(super) under: Option<Thing>,
     pub(super) domain_sort: DomainSort,
     pub(super) channel_sort: ChannelSort,
-    /// Lines that details are scrolled by: back from the end of a domain's output, on from the first line of anything else.
+    /// Lines that details are scrolled by: back from the end of a domain's output, on from the first line of
+    /// anything else.
     pub(super) scrolled: usize,
     said: Option<(String, Instant)>,
 }

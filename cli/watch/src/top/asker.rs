@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tombolo::{Domain, DomainId, Error};
 use tombolo_cli_common::output::unpoisoned;
-use tombolo_web::{Decoder, Keeper};
+use tombolo_web::{Decoder, StateCache};
 
 use super::app::Action;
 
-/// Time between two looks at what a domain wrote.
+/// The time between two looks at what a domain wrote.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What is kept of what a domain wrote, in bytes of text: its end.
@@ -41,14 +41,14 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    pub(super) fn start(keeper: &Keeper) -> std::io::Result<Asker> {
+    pub(super) fn start(cache: &StateCache) -> std::io::Result<Asker> {
         let (wishes, wanted) = channel();
         let (say, said) = channel();
         let written: Arc<Mutex<Written>> = Arc::default();
-        let (keeper, showing) = (keeper.clone(), Arc::clone(&written));
+        let (cache, showing) = (cache.clone(), Arc::clone(&written));
         std::thread::Builder::new()
             .name("asker".into())
-            .spawn(move || ask(&keeper, &wanted, &say, &showing))?;
+            .spawn(move || ask(&cache, &wanted, &say, &showing))?;
         Ok(Asker { wishes, said, written })
     }
 
@@ -69,29 +69,29 @@ impl Asker {
 
 /// The domain that is looked into, and where in its output.
 #[derive(Default)]
-struct Place {
+struct OutputPosition {
     id: Option<DomainId>,
     after: u64,
     decoder: [Decoder; 2],
     ended: bool,
 }
 
-fn ask(keeper: &Keeper, wanted: &Receiver<Wish>, say: &Sender<String>, written: &Mutex<Written>) {
-    let mut place = Place::default();
+fn ask(cache: &StateCache, wanted: &Receiver<Wish>, say: &Sender<String>, written: &Mutex<Written>) {
+    let mut place = OutputPosition::default();
     loop {
         let wish = match wanted.recv_timeout(LOOK_EVERY) {
             Ok(wish) => Some(wish),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let picture = keeper.picture();
+        let picture = cache.picture();
         let Some(domain) = picture.domain() else { continue };
         match wish {
             Some(Wish::Steer(action, id)) => {
                 let _ = say.send(steer(domain, action, id));
             }
             Some(Wish::Look(id)) => {
-                place = Place { id: Some(id), ..Place::default() };
+                place = OutputPosition { id: Some(id), ..OutputPosition::default() };
                 *unpoisoned(written) = Written { of: Some(id), ..Written::default() };
             }
             None => {}
@@ -113,7 +113,7 @@ fn steer(domain: &Domain, action: Action, id: DomainId) -> String {
 }
 
 /// Takes in what a domain has written since.
-fn look(domain: &Domain, place: &mut Place, written: &Mutex<Written>) {
+fn look(domain: &Domain, place: &mut OutputPosition, written: &Mutex<Written>) {
     let Some(id) = place.id.filter(|_| !place.ended) else { return };
     loop {
         let output = match domain.remembered_output(id, place.after) {

@@ -65,7 +65,7 @@ fn domain(
 
 fn domain_facts(picture: &Picture, id: DomainId, colour: bool) -> Vec<Line<'static>> {
     let Ok(detail) = view::domain(&picture.seen, id) else {
-        let gone = format!("{id} is not remembered any more");
+        let gone = format!("{id} is no longer known");
         return vec![Line::styled(gone, style(Tone::Bad, colour)), Line::raw("")];
     };
     let row = &detail.domain;

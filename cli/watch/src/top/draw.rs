@@ -15,7 +15,7 @@ use super::keys::{self, Binding};
 use super::lists::{self, List, Tone};
 use crate::text::{bytes, count, one_line};
 
-/// Lines of a screen that are no rows.
+/// Lines of the screen that are not rows.
 pub(super) const LINES_AROUND: u16 = 4;
 
 pub(super) fn bold() -> Style {

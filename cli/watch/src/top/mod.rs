@@ -19,7 +19,7 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 use serde::Serialize;
 use tombolo::observe::NodePhase;
 use tombolo_web::view::{self, Cut, DomainRow, DomainsQuery, LinkRow, MachineRow, NodeRow};
-use tombolo_web::{Keeper, Picture};
+use tombolo_web::{Picture, StateCache};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -34,30 +34,31 @@ const WIDTH: u16 = 100;
 
 /// Shows a machine in the terminal, live
 ///
-/// Nodes with the load of each processor, domains, channels, links and events. A domain is looked into with Enter: what is known of it,
-/// and what it wrote last. Only with --steer can domains be paused, resumed and killed. `?` shows the keys.
+/// Shows the nodes with the load of each processor, domains, channels, links and events. Enter shows the
+/// details of a domain and its latest output. With --steer, keys pause, resume and kill domains. `?` lists
+/// the keys.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo top                  the machine that is up
   tombolo top --steer          with keys to pause, resume and kill domains
-  tombolo top --view channels  what passes
+  tombolo top --view channels  the traffic
   tombolo top --once           one frame, for a script or a report
   tombolo top --json | jq '.domains[] | select(.load > 500)'")]
 pub(crate) struct Options {
-    /// What to show first
+    /// The view to start with
     #[arg(long, value_name = "VIEW", default_value = "domains")]
     view: Tab,
 
-    /// Let keys change something
+    /// Enable keys that pause, resume and kill domains
     #[arg(long)]
     steer: bool,
 
-    /// Print one frame and end
+    /// Print one frame and exit
     #[arg(long)]
     once: bool,
 
-    /// For machines: print what is seen once
+    /// Print one frame as JSON
     #[arg(long, conflicts_with = "once")]
     json: bool,
 }
@@ -72,22 +73,22 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         });
     }
     let domain = context.attach_running()?;
-    let keeper = Keeper::start(&domain).map_err(Failure::system("start a thread"))?;
+    let cache = StateCache::start(&domain).map_err(Failure::system("start a thread"))?;
     drop(domain);
-    let _looker = keeper.look();
+    let _looker = cache.look();
     let app = App::new(options.view, options.steer, context.colour);
     if !at_once {
-        return screen::run(&keeper, app);
+        return screen::run(&cache, app);
     }
-    let picture = first_samples(&keeper);
+    let picture = first_samples(&cache);
     if options.json { print_json(&Report::of(&picture)) } else { print(frame(app, &picture)?) }
 }
 
 /// What there is once every node that is up has told how it is.
-fn first_samples(keeper: &Keeper) -> std::sync::Arc<Picture> {
+fn first_samples(cache: &StateCache) -> std::sync::Arc<Picture> {
     let until = Instant::now() + FIRST_SAMPLES;
     loop {
-        let picture = keeper.picture();
+        let picture = cache.picture();
         let told = |node: &tombolo::observe::SeenNode| node.phase != NodePhase::Up || node.sample.is_some();
         if (picture.is_there() && picture.seen.nodes.values().all(told)) || Instant::now() >= until {
             return picture;

@@ -12,22 +12,25 @@ use ratatui::crossterm::terminal::disable_raw_mode;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
-use tombolo_web::Keeper;
+use tombolo_web::StateCache;
 
 use super::app::{App, Command};
 use super::asker::{Asker, Wish};
 use super::draw;
 use crate::failure::Failure;
 
-/// Time between two screens, where no key asks for one.
+/// The time between two screens, where no key asks for one.
 const PACE: Duration = Duration::from_millis(250);
 
-/// How long the screen may take to end once it is told to: a terminal that takes no more output would keep it.
+/// How long the screen may take to end once it is told to: a terminal that takes no more output would keep
+/// it.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The terminal is as before when this is dropped, whatever the reason. A panic gives it back too, before it is told.
+/// The terminal is as before when this is dropped, whatever the reason. A panic gives it back too, before it
+/// is told.
 struct Screen {
-    /// Never dropped: it would complain on standard error of a terminal that is gone, which is where that goes.
+    /// Never dropped: it would complain on standard error of a terminal that is gone, which is where that
+    /// goes.
     terminal: ManuallyDrop<DefaultTerminal>,
 }
 
@@ -52,9 +55,9 @@ enum Input {
     End,
 }
 
-/// Shows the screen until somebody leaves it.
-pub(super) fn run(keeper: &Keeper, mut app: App) -> Result<(), Failure> {
-    let asker = Asker::start(keeper).map_err(Failure::system("start a thread"))?;
+/// Shows the screen until the user leaves it.
+pub(super) fn run(cache: &StateCache, mut app: App) -> Result<(), Failure> {
+    let asker = Asker::start(cache).map_err(Failure::system("start a thread"))?;
     let (sender, inputs) = channel();
     end_on_signals_and_hangup(sender.clone()).map_err(Failure::system("listen for signals"))?;
     let mut screen = Screen::new().map_err(Failure::system("set up the terminal"))?;
@@ -63,7 +66,7 @@ pub(super) fn run(keeper: &Keeper, mut app: App) -> Result<(), Failure> {
         if let Some(text) = asker.said() {
             app.say(text);
         }
-        let (picture, written) = (keeper.picture(), asker.written());
+        let (picture, written) = (cache.picture(), asker.written());
         match screen.terminal.draw(|frame| draw::screen(frame, &mut app, &picture, &written)) {
             Ok(_) => {}
             Err(error) if is_gone(&error) => return Ok(()),
@@ -102,8 +105,8 @@ fn next(inputs: &Receiver<Input>, app: &mut App) -> Option<Command> {
     }
 }
 
-/// Reads the terminal on a thread of its own: crossterm's reader neither returns at the end of the input nor for signals, but
-/// reads again and again.
+/// Reads the terminal on a thread of its own: crossterm's reader neither returns at the end of the input nor
+/// for signals, but reads again and again.
 fn read_terminal(inputs: Sender<Input>) -> io::Result<()> {
     std::thread::Builder::new().name("terminal".into()).spawn(move || {
         loop {
@@ -117,7 +120,8 @@ fn read_terminal(inputs: Sender<Input>) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the screen end at a signal or when the terminal is gone; ends the process itself if the screen does not.
+/// Has the screen end at a signal or when the terminal is gone; ends the process itself if the screen does
+/// not.
 fn end_on_signals_and_hangup(inputs: Sender<Input>) -> io::Result<()> {
     let (signalled, write) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,13 +1,12 @@
 //! Screens of a made-up machine.
 
 use std::num::NonZeroU16;
-use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
-use tombolo::admin::{NodeInfo, Target};
+use tombolo::admin::{NodeInfo, NodeKind, Target};
 use tombolo::observe::{
     CoreSample, DomainSample, EndSample, Flow, Happening, NodePhase, NodeSample, Seen, SeenChannel,
     SeenDomain, SeenEvent, SeenLink, SeenNode,
@@ -44,19 +43,12 @@ fn node(id: u16, name: &str, target: &str, loads: &[u16]) -> SeenNode {
     };
     SeenNode {
         info: NodeInfo {
-            id: NodeId(id),
-            name: name.into(),
-            kind: "vm".into(),
-            isa: target.isa,
-            generation: 1,
             up: true,
             cause: String::new(),
             cores: loads.len() as u16,
             domains: 2,
-            transport: None,
-            window_bytes: (0, 0),
-            boot: Duration::ZERO,
             pid: 7,
+            ..NodeInfo::new(NodeId(id), name, NodeKind::Vm, target.isa)
         },
         phase: NodePhase::Up,
         target,
@@ -144,7 +136,7 @@ fn end(index: u32, accepting: bool, sent: u64, received: u64) -> EndSample {
 fn crowded() -> Picture {
     let mut seen = machine();
     let mut user = node(2, "s390x", "s390x", &[]);
-    user.info.kind = "user".into();
+    user.info.kind = NodeKind::User;
     user.info.cores = 4;
     let sample = user.sample.as_mut().unwrap();
     (sample.own_load_permille, sample.memory_used_bytes, sample.memory_bytes) = (700, 12 << 20, 0);
@@ -310,7 +302,7 @@ fn a_domain_is_looked_into() {
     // One that has gone meanwhile.
     app.mode = Mode::Details(Thing::Domain(id(9)));
     let text = screen(&mut app, &picture(), &Written::default(), 80, 10);
-    assert!(text.contains("0.1.9 is not remembered any more"), "{text}");
+    assert!(text.contains("0.1.9 is no longer known"), "{text}");
 }
 
 #[test]

@@ -203,11 +203,11 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
     // One that is not empty stays as it is; an empty one becomes the project.
     fs::create_dir(machine.folder().join("full")).expect("a folder");
     fs::write(machine.folder().join("full/notes"), "mine").expect("a file");
-    machine.tombolo(["new", "full"]).fails_with(2, &["full is there already, and is not empty"]);
+    machine.tombolo(["new", "full"]).fails_with(2, &["full exists and is not empty"]);
     assert_eq!(listing(&machine.folder().join("full")), ["notes"]);
     machine.tombolo(["new", "full", "--lang", "c"]).fails_with(2, &["not empty"]);
     fs::write(machine.folder().join("file"), "").expect("a file");
-    machine.tombolo(["new", "file"]).fails_with(2, &["file is there already, and is no folder"]);
+    machine.tombolo(["new", "file"]).fails_with(2, &["file exists and is not a folder"]);
     fs::create_dir(machine.folder().join("empty")).expect("a folder");
     machine.tombolo(["new", "empty", "--lang", "c"]).ok();
     assert_eq!(listing(&machine.folder().join("empty")), [".gitignore", "README.md", "main.c"]);

@@ -252,9 +252,9 @@ fn whatever_is_written_is_text() {
 
     // Nonsense is told to be such, and ends nothing.
     for (said, about) in [
-        ("{", "not understood"),
-        ("[]", "not understood"),
-        (r#"{"watch": [{"view": "nodes"}]}"#, "has an id"),
+        ("{", "invalid request"),
+        ("[]", "invalid request"),
+        (r#"{"watch": [{"view": "nodes"}]}"#, "needs an `id`"),
         (r#"{"watch": [{"id": "x", "view": "everything"}]}"#, "unknown variant"),
         (r#"{"watch": [{"id": "x", "view": "domain", "domain": "../1"}]}"#, "no domain"),
         (r#"{"watch": [{"id": "x", "view": "node", "node": "mars"}]}"#, "no node"),

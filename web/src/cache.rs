@@ -1,4 +1,4 @@
-//! One copy of what is seen of a machine, for everybody who looks.
+//! The state cache: one copy of the observed state of a machine, for all viewers.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use tombolo::spawn::Stream;
 use tombolo::{Domain, Error};
 use tombolo_platform::unpoisoned;
 
-/// Time from one look at the monitor to the next, at least.
+/// The time from one look at the monitor to the next, at least.
 const PACE: Duration = Duration::from_millis(250);
 
-/// How long a look may wait for something new; how soon it is noticed that nobody looks any more.
+/// How long a refresh may wait for something new; it bounds how late the last viewer's leaving is noticed.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Time between two looks at whether the machine traces.
+/// The time between two looks at whether the machine traces.
 const TRACING_EVERY: Duration = Duration::from_secs(2);
 
-/// Time from a first attempt to reach a monitor that is gone to the second.
+/// The time from a first attempt to reach a monitor that is gone to the second.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// Time between attempts, at most.
+/// The time between attempts, at most.
 const LAST_RETRY: Duration = Duration::from_secs(3);
 
 /// Whether the machine's monitor can be asked.
@@ -59,7 +59,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// One of a machine that nobody was asked about.
+    /// A picture that does not come from a monitor, for tests.
     #[must_use]
     pub fn of(machine: &str, seen: Seen, monitor: MonitorState) -> Picture {
         Picture {
@@ -97,7 +97,7 @@ impl Picture {
 
 #[derive(Debug, Default)]
 struct Audience {
-    lookers: usize,
+    viewers: usize,
     stopped: bool,
 }
 
@@ -108,10 +108,11 @@ struct Shared {
     picture: watch::Sender<Arc<Picture>>,
 }
 
-/// Keeps up with a machine while somebody looks, also when its monitor ends and another of the same name comes. A handle: clones are of
-/// the same keeper. Its thread ends with the last handle, within about a second; the one that reads what comes unasked, with the monitor.
+/// Keeps up with a machine while somebody looks, also when its monitor ends and another of the same name
+/// comes. A handle: clones are of the same cache. Its thread ends with the last handle, within about a
+/// second; the one that reads what comes unasked, with the monitor.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct StateCache {
     shared: Arc<Shared>,
     _last: Arc<Last>,
 }
@@ -129,22 +130,22 @@ impl Drop for Last {
 
 /// While there is one, the machine is looked at.
 #[derive(Debug)]
-pub struct Looker {
+pub struct Viewer {
     shared: Arc<Shared>,
 }
 
-impl Drop for Looker {
+impl Drop for Viewer {
     fn drop(&mut self) {
-        unpoisoned(&self.shared.audience).lookers -= 1;
+        unpoisoned(&self.shared.audience).viewers -= 1;
     }
 }
 
-impl Keeper {
+impl StateCache {
     /// Starts to keep up with the machine of a domain.
     ///
     /// # Errors
     /// When there is no thread for it.
-    pub fn start(domain: &Domain) -> std::io::Result<Keeper> {
+    pub fn start(domain: &Domain) -> std::io::Result<StateCache> {
         let picture = Picture {
             machine: domain.machine_name().to_owned(),
             seen: Arc::default(),
@@ -162,16 +163,16 @@ impl Keeper {
         });
         listen(domain);
         let (keeping, observer) = (Arc::clone(&shared), domain.observe());
-        std::thread::Builder::new().name("keeper".into()).spawn(move || keep(&keeping, observer))?;
-        Ok(Keeper { _last: Arc::new(Last(Arc::clone(&shared))), shared })
+        std::thread::Builder::new().name("cache".into()).spawn(move || keep(&keeping, observer))?;
+        Ok(StateCache { _last: Arc::new(Last(Arc::clone(&shared))), shared })
     }
 
     /// Has the machine looked at for as long as what this returns lives.
     #[must_use]
-    pub fn look(&self) -> Looker {
-        unpoisoned(&self.shared.audience).lookers += 1;
+    pub fn look(&self) -> Viewer {
+        unpoisoned(&self.shared.audience).viewers += 1;
         self.shared.came.notify_all();
-        Looker { shared: Arc::clone(&self.shared) }
+        Viewer { shared: Arc::clone(&self.shared) }
     }
 
     /// What was seen last.
@@ -187,12 +188,12 @@ impl Keeper {
 
     /// Waits for a picture of now, up to `timeout`; without one in time, what there is.
     pub(crate) async fn fresh(&self, timeout: Duration) -> Arc<Picture> {
-        let looker = self.look();
+        let viewer = self.look();
         let mut pictures = self.pictures();
         let is_fresh =
             |picture: &Arc<Picture>| picture.taken.is_some_and(|taken| taken.elapsed() < WAIT + PACE);
         let picture = tokio::time::timeout(timeout, pictures.wait_for(is_fresh)).await;
-        drop(looker);
+        drop(viewer);
         match picture {
             Ok(Ok(picture)) => Arc::clone(&picture),
             _ => self.picture(),
@@ -202,9 +203,9 @@ impl Keeper {
 
 impl Shared {
     /// Waits for an audience; false when it is all over.
-    fn wait_for_lookers(&self) -> bool {
+    fn wait_for_viewers(&self) -> bool {
         let audience = unpoisoned(&self.audience);
-        let waited = self.came.wait_while(audience, |audience| audience.lookers == 0 && !audience.stopped);
+        let waited = self.came.wait_while(audience, |audience| audience.viewers == 0 && !audience.stopped);
         !waited.unwrap_or_else(PoisonError::into_inner).stopped
     }
 
@@ -220,8 +221,8 @@ impl Shared {
     }
 }
 
-/// Reads what comes for a domain that nobody else waits for: the output of what it starts, which is looked at as the monitor
-/// remembers it, and how that ends. Ends with the monitor.
+/// Reads what comes for a domain that nobody else waits for: the output of what it starts, which is looked at
+/// as the monitor remembers it, and how that ends. Ends with the monitor.
 fn listen(domain: &Domain) {
     domain.on_output(|_, _: Stream, _| {});
     let domain = domain.clone();
@@ -232,10 +233,10 @@ fn listen(domain: &Domain) {
     });
 }
 
-/// The keeper's thread.
+/// The cache's thread.
 fn keep(shared: &Shared, mut observer: Observer) {
     let mut tracing_looked: Option<Instant> = None;
-    while shared.wait_for_lookers() {
+    while shared.wait_for_viewers() {
         let began = Instant::now();
         match look(shared, &mut observer, &mut tracing_looked) {
             Ok(()) => {
@@ -256,7 +257,7 @@ fn keep(shared: &Shared, mut observer: Observer) {
 
 /// Looks once, and shows what there is.
 fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<Instant>) -> Result<(), Error> {
-    // Whoever comes while nobody looked wants to see something at once.
+    // The first viewer after a pause wants to see something at once.
     let stale = shared.picture.borrow().taken.is_none_or(|taken| taken.elapsed() > WAIT + PACE);
     let new = observer.refresh(if stale { Duration::ZERO } else { WAIT })?;
     let mut tracing = None;
@@ -279,12 +280,13 @@ fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<In
     Ok(())
 }
 
-/// Attaches again, once a machine of that name is up. Looks for it only while somebody looks at it; `None` when it is all over.
+/// Attaches again, once a machine of that name is up. Looks for it only while somebody looks at it; `None`
+/// when it is all over.
 fn come_back(shared: &Shared) -> Option<Observer> {
     let name = shared.picture.borrow().machine.clone();
     let mut retry = FIRST_RETRY;
     loop {
-        if !shared.pause(retry) || !shared.wait_for_lookers() {
+        if !shared.pause(retry) || !shared.wait_for_viewers() {
             return None;
         }
         retry = (retry * 2).min(LAST_RETRY);

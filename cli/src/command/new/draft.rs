@@ -7,34 +7,33 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 
 /// A folder that is written beside the one that it becomes. Dropped before that, it is gone.
-pub(super) struct Place {
+pub(super) struct Draft {
     target: PathBuf,
     draft: PathBuf,
     is_finished: bool,
 }
 
-impl Place {
+impl Draft {
     /// Begins a folder that does not exist yet, or is empty.
-    pub(super) fn new(target: &Path) -> Result<Place, Failure> {
+    pub(super) fn new(target: &Path) -> Result<Draft, Failure> {
         let usage = |message: String, hint| Failure::Usage { message, hint: Some(hint) };
         match fs::read_dir(target) {
             Ok(mut entries) => {
                 if entries.next().is_some() {
-                    let message =
-                        format!("the folder {} is there already, and is not empty", target.display());
+                    let message = format!("the folder {} exists and is not empty", target.display());
                     return Err(usage(message, "give another name, or move it away"));
                 }
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
-                let message = format!("{} is there already, and is no folder", target.display());
+                let message = format!("{} exists and is not a folder", target.display());
                 return Err(usage(message, "give another name, or move it away"));
             }
             Err(error) => return Err(Failure::system(format!("look into {}", target.display()))(error)),
         }
         let draft = PathBuf::from(format!(".{}.{}.new", target.display(), std::process::id()));
         fs::create_dir(&draft).map_err(Failure::system(format!("create the folder {}", target.display())))?;
-        Ok(Place { target: target.to_owned(), draft, is_finished: false })
+        Ok(Draft { target: target.to_owned(), draft, is_finished: false })
     }
 
     /// Writes a file, whose path is relative to the folder.
@@ -56,7 +55,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_finished {
             // What cannot be removed is left where its name says what it is.
