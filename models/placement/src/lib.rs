@@ -162,7 +162,6 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use tombolo::{Isa, NodeId, NodeKind};
 
