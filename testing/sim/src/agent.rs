@@ -492,7 +492,7 @@ impl SimAgent {
         let (life, their_life) = pair();
         let ((out, their_out), (err, their_err)) = (pair(), pair());
         let (input, their_input) = order.program.stdin.then(pair).unzip();
-        let (side, their_side) = order.side.as_ref().map(|_| pair()).unzip();
+        let (side, their_side) = order.program.side.as_ref().map(|_| pair()).unzip();
         let actor = self.actor();
         let child = Child {
             pid,

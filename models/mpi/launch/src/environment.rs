@@ -321,30 +321,14 @@ impl Variables {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tombolo::admin::Target;
     use tombolo::{Isa, NodeId};
 
     use super::*;
     use crate::program::Mpi;
 
-    fn node(kind: &str, isa: Isa) -> NodeInfo {
-        NodeInfo {
-            id: NodeId(0),
-            name: kind.into(),
-            kind: kind.into(),
-            isa,
-            generation: 1,
-            up: true,
-            cause: String::new(),
-            cores: 1,
-            domains: 0,
-            transport: None,
-            window_bytes: (0, 0),
-            boot: Duration::ZERO,
-            pid: 0,
-        }
+    fn node(kind: NodeKind, isa: Isa) -> NodeInfo {
+        NodeInfo::new(NodeId(0), kind.name(), kind, isa)
     }
 
     fn pairs(variables: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -388,7 +372,7 @@ mod tests {
     fn each_node_has_what_it_can_use() {
         let own = [("HOME", "/home/a"), ("FI_LOG_LEVEL", "warn"), ("PMI_FD", "7"), ("PMIX_NAMESPACE", "x")];
         let with = WithKit::new("each", &own, &[("GIVEN", "1"), ("HOME", "/given")]);
-        let (host, left) = with.0.on(&node("host", Isa::X86_64), false);
+        let (host, left) = with.0.on(&node(NodeKind::Host, Isa::X86_64), false);
         assert!(left.is_empty());
         let kit = with.1.join("mpi/x86_64/opt/tombolo/mpi");
         for (name, expected) in [
@@ -408,7 +392,7 @@ mod tests {
             assert_eq!(value(&host, name), expected, "{name}");
         }
         let with = WithKit::new("far", &own, &[("GIVEN", "1")]);
-        let (user, _) = with.0.on(&node("user", Isa::Aarch64), false);
+        let (user, _) = with.0.on(&node(NodeKind::User, Isa::Aarch64), false);
         for (name, expected) in [
             ("HOME", None),
             ("GIVEN", Some("1")),
@@ -427,34 +411,34 @@ mod tests {
     fn whoever_says_something_wins() {
         let own = [("FI_PROVIDER", "tcp"), ("MPIR_CVAR_CH4_NETMOD", "ucx"), ("LD_LIBRARY_PATH", "/mine")];
         let with = WithKit::new("wins", &own, &[]);
-        let (host, _) = with.0.on(&node("host", Isa::X86_64), false);
+        let (host, _) = with.0.on(&node(NodeKind::Host, Isa::X86_64), false);
         assert_eq!(value(&host, "FI_PROVIDER"), Some("tcp"));
         assert_eq!(value(&host, "FI_PROVIDER_PATH"), None);
         assert_eq!(value(&host, "MPIR_CVAR_CH4_NETMOD"), Some("ucx"));
         let path = value(&host, "LD_LIBRARY_PATH").unwrap();
         assert!(path.starts_with("/mine:") && path.ends_with("/lib"), "{path}");
-        let (brings, _) = with.0.on(&node("host", Isa::X86_64), true);
+        let (brings, _) = with.0.on(&node(NodeKind::Host, Isa::X86_64), true);
         assert_eq!(value(&brings, "LD_LIBRARY_PATH"), Some("/mine"));
     }
 
     #[test]
     fn ranks_yield_as_they_are_told_to() {
         let with = WithKit::new("yield", &[("LD_PRELOAD", "/mine.so")], &[]);
-        let (host, _) = with.0.on(&node("host", Isa::X86_64), false);
+        let (host, _) = with.0.on(&node(NodeKind::Host, Isa::X86_64), false);
         let preloaded = value(&host, "LD_PRELOAD").unwrap();
         assert!(
             preloaded.starts_with("/mine.so:") && preloaded.ends_with("libtombolo-yield.so"),
             "{preloaded}"
         );
         let given = with.0.with(&pairs(&[("LD_PRELOAD", "/theirs.so"), ("QEMU_SET_ENV", "A=b")]));
-        let (user, _) = given.on(&node("user", Isa::Aarch64), false);
+        let (user, _) = given.on(&node(NodeKind::User, Isa::Aarch64), false);
         let expected = "A=b,LD_PRELOAD=/theirs.so:/opt/tombolo/mpi/lib/libtombolo-yield.so";
         assert_eq!((value(&user, "QEMU_SET_ENV"), value(&user, "LD_PRELOAD")), (Some(expected), None));
         let kernel = with.0.with(&pairs(&[("TOMBOLO_YIELD", "kernel")]));
-        let (host, _) = kernel.on(&node("host", Isa::X86_64), false);
+        let (host, _) = kernel.on(&node(NodeKind::Host, Isa::X86_64), false);
         assert_eq!(value(&host, "LD_PRELOAD"), Some("/mine.so"));
         std::fs::remove_file(with.1.join("mpi/aarch64/opt/tombolo/mpi/lib/libtombolo-yield.so")).unwrap();
-        let (arm, _) = with.0.on(&node("vm", Isa::Aarch64), false);
+        let (arm, _) = with.0.on(&node(NodeKind::Vm, Isa::Aarch64), false);
         assert_eq!(value(&arm, "LD_PRELOAD"), None, "there is none");
     }
 
@@ -466,7 +450,7 @@ mod tests {
             mpi: Some((Mpi::Mpich, library.to_owned())),
             run_path: Vec::new(),
         };
-        let (arm, riscv) = (node("vm", Isa::Aarch64), node("user", Isa::Riscv64));
+        let (arm, riscv) = (node(NodeKind::Vm, Isa::Aarch64), node(NodeKind::User, Isa::Riscv64));
         assert_eq!(with.0.check(&arm, &build("libmpi.so.12"), false), Ok(()));
         let error = with.0.check(&arm, &build("libmpi_abi.so.0"), false).unwrap_err().to_string();
         assert!(error.contains("node vm has no libmpi_abi.so.0") && error.contains("mpicc"), "{error}");
@@ -484,7 +468,7 @@ mod tests {
         let long = "x".repeat(MAX_ENVIRONMENT_BYTES);
         let environment =
             Environment::new(pairs(&[("LONG", &long), ("SHORT", "1")]), Vec::new(), SharedMemory::Mpi);
-        let (all, left) = environment.on(&node("host", Isa::X86_64), true);
+        let (all, left) = environment.on(&node(NodeKind::Host, Isa::X86_64), true);
         assert_eq!(value(&all, "MPIR_CVAR_NOLOCAL"), None, "MPI's shared memory is asked for");
         assert_eq!(left, ["LONG"]);
         assert_eq!(value(&all, "SHORT"), Some("1"));

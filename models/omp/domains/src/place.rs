@@ -165,10 +165,10 @@ fn emulated(nodes: &[NodeInfo], places: &[JobNode]) -> bool {
 }
 
 fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
-    let kernel = match node.kind.as_str() {
-        "host" | "user" => Some(Kernel::Host),
-        "vm" => Some(Kernel::Virtual(node.name.clone())),
-        _ => None,
+    let kernel = match node.kind {
+        NodeKind::Host | NodeKind::User => Some(Kernel::Host),
+        NodeKind::Vm => Some(Kernel::Virtual(node.name.clone())),
+        NodeKind::Bare => None,
     };
     match kernel {
         Some(kernel) if matches!(node.isa, Isa::X86_64 | Isa::Aarch64) => Ok(JobNode {
@@ -211,35 +211,26 @@ fn share(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tombolo::NodeId;
 
-    fn node(number: u16, name: &str, kind: &str, isa: Isa, window: u64) -> NodeInfo {
+    fn node(number: u16, name: &str, kind: NodeKind, isa: Isa, window: u64) -> NodeInfo {
         NodeInfo {
-            id: NodeId(number),
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            isa,
-            generation: 1,
             up: true,
             cause: String::new(),
             cores: 2,
-            domains: 0,
-            transport: None,
             window_bytes: (1 << 20, window),
-            boot: Duration::ZERO,
-            pid: 1,
+            ..NodeInfo::new(NodeId(number), name, kind, isa)
         }
     }
 
     fn machine() -> Vec<NodeInfo> {
         vec![
-            node(0, "host", "host", Isa::X86_64, 0),
-            node(1, "arm-user", "user", Isa::Aarch64, 0),
-            node(2, "arm0", "vm", Isa::Aarch64, 64 << 20),
-            node(3, "arm1", "vm", Isa::Aarch64, 64 << 20),
-            node(4, "big", "user", Isa::S390x, 0),
-            node(5, "alone", "vm", Isa::Aarch64, 0),
+            node(0, "host", NodeKind::Host, Isa::X86_64, 0),
+            node(1, "arm-user", NodeKind::User, Isa::Aarch64, 0),
+            node(2, "arm0", NodeKind::Vm, Isa::Aarch64, 64 << 20),
+            node(3, "arm1", NodeKind::Vm, Isa::Aarch64, 64 << 20),
+            node(4, "big", NodeKind::User, Isa::S390x, 0),
+            node(5, "alone", NodeKind::Vm, Isa::Aarch64, 0),
         ]
     }
 

@@ -19,7 +19,7 @@ pub(super) fn machine_file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match Machine::parse(text, Path::new("fuzz.toml"), Isa::X86_64) {
         Ok(machine) => {
-            assert_eq!(machine.host().kind.name(), "host");
+            assert_eq!(machine.host().settings.name(), "host");
             let named = |node: &Node| machine.node_named(&node.name).is_some_and(|found| found == node);
             assert!(machine.nodes().iter().all(named), "a name that is not its node's");
         }

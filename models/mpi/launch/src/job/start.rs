@@ -218,29 +218,14 @@ pub(super) fn start_all(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tombolo::{Isa, NodeId};
 
     use super::*;
 
     #[test]
     fn virtual_machines_have_files_of_their_own() {
-        let nodes = ["host", "user", "vm", "vm"].map(|kind| NodeInfo {
-            id: NodeId(0),
-            name: kind.into(),
-            kind: kind.into(),
-            isa: Isa::Aarch64,
-            generation: 1,
-            up: true,
-            cause: String::new(),
-            cores: 1,
-            domains: 0,
-            transport: None,
-            window_bytes: (0, 0),
-            boot: Duration::ZERO,
-            pid: 0,
-        });
+        let kinds = [NodeKind::Host, NodeKind::User, NodeKind::Vm, NodeKind::Vm];
+        let nodes = kinds.map(|kind| NodeInfo::new(NodeId(0), kind.name(), kind, Isa::Aarch64));
         for (of_ranks, unlike) in [
             (&[0, 0, 0][..], false),
             (&[0, 1, 0], false),
