@@ -193,7 +193,7 @@ pub(super) fn virtual_machines(
         isa: node.isa,
         settings: NodeSettings::Vm(VmNode::default()),
     };
-    let vms = nodes.iter().filter(|node| node.kind == tombolo::NodeKind::Vm).map(usual);
+    let vms = nodes.iter().filter(|node| node.kind == tombolo::admin::NodeKind::Vm).map(usual);
     Ok(vms.map(|node| (domain.node_name().to_owned(), node)).collect())
 }
 

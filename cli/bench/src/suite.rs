@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use tombolo::{Domain, NodeKind};
+use tombolo::Domain;
+use tombolo::admin::NodeKind;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, latency, layers, omp, ring, rpc};
 use tombolo_machine::{Kit, Machine};

@@ -184,7 +184,8 @@ fn render(machine: &MachineReport, titled: bool, colour: bool) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tombolo::{Isa, NodeId, NodeKind, TransportKind};
+    use tombolo::admin::NodeKind;
+    use tombolo::{Isa, NodeId, TransportKind};
 
     use super::*;
 

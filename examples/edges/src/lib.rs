@@ -3,7 +3,8 @@
 
 include!(concat!(env!("OUT_DIR"), "/edges.rs"));
 
-use tombolo::{Channel, Domain, Error, NodeKind, PoolOptions};
+use tombolo::admin::NodeKind;
+use tombolo::{Channel, Domain, Error, PoolOptions};
 
 /// Pixels in a row.
 pub const WIDTH: usize = 320;

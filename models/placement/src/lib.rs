@@ -163,7 +163,8 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
 #[cfg(test)]
 mod tests {
 
-    use tombolo::{Isa, NodeId, NodeKind};
+    use tombolo::admin::NodeKind;
+    use tombolo::{Isa, NodeId};
 
     use super::*;
 

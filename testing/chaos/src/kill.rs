@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tombolo::{Domain, Error, NodeKind};
+use tombolo::admin::NodeKind;
+use tombolo::{Domain, Error};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 
 use crate::arguments::Only;

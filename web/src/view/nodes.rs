@@ -1,7 +1,7 @@
 //! Nodes, and links between them.
 
 use serde::Serialize;
-use tombolo::NodeKind;
+use tombolo::admin::NodeKind;
 use tombolo::observe::{NodePhase, NodeSample, Seen, SeenLink, SeenNode};
 
 use super::{Missing, ms, node_name, node_named};

@@ -177,7 +177,8 @@ fn targets_up(context: &Context) -> Result<Vec<Target>, Failure> {
     }
     let mut targets = Vec::new();
     for name in names {
-        targets.extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(tombolo::NodeInfo::target));
+        targets
+            .extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(tombolo::admin::NodeInfo::target));
     }
     targets.sort_unstable();
     targets.dedup();

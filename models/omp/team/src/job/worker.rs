@@ -7,7 +7,6 @@ use super::fault;
 use crate::constructs::region::leave_share;
 use crate::constructs::{affinity, tasking};
 use crate::device::order;
-use crate::job::fault;
 use crate::primitives::wait::{self, Sleep};
 use crate::primitives::{exclusive, sys};
 use crate::team::members::Team;
