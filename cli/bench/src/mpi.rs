@@ -121,7 +121,8 @@ fn measure(
     }
     // Boards have no MPI.
     for node in nodes.iter().filter(|node| {
-        matches!(node.kind, tombolo::admin::NodeKind::Vm | tombolo::admin::NodeKind::User) && options.wants(&node.name)
+        matches!(node.kind, tombolo::admin::NodeKind::Vm | tombolo::admin::NodeKind::User)
+            && options.wants(&node.name)
     }) {
         add(mpi::node_stacks(tools, &node.name, node.isa, node.kind == tombolo::admin::NodeKind::User));
         if node.kind == tombolo::admin::NodeKind::Vm {

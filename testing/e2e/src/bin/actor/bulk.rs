@@ -179,7 +179,13 @@ fn mark(buffer: &mut Buffer, rank: u64) -> Result<(), Error> {
 }
 
 /// Hands on, one way and the other, waiting for both at once.
-fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, rounds: u64) -> Outcome {
+fn middle(
+    member: &ChainMember,
+    pool: &Pool,
+    before: BulkChannel,
+    behind: BulkChannel,
+    rounds: u64,
+) -> Outcome {
     let mut set = WaitSet::new()?;
     let (before, behind) = (set.add(before)?, set.add(behind)?);
     let mut metadata = Vec::new();
