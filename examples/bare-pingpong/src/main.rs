@@ -1,6 +1,7 @@
 //! A message back and forth, also with a board: `tombolo run --on host,bare0 bare-pingpong.tbi`
 //!
-//! One source for all: on a board, `tombolo_bare` takes the place of `tombolo` and of what `std` has of a system.
+//! One source for all: on a board, `tombolo_bare` takes the place of `tombolo` and of what `std` has of a
+//! system.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use core::error::Error;

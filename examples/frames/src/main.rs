@@ -1,7 +1,8 @@
 //! Frames of a camera go through three domains on two nodes: `tombolo run --on host,arm0,host frames.tbi`
 //!
-//! The first takes pictures, the second finds edges in them where they lie, the third looks at them. There are four buffers:
-//! the right to each goes round, and no frame is copied from one domain to another. The camera is a calculated one.
+//! The first takes pictures, the second finds edges in them where they lie, the third looks at them. There
+//! are four buffers: the right to each goes round, and no frame is copied from one domain to another. The
+//! camera is a calculated one.
 
 mod picture;
 

@@ -1,6 +1,7 @@
-//! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those in C, with
-//! `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with `--owned=Duration=core::time::Duration,…`
-//! Rust that owns, with `--doc` the reference; with `--grammar` alone that for editors.
+//! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those
+//! in C, with `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with
+//! `--owned=Duration=core::time::Duration,…` Rust that owns, with `--doc` the reference; with `--grammar`
+//! alone that for editors.
 
 use std::process::ExitCode;
 

@@ -91,8 +91,8 @@ pub fn python(path: impl AsRef<Path>, options: &PythonOptions) -> Result<String,
 }
 
 /// Compiles an interface file from a build script: `interfaces/kv.tbl` to `kv.rs` in `OUT_DIR`, for
-/// `include!(concat!(env!("OUT_DIR"), "/kv.rs"))` in a module of its own. The modules of files that it includes stand
-/// beside that, under their names.
+/// `include!(concat!(env!("OUT_DIR"), "/kv.rs"))` in a module of its own. The modules of files that it
+/// includes stand beside that, under their names.
 ///
 /// ```no_run
 /// // build.rs

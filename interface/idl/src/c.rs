@@ -16,8 +16,8 @@ use names::Names;
 /// How C is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct COptions {
-    /// What all names begin with; the last word of the package and `_` if it is not said. Those of files that it includes
-    /// begin with the last word of their packages.
+    /// What all names begin with; the last word of the package and `_` if it is not said. Those of files that
+    /// it includes begin with the last word of their packages.
     pub prefix: Option<String>,
     /// What the text says that it was written from.
     pub origin: String,

@@ -1,5 +1,5 @@
-//! The grammar for editors: how they colour interface files. Written from the compiler's own words, so that it knows them
-//! all.
+//! The grammar for editors: how they colour interface files. Written from the compiler's own words, so that
+//! it knows them all.
 
 use crate::check::names::BUILT_IN;
 use crate::parser::KEYWORDS;

@@ -19,8 +19,8 @@ pub(crate) fn of(model: &Model, interface: &Interface) -> u64 {
     fnv1a(canonical(model, interface).as_bytes()).max(1)
 }
 
-/// Everything of an interface that changes bytes or their meaning, and nothing else: no documentation, and types
-/// spelled out in the order in which they are met.
+/// Everything of an interface that changes bytes or their meaning, and nothing else: no documentation, and
+/// types spelled out in the order in which they are met.
 fn canonical(model: &Model, interface: &Interface) -> String {
     let mut text = format!("{}.{}@{}", model.package, interface.name, interface.version);
     let mut seen = Vec::new();

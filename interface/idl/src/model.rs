@@ -26,8 +26,8 @@ pub struct Model {
     pub unions: Vec<Union>,
     /// Interfaces.
     pub interfaces: Vec<Interface>,
-    /// Types and constants that are declared in other files, and those files' names without folder and ending: back
-    /// ends that write a module for each file leave them out.
+    /// Types and constants that are declared in other files, and those files' names without folder and
+    /// ending: back ends that write a module for each file leave them out.
     pub included: std::collections::BTreeMap<String, String>,
     /// The packages of those files, by the same names.
     pub packages: std::collections::BTreeMap<String, String>,
@@ -403,7 +403,8 @@ impl Model {
         u64::from(HEADER_BYTES).saturating_add(record.bytes).saturating_add(record.outside_bytes)
     }
 
-    /// Whether the type has a value that stands for "not said": what a peer of before the field was added means.
+    /// Whether the type has a value that stands for "not said": what a peer of before the field was added
+    /// means.
     #[must_use]
     pub fn has_default(&self, of: &Type) -> bool {
         match of {

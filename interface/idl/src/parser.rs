@@ -466,7 +466,8 @@ fn unexpected(token: Token<'_>, expected: &str) -> Diagnostic {
     }
 }
 
-/// The same for a place where few words can stand: one of `known` may be meant, else `hint` says what can stand there.
+/// The same for a place where few words can stand: one of `known` may be meant, else `hint` says what can
+/// stand there.
 fn misspelt<const N: usize>(
     token: Token<'_>,
     expected: &str,

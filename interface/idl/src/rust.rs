@@ -16,7 +16,8 @@ pub const RUNTIME: &str = "tombolo::interface";
 /// How Rust is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RustOptions {
-    /// Path of the run-time in the crate that the code is part of: [`RUNTIME`], or `tombolo_interface` in crates below `tombolo`.
+    /// Path of the run-time in the crate that the code is part of: [`RUNTIME`], or `tombolo_interface` in
+    /// crates below `tombolo`.
     pub runtime: String,
     /// What the text says that it was written from.
     pub origin: String,

@@ -1,6 +1,7 @@
 //! "Did you mean": the known word that a misspelt one is nearest to.
 
-/// The one of `known` that differs least from `word`, if it differs little. A swap of two neighbours is one difference.
+/// The one of `known` that differs least from `word`, if it differs little. A swap of two neighbours is one
+/// difference.
 pub(crate) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.len() / 3).max(1);
     let lower = word.to_ascii_lowercase();

@@ -1,4 +1,5 @@
-//! The committed stubs are what the compiler writes, and the interface files are written as the formatter writes.
+//! The committed stubs are what the compiler writes, and the interface files are written as the formatter
+//! writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -106,7 +106,8 @@ impl<E, D> CallError<E, D> {
     }
 }
 
-/// What a call `M` over a port with errors `E` comes to: its results, read in the client until it is used again, or why there are none.
+/// What a call `M` over a port with errors `E` comes to: its results, read in the client until it is used
+/// again, or why there are none.
 pub type Called<'m, M, E> = Result<<M as Method>::ReplyView<'m>, CallError<E, <M as Method>::ErrorView<'m>>>;
 
 /// Why a client or server was not made over a channel.
@@ -256,7 +257,8 @@ pub struct Client<I, P, E = ()> {
 }
 
 impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
-    /// A client over a channel that was opened with [`Interface::HASH`](crate::Interface::HASH). It has room for [`MAX_IN_FLIGHT`] calls.
+    /// A client over a channel that was opened with [`Interface::HASH`](crate::Interface::HASH). It has room
+    /// for [`MAX_IN_FLIGHT`] calls.
     ///
     /// # Errors
     /// The link lacks what the interface needs.
@@ -306,7 +308,8 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         Q: Request<Method: Method<Interface = I>>,
     {
         let timeout = self.timeout.take();
-        // The clock costs as much as a good part of a call: it is looked at when the answer does not come at once.
+        // The clock costs as much as a good part of a call: it is looked at when the answer does not come at
+        // once.
         let call = match self.send_call(request, timeout, AT_ONCE, None) {
             Ok(call) => call,
             Err(error) => return Err(error.of_call()),
@@ -397,8 +400,8 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), message, timeout)
     }
 
-    /// Takes what has arrived, up to 1024 messages, without waiting. Answers are kept until they are waited for. Says
-    /// how many messages there were.
+    /// Takes what has arrived, up to 1024 messages, without waiting. Answers are kept until they are waited
+    /// for. Says how many messages there were.
     ///
     /// # Errors
     /// The channel has ended; answers that arrived before can still be waited for.
@@ -423,8 +426,8 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         matches!(self.flight.known(number), Known::Waiting { .. })
     }
 
-    /// Waits for the answer to a call until the call's deadline, and returns its results. Answers to other calls are kept for
-    /// them.
+    /// Waits for the answer to a call until the call's deadline, and returns its results. Answers to other
+    /// calls are kept for them.
     ///
     /// # Errors
     /// [`CallError`]; [`CallError::Declined`] has the error that the interface declares.
@@ -503,7 +506,8 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         }
     }
 
-    /// Receives one message, if there is one in time: what answers the awaited call, which is 0 for none, into `answer`.
+    /// Receives one message, if there is one in time: what answers the awaited call, which is 0 for none,
+    /// into `answer`.
     #[inline]
     fn receive(&mut self, timeout: Duration, awaited: u32) -> Result<Option<Taken>, P::Error> {
         let Client { port, events, flight, counts, answer, .. } = self;

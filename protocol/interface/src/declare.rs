@@ -1,5 +1,5 @@
-//! What an interface and its messages are to clients and servers: stubs declare it, with [`interface!`](crate::interface)
-//! and its like.
+//! What an interface and its messages are to clients and servers: stubs declare it, with
+//! [`interface!`](crate::interface) and its like.
 
 use core::marker::PhantomData;
 

@@ -27,7 +27,8 @@ enum State {
 struct Slot {
     generation: u16,
     state: State,
-    /// An answer that came before it was waited for. Kept when the slot is free, so that it is not allocated anew.
+    /// An answer that came before it was waited for. Kept when the slot is free, so that it is not allocated
+    /// anew.
     answer: Vec<u8>,
 }
 
@@ -61,9 +62,9 @@ impl Flight {
         Flight { slots: Vec::new(), recent: 0 }
     }
 
-    /// A place for a call and its number, if there is one. That of a call whose deadline passed without anybody waiting
-    /// for it is given up; its ordinal and number are returned as well if the server is to be told. The place is taken
-    /// by [`begin`](Self::begin).
+    /// A place for a call and its number, if there is one. That of a call whose deadline passed without
+    /// anybody waiting for it is given up; its ordinal and number are returned as well if the server is to be
+    /// told. The place is taken by [`begin`](Self::begin).
     #[inline]
     pub fn place(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
         let recent = self.recent;

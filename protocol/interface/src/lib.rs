@@ -1,9 +1,8 @@
 //! The library that generated stubs use: the wire format of typed messages, clients and servers.
 //!
-//! `no_std`. Encoding and decoding never panic, whatever a peer wrote, and never allocate but for values that are
-//! [`owned`]; clients and servers
-//! allocate when they are made, and where an answer comes that is not awaited yet. Time and bytes come from a
-//! [`Port`]. The bytes are described in `docs/specs/interface.md`.
+//! `no_std`. Encoding and decoding never panic, whatever a peer wrote, and never allocate but for values that
+//! are [`owned`]; clients and servers allocate when they are made, and where an answer comes that is not
+//! awaited yet. Time and bytes come from a [`Port`]. The bytes are described in `docs/specs/interface.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 

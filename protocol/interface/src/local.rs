@@ -1,5 +1,5 @@
-//! A channel within a program, and within a thread: for tests of servers, and for servers that may be elsewhere or
-//! here. Nothing waits: what is not there when it is asked for counts as late.
+//! A channel within a program, and within a thread: for tests of servers, and for servers that may be
+//! elsewhere or here. Nothing waits: what is not there when it is asked for counts as late.
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;

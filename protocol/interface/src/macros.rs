@@ -2,8 +2,9 @@
 
 /// A struct, or what a message carries; and the same where it lies in a message.
 ///
-/// Of each field: its place in bytes, its type when it is sent, and when it is read. The form is `apart` for what lies
-/// out of line and can grow, or `inline` for a frozen struct; behind it the bytes of the fields and their alignment.
+/// Of each field: its place in bytes, its type when it is sent, and when it is read. The form is `apart` for
+/// what lies out of line and can grow, or `inline` for a frozen struct; behind it the bytes of the fields and
+/// their alignment.
 #[macro_export]
 macro_rules! record {
     (
@@ -143,8 +144,8 @@ macro_rules! record_view {
     (@spend inline $this:ident $budget:ident) => {};
 }
 
-/// A union, and the same where it lies in a message. Of each case: its ordinal, and what it carries when it is sent and
-/// when it is read.
+/// A union, and the same where it lies in a message. Of each case: its ordinal, and what it carries when it
+/// is sent and when it is read.
 #[macro_export]
 macro_rules! union {
     (
@@ -262,8 +263,8 @@ macro_rules! union_view {
 
 /// An enum or flags: a number of which some values have names.
 ///
-/// `enum` has those values and no others; `open` may have values without a name; `flags` is a sum of bits, of which those
-/// in the mask may be set.
+/// `enum` has those values and no others; `open` may have values without a name; `flags` is a sum of bits, of
+/// which those in the mask may be set.
 #[macro_export]
 macro_rules! number {
     (
@@ -482,7 +483,8 @@ macro_rules! interface {
         }
 
         impl<P: $crate::Port> $client<P> {
-            /// Opens a channel to the domain that exports `name` for this interface. Its events are counted and dropped.
+            /// Opens a channel to the domain that exports `name` for this interface. Its events are counted
+            /// and dropped.
             ///
             /// # Errors
             /// Those of the domain's `connect`, and that the link lacks what the interface needs.

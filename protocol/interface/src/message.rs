@@ -57,7 +57,8 @@ pub enum Fault {
     /// Too many calls wait for their answers.
     #[error("too many calls of this client wait for their answers")]
     Busy,
-    /// A right that came with the request is not the server's: it was revoked, taken up before, or granted by another domain.
+    /// A right that came with the request is not the server's: it was revoked, taken up before, or granted by
+    /// another domain.
     #[error("the server was not given a right that came with the request, or has it no more")]
     Refused,
     /// The server had put the answer off, and can give none any more.
@@ -102,8 +103,9 @@ impl Fault {
 
 /// What a message begins with: what it is, its ordinal in the interface, and which call it belongs to.
 ///
-/// It is the first word of the message, without the length: as one number it is stored and loaded at once. Fields by themselves
-/// would be stored one by one and loaded together with each move, which a processor stalls for.
+/// It is the first word of the message, without the length: as one number it is stored and loaded at once.
+/// Fields by themselves would be stored one by one and loaded together with each move, which a processor
+/// stalls for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     word: u64,

@@ -1,7 +1,7 @@
 //! Messages as values of their own, to be kept, queued and passed on, as monitors do.
 //!
-//! The bytes are those that [`View`]s read and [`Encode`] writes. What a field is held in
-//! follows from what it is read as: [`Holds`] pairs the two, and [`stands_for!`](crate::stands_for) adds types of others.
+//! The bytes are those that [`View`]s read and [`Encode`] writes. What a field is held in follows from what
+//! it is read as: [`Holds`] pairs the two, and [`stands_for!`](crate::stands_for) adds types of others.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -190,8 +190,8 @@ impl<'m, T: View<'m> + Holds<V>, V, const MAX: u32> Holds<Vec<V>> for List<'m, T
     }
 }
 
-/// Of structs with two fields, each a key and what is found under it. They lie in the order of their keys, each key once, so
-/// that there is one encoding.
+/// Of structs with two fields, each a key and what is found under it. They lie in the order of their keys,
+/// each key once, so that there is one encoding.
 impl<'m, T, Key, V, const MAX: u32> Holds<BTreeMap<Key, V>> for List<'m, T, MAX>
 where
     T: View<'m> + HoldsPair<Key, V>,
@@ -259,8 +259,8 @@ impl Holds<DomainId> for Domain {
 
 /// What one side of an interface sends, as one type.
 pub trait Messages: Body + Sized {
-    /// Its kind, and its ordinal, as a message that belongs to the call with ordinal `asked`; 0 for one that belongs to
-    /// none. Nothing if it cannot belong to that.
+    /// Its kind, and its ordinal, as a message that belongs to the call with ordinal `asked`; 0 for one that
+    /// belongs to none. Nothing if it cannot belong to that.
     fn what(&self, asked: u16) -> Option<(Kind, u16)>;
 
     /// Checks and takes what a message carries.
@@ -296,8 +296,8 @@ pub enum Unsendable {
 /// A message, and the call that it belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Envelope<B> {
-    /// 24 bits of the number of the call, and above them the ordinal of the call. Who makes a call may leave the ordinal
-    /// away. 0 for a message that belongs to no call; a call with number 0 is not answered.
+    /// 24 bits of the number of the call, and above them the ordinal of the call. Who makes a call may leave
+    /// the ordinal away. 0 for a message that belongs to no call; a call with number 0 is not answered.
     pub request: u32,
     /// What it says.
     pub body: B,

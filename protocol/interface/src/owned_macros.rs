@@ -1,6 +1,7 @@
 //! What the declarations of types that own stand for.
 
-/// A struct that holds what it has, and the same where it lies in a message. As [`record!`](crate::record), but for types that own.
+/// A struct that holds what it has, and the same where it lies in a message. As [`record!`](crate::record),
+/// but for types that own.
 #[macro_export]
 macro_rules! owned_record {
     (
@@ -107,8 +108,8 @@ macro_rules! owned_pair {
     };
 }
 
-/// A union that holds what it has, and the same where it lies in a message. As [`union!`](crate::union), but for types that own. A case
-/// may have the fields of its struct.
+/// A union that holds what it has, and the same where it lies in a message. As [`union!`](crate::union), but
+/// for types that own. A case may have the fields of its struct.
 #[macro_export]
 macro_rules! owned_union {
     (
@@ -213,8 +214,8 @@ macro_rules! owned_union {
     };
 }
 
-/// What one side of an interface sends, as one type that holds what it has. Of each: its kind, its ordinal, and the fields;
-/// what answers several calls has the ordinals of all.
+/// What one side of an interface sends, as one type that holds what it has. Of each: its kind, its ordinal,
+/// and the fields; what answers several calls has the ordinals of all.
 #[macro_export]
 macro_rules! owned_messages {
     (

@@ -76,18 +76,19 @@ pub trait Port {
         false
     }
 
-    /// Sends a message that is not longer than [`max_message_bytes`](Self::max_message_bytes), whole or not at all,
-    /// waiting for room up to `timeout`.
+    /// Sends a message that is not longer than [`max_message_bytes`](Self::max_message_bytes), whole or not
+    /// at all, waiting for room up to `timeout`.
     ///
     /// # Errors
     /// The channel has ended.
     fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Self::Error>;
 
-    /// Receives the next message where it lies, waiting up to `timeout`, and says whether there was one: `read` is called once
-    /// then, and the message is consumed when it returns.
+    /// Receives the next message where it lies, waiting up to `timeout`, and says whether there was one:
+    /// `read` is called once then, and the message is consumed when it returns.
     ///
-    /// It returns nothing: a result would be moved through all layers below, read back in other pieces than it was just
-    /// stored in, for which a processor waits each time. A caller that wants one has a place for it.
+    /// It returns nothing: a result would be moved through all layers below, read back in other pieces than
+    /// it was just stored in, for which a processor waits each time. A caller that wants one has a place for
+    /// it.
     ///
     /// # Errors
     /// The channel has ended, and everything sent before was received.

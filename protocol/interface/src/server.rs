@@ -41,7 +41,8 @@ impl<'m, M: Method> Deref for Call<'m, M> {
 }
 
 impl<M: Method> Call<'_, M> {
-    /// Puts the answer off: the responder is for [`Server::reply`], and the response is for the handler to return.
+    /// Puts the answer off: the responder is for [`Server::reply`], and the response is for the handler to
+    /// return.
     #[must_use = "a responder that is dropped answers the call as dropped"]
     pub fn defer<R>(self) -> (Responder<M>, Response<R>) {
         let promise = Arc::new(Promise::default());
@@ -59,8 +60,8 @@ struct Promise {
     dropped: AtomicBool,
 }
 
-/// What answers a call `M` whose answer was put off. Dropped, it answers the call with [`Fault::Dropped`], when the server serves
-/// next.
+/// What answers a call `M` whose answer was put off. Dropped, it answers the call with [`Fault::Dropped`],
+/// when the server serves next.
 #[derive(Debug)]
 pub struct Responder<M> {
     number: u32,
@@ -240,7 +241,8 @@ pub enum ServeError<E> {
 
 /// The serving end of a channel: serves `I` over `P`.
 ///
-/// What it waits for takes up to its timeout, which is that of the channel unless [`within`](Self::within) says otherwise.
+/// What it waits for takes up to its timeout, which is that of the channel unless [`within`](Self::within)
+/// says otherwise.
 #[derive(Debug)]
 pub struct Server<I, P> {
     port: P,

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// A received message, wherever it lies. A peer may be able to change it between two reads, so each value is read
-/// once and the copy is checked and used.
+/// A received message, wherever it lies. A peer may be able to change it between two reads, so each value is
+/// read once and the copy is checked and used.
 pub trait Source {
     /// Its length, in bytes.
     fn len_bytes(&self) -> usize;
@@ -15,8 +15,8 @@ pub trait Source {
     fn copy(&self, at: u32, target: &mut [u8]) -> bool;
 }
 
-/// Copies a whole message in place of what `target` held. Bytes that cannot be read now never can: it is empty then, and the code that
-/// reads it finds a message that is too short.
+/// Copies a whole message in place of what `target` held. Bytes that cannot be read now never can: it is
+/// empty then, and the code that reads it finds a message that is too short.
 #[inline]
 pub(crate) fn copy_whole(source: &dyn Source, target: &mut Vec<u8>) {
     target.resize(source.len_bytes(), 0);

@@ -10,8 +10,8 @@ use crate::encode::{Encode, Out, Place, round_up};
 use crate::error::Malformed;
 use crate::source::{Sink, Source};
 
-/// How much more of a message may be looked at: as much as it is long, so that parts which overlap cannot make a
-/// short message expensive.
+/// How much more of a message may be looked at: as much as it is long, so that parts which overlap cannot
+/// make a short message expensive.
 #[derive(Debug)]
 pub struct Budget {
     bytes: u64,
@@ -88,7 +88,8 @@ impl<'m> Record<'m> {
         self.start
     }
 
-    /// A number of up to eight bytes, naturally aligned; its upper bits are what follows it. What is missing is zero.
+    /// A number of up to eight bytes, naturally aligned; its upper bits are what follows it. What is missing
+    /// is zero.
     ///
     /// # Errors
     /// [`Malformed::Short`].

@@ -45,8 +45,8 @@ impl ChannelOptions {
         self
     }
 
-    /// How long the channel's operations wait, where [`Channel::within`] does not say otherwise: as long as the domain's, by
-    /// default.
+    /// How long the channel's operations wait, where [`Channel::within`] does not say otherwise: as long as
+    /// the domain's, by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -193,8 +193,8 @@ impl Channel {
     /// Sends a message, whole, waiting for room.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or the
-    /// end of the peer.
+    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`];
+    /// or the end of the peer.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         let timeout = self.timeout.take();
         let sent = self.until(Awaited::Room, timeout, |channel| match channel.try_send(message) {
@@ -271,9 +271,9 @@ impl Channel {
         self.end.signals_mut().failure.take().map_or(Ok(()), Err)
     }
 
-    /// Says that this program is about to sleep until `awaited` is possible, for one that waits for more than this
-    /// channel. What follows is [`may_sleep`](Self::may_sleep), [`Domain::sleep`](crate::Domain::sleep) if that is
-    /// true of everything that is waited for, and always [`awake`](Self::awake).
+    /// Says that this program is about to sleep until `awaited` is possible, for one that waits for more than
+    /// this channel. What follows is [`may_sleep`](Self::may_sleep), [`Domain::sleep`](crate::Domain::sleep)
+    /// if that is true of everything that is waited for, and always [`awake`](Self::awake).
     pub fn announce_sleep(&mut self, awaited: Awaited) {
         // The order is that of fences, so that nothing is lacking.
         let _complete: Announced = self.end.announce(awaited);
@@ -293,7 +293,8 @@ impl Channel {
         self.end.signals().peer_gone()
     }
 
-    /// After a sleep: whether what it was for has come. Unlike [`may_sleep`](Self::may_sleep) it counts no sleep.
+    /// After a sleep: whether what it was for has come. Unlike [`may_sleep`](Self::may_sleep) it counts no
+    /// sleep.
     #[must_use]
     pub fn is_rung(&mut self, awaited: Awaited) -> bool {
         self.end.is_ready(awaited) || self.is_hung_up()
@@ -345,7 +346,8 @@ impl Channel {
         self.end.stats()
     }
 
-    /// The bare memory under the channel, for measuring. Both ends must do this: the rings are of no use afterwards.
+    /// The bare memory under the channel, for measuring. Both ends must do this: the rings are of no use
+    /// afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<RawMemory> {
         Some(RawMemory { memory: self.memory.clone(), _channel: self })

@@ -20,8 +20,9 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// This program as a domain of a machine. Cloning names the same domain.
 ///
-/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds, unless
-/// [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one operation.
+/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds,
+/// unless [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one
+/// operation.
 #[derive(Clone)]
 pub struct Domain {
     pub(crate) link: Rc<Link>,
@@ -71,7 +72,8 @@ impl Domain {
         Domain { timeouts: DomainTimeouts::new(timeout), ..self }
     }
 
-    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's own.
+    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's
+    /// own.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Domain {
         Domain { timeouts: self.timeouts.within(timeout), ..self.clone() }
@@ -85,8 +87,8 @@ impl Domain {
         Ok(Job { domain: self.clone(), membership: Membership::from_variables(|name| env::var(name).ok())? })
     }
 
-    /// Takes up a name, machine-wide, under which others [`connect`](Self::connect). [`ChannelOptions::export`] does so with
-    /// other options than the default.
+    /// Takes up a name, machine-wide, under which others [`connect`](Self::connect).
+    /// [`ChannelOptions::export`] does so with other options than the default.
     ///
     /// # Errors
     /// [`Error::Monitor`]: the name is taken, or is not a name.
@@ -94,19 +96,20 @@ impl Domain {
         ChannelOptions::default().export(self, name)
     }
 
-    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept. `@NODE/NAME` is a name of
-    /// that node. [`ChannelOptions::connect`] does so with other options than the default.
+    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept.
+    /// `@NODE/NAME` is a name of that node. [`ChannelOptions::connect`] does so with other options than the
+    /// default.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far side.
-    /// [`Error::TimedOut`] when it did not accept in time.
+    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far
+    /// side. [`Error::TimedOut`] when it did not accept in time.
     pub fn connect(&self, name: &str) -> Result<Channel, Error> {
         ChannelOptions::default().connect(self, name)
     }
 
-    /// Sleeps until a doorbell rings, the monitor has something to say, or `timeout` has passed: for a program that
-    /// waits for several things, each of which it has announced ([`Channel::announce_sleep`]). What rang before this
-    /// was called, and since it last was, ends it at once.
+    /// Sleeps until a doorbell rings, the monitor has something to say, or `timeout` has passed: for a
+    /// program that waits for several things, each of which it has announced ([`Channel::announce_sleep`]).
+    /// What rang before this was called, and since it last was, ends it at once.
     ///
     /// # Errors
     /// [`Error::MonitorProtocol`].
@@ -173,11 +176,12 @@ impl core::ops::Deref for Job {
 }
 
 impl Job {
-    /// Opens the channel between this domain and another of the job, which does the same. It is one channel for each pair;
-    /// more have [names](Membership::name).
+    /// Opens the channel between this domain and another of the job, which does the same. It is one channel
+    /// for each pair; more have [names](Membership::name).
     ///
     /// # Errors
-    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and [`Listener::accept`].
+    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and
+    /// [`Listener::accept`].
     pub fn channel_to(&self, rank: u32) -> Result<Channel, Error> {
         let name = self.membership.name_between("channel", rank)?;
         if self.rank() < rank { self.domain.export(&name)?.accept() } else { self.domain.connect(&name) }
@@ -215,8 +219,8 @@ impl Listener {
     /// Waits for a domain to connect, and opens the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which others can
-    /// still be accepted.
+    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which
+    /// others can still be accepted.
     pub fn accept(&self) -> Result<Channel, Error> {
         let start = Instant::now();
         let Taken { domain, number, options, .. } = &*self.taken;

@@ -1,5 +1,5 @@
-//! Printing: to the program that started this one, or to the board's console. None of it ever waits: what finds no room is
-//! dropped, and the output says how much.
+//! Printing: to the program that started this one, or to the board's console. None of it ever waits: what
+//! finds no room is dropped, and the output says how much.
 
 use alloc::string::String;
 use core::fmt::{Arguments, Write};

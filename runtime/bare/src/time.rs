@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use tombolo_platform_bare::program;
 
-/// A point in time since the board was switched on. Clocks of different nodes have nothing to do with each other.
+/// A point in time since the board was switched on. Clocks of different nodes have nothing to do with each
+/// other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Instant(u64);
 

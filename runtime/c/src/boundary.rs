@@ -9,8 +9,8 @@ use crate::status::{Failure, Status, remember};
 
 /// Does something for C: its error is remembered, a panic is one.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // What a panic leaves half done is a handle that stays usable or fails: none of them has an invariant that this
-    // library's own safety rests on.
+    // What a panic leaves half done is a handle that stays usable or fails: none of them has an invariant
+    // that this library's own safety rests on.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => Status::Ok,
         Ok(Err(failure)) => remember(failure),
@@ -48,7 +48,8 @@ pub(crate) unsafe fn put<T>(pointer: *mut T, value: T, what: &'static str) -> Re
     if pointer.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null; the rest is this function's own condition. What was there is C's and has nothing to drop.
+    // SAFETY: not null; the rest is this function's own condition. What was there is C's and has nothing to
+    // drop.
     unsafe { pointer.write(value) };
     Ok(())
 }
@@ -74,7 +75,8 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &'static str) -> Res
 /// Bytes to read.
 ///
 /// # Safety
-/// The pointer points to that many bytes, which do not change while the reference lives; null is allowed for none.
+/// The pointer points to that many bytes, which do not change while the reference lives; null is allowed for
+/// none.
 pub(crate) unsafe fn bytes<'a>(
     pointer: *const u8,
     length: usize,
@@ -93,8 +95,8 @@ pub(crate) unsafe fn bytes<'a>(
 /// Bytes to write.
 ///
 /// # Safety
-/// The pointer points to that many bytes, which only the caller uses while the reference lives; null is allowed for
-/// none.
+/// The pointer points to that many bytes, which only the caller uses while the reference lives; null is
+/// allowed for none.
 pub(crate) unsafe fn bytes_mut<'a>(
     pointer: *mut u8,
     length: usize,
@@ -106,8 +108,9 @@ pub(crate) unsafe fn bytes_mut<'a>(
     if pointer.is_null() || length > isize::MAX as usize {
         return Err(null(what));
     }
-    // SAFETY: not null and not longer than any object can be; the rest is this function's own condition. The bytes are
-    // the C program's: whatever it wrote to them or not, they have values as far as this side knows.
+    // SAFETY: not null and not longer than any object can be; the rest is this function's own condition. The
+    // bytes are the C program's: whatever it wrote to them or not, they have values as far as this side
+    // knows.
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer, length) })
 }
 
@@ -120,8 +123,8 @@ pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
-/// Something that one thread uses at a time. C cannot be held to that, so it is checked: a callback that uses the
-/// channel that it was called for, or a second thread, is told [`Status::Busy`].
+/// Something that one thread uses at a time. C cannot be held to that, so it is checked: a callback that uses
+/// the channel that it was called for, or a second thread, is told [`Status::Busy`].
 #[derive(Debug)]
 pub(crate) struct Exclusive<T> {
     busy: AtomicBool,
@@ -149,8 +152,8 @@ impl<T> Exclusive<T> {
             return Err(in_use());
         }
         let _free = Free(&self.busy);
-        // SAFETY: the thread that found the mark clear has set it, and clears it only after this reference is gone; so there is
-        // one at a time. The value is not moved: it goes with `self`, which is borrowed.
+        // SAFETY: the thread that found the mark clear has set it, and clears it only after this reference is
+        // gone; so there is one at a time. The value is not moved: it goes with `self`, which is borrowed.
         body(unsafe { &mut *self.value.get() })
     }
 

@@ -301,8 +301,8 @@ pub unsafe extern "C" fn tombolo_bulk_close(bulk: *mut BulkHandle) -> Status {
         }
         // SAFETY: a live handle, by the contract. One that is in use is refused, and stays.
         unsafe { shared(bulk, "the bulk channel") }?.end.retire()?;
-        // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and whoever comes
-        // from now on is refused.
+        // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and
+        // whoever comes from now on is refused.
         drop(unsafe { take_back(bulk) });
         Ok(())
     })
@@ -453,8 +453,8 @@ pub(crate) unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterato
             *hand = back;
             Ok(())
         };
-        // SAFETY: as this function asks for. One that another thread looks at meanwhile is lost to it, which is that thread's
-        // breach of the contract.
+        // SAFETY: as this function asks for. One that another thread looks at meanwhile is lost to it, which
+        // is that thread's breach of the contract.
         let _ = unsafe { with_hand(*handle, put) };
     }
 }

@@ -183,8 +183,8 @@ pub unsafe extern "C" fn tombolo_close(channel: *mut ChannelHandle) -> Status {
         }
         // SAFETY: a live handle, by the contract. One that is in use is refused, and stays.
         unsafe { shared(channel, "the channel") }?.end.retire()?;
-        // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and whoever
-        // comes from now on is refused.
+        // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and
+        // whoever comes from now on is refused.
         drop(unsafe { take_back(channel) });
         Ok(())
     })
@@ -259,8 +259,8 @@ pub unsafe extern "C" fn tombolo_receive_in_place(
         let read = read.ok_or_else(|| Failure::invalid("the function that reads is null"))?;
         let look = |message: &Message<'_>| {
             let message = MessageHandle(message);
-            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the message is
-            // there until it returns.
+            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the
+            // message is there until it returns.
             unsafe { read(&raw const message, context) };
         };
         let receive = |end: &mut End| {
@@ -323,8 +323,8 @@ pub unsafe extern "C" fn tombolo_send_in_place(
         let write = write.ok_or_else(|| Failure::invalid("the function that writes is null"))?;
         let fill = |draft: &mut Draft<'_>| {
             let mut draft = DraftHandle(draft);
-            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the draft is
-            // there until it returns.
+            // SAFETY: a function of the caller's with the argument that it asked for, by the contract; the
+            // draft is there until it returns.
             unsafe { write(&raw mut draft, context) };
         };
         // SAFETY: a live handle, by the contract.
@@ -346,8 +346,8 @@ pub unsafe extern "C" fn tombolo_draft_write(
     guard(|| {
         // SAFETY: so many bytes of the caller's, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
-        // SAFETY: null is told apart; else what a writer was given, while it runs, by the contract. A writer runs in one
-        // thread and this function calls no other code, so there is no other reference.
+        // SAFETY: null is told apart; else what a writer was given, while it runs, by the contract. A writer
+        // runs in one thread and this function calls no other code, so there is no other reference.
         let draft = unsafe { draft.as_mut() }.ok_or_else(|| Failure::invalid("the draft is null"))?;
         draft.0.write_at(offset, source).map_err(|error| Failure::invalid(error.to_string()))
     })

@@ -180,7 +180,8 @@ pub unsafe extern "C" fn tombolo_files_list(
         for (name, is_folder) in entries {
             // Names have no zero bytes: the façade splits them there.
             let name = CString::new(name).unwrap_or_default();
-            // SAFETY: the caller's function and what it was to be called with; the name lives during the call.
+            // SAFETY: the caller's function and what it was to be called with; the name lives during the
+            // call.
             said = unsafe { visit(context, name.as_ptr(), is_folder) };
             if said != 0 {
                 break;

@@ -279,7 +279,8 @@ where
     }
     if !all.is_empty() {
         present(list, "where to put the list")?;
-        // SAFETY: not null, room for `capacity`, of which at most that many are written; both are of one type.
+        // SAFETY: not null, room for `capacity`, of which at most that many are written; both are of one
+        // type.
         unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), list, all.len()) };
     }
     Ok(())

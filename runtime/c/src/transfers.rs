@@ -114,7 +114,8 @@ pub unsafe extern "C" fn tombolo_move_buffers(
             error
         })?;
         for (index, (handle, moved)) in handles.iter().zip(moved).enumerate() {
-            // SAFETY: live handles, which are given back by this, and room for as many rights, by the contract.
+            // SAFETY: live handles, which are given back by this, and room for as many rights, by the
+            // contract.
             unsafe {
                 drop(take_back(*handle));
                 put(rights.add(index), Right { object: moved.object, mark: BUFFER | MOVED }, "a right")?;

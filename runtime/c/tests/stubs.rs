@@ -40,7 +40,8 @@ fn compilers_take_generated_headers_without_a_word() {
             let _ = writeln!(std::io::stdout(), "\nSKIPPED {language}: there is no {compiler}");
             continue;
         }
-        // Each by itself, and all in one file, twice: what they include and what they have in common is there once.
+        // Each by itself, and all in one file, twice: what they include and what they have in common is there
+        // once.
         let together = [HEADERS, HEADERS].concat();
         for stems in HEADERS.chunks(1).chain([&together[..]]) {
             let includes = stems.iter().flat_map(|stem| ["-include".to_owned(), format!("{stem}.h")]);

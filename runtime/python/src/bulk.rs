@@ -16,8 +16,8 @@ use crate::memory::source;
 use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of, trust_text};
 use crate::wait::{Seconds, Until, wait};
 
-/// How often is looked for something before other threads of Python may run meanwhile: for about as long as it takes to let them
-/// and to have one's turn again.
+/// How often is looked for something before other threads of Python may run meanwhile: for about as long as
+/// it takes to let them and to have one's turn again.
 const GLANCES: u32 = 400;
 
 /// How a channel for bulk data is opened, as Python says it.
@@ -57,7 +57,8 @@ impl Options<'_> {
 
 /// One end of a channel for bulk data: buffers of pools go over it, and nothing of them is copied.
 ///
-/// From :meth:`Domain.connect_bulk` and :meth:`Listener.accept_bulk`. What the other side does comes with :meth:`recv`::
+/// From :meth:`Domain.connect_bulk` and :meth:`Listener.accept_bulk`. What the other side does comes with
+/// :meth:`recv`::
 ///
 ///    with domain.connect_bulk("frames") as bulk:
 ///        pool = domain.create_pool(1 << 20, 8)
@@ -66,8 +67,9 @@ impl Options<'_> {
 ///        frame.write(b"a frame of up to a megabyte")
 ///        bulk.move_to(frame, b"number 1")
 ///
-/// A transfer that did not happen is an exception, and the buffers are still this program's. Buffers at which something looks are
-/// refused with ``Exported``. One thread at a time uses a channel; another one gets ``Busy``.
+/// A transfer that did not happen is an exception, and the buffers are still this program's. Buffers at which
+/// something looks are refused with ``Exported``. One thread at a time uses a channel; another one gets
+/// ``Busy``.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct BulkChannel {
@@ -194,8 +196,8 @@ impl Arrival {
 
 #[pymethods]
 impl Arrival {
-    /// What it did: "moved" or "shared" buffers; "passed" or "released" some with a word; assigned a "pool", "offered" one, or took one
-    /// off the channel, "pool_gone".
+    /// What it did: "moved" or "shared" buffers; "passed" or "released" some with a word; assigned a "pool",
+    /// "offered" one, or took one off the channel, "pool_gone".
     #[getter]
     fn kind(&self) -> &'static str {
         self.kind
@@ -432,7 +434,8 @@ impl BulkChannel {
         Ok(self.end()?.channel()?.pools().map(|pool| Pool { pool }).collect())
     }
 
-    /// Makes a pool of `count` buffers in memory that both ends reach, with the trust of the channel, and assigns it.
+    /// Makes a pool of `count` buffers in memory that both ends reach, with the trust of the channel, and
+    /// assigns it.
     #[pyo3(signature = (buffer_bytes, count, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffer_bytes, count, timeout=30.0)")]
     fn create_pool(
@@ -448,8 +451,9 @@ impl BulkChannel {
         Ok(Pool { pool })
     }
 
-    /// Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is ``here_only``, assign it
-    /// further. ``PoolRefused`` says why it is not taken. After ``TimedOut`` asking again waits on for the answer.
+    /// Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is
+    /// ``here_only``, assign it further. ``PoolRefused`` says why it is not taken. After ``TimedOut`` asking
+    /// again waits on for the answer.
     #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(30)), *, here_only = false),
            text_signature = "($self, pool, timeout=30.0, *, here_only=False)")]
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds, here_only: bool) -> Result<(), Failure> {
@@ -461,8 +465,9 @@ impl BulkChannel {
         })
     }
 
-    /// Takes a pool off the channel. ``BufferState`` when buffers of it are out over the channel, or here from it; ``PoolRefused`` when
-    /// the other side still needs it. After ``TimedOut`` asking again waits on for the answer.
+    /// Takes a pool off the channel. ``BufferState`` when buffers of it are out over the channel, or here
+    /// from it; ``PoolRefused`` when the other side still needs it. After ``TimedOut`` asking again waits on
+    /// for the answer.
     #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, pool, timeout=30.0)")]
     fn unassign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds) -> Result<(), Failure> {
         let mut end = self.end()?;
@@ -494,8 +499,8 @@ impl BulkChannel {
         Ok(py.detach(|| channel.within(timeout.0).decline_pool(offer))?)
     }
 
-    /// Moves a buffer, or several as one transfer, to the other side: the right to read and write, with the content. Nothing is
-    /// copied, so it takes the same time whatever the size.
+    /// Moves a buffer, or several as one transfer, to the other side: the right to read and write, with the
+    /// content. Nothing is copied, so it takes the same time whatever the size.
     #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffers, metadata=b'', timeout=30.0)")]
     fn move_to(
@@ -521,9 +526,9 @@ impl BulkChannel {
         self.gives(buffer, (&metadata, timeout.0), true)
     }
 
-    /// Shares a buffer, or several as one transfer: the other side may read it until it releases it, and here it is read-only
-    /// meanwhile. Returns a :class:`Shared` in its place, or a list of them. What is shared already is shared with this side too, and
-    /// returned as it is.
+    /// Shares a buffer, or several as one transfer: the other side may read it until it releases it, and here
+    /// it is read-only meanwhile. Returns a :class:`Shared` in its place, or a list of them. What is shared
+    /// already is shared with this side too, and returned as it is.
     #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffers, metadata=b'', timeout=30.0)")]
     fn share<'py>(
@@ -565,7 +570,8 @@ impl BulkChannel {
         }
     }
 
-    /// Releases a buffer that the other side shared, with a word. Without one it is enough to :meth:`close <Shared.close>` it.
+    /// Releases a buffer that the other side shared, with a word. Without one it is enough to :meth:`close
+    /// <Shared.close>` it.
     #[pyo3(signature = (shared, metadata = None, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, shared, metadata=b'', timeout=30.0)")]
     fn release(
@@ -593,9 +599,9 @@ impl BulkChannel {
         }
     }
 
-    /// Receives what the other side does next, waiting up to `timeout` seconds: an :class:`Arrival`. Buffers that it gives back without
-    /// a word are just free again. After the end of the peer, which comes after everything that it sent, what it had of this side's
-    /// pools has come back.
+    /// Receives what the other side does next, waiting up to `timeout` seconds: an :class:`Arrival`. Buffers
+    /// that it gives back without a word are just free again. After the end of the peer, which comes after
+    /// everything that it sent, what it had of this side's pools has come back.
     #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn recv(&self, py: Python<'_>, timeout: Seconds) -> Result<Arrival, Failure> {
         let mut end = self.end()?;
@@ -619,8 +625,8 @@ impl BulkChannel {
         Ok(Arrival::of(py, arrival, &metadata)?)
     }
 
-    /// Gives back what was dropped here, and takes note of what the other side gave back. What else has arrived waits for
-    /// :meth:`recv`.
+    /// Gives back what was dropped here, and takes note of what the other side gave back. What else has
+    /// arrived waits for :meth:`recv`.
     fn settle(&self) -> Result<(), Failure> {
         Ok(self.end()?.channel()?.settle()?)
     }
@@ -630,9 +636,9 @@ impl BulkChannel {
         Ok(self.end()?.set()?.0.as_fd().as_raw_fd())
     }
 
-    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when something is. True: call
-    /// :meth:`recv` with ``timeout=0`` until it raises ``WouldBlock`` (or, with `for_room`, send so, and :meth:`settle` when that
-    /// does). Call it before each wait.
+    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when
+    /// something is. True: call :meth:`recv` with ``timeout=0`` until it raises ``WouldBlock`` (or, with
+    /// `for_room`, send so, and :meth:`settle` when that does). Call it before each wait.
     #[pyo3(signature = (for_room = false))]
     fn arm(&self, for_room: bool) -> Result<bool, Failure> {
         let mut end = self.end()?;

@@ -19,8 +19,8 @@ use crate::wait::Seconds;
 /// One end of a channel: whole messages, in order, both ways.
 ///
 /// From :meth:`Domain.connect` and :meth:`Listener.accept`. One thread at a time uses it; another one gets
-/// :class:`Busy <tombolo.errors.Busy>`. It is closed by :meth:`close`, at the end of a ``with`` and when nothing refers to
-/// it any more: the peer receives everything sent before, and then ``Closed``.
+/// :class:`Busy <tombolo.errors.Busy>`. It is closed by :meth:`close`, at the end of a ``with`` and when
+/// nothing refers to it any more: the peer receives everything sent before, and then ``Closed``.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -121,8 +121,8 @@ impl Channel {
         self.about.peer
     }
 
-    /// Its other end, to which rights go and from which they come. It can be kept when a client or server has the
-    /// channel.
+    /// Its other end, to which rights go and from which they come. It can be kept when a client or server has
+    /// the channel.
     #[getter]
     pub(crate) fn far_end(&self) -> Result<FarEnd, Failure> {
         match self.state()?.end.channel() {
@@ -149,8 +149,9 @@ impl Channel {
         self.about.max_message_bytes
     }
 
-    /// Opens a bulk channel beside this one, so that clients and servers that pass buffers can be made of it. Both ends do so
-    /// before anything else; `pools` are assigned to it, and those of both ends are there when this returns.
+    /// Opens a bulk channel beside this one, so that clients and servers that pass buffers can be made of it.
+    /// Both ends do so before anything else; `pools` are assigned to it, and those of both ends are there
+    /// when this returns.
     #[pyo3(signature = (domain, pools = Vec::new(), *, trust = "full", timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, domain, pools=[], *, trust='full', timeout=30.0)")]
     fn open_bulk(
@@ -166,8 +167,8 @@ impl Channel {
 
     /// Sends a message, whole or not at all, waiting for room up to `timeout` seconds.
     ///
-    /// `message` is anything with bytes: `bytes`, `bytearray`, `memoryview`, an array of numpy's. With `timeout=0`
-    /// a channel without room raises `WouldBlock`.
+    /// `message` is anything with bytes: `bytes`, `bytearray`, `memoryview`, an array of numpy's. With
+    /// `timeout=0` a channel without room raises `WouldBlock`.
     #[pyo3(signature = (message, timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, message, timeout=30.0)")]
     fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, timeout: Seconds) -> Result<(), Failure> {
@@ -226,16 +227,17 @@ impl Channel {
         self.state()?.end.descriptor()
     }
 
-    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when something
-    /// is. True: there is something to receive now (or room, with `for_room`). Call it before each wait.
+    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when
+    /// something is. True: there is something to receive now (or room, with `for_room`). Call it before each
+    /// wait.
     #[pyo3(signature = (for_room = false))]
     fn arm(&self, for_room: bool) -> Result<bool, Failure> {
         let mut state = self.state()?;
         Ok(state.kept.is_some() || state.end.arm(for_room)?)
     }
 
-    /// What has passed through this end: messages and bytes each way, how often it rang a sleeping peer, and how often it
-    /// went to sleep.
+    /// What has passed through this end: messages and bytes each way, how often it rang a sleeping peer, and
+    /// how often it went to sleep.
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let stats = self.state()?.end.channel()?.stats();
         let dict = PyDict::new(py);

@@ -377,15 +377,15 @@ impl ClientEnd {
         self.timeout.as_secs_f64()
     }
 
-    /// What has passed: calls, answers, events received (`messages`), answers that came after their call was given up
-    /// (`late`), and messages that were unknown or malformed.
+    /// What has passed: calls, answers, events received (`messages`), answers that came after their call was
+    /// given up (`late`), and messages that were unknown or malformed.
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         counts(py, &self.state()?.counts)
     }
 
-    /// Takes what has arrived, without waiting; answers are kept until they are waited for. Says how many messages there
-    /// were.
+    /// Takes what has arrived, without waiting; answers are kept until they are waited for. Says how many
+    /// messages there were.
     fn poll(&self, py: Python<'_>) -> Result<usize, Failure> {
         self.with(py, |state| {
             let mut taken = 0;
@@ -422,7 +422,8 @@ impl ClientEnd {
         let timeout = self.timeout(timeout)?;
         let message = message.get();
         self.with(py, |state| {
-            // The clock costs as much as a good part of a call: it is looked at when the answer does not come at once.
+            // The clock costs as much as a good part of a call: it is looked at when the answer does not come
+            // at once.
             let number = state.send_call(py, message, values, timeout, AT_ONCE)?;
             for _ in 0..state.end.glances() {
                 match state.look(py, self, number) {

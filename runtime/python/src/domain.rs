@@ -18,8 +18,9 @@ use crate::pool::{self, Pool};
 use crate::region::{self, Capability, Region};
 use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 
-/// Attaches to a machine: the one that started this program, or that ``TOMBOLO_MACHINE`` names, or the only one that is
-/// up, or that of the name given. On a plain host with none a monitor for this host alone is started.
+/// Attaches to a machine: the one that started this program, or that ``TOMBOLO_MACHINE`` names, or the only
+/// one that is up, or that of the name given. On a plain host with none a monitor for this host alone is
+/// started.
 #[pyfunction]
 #[pyo3(signature = (machine = None))]
 pub(crate) fn attach(py: Python<'_>, machine: Option<String>) -> Result<Domain, Failure> {
@@ -93,11 +94,11 @@ impl Domain {
         Names::new(self.domain.names())
     }
 
-    /// The files that were granted to this program's job (``tombolo run --grant``), or, with a `name`, those that are served under
-    /// that: a :class:`Files <tombolo.files.Files>`.
+    /// The files that were granted to this program's job (``tombolo run --grant``), or, with a `name`, those
+    /// that are served under that: a :class:`Files <tombolo.files.Files>`.
     ///
-    /// Bytes go through `buffers` of `buffer_bytes`, 8 of 256 KiB unless it is said; no operation takes longer than `timeout` seconds, a
-    /// minute unless it is said. ``NotGranted`` if there are none.
+    /// Bytes go through `buffers` of `buffer_bytes`, 8 of 256 KiB unless it is said; no operation takes
+    /// longer than `timeout` seconds, a minute unless it is said. ``NotGranted`` if there are none.
     #[pyo3(signature = (name = None, *, buffer_bytes = None, buffers = None, timeout = None))]
     fn files<'py>(
         &self,
@@ -111,10 +112,11 @@ impl Domain {
         Ok(py.import("tombolo.files")?.call_method1("Files", (service,))?)
     }
 
-    /// Takes up a name under which others connect: machine-wide, or of the own node if it is written ``@/NAME``.
+    /// Takes up a name under which others connect: machine-wide, or of the own node if it is written
+    /// ``@/NAME``.
     ///
-    /// `interface_hash` and `slot_bytes` (32, 64 or 128) are what connecting sides must have too; `spin` is for how many
-    /// seconds a wait looks before it sleeps.
+    /// `interface_hash` and `slot_bytes` (32, 64 or 128) are what connecting sides must have too; `spin` is
+    /// for how many seconds a wait looks before it sleeps.
     #[pyo3(signature = (name, *, slot_bytes = None, slots = None, interface_hash = 0, spin = None, used_flag = false))]
     #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
     fn export(
@@ -132,7 +134,8 @@ impl Domain {
         Ok(Listener::new(name, listener, None))
     }
 
-    /// Opens a channel to the program that exports a name, waiting up to `timeout` seconds for one to do so and to accept.
+    /// Opens a channel to the program that exports a name, waiting up to `timeout` seconds for one to do so
+    /// and to accept.
     ///
     /// `slots` of each ring, a power of two from 2 to 65,536, and `used_flag` are this side's choice.
     #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), slot_bytes = None, slots = None,
@@ -156,11 +159,12 @@ impl Domain {
 
     /// Makes a region of `length` bytes, rounded up to pages, and returns the capability to all of it.
     ///
-    /// It is in memory of `node`, of this program's if none is said, which programs on that node's kernel reach; or, with
-    /// ``window=True``, in the window between the host and `node`, which programs of both reach. `huge_pages` is the length of its
-    /// pages, `numa_node` whose memory of the node's it is; neither in a window. In one, `alignment` is what its offset there is a
-    /// multiple of, a power of two, and with ``coherent=True`` it is refused where both sides of the window do not see each other's
-    /// stores without flushing caches.
+    /// It is in memory of `node`, of this program's if none is said, which programs on that node's kernel
+    /// reach; or, with ``window=True``, in the window between the host and `node`, which programs of both
+    /// reach. `huge_pages` is the length of its pages, `numa_node` whose memory of the node's it is; neither
+    /// in a window. In one, `alignment` is what its offset there is a multiple of, a power of two, and with
+    /// ``coherent=True`` it is refused where both sides of the window do not see each other's stores without
+    /// flushing caches.
     #[pyo3(signature = (
         length, *, node = None, window = false, huge_pages = None, numa_node = None, alignment = 0, coherent = false
     ))]
@@ -195,8 +199,8 @@ impl Domain {
         region::create(py, &self.domain, &options)
     }
 
-    /// Makes a region of the first `length` bytes of a file of the host: of an open file or its descriptor. Others may map it for
-    /// reading, and for writing if it was opened for both.
+    /// Makes a region of the first `length` bytes of a file of the host: of an open file or its descriptor.
+    /// Others may map it for reading, and for writing if it was opened for both.
     fn region_of_file(
         &self,
         py: Python<'_>,
@@ -206,34 +210,37 @@ impl Domain {
         region::of_file(py, &self.domain, file, length)
     }
 
-    /// Registers the memory of an object, such as an array of numpy's, as a region, without a copy. Others cannot map it: who is
-    /// granted a capability learns where it is (:meth:`Capability.show`), to copy from or to it. The object's memory stays where it is
-    /// until the region is closed.
+    /// Registers the memory of an object, such as an array of numpy's, as a region, without a copy. Others
+    /// cannot map it: who is granted a capability learns where it is (:meth:`Capability.show`), to copy from
+    /// or to it. The object's memory stays where it is until the region is closed.
     fn register_memory(&self, py: Python<'_>, memory: &Bound<'_, PyAny>) -> Result<Py<Region>, Failure> {
         region::register(py, &self.domain, memory)
     }
 
-    /// A capability that this program was granted or given, by its id. To be taken up once: it is let go with what is returned.
+    /// A capability that this program was granted or given, by its id. To be taken up once: it is let go with
+    /// what is returned.
     fn capability(&self, py: Python<'_>, id: u64) -> Result<Capability, Failure> {
         Ok(Capability::new(py.detach(|| self.domain.capability(CapabilityId(id)))?))
     }
 
-    /// Takes up a right to memory that came with a message: a :class:`Region`, or a :class:`Capability`. `from_` is the channel that
-    /// brought it, or the ``far_end`` of that, of a client or of a server.
+    /// Takes up a right to memory that came with a message: a :class:`Region`, or a :class:`Capability`.
+    /// `from_` is the channel that brought it, or the ``far_end`` of that, of a client or of a server.
     ///
-    /// ``RightRefused`` when the program there did not grant it to this program, or it was taken up before, or is gone. A handler
-    /// that lets that pass refuses the call.
+    /// ``RightRefused`` when the program there did not grant it to this program, or it was taken up before,
+    /// or is gone. A handler that lets that pass refuses the call.
     fn accept(&self, py: Python<'_>, from_: &Bound<'_, PyAny>, right: Right) -> Result<Py<PyAny>, Failure> {
         region::accept(py, &self.domain, from_, right)
     }
 
-    /// Takes back what was copied or moved for a message that was not sent, or whose receiver has not taken it up.
+    /// Takes back what was copied or moved for a message that was not sent, or whose receiver has not taken
+    /// it up.
     fn take_back(&self, py: Python<'_>, right: Right) -> Result<Capability, Failure> {
         let handle = tombolo::interface::Capability::<false> { object: right.object };
         Ok(Capability::new(py.detach(|| self.domain.take_back(handle))?))
     }
 
-    /// Listens under a name that is drawn anew: the ``endpoint`` of what is returned is where, as a parameter ``copy endpoint``.
+    /// Listens under a name that is drawn anew: the ``endpoint`` of what is returned is where, as a parameter
+    /// ``copy endpoint``.
     #[pyo3(signature = (*, interface_hash = 0))]
     fn listen(&self, py: Python<'_>, interface_hash: u64) -> Result<Listener, Failure> {
         let options = ChannelOptions::default().interface_hash(interface_hash);
@@ -262,9 +269,9 @@ impl Domain {
 
     /// Makes a pool of `count` buffers of `buffer_bytes` each, a multiple of 64.
     ///
-    /// With `trust` "full" who gets it maps it, and nothing is done to its memory from then on; with "none" each buffer is memory of its
-    /// own, which the kernel keeps others from writing. It is in memory that programs on `reachable_from` reach too, if that is said: a virtual
-    /// machine's is the window to it.
+    /// With `trust` "full" who gets it maps it, and nothing is done to its memory from then on; with "none"
+    /// each buffer is memory of its own, which the kernel keeps others from writing. It is in memory that
+    /// programs on `reachable_from` reach too, if that is said: a virtual machine's is the window to it.
     #[pyo3(signature = (buffer_bytes, count, *, trust = "full", reachable_from = None))]
     fn create_pool(
         &self,
@@ -279,8 +286,9 @@ impl Domain {
 
     /// Takes up a name under which others open bulk channels: see :meth:`Listener.accept_bulk`.
     ///
-    /// `trust`, "full" or "none", must be that of the connecting side; of `max_pools`, 1 to 32, and `max_metadata_bytes`, up to 2,048, the
-    /// lower holds. Pools up to `max_pool_bytes` are taken by themselves; with `ask` they are told, to be taken or declined.
+    /// `trust`, "full" or "none", must be that of the connecting side; of `max_pools`, 1 to 32, and
+    /// `max_metadata_bytes`, up to 2,048, the lower holds. Pools up to `max_pool_bytes` are taken by
+    /// themselves; with `ask` they are told, to be taken or declined.
     #[pyo3(signature = (name, *, trust = "full", max_pools = None, max_metadata_bytes = None, max_pool_bytes = None,
                         ask = false, spin = None))]
     #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
@@ -303,8 +311,8 @@ impl Domain {
         Ok(Listener::new(name, listener, Some(options)))
     }
 
-    /// Opens a bulk channel to the program that exports a name for that. For the options see :meth:`export_bulk`; `slots` of each ring, a power of
-    /// two from 2 to 65,536, are this side's choice.
+    /// Opens a bulk channel to the program that exports a name for that. For the options see
+    /// :meth:`export_bulk`; `slots` of each ring, a power of two from 2 to 65,536, are this side's choice.
     #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(30)), trust = "full", max_pools = None,
                         max_metadata_bytes = None, max_pool_bytes = None, ask = false, spin = None, slots = None),
            text_signature = "($self, name, *, timeout=30.0, trust='full', max_pools=None, max_metadata_bytes=None, max_pool_bytes=None, ask=False, spin=None, slots=None)")]
@@ -338,7 +346,8 @@ impl Domain {
         region::regions(py, &self.domain)
     }
 
-    /// Starts a domain on any node: `image` is an image file or an executable. It is killed when this program ends.
+    /// Starts a domain on any node: `image` is an image file or an executable. It is killed when this program
+    /// ends.
     #[pyo3(signature = (image, *arguments, node = "host", environment = None, directory = None))]
     fn spawn(
         &self,
@@ -365,8 +374,8 @@ impl Domain {
     }
 }
 
-/// A name that this program has taken up. It is given back by `close`, at the end of a ``with``, and when nothing refers to
-/// it any more.
+/// A name that this program has taken up. It is given back by `close`, at the end of a ``with``, and when
+/// nothing refers to it any more.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -425,8 +434,8 @@ impl Listener {
         Ok(endpoint.map(right).transpose()?)
     }
 
-    /// Waits up to `timeout` seconds for a program to connect, and opens the channel. After `Refused` others can still be
-    /// accepted.
+    /// Waits up to `timeout` seconds for a program to connect, and opens the channel. After `Refused` others
+    /// can still be accepted.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Channel, Failure> {
         self.with(|listening| {
@@ -435,7 +444,8 @@ impl Listener {
         })
     }
 
-    /// Waits up to `timeout` seconds for a program to connect, and opens the bulk channel, for a name of :meth:`Domain.export_bulk`.
+    /// Waits up to `timeout` seconds for a program to connect, and opens the bulk channel, for a name of
+    /// :meth:`Domain.export_bulk`.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn accept_bulk(&self, py: Python<'_>, timeout: Seconds) -> Result<BulkChannel, Failure> {
         let not_bulk = || Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name));
@@ -453,8 +463,8 @@ impl Listener {
         self.with(|listening| Ok(listening.set()?.as_fd().as_raw_fd()))
     }
 
-    /// Prepares to wait in an event loop. False: the descriptor becomes readable when a program connects. True: `accept` does
-    /// not wait for anybody to come.
+    /// Prepares to wait in an event loop. False: the descriptor becomes readable when a program connects.
+    /// True: `accept` does not wait for anybody to come.
     fn arm(&self) -> Result<bool, Failure> {
         self.with(|listening| match listening.set()?.wait(std::time::Duration::ZERO) {
             Ok(_) => Ok(true),
@@ -503,8 +513,8 @@ impl Child {
         self.child.id().to_bits()
     }
 
-    /// Waits up to `timeout` seconds until it ends; may be asked again. Returns how it ended and a number: ``("exited",
-    /// status)``, ``("signalled", signal)``, ``("node_lost", 0)`` or ``("left", 0)``.
+    /// Waits up to `timeout` seconds until it ends; may be asked again. Returns how it ended and a number:
+    /// ``("exited", status)``, ``("signalled", signal)``, ``("node_lost", 0)`` or ``("left", 0)``.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn wait(&self, py: Python<'_>, timeout: Seconds) -> Result<(&'static str, u32), Failure> {
         use tombolo::Exit;

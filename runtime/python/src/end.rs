@@ -10,8 +10,8 @@ use tombolo::{Channel, Error, Interest, Message, Token, TransportKind, WaitSet, 
 use crate::failure::Failure;
 use crate::wait::{Until, wait};
 
-/// How often is looked for a message before other threads of Python may run meanwhile: for about as long as it takes
-/// to let them and to have one's turn again.
+/// How often is looked for a message before other threads of Python may run meanwhile: for about as long as
+/// it takes to let them and to have one's turn again.
 const GLANCES: u32 = 400;
 
 /// One end of a channel.

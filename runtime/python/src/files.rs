@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::memory::source;
 use crate::wait::{Seconds, wait_apart};
 
-/// How much is read or written before Python is asked whether a signal is to be handled; several calls are under way for so much.
+/// How much is read or written before Python is asked whether a signal is to be handled; several calls are
+/// under way for so much.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Reaches the files that are served under `name`, or that were granted to this program's job.
@@ -44,7 +45,8 @@ pub(crate) struct FileService {
     files: tombolo::files::Files,
 }
 
-/// What is known of a file or folder: whether it is a folder, whether it was granted for writing, length, nanoseconds.
+/// What is known of a file or folder: whether it is a folder, whether it was granted for writing, length,
+/// nanoseconds.
 type Stat = (bool, bool, u64, u64);
 
 #[pymethods]
@@ -106,7 +108,8 @@ impl OpenFile {
         Ok(self.lock().clone().ok_or_else(closed)?)
     }
 
-    /// Reads up to `length` bytes and hands them on in pieces, with the interpreter held; says how many there were.
+    /// Reads up to `length` bytes and hands them on in pieces, with the interpreter held; says how many there
+    /// were.
     fn read(
         &self,
         py: Python<'_>,
@@ -135,7 +138,8 @@ impl OpenFile {
 
 #[pymethods]
 impl OpenFile {
-    /// Reads into a writable buffer from `offset` on. Says how much: less than the buffer holds at the end of the file alone.
+    /// Reads into a writable buffer from `offset` on. Says how much: less than the buffer holds at the end of
+    /// the file alone.
     fn read_into(&self, py: Python<'_>, offset: u64, target: &Bound<'_, PyAny>) -> Result<usize, Failure> {
         let mut target = source(target, true)?;
         let length = target.len();

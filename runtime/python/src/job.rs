@@ -45,8 +45,9 @@ impl Job {
         self.job.name(name)
     }
 
-    /// Opens the channel between this program and the one of another rank, which does the same, waiting up to `timeout` seconds. There
-    /// is one for each pair; more have names. ``NotInJob`` when there is no such rank, or it is the own.
+    /// Opens the channel between this program and the one of another rank, which does the same, waiting up to
+    /// `timeout` seconds. There is one for each pair; more have names. ``NotInJob`` when there is no such
+    /// rank, or it is the own.
     #[pyo3(signature = (rank, timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, rank, timeout=30.0)")]
     fn channel_to(&self, py: Python<'_>, rank: u32, timeout: Seconds) -> Result<Channel, Failure> {
         let job = self.job.within(timeout.0);

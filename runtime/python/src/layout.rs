@@ -1,4 +1,5 @@
-//! What stubs say of types and messages: functions that each make one part, checked once and then read at every message.
+//! What stubs say of types and messages: functions that each make one part, checked once and then read at
+//! every message.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub(crate) struct Type(pub(crate) Arc<codec::Type>);
 
 #[pymethods]
 impl Type {
-    /// What a message says whose body is of this record: its ordinal, its kind, the number of its call, and a value, or a
-    /// tuple of parameters.
+    /// What a message says whose body is of this record: its ordinal, its kind, the number of its call, and a
+    /// value, or a tuple of parameters.
     fn decode<'py>(
         &self,
         py: Python<'py>,

@@ -14,12 +14,13 @@ use crate::memory::{self, View, born, source};
 
 /// A part of a region that is mapped. From :meth:`Capability.map`.
 ///
-/// It has the buffer protocol: ``memoryview(mapping)`` and ``numpy.frombuffer(mapping, dtype)`` look at the memory itself, for
-/// writing if it is mapped for that. Others may write there at any time.
+/// It has the buffer protocol: ``memoryview(mapping)`` and ``numpy.frombuffer(mapping, dtype)`` look at the
+/// memory itself, for writing if it is mapped for that. Others may write there at any time.
 ///
-/// When the right is taken back, a thread of this package replaces the pages by zeros of this program alone, whatever looks at
-/// them: what is read through a ``memoryview`` or an array from then on is zero, what is written reaches no other program, and never is it
-/// what others have there. :meth:`read`, :meth:`write` and :meth:`check` raise ``Revoked`` then::
+/// When the right is taken back, a thread of this package replaces the pages by zeros of this program alone,
+/// whatever looks at them: what is read through a ``memoryview`` or an array from then on is zero, what is
+/// written reaches no other program, and never is it what others have there. :meth:`read`, :meth:`write` and
+/// :meth:`check` raise ``Revoked`` then::
 ///
 ///    with capability.map() as memory:
 ///        numbers = numpy.frombuffer(memory, "uint64")
@@ -27,8 +28,8 @@ use crate::memory::{self, View, born, source};
 ///        memory.check()            # what was added up was the region's
 ///        del numbers
 ///
-/// It is unmapped by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more. While something looks at it
-/// that raises ``Exported``, as it does for ``mmap``.
+/// It is unmapped by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more. While
+/// something looks at it that raises ``Exported``, as it does for ``mmap``.
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -98,8 +99,8 @@ impl Mapping {
         Ok(self.mapped()?.as_ptr().addr())
     }
 
-    /// Raises ``Revoked`` if the right has been taken back. Else what was read before was the region's, and what was written has
-    /// arrived.
+    /// Raises ``Revoked`` if the right has been taken back. Else what was read before was the region's, and
+    /// what was written has arrived.
     fn check(&self) -> Result<(), Failure> {
         Ok(self.mapped()?.check()?)
     }
@@ -130,13 +131,15 @@ impl Mapping {
         Ok(self.mapped()?.read(offset, target.bytes_mut(py))?)
     }
 
-    /// Copies the bytes of anything that has some in, from `offset` on. Two who write to the same 8 bytes at once have to agree.
+    /// Copies the bytes of anything that has some in, from `offset` on. Two who write to the same 8 bytes at
+    /// once have to agree.
     fn write(&self, py: Python<'_>, offset: usize, data: &Bound<'_, PyAny>) -> Result<(), Failure> {
         let data = source(data, false)?;
         Ok(self.mapped()?.write(offset, data.bytes(py))?)
     }
 
-    /// The memory as items of one kind, in place: see :class:`View`. `shape` is a number or a tuple; `offset` is in bytes.
+    /// The memory as items of one kind, in place: see :class:`View`. `shape` is a number or a tuple; `offset`
+    /// is in bytes.
     #[pyo3(signature = (dtype, shape = None, offset = 0))]
     fn view<'py>(
         slf: &Bound<'py, Self>,

@@ -89,8 +89,8 @@ pub(crate) fn array<'py>(view: &Bound<'py, View>) -> PyResult<Bound<'py, PyAny>>
 ///    view = buffer.view("float32", (480, 640))
 ///    frame = numpy.asarray(view)
 ///
-/// As long as anything made of it is there, what it is of cannot be sent or closed (``Exported``). The view itself counts until
-/// :meth:`close` or the end of a ``with``, or until nothing refers to it any more.
+/// As long as anything made of it is there, what it is of cannot be sent or closed (``Exported``). The view
+/// itself counts until :meth:`close` or the end of a ``with``, or until nothing refers to it any more.
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct View {
@@ -164,8 +164,8 @@ impl View {
         Ok(self.again(py)?.readonly())
     }
 
-    /// As a tensor in a capsule, without a copy: for ``from_dlpack`` of anything. What is only to be read has a form in DLPack
-    /// since its version 1.0.
+    /// As a tensor in a capsule, without a copy: for ``from_dlpack`` of anything. What is only to be read has
+    /// a form in DLPack since its version 1.0.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__<'py>(
         &self,
@@ -196,8 +196,9 @@ impl View {
         Ok(arrow_schema(py, arrow_format(&self.again(py)?)?)?)
     }
 
-    /// A schema and an array in capsules of the Arrow C data interface, without a copy: for ``pyarrow.array`` and its like. It has one
-    /// dimension, and no item is null. The bytes may change while they are looked at.
+    /// A schema and an array in capsules of the Arrow C data interface, without a copy: for ``pyarrow.array``
+    /// and its like. It has one dimension, and no item is null. The bytes may change while they are looked
+    /// at.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,

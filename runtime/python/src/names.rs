@@ -12,8 +12,9 @@ use crate::wait::{Seconds, Until, wait, wait_on};
 
 /// The names that a program can reach: :attr:`Domain.names`.
 ///
-/// A name as it stands is the machine's; ``@/NAME`` is one of the node that this program runs on, ``@NODE/NAME`` one of that
-/// node. A query is a name with ``*`` and ``?`` and conditions, such as ``"sensor/* { celsius > 20 }"``.
+/// A name as it stands is the machine's; ``@/NAME`` is one of the node that this program runs on,
+/// ``@NODE/NAME`` one of that node. A query is a name with ``*`` and ``?`` and conditions, such as
+/// ``"sensor/* { celsius > 20 }"``.
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Names {
@@ -125,8 +126,8 @@ impl Names {
         Ok(py.detach(|| self.names.exists(query))?)
     }
 
-    /// Waits up to `timeout` seconds until a query matches something, and returns the first record that it does;
-    /// `NoSuchName` if nothing did.
+    /// Waits up to `timeout` seconds until a query matches something, and returns the first record that it
+    /// does; `NoSuchName` if nothing did.
     #[pyo3(signature = (query, timeout = Seconds(std::time::Duration::from_secs(30))),
            text_signature = "($self, query, timeout=30.0)")]
     fn wait_for(&self, py: Python<'_>, query: &str, timeout: Seconds) -> Result<Record, Failure> {
@@ -136,8 +137,8 @@ impl Names {
     /// Sets a record, and returns its version. It is given by its name and attributes, or in one text:
     /// ``set("sensor", {"unit": "K"})`` is ``set("sensor { unit: 'K' }")``.
     ///
-    /// It lives as long as this program unless it is `persistent`. With `merge` the attributes that it has stay, but
-    /// for those that are given.
+    /// It lives as long as this program unless it is `persistent`. With `merge` the attributes that it has
+    /// stay, but for those that are given.
     #[pyo3(signature = (record, attributes = None, *, persistent = false, merge = false))]
     fn set(
         &self,
@@ -168,8 +169,8 @@ impl Names {
         Ok(Record { record: py.detach(|| self.names.delete(name))? })
     }
 
-    /// Watches what a query matches. Up to `capacity` notices, 1 to 4096, may wait for this program; further ones are lost,
-    /// and counted.
+    /// Watches what a query matches. Up to `capacity` notices, 1 to 4096, may wait for this program; further
+    /// ones are lost, and counted.
     #[pyo3(signature = (query, *, once = false, capacity = 256))]
     fn watch(&self, py: Python<'_>, query: &str, once: bool, capacity: u32) -> Result<Watch, Failure> {
         let options = WatchOptions { once, capacity, ..WatchOptions::default() };

@@ -9,8 +9,8 @@ use tombolo::{ChannelId, DomainId, Error};
 use crate::channel::{About, Channel};
 use crate::failure::{Failure, region_class};
 
-/// The other end of a channel, to which rights go and from which they come: ``channel.far_end``, and of a client or
-/// server its ``far_end``.
+/// The other end of a channel, to which rights go and from which they come: ``channel.far_end``, and of a
+/// client or server its ``far_end``.
 #[pyclass(module = "tombolo", frozen, from_py_object)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FarEnd {

@@ -29,7 +29,8 @@ pub(crate) fn trust_text(trust: Trust) -> &'static str {
     }
 }
 
-/// A number of equal buffers. From :meth:`Domain.create_pool`, and from a bulk channel whose other side assigned it::
+/// A number of equal buffers. From :meth:`Domain.create_pool`, and from a bulk channel whose other side
+/// assigned it::
 ///
 ///    pool = domain.create_pool(16 << 20, 4)
 ///    bulk.assign(pool)
@@ -46,14 +47,15 @@ pub(crate) struct Pool {
 
 #[pymethods]
 impl Pool {
-    /// Takes a buffer to fill: of those that are free here the one that became so last. ``NoBuffer`` when all are in use.
+    /// Takes a buffer to fill: of those that are free here the one that became so last. ``NoBuffer`` when all
+    /// are in use.
     fn take<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
         let buffer = slf.get().pool.take()?;
         Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays: true }))?)
     }
 
-    /// Takes a buffer and copies the bytes of anything that has some into it, which it is then as long as: an array of numpy's, a
-    /// tensor, a memoryview.
+    /// Takes a buffer and copies the bytes of anything that has some into it, which it is then as long as: an
+    /// array of numpy's, a tensor, a memoryview.
     fn copy<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> Result<Bound<'py, Buffer>, Failure> {
         let data = source(data, false)?;
         let length = data.len() as u64;
@@ -87,7 +89,8 @@ impl Pool {
         trust_text(self.pool.trust())
     }
 
-    /// What the buffers are doing, as this program knows it: :class:`Counts <tombolo.regions.Counts>`, which add up to their number.
+    /// What the buffers are doing, as this program knows it: :class:`Counts <tombolo.regions.Counts>`, which
+    /// add up to their number.
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let counts = self.pool.counts();
@@ -178,7 +181,8 @@ impl Held {
         }
     }
 
-    /// As [`take`](Self::take), also while something looks at it: it is put back, and its memory stays where it is meanwhile.
+    /// As [`take`](Self::take), also while something looks at it: it is put back, and its memory stays where
+    /// it is meanwhile.
     pub(crate) fn take_seen(&self, why: &'static str) -> Hand {
         std::mem::replace(&mut self.hand(), Hand::Gone(why))
     }
@@ -293,8 +297,8 @@ impl Held {
         Ok(of_either!(&*self.hand(), held => held.read(offset, target.bytes_mut(py)))??)
     }
 
-    /// The memory as items of one kind, in place: see :class:`View`. `shape` is a number or a tuple; `offset` is in bytes;
-    /// `writable` is what the right allows, if nothing is said.
+    /// The memory as items of one kind, in place: see :class:`View`. `shape` is a number or a tuple; `offset`
+    /// is in bytes; `writable` is what the right allows, if nothing is said.
     #[pyo3(signature = (dtype, shape = None, offset = 0, *, writable = None))]
     fn view<'py>(
         slf: &Bound<'py, Self>,
@@ -306,8 +310,8 @@ impl Held {
         viewed(slf, (dtype, shape, offset), writable)
     }
 
-    /// The memory as an array of numpy's, in place. `shape` is a number or a tuple; `offset` is in bytes; `writable` is what the
-    /// right allows, if nothing is said.
+    /// The memory as an array of numpy's, in place. `shape` is a number or a tuple; `offset` is in bytes;
+    /// `writable` is what the right allows, if nothing is said.
     #[pyo3(signature = (dtype, shape = None, offset = 0, *, writable = None))]
     fn array<'py>(
         slf: &Bound<'py, Self>,
@@ -319,8 +323,8 @@ impl Held {
         Ok(memory::array(&viewed(slf, (dtype, shape, offset), writable)?)?)
     }
 
-    /// Lets it go: one that was taken is free again, one that came goes back to where it is from. Doing it again, or for one that
-    /// was sent, does nothing.
+    /// Lets it go: one that was taken is free again, one that came goes back to where it is from. Doing it
+    /// again, or for one that was sent, does nothing.
     fn close(&self) -> Result<(), Failure> {
         if matches!(&*self.hand(), Hand::Gone(_)) {
             return Ok(());
@@ -354,13 +358,15 @@ impl Held {
     }
 }
 
-/// A buffer to read and write, which no other program has. From :meth:`Pool.take`, and from a bulk channel when it is moved here.
+/// A buffer to read and write, which no other program has. From :meth:`Pool.take`, and from a bulk channel
+/// when it is moved here.
 ///
-/// It has the buffer protocol, in place: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``; :meth:`view` and
-/// :meth:`array` give it a type and a shape.
+/// It has the buffer protocol, in place: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``;
+/// :meth:`view` and :meth:`array` give it a type and a shape.
 ///
-/// When it is moved, shared or passed, it is of no more use here. That is refused with ``Exported``, a ``BufferError``, as long as
-/// anything looks at it, as a ``bytearray`` refuses to grow: so no array ever shows what others have::
+/// When it is moved, shared or passed, it is of no more use here. That is refused with ``Exported``, a
+/// ``BufferError``, as long as anything looks at it, as a ``bytearray`` refuses to grow: so no array ever
+/// shows what others have::
 ///
 ///    array = buffer.array("float32")
 ///    array[:] = 1
@@ -368,17 +374,18 @@ impl Held {
 ///    del array
 ///    bulk.move_to(buffer)       # nothing was copied
 ///
-/// One that is closed, or that nothing refers to any more, is free again: at once where it was taken, and where it came from over
-/// a channel, with the next operation on that channel.
+/// One that is closed, or that nothing refers to any more, is free again: at once where it was taken, and
+/// where it came from over a channel, with the next operation on that channel.
 #[pyclass(module = "tombolo", frozen, subclass, extends = Held)]
 #[derive(Debug)]
 pub(crate) struct Buffer;
 
-/// A buffer to read. Others may read it too, and none writes to it. From :meth:`BulkChannel.share`, and from a bulk channel when it
-/// is shared with this program.
+/// A buffer to read. Others may read it too, and none writes to it. From :meth:`BulkChannel.share`, and from
+/// a bulk channel when it is shared with this program.
 ///
-/// It has the buffer protocol, read-only. One that came over a channel is released when it is closed, or when nothing refers to it
-/// any more, with the next operation on that channel. A program that shared a buffer of its own can :meth:`reclaim` it.
+/// It has the buffer protocol, read-only. One that came over a channel is released when it is closed, or when
+/// nothing refers to it any more, with the next operation on that channel. A program that shared a buffer of
+/// its own can :meth:`reclaim` it.
 #[pyclass(module = "tombolo", frozen, subclass, extends = Held)]
 #[derive(Debug)]
 pub(crate) struct Shared;
@@ -457,7 +464,8 @@ impl Buffer {
         }
     }
 
-    /// Means this part of the buffer from now on, in bytes from its beginning: it is what is read and written here, and sent.
+    /// Means this part of the buffer from now on, in bytes from its beginning: it is what is read and written
+    /// here, and sent.
     fn set_part(slf: &Bound<'_, Self>, offset: u64, length: u64) -> Result<(), Failure> {
         match &mut *slf.as_super().get().hand() {
             Hand::Mine { buffer, .. } => Ok(buffer.set_part(offset, length)?),
@@ -489,8 +497,8 @@ impl Shared {
         }
     }
 
-    /// The buffer to read and write again, when all others have released it; ``BufferState`` while some have not, and for another
-    /// program's.
+    /// The buffer to read and write again, when all others have released it; ``BufferState`` while some have
+    /// not, and for another program's.
     fn reclaim<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
         let held = slf.as_super().get();
         match held.take("was reclaimed")? {

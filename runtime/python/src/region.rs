@@ -16,8 +16,8 @@ use crate::wait::{Seconds, wait_apart};
 
 /// A right to a part of a region, which this program holds.
 ///
-/// From :meth:`Domain.create_region`, :meth:`derive` and :meth:`Domain.capability`. Its ``id`` may travel in any message, and says
-/// nothing to those who do not hold it::
+/// From :meth:`Domain.create_region`, :meth:`derive` and :meth:`Domain.capability`. Its ``id`` may travel in
+/// any message, and says nothing to those who do not hold it::
 ///
 ///    region = domain.create_region(1 << 20)
 ///    id = region.grant(channel.peer, tombolo.Rights.READ)
@@ -26,8 +26,8 @@ use crate::wait::{Seconds, wait_apart};
 ///    with domain.capability(id) as capability, capability.map() as memory:
 ///        print(memory.read(0, 16))
 ///
-/// It is let go by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more, once what it has mapped is
-/// let go too; what was derived from it stays.
+/// It is let go by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more, once what
+/// it has mapped is let go too; what was derived from it stays.
 #[pyclass(module = "tombolo", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Capability {
@@ -44,7 +44,8 @@ struct Info {
     rights: tombolo::region::Rights,
 }
 
-/// Memory with an owner: the capability to all of it, which its maker holds. From :meth:`Domain.create_region` and its like.
+/// Memory with an owner: the capability to all of it, which its maker holds. From
+/// :meth:`Domain.create_region` and its like.
 #[pyclass(module = "tombolo", frozen, extends = Capability)]
 #[derive(Debug)]
 pub(crate) struct Region {
@@ -190,8 +191,8 @@ impl Capability {
         rights_of(py, self.info.rights)
     }
 
-    /// Derives another for this program: to `extent`, an offset and a length in bytes counted from the start of this one's part,
-    /// or to all of that; with those of the rights, all if none are said.
+    /// Derives another for this program: to `extent`, an offset and a length in bytes counted from the start
+    /// of this one's part, or to all of that; with those of the rights, all if none are said.
     #[pyo3(signature = (extent = None, rights = None))]
     fn derive(
         &self,
@@ -205,8 +206,8 @@ impl Capability {
         Ok(Capability::new(py.detach(|| capability.derive(extent, rights))?))
     }
 
-    /// Derives another for `domain`, and returns its id, by which that takes it up (:meth:`Domain.capability`). This one must
-    /// give ``Rights.GRANT``.
+    /// Derives another for `domain`, and returns its id, by which that takes it up
+    /// (:meth:`Domain.capability`). This one must give ``Rights.GRANT``.
     #[pyo3(signature = (domain, rights, extent = None))]
     fn grant(
         &self,
@@ -225,8 +226,8 @@ impl Capability {
         Ok(granted?.id.0)
     }
 
-    /// Hands it over: `domain` holds it from now on, by the same id, which is returned. Where this program has it mapped it is let
-    /// go, and this object is of no more use.
+    /// Hands it over: `domain` holds it from now on, by the same id, which is returned. Where this program
+    /// has it mapped it is let go, and this object is of no more use.
     fn give(&self, py: Python<'_>, domain: u64) -> Result<u64, Failure> {
         let (capability, domain) = (self.held()?, domain_of(domain)?);
         let id = py.detach(|| capability.give(domain))?;
@@ -234,14 +235,14 @@ impl Capability {
         Ok(id.0)
     }
 
-    /// Derives another with those of the rights for the program at the other end of a channel, for a parameter ``copy capability``:
-    /// a :class:`Right`. The other end takes it up with :meth:`Domain.accept`.
+    /// Derives another with those of the rights for the program at the other end of a channel, for a
+    /// parameter ``copy capability``: a :class:`Right`. The other end takes it up with :meth:`Domain.accept`.
     fn copy_to<'py>(&self, to: &Bound<'py, PyAny>, rights: Rights) -> Result<Bound<'py, PyAny>, Failure> {
         self.copied(to, rights, 3)
     }
 
-    /// Hands it over to the program at the other end of a channel, for a parameter ``move capability``. This object is of no more
-    /// use; what was not sent is taken back with :meth:`Domain.take_back`.
+    /// Hands it over to the program at the other end of a channel, for a parameter ``move capability``. This
+    /// object is of no more use; what was not sent is taken back with :meth:`Domain.take_back`.
     fn move_to<'py>(&self, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
         self.moved(to, 3)
     }
@@ -251,11 +252,11 @@ impl Capability {
         Ok(self.held()?.keep().0)
     }
 
-    /// Maps its part of the region: with ``Rights.READ``, or with ``Rights.READ_WRITE``; with what this one gives of these if
-    /// nothing is said.
+    /// Maps its part of the region: with ``Rights.READ``, or with ``Rights.READ_WRITE``; with what this one
+    /// gives of these if nothing is said.
     ///
-    /// At `address`, where nothing is mapped, or at any multiple of `alignment`, a power of two, or anywhere; with `populate` all
-    /// pages are there from the start.
+    /// At `address`, where nothing is mapped, or at any multiple of `alignment`, a power of two, or anywhere;
+    /// with `populate` all pages are there from the start.
     #[pyo3(signature = (rights = None, *, address = None, alignment = 0, populate = false))]
     fn map<'py>(
         &self,
@@ -288,11 +289,12 @@ impl Capability {
         Ok(region_class(py, "Shown")?.call1(fields)?)
     }
 
-    /// Takes back everything that was derived from it, wherever it went, and waits until no program can reach the memory by that any
-    /// more. Who has it mapped and does not let go in time is killed if the machine started it.
+    /// Takes back everything that was derived from it, wherever it went, and waits until no program can reach
+    /// the memory by that any more. Who has it mapped and does not let go in time is killed if the machine
+    /// started it.
     ///
-    /// ``StillHeld`` says that some have not let go even so: their rights are gone, and the memory is not given out again. After
-    /// ``TimedOut`` the revocation goes on.
+    /// ``StillHeld`` says that some have not let go even so: their rights are gone, and the memory is not
+    /// given out again. After ``TimedOut`` the revocation goes on.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn revoke(&self, py: Python<'_>, timeout: Seconds) -> Result<Py<PyAny>, Failure> {
         self.revoked(py, false, timeout)
@@ -304,14 +306,16 @@ impl Capability {
         self.revoked(py, true, timeout)
     }
 
-    /// Keeps all programs from writing to the region, whatever rights they hold, this one included, by the kernel. Takes a
-    /// capability to all of it, with the right to write; ``Sealed`` while it is mapped for writing.
+    /// Keeps all programs from writing to the region, whatever rights they hold, this one included, by the
+    /// kernel. Takes a capability to all of it, with the right to write; ``Sealed`` while it is mapped for
+    /// writing.
     fn freeze(&self, py: Python<'_>) -> Result<(), Failure> {
         let capability = self.held()?;
         Ok(py.detach(|| capability.freeze())?)
     }
 
-    /// Keeps all programs from mapping the region for writing; a mapping that exists stays. ``Sealed`` if another has one.
+    /// Keeps all programs from mapping the region for writing; a mapping that exists stays. ``Sealed`` if
+    /// another has one.
     fn seal_to_sole_writer(&self, py: Python<'_>) -> Result<(), Failure> {
         let capability = self.held()?;
         Ok(py.detach(|| capability.seal_to_sole_writer())?)
@@ -368,8 +372,8 @@ impl Region {
         slf.as_super().get().moved(to, 2)
     }
 
-    /// Lets it go; of memory that was registered it takes back what was derived, so that no copy reaches what will be
-    /// something else. Doing it again does nothing.
+    /// Lets it go; of memory that was registered it takes back what was derived, so that no copy reaches what
+    /// will be something else. Doing it again does nothing.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn close(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<(), Failure> {
         let capability = slf.as_super().get();

@@ -322,8 +322,8 @@ impl ServerEnd {
         self.handler.clone_ref(py)
     }
 
-    /// What has passed: calls, answers, one-way messages (`messages`), those that were unknown or malformed, and
-    /// calls that brought a right which was not given (`refused`).
+    /// What has passed: calls, answers, one-way messages (`messages`), those that were unknown or malformed,
+    /// and calls that brought a right which was not given (`refused`).
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let state = self.state()?;
@@ -337,10 +337,11 @@ impl ServerEnd {
         Ok(dict)
     }
 
-    /// Takes one message, waiting for it up to `timeout` seconds, and answers it if it is a call. False if none came.
+    /// Takes one message, waiting for it up to `timeout` seconds, and answers it if it is a call. False if
+    /// none came.
     ///
-    /// What the handler raises fails its call alone: it is logged (logger ``tombolo``), and the client is told that the call
-    /// is not served. Raised are the end of the channel, and what is no ``Exception``.
+    /// What the handler raises fails its call alone: it is logged (logger ``tombolo``), and the client is
+    /// told that the call is not served. Raised are the end of the channel, and what is no ``Exception``.
     #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn serve_one(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<bool, Failure> {
         match slf.get().next(slf.py(), timeout.0, false)? {

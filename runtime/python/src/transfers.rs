@@ -21,7 +21,8 @@ const BUFFER: u8 = 4;
 
 /// The bulk channel beside a channel of typed messages: from :meth:`Channel.open_bulk`.
 ///
-/// What :meth:`move_to` and :meth:`share` return are parameters of an interface, and the other end claims them::
+/// What :meth:`move_to` and :meth:`share` return are parameters of an interface, and the other end claims
+/// them::
 ///
 ///    transfers = channel.open_bulk(domain, [pool])
 ///    with stubs.BuffersClient(channel) as client:
@@ -69,7 +70,8 @@ impl Transfers {
 
 #[pymethods]
 impl Transfers {
-    /// Moves a buffer, or several as one transfer, to the other end: a :class:`Right` for a ``move buffer``, or a list of them.
+    /// Moves a buffer, or several as one transfer, to the other end: a :class:`Right` for a ``move buffer``,
+    /// or a list of them.
     #[pyo3(signature = (buffers, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffers, timeout=30.0)")]
     fn move_to<'py>(
@@ -104,7 +106,8 @@ impl Transfers {
         }
     }
 
-    /// Lends a buffer to the other end to read: a :class:`Right` for a ``copy buffer``, and the :class:`Shared` that stays here.
+    /// Lends a buffer to the other end to read: a :class:`Right` for a ``copy buffer``, and the
+    /// :class:`Shared` that stays here.
     #[pyo3(signature = (buffer, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, buffer, timeout=30.0)")]
     fn share<'py>(
@@ -130,8 +133,9 @@ impl Transfers {
         }
     }
 
-    /// Claims the buffer that a message names, once: a :class:`Buffer` of one that was moved, a :class:`Shared` of one that was
-    /// lent. ``RightRefused`` when there is none; a handler that lets that pass refuses the call.
+    /// Claims the buffer that a message names, once: a :class:`Buffer` of one that was moved, a
+    /// :class:`Shared` of one that was lent. ``RightRefused`` when there is none; a handler that lets that
+    /// pass refuses the call.
     #[pyo3(signature = (right, timeout = Seconds(Duration::from_secs(30))),
            text_signature = "($self, right, timeout=30.0)")]
     fn claim<'py>(
@@ -156,7 +160,8 @@ impl Transfers {
         }
     }
 
-    /// Takes what has come, without waiting, and gives back what was dropped: for who waits for buffers to come back.
+    /// Takes what has come, without waiting, and gives back what was dropped: for who waits for buffers to
+    /// come back.
     fn settle(&self, py: Python<'_>) -> Result<(), Failure> {
         let transfers = self.get()?;
         Ok(py.detach(|| transfers.settle())?)

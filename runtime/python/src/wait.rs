@@ -97,8 +97,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future, other Python threads running meanwhile. When a signal raises an exception the future is dropped,
-/// and with it what it asked for.
+/// Waits for a future, other Python threads running meanwhile. When a signal raises an exception the future
+/// is dropped, and with it what it asked for.
 pub(crate) fn wait_on<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = Result<T, Error>> + Send,
@@ -120,8 +120,8 @@ pub(crate) fn wait_on<T: Send>(
     }
 }
 
-/// Waits for what is neither a future nor can be cut into slices, on a thread of its own. When a signal raises an exception meanwhile, nobody
-/// takes the result, and it is dropped when it comes.
+/// Waits for what is neither a future nor can be cut into slices, on a thread of its own. When a signal
+/// raises an exception meanwhile, nobody takes the result, and it is dropped when it comes.
 pub(crate) fn wait_apart<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,

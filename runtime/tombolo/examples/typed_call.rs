@@ -1,4 +1,5 @@
-//! The least typed call, over the interface `interfaces/echo.tbl`: `tombolo run --on host,arm0 typed_call.tbi`
+//! The least typed call, over the interface `interfaces/echo.tbl`: `tombolo run --on host,arm0
+//! typed_call.tbi`
 
 use tombolo::interface::{Call, Decline, Never, Response, Service, Turn};
 use tombolo::{Domain, Error};

@@ -69,8 +69,8 @@ impl Domain {
         self.link.ask(Request::Kill { domain, signal, grace }, ANSWER_TIMEOUT).map(|_| ())
     }
 
-    /// Stops the machine: every domain, every node, then the monitor. Returns when it is gone; one that ends by
-    /// itself meanwhile is as good.
+    /// Stops the machine: every domain, every node, then the monitor. Returns when it is gone; one that ends
+    /// by itself meanwhile is as good.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when it is still there after half a minute.

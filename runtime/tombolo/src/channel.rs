@@ -35,10 +35,11 @@ use crate::reactor::Registration;
 
 /// One end of a channel: whole messages, in order, both ways.
 ///
-/// Operations that wait do so up to its timeout, see [`ChannelOptions::timeout`] and [`within`](Self::within).
+/// Operations that wait do so up to its timeout, see [`ChannelOptions::timeout`] and
+/// [`within`](Self::within).
 ///
-/// Dropping it closes it in order: the peer receives everything sent before and then [`Error::Closed`]. When the
-/// program dies instead, the peer gets [`Error::PeerDied`].
+/// Dropping it closes it in order: the peer receives everything sent before and then [`Error::Closed`]. When
+/// the program dies instead, the peer gets [`Error::PeerDied`].
 #[derive(Debug)]
 pub struct Channel {
     carrier: Carrier,
@@ -261,7 +262,8 @@ impl Channel {
         Error::Violation { peer: self.peer, node: self.peer_node.clone(), channel: self.id, what }
     }
 
-    /// The error for an operation that did not happen. Pollers get `Full` more often than a message, so that it alone is inlined.
+    /// The error for an operation that did not happen. Pollers get `Full` more often than a message, so that
+    /// it alone is inlined.
     #[inline]
     pub(crate) fn refused(&self, error: EndError, length_bytes: usize) -> Error {
         if error == EndError::Full { Error::WouldBlock } else { self.ended(error, length_bytes) }
@@ -353,8 +355,8 @@ impl Channel {
     /// Sends a message, whole, waiting for room.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or
-    /// the end of the peer.
+    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`];
+    /// or the end of the peer.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         if self.store(message) {
@@ -416,7 +418,8 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message and receives it where it lies, see [`try_recv_in_place`](Self::try_recv_in_place).
+    /// Waits for the next message and receives it where it lies, see
+    /// [`try_recv_in_place`](Self::try_recv_in_place).
     ///
     /// # Errors
     /// As [`recv_into`](Self::recv_into).
@@ -456,8 +459,8 @@ impl Channel {
         }
     }
 
-    /// Sends a message of `length_bytes` that `write` writes where it will be sent from, if there is room. Over
-    /// shared memory that is where the peer reads it.
+    /// Sends a message of `length_bytes` that `write` writes where it will be sent from, if there is room.
+    /// Over shared memory that is where the peer reads it.
     ///
     /// # Errors
     /// As [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
@@ -473,8 +476,9 @@ impl Channel {
         }
     }
 
-    /// Sends the messages that `fill` adds to a batch: over shared memory they become visible together, and each
-    /// costs less than one sent by itself. Says how many; fewer than were meant to be when there was no room.
+    /// Sends the messages that `fill` adds to a batch: over shared memory they become visible together, and
+    /// each costs less than one sent by itself. Says how many; fewer than were meant to be when there was no
+    /// room.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), tombolo::Error> {
@@ -550,8 +554,8 @@ impl Channel {
     }
 }
 
-/// Waits until one of `channels` has something to receive, or has ended, and returns its index. Each call begins to look at
-/// another channel than the one before, so that one that is never empty starves no other.
+/// Waits until one of `channels` has something to receive, or has ended, and returns its index. Each call
+/// begins to look at another channel than the one before, so that one that is never empty starves no other.
 ///
 /// # Errors
 /// [`Error::TimedOut`] when nothing happened on any.

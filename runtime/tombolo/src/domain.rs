@@ -22,8 +22,9 @@ const ATTACH_ATTEMPTS: u32 = 3;
 
 /// This program as a domain of a machine. Cloning names the same domain; threads may share it.
 ///
-/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds, unless
-/// [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one operation.
+/// Its operations wait up to its timeout, and so do the channels and listeners that it opens: 30 seconds,
+/// unless [`with_timeout`](Self::with_timeout) sets another or [`within`](Self::within) another for one
+/// operation.
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) link: Arc<MonitorLink>,
@@ -37,8 +38,8 @@ pub struct Domain {
 
 impl Domain {
     /// Attaches to the machine of this program: the one that started it, or the one that `TOMBOLO_MACHINE`
-    /// names, or the only one that is up. On a plain host with none it starts a monitor for this host alone, so
-    /// that no configuration is needed; that monitor ends by itself when its last program has ended.
+    /// names, or the only one that is up. On a plain host with none it starts a monitor for this host alone,
+    /// so that no configuration is needed; that monitor ends by itself when its last program has ended.
     ///
     /// # Errors
     /// [`Error::NoMachine`] says what to set or start.
@@ -57,7 +58,8 @@ impl Domain {
     pub(crate) fn attach_to(target: &find::Target) -> Result<Domain, Error> {
         for _ in 1..ATTACH_ATTEMPTS {
             match Self::attach_once(target) {
-                // The monitor of a plain host ended as this program came: it was connected to, and did not listen any more.
+                // The monitor of a plain host ended as this program came: it was connected to, and did not
+                // listen any more.
                 Err(Error::MonitorLost { .. }) if target.is_started_here() => {}
                 result => return result,
             }
@@ -116,7 +118,8 @@ impl Domain {
         Domain { timeouts: DomainTimeouts::new(timeout), ..self }
     }
 
-    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's own.
+    /// The same domain for an operation that waits up to `timeout`. A channel that is opened has the domain's
+    /// own.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -162,8 +165,9 @@ impl Domain {
         self.spawned
     }
 
-    /// Takes up a name under which others [`connect`](Self::connect): machine-wide, or of the node that this program
-    /// runs on if it is written `@/NAME`. [`ChannelOptions::export`] does so with other options than the default.
+    /// Takes up a name under which others [`connect`](Self::connect): machine-wide, or of the node that this
+    /// program runs on if it is written `@/NAME`. [`ChannelOptions::export`] does so with other options than
+    /// the default.
     ///
     /// # Errors
     /// [`Error::Monitor`]: the name is taken, or is not a name.
@@ -171,13 +175,13 @@ impl Domain {
         ChannelOptions::default().export(self, name)
     }
 
-    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept. `@/NAME` is a name of the
-    /// node that this program runs on, `@NODE/NAME` one of that node. [`ChannelOptions::connect`] does so with other
-    /// options than the default.
+    /// Opens a channel to the domain that exports `name`, waiting for one to do so and to accept. `@/NAME` is
+    /// a name of the node that this program runs on, `@NODE/NAME` one of that node.
+    /// [`ChannelOptions::connect`] does so with other options than the default.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far side.
-    /// [`Error::TimedOut`] when it did not accept in time.
+    /// [`Error::Monitor`]: no domain exports it in time, no link leads there. [`Error::Refused`] by the far
+    /// side. [`Error::TimedOut`] when it did not accept in time.
     pub fn connect(&self, name: &str) -> Result<Channel, Error> {
         ChannelOptions::default().connect(self, name)
     }
@@ -304,8 +308,8 @@ impl Listener {
     /// Waits for a domain to connect, and opens the channel.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which others
-    /// can still be accepted.
+    /// [`Error::TimedOut`] when none did; [`Error::Refused`] when the two sides do not fit, after which
+    /// others can still be accepted.
     pub fn accept(&self) -> Result<Channel, Error> {
         let deadline = Deadline::after(self.timeout);
         let what = format!("that a domain connects to '{}'", self.name());

@@ -42,7 +42,8 @@ impl Endpoint {
         Handle { object: self.number }
     }
 
-    /// For a parameter `move endpoint`. The sender still knows the number: giving it away is a promise not to use it.
+    /// For a parameter `move endpoint`. The sender still knows the number: giving it away is a promise not to
+    /// use it.
     #[must_use]
     pub fn to_move(self) -> interface::Endpoint<true> {
         Handle { object: self.number }
@@ -76,8 +77,8 @@ impl<const MOVED: bool> Right for interface::Endpoint<MOVED> {
 }
 
 impl Domain {
-    /// Listens under a random name of the machine, to be found by those who are told. The name is not secret, for
-    /// names can be listed.
+    /// Listens under a random name of the machine, to be found by those who are told. The name is not secret,
+    /// for names can be listed.
     ///
     /// # Errors
     /// As [`export`](Self::export).

@@ -15,9 +15,10 @@
 //! # }
 //! ```
 //!
-//! What each engine costs by the length is measured by the first program of a node that asks, and kept with the machine as records
-//! of its names (`copy.costs/NODE/ENGINE`), where all others find it; `tombolo bulk explain` shows who would be chosen and why.
-//! A channel is an engine too: [`Channel::into_engine`] has the far side copy, at whose end somebody [serves](Channel::into_copy_server).
+//! What each engine costs by the length is measured by the first program of a node that asks, and kept with
+//! the machine as records of its names (`copy.costs/NODE/ENGINE`), where all others find it; `tombolo bulk
+//! explain` shows who would be chosen and why. A channel is an engine too: [`Channel::into_engine`] has the
+//! far side copy, at whose end somebody [serves](Channel::into_copy_server).
 
 use std::sync::Arc;
 
@@ -86,8 +87,8 @@ impl std::ops::DerefMut for Engines {
 }
 
 impl Domain {
-    /// The engines of this node. Their costs are those that the machine knows; the first program of a node measures them, which
-    /// takes some tens of milliseconds.
+    /// The engines of this node. Their costs are those that the machine knows; the first program of a node
+    /// measures them, which takes some tens of milliseconds.
     ///
     /// # Errors
     /// No more threads or files; the monitor.
@@ -134,8 +135,8 @@ impl Engines {
         format!("copy.costs/{}/{engine}", self.domain.node_name())
     }
 
-    /// Takes over what the machine knows; whether it knew anything of every engine that copies what is mapped. What makes no sense is
-    /// passed over: any program may set a record.
+    /// Takes over what the machine knows; whether it knew anything of every engine that copies what is
+    /// mapped. What makes no sense is passed over: any program may set a record.
     fn recall(&mut self) -> Result<bool, Error> {
         let pattern = format!("{}*", self.record_name(""));
         let records = self.domain.names().find(&pattern)?;
@@ -220,8 +221,8 @@ fn directions() -> Result<Vec<Direction>, Error> {
 }
 
 impl Channel {
-    /// Makes an engine of the far side of this channel, at whose end somebody [serves](Self::into_copy_server). It takes `limit`
-    /// requests; its name is that of the channel.
+    /// Makes an engine of the far side of this channel, at whose end somebody
+    /// [serves](Self::into_copy_server). It takes `limit` requests; its name is that of the channel.
     ///
     /// # Errors
     /// The channel's messages are too short; no more threads.

@@ -47,7 +47,8 @@ impl Target {
         if let Ok(name) = std::env::var(MACHINE_VARIABLE) {
             return Self::machine(&name);
         }
-        // The monitor of a plain host lingers after its last program; a machine that somebody brought up is meant.
+        // The monitor of a plain host lingers after its last program; a machine that somebody brought up is
+        // meant.
         let mut up = machines_up()?;
         up.retain(|name| name != LOCAL_MACHINE);
         match up.as_slice() {
@@ -194,8 +195,9 @@ pub fn find_tombolod() -> Result<PathBuf, Error> {
 
 /// Runs a monitor in the background and waits until it says that it is ready, passing on what it says before.
 ///
-/// The monitor prints lines on its standard output: `ready` ends them in order, anything after `error: ` is why
-/// it does not start. Returns its process, which ends when the machine has ended and nothing is left of it.
+/// The monitor prints lines on its standard output: `ready` ends them in order, anything after `error: ` is
+/// why it does not start. Returns its process, which ends when the machine has ended and nothing is left of
+/// it.
 ///
 /// # Errors
 /// [`Error::NoMachine`] with what it said.

@@ -10,7 +10,8 @@ use crate::domain::Domain;
 use crate::error::Error;
 use crate::options::ChannelOptions;
 
-/// The domains that one `tombolo run` or `tombolo mpirun` started, with ranks from 0, and this one's place among them.
+/// The domains that one `tombolo run` or `tombolo mpirun` started, with ranks from 0, and this one's place
+/// among them.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};
@@ -52,11 +53,12 @@ impl Job {
         Job { domain: domain.clone(), membership }
     }
 
-    /// Opens the channel between this domain and another of the job, which does the same. It is one channel for each pair;
-    /// more have [names](Membership::name).
+    /// Opens the channel between this domain and another of the job, which does the same. It is one channel
+    /// for each pair; more have [names](Membership::name).
     ///
     /// # Errors
-    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and [`Listener::accept`](crate::Listener::accept).
+    /// [`Error::Job`]: there is no such rank, or it is this one. As [`Domain::connect`] and
+    /// [`Listener::accept`](crate::Listener::accept).
     pub fn channel_to(&self, rank: u32) -> Result<Channel, Error> {
         let name = self.membership.name_between("channel", rank)?;
         let options = ChannelOptions::default();
@@ -88,8 +90,8 @@ impl Job {
         Job { domain: self.domain.within(timeout), membership: self.membership.clone() }
     }
 
-    /// Opens the channels to several others, each of which opens one to this domain: in the order of ranks, so that domains do
-    /// not wait for each other in a circle. The channels are in the order of `ranks`.
+    /// Opens the channels to several others, each of which opens one to this domain: in the order of ranks,
+    /// so that domains do not wait for each other in a circle. The channels are in the order of `ranks`.
     ///
     /// # Errors
     /// As [`channel_to`](Self::channel_to).
@@ -106,7 +108,8 @@ impl Job {
     /// As [`channel_to`](Self::channel_to), for bulk data.
     ///
     /// # Errors
-    /// As [`channel_to`](Self::channel_to), [`Domain::connect_bulk`] and [`Listener::accept_bulk`](crate::Listener::accept_bulk).
+    /// As [`channel_to`](Self::channel_to), [`Domain::connect_bulk`] and
+    /// [`Listener::accept_bulk`](crate::Listener::accept_bulk).
     pub fn bulk_channel_to(&self, rank: u32) -> Result<BulkChannel, Error> {
         let name = self.membership.name_between("bulk", rank)?;
         let options = BulkOptions::default();

@@ -7,8 +7,8 @@ use tombolo_link::TransportKind;
 use tombolo_platform::{Errno, OsError};
 use tombolo_transport::{ChannelError, StreamChannel, shm, window};
 
-/// Tells the peer that a channel is not opened after all: its future was dropped. Otherwise the peer would take the end for a
-/// death.
+/// Tells the peer that a channel is not opened after all: its future was dropped. Otherwise the peer would
+/// take the end for a death.
 pub(crate) fn withdraw(grant: &Grant, fds: Vec<OwnedFd>) {
     // Without a usable grant there is no way to tell the peer.
     match Joint::of(grant, fds) {

@@ -11,8 +11,9 @@ use crate::error::Error;
 
 /// Where a thread runs, and before whom: for answers that come in time under load too.
 ///
-/// A thread that shares its processors with others waits for them, now and then and unpredictably; the mean hardly shows
-/// it, the slowest in a thousand do. `tombolo bench latency` shows the whole distribution on your host.
+/// A thread that shares its processors with others waits for them, now and then and unpredictably; the mean
+/// hardly shows it, the slowest in a thousand do. `tombolo bench latency` shows the whole distribution on
+/// your host.
 ///
 /// ```no_run
 /// use tombolo::latency::{LatencyOptions, Scheduling};
@@ -37,8 +38,8 @@ impl LatencyOptions {
         self
     }
 
-    /// Scheduled so; as now unless said. A real-time thread that never sleeps takes its processor for itself: let it
-    /// spin only on one that nothing else needs.
+    /// Scheduled so; as now unless said. A real-time thread that never sleeps takes its processor for itself:
+    /// let it spin only on one that nothing else needs.
     #[must_use]
     pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
         self.scheduling = Some(scheduling);

@@ -140,7 +140,8 @@ pub struct Frequency {
 }
 
 impl Observer {
-    /// Waits up to `timeout` for something new, and takes it in; whether there was anything. With no time to wait it looks.
+    /// Waits up to `timeout` for something new, and takes it in; whether there was anything. With no time to
+    /// wait it looks.
     ///
     /// # Errors
     /// [`Error::MonitorLost`]. What was seen before can still be looked at.
@@ -192,7 +193,8 @@ impl Domain {
         Observer { domain: self.clone(), seen: Seen::default(), since: 0 }
     }
 
-    /// What a part of the machine was like: the finest that is remembered with at least `step` from point to point.
+    /// What a part of the machine was like: the finest that is remembered with at least `step` from point to
+    /// point.
     ///
     /// # Errors
     /// [`Error::Monitor`] when there is no such part, or it has no such measure.
@@ -208,7 +210,8 @@ impl Domain {
         }
     }
 
-    /// What a domain wrote, from a position on: 0, or `next` of the answer before. Also of domains that have ended, for a while.
+    /// What a domain wrote, from a position on: 0, or `next` of the answer before. Also of domains that have
+    /// ended, for a while.
     ///
     /// # Errors
     /// [`Error::Monitor`] when nothing is known of that domain.
@@ -237,7 +240,8 @@ impl Domain {
         self.link.ask(Request::Pause { domain, paused: false }, ANSWER_TIMEOUT).map(|_| ())
     }
 
-    /// Starts the same program again with the same arguments, as a child of the caller; on another node if one is named.
+    /// Starts the same program again with the same arguments, as a child of the caller; on another node if
+    /// one is named.
     ///
     /// # Errors
     /// [`Error::Monitor`] when it is not known any more, or cannot run there.
@@ -249,11 +253,12 @@ impl Domain {
         }
     }
 
-    /// Ends a domain whose image says that it can be restarted, within `grace` or for certain, and starts the same on another node,
-    /// as a child of the caller.
+    /// Ends a domain whose image says that it can be restarted, within `grace` or for certain, and starts the
+    /// same on another node, as a child of the caller.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when it cannot be restarted or cannot run there. When it has ended already, the error says so.
+    /// [`Error::Monitor`] when it cannot be restarted or cannot run there. When it has ended already, the
+    /// error says so.
     pub fn move_to(&self, domain: DomainId, node: &str, grace: Duration) -> Result<DomainId, Error> {
         let request = Request::MoveTo { domain, node: node.to_owned(), grace };
         match self.link.ask(request, START_TIMEOUT.saturating_add(grace))?.0 {
@@ -262,8 +267,8 @@ impl Domain {
         }
     }
 
-    /// Sets how fast processors of a node run. What was before comes back with [`restore_frequency`](Self::restore_frequency), or when
-    /// this program leaves.
+    /// Sets how fast processors of a node run. What was before comes back with
+    /// [`restore_frequency`](Self::restore_frequency), or when this program leaves.
     ///
     /// # Errors
     /// [`Error::Monitor`] where the node's kernel offers none of that, or does not allow it.

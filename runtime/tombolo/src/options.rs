@@ -23,7 +23,8 @@ pub struct ChannelOptions {
 }
 
 impl Default for ChannelOptions {
-    /// 64 slots of 64 bytes each way (messages of up to 3,584 bytes), no interface, spinning for about the cost of a wake before sleeping.
+    /// 64 slots of 64 bytes each way (messages of up to 3,584 bytes), no interface, spinning for about the
+    /// cost of a wake before sleeping.
     fn default() -> Self {
         ChannelOptions {
             config: ChannelConfig::default(),
@@ -78,8 +79,8 @@ impl ChannelOptions {
         self
     }
 
-    /// How long the channel's operations wait, where [`Channel::within`](crate::Channel::within) does not say otherwise: as
-    /// long as the domain's, by default.
+    /// How long the channel's operations wait, where [`Channel::within`](crate::Channel::within) does not say
+    /// otherwise: as long as the domain's, by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -94,7 +95,8 @@ impl ChannelOptions {
     }
 }
 
-/// How a channel for bulk data is opened. Trust must be the same on both sides; of everything else the lower holds.
+/// How a channel for bulk data is opened. Trust must be the same on both sides; of everything else the lower
+/// holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BulkOptions {
     pub(crate) channel: ChannelOptions,
@@ -174,7 +176,8 @@ impl BulkOptions {
         self
     }
 
-    /// Slots and waiting of the channel that the transfers are told on. What it says of interfaces does not count.
+    /// Slots and waiting of the channel that the transfers are told on. What it says of interfaces does not
+    /// count.
     #[must_use]
     pub fn channel(mut self, options: ChannelOptions) -> Self {
         self.channel = options;

@@ -1,7 +1,7 @@
 //! One thread that sleeps for all futures of this program and wakes those that can go on.
 //!
-//! It is started by the first future that has to wait and ends with the last thing that may. It reads no channel and
-//! runs nothing of the program's but its wakers.
+//! It is started by the first future that has to wait and ends with the last thing that may. It reads no
+//! channel and runs nothing of the program's but its wakers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -59,7 +59,8 @@ impl Shared {
                 next_ns.map(Deadline::at_ns)
             };
             if self.epoll.wait(&mut events, deadline).is_err() {
-                // It cannot fail with descriptors that are open. Were it to, the deadlines must still be kept.
+                // It cannot fail with descriptors that are open. Were it to, the deadlines must still be
+                // kept.
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             // Outside the lock: a waker may do anything, such as drop a future.
@@ -158,8 +159,8 @@ impl Registration {
         Ok(Registration { reactor, key, known: Vec::new(), due_ns: None })
     }
 
-    /// Wakes `waker` once, when one of `sources` is ready, also if it is by now, or at `deadline`. The sources are the same ones
-    /// at every call.
+    /// Wakes `waker` once, when one of `sources` is ready, also if it is by now, or at `deadline`. The
+    /// sources are the same ones at every call.
     ///
     /// # Errors
     /// As [`Epoll::add`].

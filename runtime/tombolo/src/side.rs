@@ -13,13 +13,14 @@ use crate::monitor::{Arrived, MonitorLink};
 /// The most bytes that are sent at a time.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// This end of a child's side stream, see [`SpawnOptions::with_side_stream`](crate::SpawnOptions::with_side_stream).
+/// This end of a child's side stream, see
+/// [`SpawnOptions::with_side_stream`](crate::SpawnOptions::with_side_stream).
 ///
-/// At most 64 KiB that the child has written are on their way here; then its writes wait until these are received. A
-/// piece that is sent is held by the child's monitor until the child's socket has taken it.
+/// At most 64 KiB that the child has written are on their way here; then its writes wait until these are
+/// received. A piece that is sent is held by the child's monitor until the child's socket has taken it.
 ///
-/// It ends both ways when this is dropped, and when the child ends or closes its descriptor: what it wrote before can
-/// still be received. A [`WaitSet`](crate::WaitSet) waits for many.
+/// It ends both ways when this is dropped, and when the child ends or closes its descriptor: what it wrote
+/// before can still be received. A [`WaitSet`](crate::WaitSet) waits for many.
 #[derive(Debug)]
 pub struct SideStream {
     domain: DomainId,
@@ -91,8 +92,8 @@ impl SideStream {
         }
     }
 
-    /// Sends the first bytes of these, unless the child has not taken what was sent before, and says how many that are. At
-    /// most 8 KiB go at a time.
+    /// Sends the first bytes of these, unless the child has not taken what was sent before, and says how many
+    /// that are. At most 8 KiB go at a time.
     ///
     /// # Errors
     /// [`Error::Monitor`] with [`Fault::NoSuchDomain`] when the child has ended; [`Error::MonitorLost`].
@@ -109,7 +110,8 @@ impl SideStream {
     /// Sends all of these bytes, as the child takes them.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when it does not: how many it has taken is not known. As [`try_send`](Self::try_send).
+    /// [`Error::TimedOut`] when it does not: how many it has taken is not known. As
+    /// [`try_send`](Self::try_send).
     pub fn send(&mut self, mut bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
         let domain = self.domain;
@@ -153,7 +155,8 @@ impl SideStream {
         })
     }
 
-    /// Says that nothing more is sent: the child reads an end after what was sent before. What it writes still comes.
+    /// Says that nothing more is sent: the child reads an end after what was sent before. What it writes
+    /// still comes.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].

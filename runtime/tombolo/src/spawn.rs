@@ -18,7 +18,8 @@ pub use crate::monitor::Stream;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, unexpected};
 pub use crate::side::SideStream;
 
-/// The environment variable with the name under which a job's files are served. What a domain starts gets it too.
+/// The environment variable with the name under which a job's files are served. What a domain starts gets it
+/// too.
 pub const FILES_VARIABLE: &str = "TOMBOLO_FILES";
 
 /// How long a child gets between being asked to end and being killed.
@@ -91,8 +92,8 @@ impl SpawnOptions {
         self
     }
 
-    /// As one of a job: its rank, how many there are, and the job's id, a prefix of names that no other job has. The child finds
-    /// them by [`Domain::job`].
+    /// As one of a job: its rank, how many there are, and the job's id, a prefix of names that no other job
+    /// has. The child finds them by [`Domain::job`].
     #[must_use]
     pub fn rank(mut self, rank: u32, size: u32, job: &str) -> Self {
         for (name, value) in Membership::new(rank, size, job).variables() {
@@ -127,8 +128,8 @@ impl SpawnOptions {
     /// Before all programs of its node that have no such priority or a lower one, for as long as it wants to
     /// (`SCHED_FIFO`): from 1 to 99; 0 for as every program.
     ///
-    /// Starting it fails when the node's monitor may not do that: it takes the capability `CAP_SYS_NICE` or a limit
-    /// `RLIMIT_RTPRIO` that high (`ulimit -r`). In a virtual machine it may.
+    /// Starting it fails when the node's monitor may not do that: it takes the capability `CAP_SYS_NICE` or a
+    /// limit `RLIMIT_RTPRIO` that high (`ulimit -r`). In a virtual machine it may.
     #[must_use]
     pub fn real_time_priority(mut self, priority: u8) -> Self {
         self.request.program.cpus.real_time_priority = priority;
@@ -142,8 +143,9 @@ impl SpawnOptions {
         self
     }
 
-    /// Gives it a side stream: a socket to this program, both ways, beside its standard streams. The program finds the
-    /// number of its descriptor in the environment variable `variable`; here it is [`Child::side_stream`].
+    /// Gives it a side stream: a socket to this program, both ways, beside its standard streams. The program
+    /// finds the number of its descriptor in the environment variable `variable`; here it is
+    /// [`Child::side_stream`].
     ///
     /// Starting it fails on a board, and when `variable` is no name of a variable.
     #[must_use]
@@ -156,8 +158,8 @@ impl SpawnOptions {
 impl Domain {
     /// Starts a domain. It is killed when this one ends.
     ///
-    /// Its output goes to the program that started the whole job: `tombolo run`, or this program's own output while it
-    /// waits for something.
+    /// Its output goes to the program that started the whole job: `tombolo run`, or this program's own output
+    /// while it waits for something.
     ///
     /// # Errors
     /// [`Error::Monitor`]: no such node, no build for its instruction set, the node is down, not startable.
@@ -181,14 +183,14 @@ impl Domain {
         }
     }
 
-    /// Gives the output of children to `sink` from now on, in place of this program's own output. It is called
-    /// while this program waits for the monitor; an empty piece is the end of a stream.
+    /// Gives the output of children to `sink` from now on, in place of this program's own output. It is
+    /// called while this program waits for the monitor; an empty piece is the end of a stream.
     pub fn on_output(&self, sink: impl FnMut(DomainId, Stream, &[u8]) + Send + 'static) {
         self.link.set_output(Box::new(sink));
     }
 
-    /// Waits until any child ends, and takes note of it: in the order in which they ended. Of ends that are not taken
-    /// note of the latest 4096 are kept.
+    /// Waits until any child ends, and takes note of it: in the order in which they ended. Of ends that are
+    /// not taken note of the latest 4096 are kept.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when none did.
@@ -251,8 +253,8 @@ impl Child {
     /// Feeds its standard input, at most 8 KiB at a time; nothing ends it. Waits until it has been taken.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when it has ended or has no such pipe; [`Error::TimedOut`] when it does not read, and then how
-    /// much of it was taken is not known.
+    /// [`Error::Monitor`] when it has ended or has no such pipe; [`Error::TimedOut`] when it does not read,
+    /// and then how much of it was taken is not known.
     pub fn input(&self, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let (stream, bytes) = (streams::INPUT, bytes.to_vec());
         self.link.ask(Request::Input { domain: self.id, stream, bytes }, timeout).map(|_| ())

@@ -140,8 +140,8 @@ impl Monitor {
         (Domain::of_link(domain.link, id(domain_id().to_bits() + number)), monitor)
     }
 
-    /// A domain like no other of this process, whose monitor makes one region, and lets any domain map it: all of it, and
-    /// with all rights.
+    /// A domain like no other of this process, whose monitor makes one region, and lets any domain map it:
+    /// all of it, and with all rights.
     pub(crate) fn domain_with(memory: &Arc<OneRegion>) -> Domain {
         let (domain, monitor) = Self::with_another_domain();
         let memory = Arc::clone(memory);

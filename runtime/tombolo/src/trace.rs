@@ -1,7 +1,8 @@
 //! Tracing: what a program adds to the trace of its machine, and reading such traces.
 //!
-//! Channels trace by themselves what passes them, while somebody records (`tombolo trace record`). A program can add
-//! what it is about: spans of time, markers and values. While nothing is recorded each costs a load and a branch.
+//! Channels trace by themselves what passes them, while somebody records (`tombolo trace record`). A program
+//! can add what it is about: spans of time, markers and values. While nothing is recorded each costs a load
+//! and a branch.
 //!
 //! ```
 //! fn sort(numbers: &mut [u32]) {
@@ -48,8 +49,8 @@ pub struct Span {
     _thread: PhantomData<*const ()>,
 }
 
-/// Begins a span. Spans of a thread nest. `name` should be one of few: each takes room in the trace page, and a name that
-/// finds none shows as `?`.
+/// Begins a span. Spans of a thread nest. `name` should be one of few: each takes room in the trace page, and
+/// a name that finds none shows as `?`.
 #[inline]
 pub fn span(name: &str) -> Span {
     Span { began: own().map(|recorder| begin(recorder, name)), _thread: PhantomData }
@@ -115,8 +116,8 @@ impl Domain {
         self.link.ask(Request::Trace { on: true, keep_first, while_attached }, ANSWER_TIMEOUT).map(|_| ())
     }
 
-    /// Stops tracing on all nodes. What was recorded stays, to be read; stopping once more lets go of what domains
-    /// left that have died.
+    /// Stops tracing on all nodes. What was recorded stays, to be read; stopping once more lets go of what
+    /// domains left that have died.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].

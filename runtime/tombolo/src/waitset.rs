@@ -36,20 +36,21 @@ use crate::spawn::Child;
 /// What a [`WaitSet`] found ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ready {
-    /// What is awaited of this channel is there: a message or an end to receive, or room to send. Told again until
-    /// it is taken.
+    /// What is awaited of this channel is there: a message or an end to receive, or room to send. Told again
+    /// until it is taken.
     Channel(Token),
-    /// A domain connected to this listener: [`Listener::accept`] does not wait for one. Also when the monitor is gone,
-    /// which it then says. Told again until it is taken.
+    /// A domain connected to this listener: [`Listener::accept`] does not wait for one. Also when the monitor
+    /// is gone, which it then says. Told again until it is taken.
     Listener(Token),
-    /// This child has ended: [`Child::wait`] says how. Also when the monitor is gone, which it then says. Told once.
+    /// This child has ended: [`Child::wait`] says how. Also when the monitor is gone, which it then says.
+    /// Told once.
     Child(Token),
     /// Something came by this side stream, an end included, or what was sent by it has been taken: then
-    /// [`try_recv`](SideStream::try_recv) until it finds nothing, and [`try_send`](SideStream::try_send). Also when the
-    /// monitor is gone, which they then say. Told again until it is taken.
+    /// [`try_recv`](SideStream::try_recv) until it finds nothing, and [`try_send`](SideStream::try_send).
+    /// Also when the monitor is gone, which they then say. Told again until it is taken.
     Side(Token),
-    /// Something happened on this descriptor, told as it was added. A hint, as with `epoll`: what was done to the
-    /// descriptor since may have used it up.
+    /// Something happened on this descriptor, told as it was added. A hint, as with `epoll`: what was done to
+    /// the descriptor since may have used it up.
     Descriptor(Token, DescriptorReady),
     /// This timer went off, so many times since it was last told. One that goes off once is then removed.
     Timer(Token, u64),
@@ -81,8 +82,8 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes the wait that is under way, or else the next one, return [`Ready::Woken`]. Several calls before that are
-    /// told once.
+    /// Makes the wait that is under way, or else the next one, return [`Ready::Woken`]. Several calls before
+    /// that are told once.
     pub fn wake(&self) {
         self.called.store(true, Ordering::SeqCst);
         self.waker.wake();
@@ -105,8 +106,8 @@ impl std::task::Wake for News {
 
 /// A channel with what the program keeps beside it, for a [`WaitSet`].
 ///
-/// [`Channel`], [`BulkChannel`] and references to them are such. A server implements it for what it knows of a client, so
-/// that the set finds that together with the channel:
+/// [`Channel`], [`BulkChannel`] and references to them are such. A server implements it for what it knows of
+/// a client, so that the set finds that together with the channel:
 ///
 /// ```
 /// use tombolo::{Channel, Waited};
@@ -211,13 +212,14 @@ enum What {
     Link,
 }
 
-/// Channels, listeners, children, timers and descriptors to wait for, all at once, at a cost that depends on those
-/// on which something happens: ten thousand idle channels beside a busy one cost nothing.
+/// Channels, listeners, children, timers and descriptors to wait for, all at once, at a cost that depends on
+/// those on which something happens: ten thousand idle channels beside a busy one cost nothing.
 ///
-/// The set holds its channels, each as the program keeps it: a [`Channel`], a [`BulkChannel`], what the program knows of a
-/// client (see [`Waited`]), or a reference to one of these. They are used in place, as `set[token]`, and
-/// [`remove`](Self::remove) gives them back. Everything else is registered and stays where it is. What is ready is told
-/// one at a time and in turn, so that a channel that is never empty starves no other.
+/// The set holds its channels, each as the program keeps it: a [`Channel`], a [`BulkChannel`], what the
+/// program knows of a client (see [`Waited`]), or a reference to one of these. They are used in place, as
+/// `set[token]`, and [`remove`](Self::remove) gives them back. Everything else is registered and stays where
+/// it is. What is ready is told one at a time and in turn, so that a channel that is never empty starves no
+/// other.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -247,9 +249,9 @@ enum What {
 /// # }
 /// ```
 ///
-/// **In another event loop.** The set is a descriptor ([`AsFd`]). Once [`wait`](Self::wait) with no timeout has found
-/// nothing, the descriptor becomes readable with the first thing that happens; then wait with no timeout until it
-/// finds nothing again. A set can be in a set in the same way.
+/// **In another event loop.** The set is a descriptor ([`AsFd`]). Once [`wait`](Self::wait) with no timeout
+/// has found nothing, the descriptor becomes readable with the first thing that happens; then wait with no
+/// timeout until it finds nothing again. A set can be in a set in the same way.
 ///
 /// **Threads.** One thread waits; others have a [`Waker`].
 #[derive(Debug)]
@@ -283,22 +285,23 @@ impl<T: Waited> WaitSet<T> {
         })
     }
 
-    /// How long to look at channels on which something happened lately before sleeping, in nanoseconds: 50,000
-    /// unless said, about the cost of being woken; 0 sleeps at once, `u64::MAX` never while there are any.
+    /// How long to look at channels on which something happened lately before sleeping, in nanoseconds:
+    /// 50,000 unless said, about the cost of being woken; 0 sleeps at once, `u64::MAX` never while there are
+    /// any.
     pub fn set_spin_ns(&mut self, spin_ns: u64) {
         self.set.set_spin(Spin::new(spin_ns));
     }
 
-    /// Adds a channel, to be told when there is something to receive, an end included; [`set_interest`](Self::set_interest)
-    /// changes that.
+    /// Adds a channel, to be told when there is something to receive, an end included;
+    /// [`set_interest`](Self::set_interest) changes that.
     ///
     /// Of a bulk channel something may come that is for the channel alone: after [`Ready::Channel`] call
-    /// [`recv`](BulkChannel::recv) within no time until it finds nothing, and once before the first wait, for what came
-    /// while something else was awaited is not reported.
+    /// [`recv`](BulkChannel::recv) within no time until it finds nothing, and once before the first wait, for
+    /// what came while something else was awaited is not reported.
     ///
     /// # Errors
-    /// [`Error::Os`] with `ENOSPC` when this user waits for as much as `/proc/sys/fs/epoll/max_user_watches` allows. The
-    /// channel comes back.
+    /// [`Error::Os`] with `ENOSPC` when this user waits for as much as `/proc/sys/fs/epoll/max_user_watches`
+    /// allows. The channel comes back.
     pub fn add(&mut self, channel: T) -> Result<Token, Box<NotSent<T>>> {
         match self.set.try_add(Member(channel), Interest::Read) {
             Ok(token) => {
@@ -309,14 +312,14 @@ impl<T: Waited> WaitSet<T> {
         }
     }
 
-    /// Waits for something else on a channel: for room too, say, while there is something left to send. False when it
-    /// is not in.
+    /// Waits for something else on a channel: for room too, say, while there is something left to send. False
+    /// when it is not in.
     pub fn set_interest(&mut self, token: Token, awaited: Interest) -> bool {
         self.set.set_interest(token, awaited)
     }
 
-    /// Adds a listener, to be told when somebody connects. It need not outlive the set: of one that is dropped
-    /// nothing more is told.
+    /// Adds a listener, to be told when somebody connects. It need not outlive the set: of one that is
+    /// dropped nothing more is told.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -332,8 +335,8 @@ impl<T: Waited> WaitSet<T> {
         self.watch(child.link(), What::Child { ended: child.ended().clone(), told: false })
     }
 
-    /// Adds a side stream, to be told when something has come by it, or what was sent has been taken. It need not outlive
-    /// the set: of one that is dropped nothing more is told.
+    /// Adds a side stream, to be told when something has come by it, or what was sent has been taken. It need
+    /// not outlive the set: of one that is dropped nothing more is told.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -344,7 +347,8 @@ impl<T: Waited> WaitSet<T> {
     /// Adds a descriptor of something else. The set keeps a duplicate of it.
     ///
     /// # Errors
-    /// [`Error::Os`]: `EPERM` for what is always ready, such as a file; `EMFILE`; `ENOSPC` as for [`add`](Self::add).
+    /// [`Error::Os`]: `EPERM` for what is always ready, such as a file; `EMFILE`; `ENOSPC` as for
+    /// [`add`](Self::add).
     pub fn add_descriptor(
         &mut self,
         descriptor: impl AsFd,
@@ -354,7 +358,8 @@ impl<T: Waited> WaitSet<T> {
         Ok(self.set.add_descriptor(duplicate(descriptor.as_fd())?, interest, trigger)?)
     }
 
-    /// Waits for something else on a descriptor, or anew on one told [`Once`](Trigger::Once). False when it is not in.
+    /// Waits for something else on a descriptor, or anew on one told [`Once`](Trigger::Once). False when it
+    /// is not in.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -375,8 +380,8 @@ impl<T: Waited> WaitSet<T> {
         Ok(self.set.add_timer(once(after))?)
     }
 
-    /// Adds a timer that goes off every `period` from now on, counted from now: being late once makes no later
-    /// one late, and what was missed is counted. A period of zero goes off once.
+    /// Adds a timer that goes off every `period` from now on, counted from now: being late once makes no
+    /// later one late, and what was missed is counted. A period of zero goes off once.
     ///
     /// # Errors
     /// As [`add_timer`](Self::add_timer).
@@ -384,8 +389,8 @@ impl<T: Waited> WaitSet<T> {
         Ok(self.set.add_timer(Schedule::every(period, now_ns()))?)
     }
 
-    /// Lets a timer go off once, `after` from now, whatever it was set to: how a deadline is put off. False when it is
-    /// not in, as one that was told and is gone.
+    /// Lets a timer go off once, `after` from now, whatever it was set to: how a deadline is put off. False
+    /// when it is not in, as one that was told and is gone.
     pub fn reset_timer(&mut self, token: Token, after: Duration) -> bool {
         self.set.set_timer(token, once(after))
     }
@@ -402,7 +407,8 @@ impl<T: Waited> WaitSet<T> {
         self.set.get_mut(token).map(|member| &mut member.0)
     }
 
-    /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it was one.
+    /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it
+    /// was one.
     pub fn remove(&mut self, token: Token) -> Option<T> {
         if let Some(removed) = self.watched.remove(&token) {
             self.forget_link_if_unused(&removed.link);
@@ -553,8 +559,9 @@ impl<T: Waited> WaitSet<T> {
 }
 
 impl<T: Waited<End = Channel>> WaitSet<T> {
-    /// Sends on a channel of the set, if there is room. Unlike the same through [`get_mut`](Self::get_mut) this leaves an
-    /// idle channel idle, so that the next wait need not look at each of ten thousand that were told something.
+    /// Sends on a channel of the set, if there is room. Unlike the same through [`get_mut`](Self::get_mut)
+    /// this leaves an idle channel idle, so that the next wait need not look at each of ten thousand that
+    /// were told something.
     ///
     /// # Errors
     /// As [`Channel::try_send`]; [`Error::Os`] with `ENOENT` when the channel is not in.

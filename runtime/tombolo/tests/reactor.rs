@@ -1,5 +1,5 @@
-//! The thread that wakes futures is there while something waits, and no longer. Alone in its program, so that no other
-//! test has one.
+//! The thread that wakes futures is there while something waits, and no longer. Alone in its program, so that
+//! no other test has one.
 
 use std::future::Future;
 use std::pin::pin;

@@ -13,7 +13,8 @@ pub(super) fn marker(interface: &Interface, message: &Message) -> String {
     format!("{}{}", interface.name, camel(&message.name))
 }
 
-/// The function for a message; `bind` and `connect` make clients and servers, and `within` sets how long they wait.
+/// The function for a message; `bind` and `connect` make clients and servers, and `within` sets how long they
+/// wait.
 fn function(name: &str) -> String {
     if matches!(name, "bind" | "connect" | "within") { format!("{name}_") } else { lower(name) }
 }

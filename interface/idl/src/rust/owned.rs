@@ -12,7 +12,8 @@ use crate::text::Text;
 /// How a declared type is held, if not as it is declared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// As a type from elsewhere, by its path; `stands_for!` of the runtime says how the two are made of each other.
+    /// As a type from elsewhere, by its path; `stands_for!` of the runtime says how the two are made of each
+    /// other.
     As(String),
     /// A struct of two fields, as a pair.
     Pair,
@@ -372,7 +373,8 @@ impl Writer<'_> {
         self.messages(text, &format!("{name}Reply"), "What a server sends", interface, &answers);
     }
 
-    /// What a server says: the results of each call, that a call without results is done, why one is declined, and events.
+    /// What a server says: the results of each call, that a call without results is done, why one is
+    /// declined, and events.
     fn answers<'a>(&'a self, interface: &'a Interface) -> Vec<Said<'a>> {
         let mut said = Vec::new();
         let (mut done, mut failed, mut fault) = (Vec::new(), Vec::new(), None);

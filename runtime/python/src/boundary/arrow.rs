@@ -57,8 +57,9 @@ unsafe extern "C" fn release_schema(schema: *mut Schema) {
 /// # Safety
 /// As the C data interface says: an array of [`arrow_array`] that is not released.
 unsafe extern "C" fn release_array(array: *mut Array) {
-    // SAFETY: a live array, whose private data is what `arrow_array` made of a box; it is marked as released first, so this
-    // happens once. The interpreter is not needed: what is dropped here without it is let go when a thread has it.
+    // SAFETY: a live array, whose private data is what `arrow_array` made of a box; it is marked as released
+    // first, so this happens once. The interpreter is not needed: what is dropped here without it is let go
+    // when a thread has it.
     unsafe {
         (*array).release = None;
         drop(Box::from_raw((*array).private.cast::<Kept>()));
@@ -68,7 +69,8 @@ unsafe extern "C" fn release_array(array: *mut Array) {
 /// # Safety
 /// As Python calls it, with a capsule of [`arrow_schema`].
 unsafe extern "C" fn schema_dropped(capsule: *mut ffi::PyObject) {
-    // SAFETY: a live capsule, with the box that it was made with. Who has moved the schema out has marked it as released.
+    // SAFETY: a live capsule, with the box that it was made with. Who has moved the schema out has marked it
+    // as released.
     unsafe {
         let schema = ffi::PyCapsule_GetPointer(capsule, SCHEMA_NAME.as_ptr()).cast::<Schema>();
         if schema.is_null() {
@@ -112,7 +114,8 @@ pub(crate) fn arrow_schema<'py>(py: Python<'py>, format: &'static CStr) -> PyRes
         release: Some(release_schema),
         private: ptr::null_mut(),
     }));
-    // SAFETY: a pointer that is not null, a name that lives for ever, and what frees it; here if no capsule could be made.
+    // SAFETY: a pointer that is not null, a name that lives for ever, and what frees it; here if no capsule
+    // could be made.
     unsafe {
         let capsule = ffi::PyCapsule_New(schema.cast(), SCHEMA_NAME.as_ptr(), Some(schema_dropped));
         if capsule.is_null() {

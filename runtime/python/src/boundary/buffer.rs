@@ -1,7 +1,8 @@
 //! The buffer protocol, both ways.
 //!
-//! Its structure and functions are part of the stable interface since Python 3.11, unchanged since 3.0, and types that are made
-//! from a specification have had its slots since 3.9: this is declared here, since what is built for 3.9 sees it nowhere else.
+//! Its structure and functions are part of the stable interface since Python 3.11, unchanged since 3.0, and
+//! types that are made from a specification have had its slots since 3.9: this is declared here, since what
+//! is built for 3.9 sees it nowhere else.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -49,13 +50,15 @@ unsafe extern "C" {
     fn PyBuffer_Release(view: *mut View);
 }
 
-/// The bytes of any object that has some, for as long as this is there: it neither moves nor shortens them meanwhile.
+/// The bytes of any object that has some, for as long as this is there: it neither moves nor shortens them
+/// meanwhile.
 pub(crate) struct Source {
     /// In place, for some point into it.
     view: Box<View>,
 }
 
-// SAFETY: a view may be released by any thread that has the interpreter, which `drop` makes sure of; its fields do not change.
+// SAFETY: a view may be released by any thread that has the interpreter, which `drop` makes sure of; its
+// fields do not change.
 unsafe impl Send for Source {}
 // SAFETY: as above; what it points to is only looked at with the interpreter held.
 unsafe impl Sync for Source {}
@@ -70,7 +73,8 @@ impl Source {
     /// Those of `object`, in one piece.
     ///
     /// # Errors
-    /// What Python says of objects without bytes, with gaps between them, or, if they are to be written, only to be read.
+    /// What Python says of objects without bytes, with gaps between them, or, if they are to be written, only
+    /// to be read.
     pub(crate) fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Source> {
         let mut view = Box::new(View {
             buf: ptr::null_mut(),
@@ -86,7 +90,8 @@ impl Source {
             internal: ptr::null_mut(),
         });
         let flags = if writable { WRITABLE } else { SIMPLE };
-        // SAFETY: a live object, with the interpreter held, and room for a view, which is filled in unless this fails.
+        // SAFETY: a live object, with the interpreter held, and room for a view, which is filled in unless
+        // this fails.
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
@@ -106,8 +111,9 @@ impl Source {
         if self.len() == 0 {
             return &[];
         }
-        // SAFETY: the exporter has promised so many bytes there until the view is released, which `self` is. The interpreter
-        // is held, so that no code of Python writes to them; a thread of other code that does has a race of its own making.
+        // SAFETY: the exporter has promised so many bytes there until the view is released, which `self` is.
+        // The interpreter is held, so that no code of Python writes to them; a thread of other code that does
+        // has a race of its own making.
         unsafe { std::slice::from_raw_parts(self.address(), self.len()) }
     }
 
@@ -176,8 +182,9 @@ pub(crate) fn buffer_type<T: Exporter>(py: Python<'_>) -> PyResult<(&'static str
         slots: slots.as_mut_ptr(),
     };
     let bases = PyTuple::new(py, [base])?;
-    // SAFETY: the name lives for ever; the slots end with a zero, are functions of the kinds that their numbers say and a text
-    // that is copied; objects are as long as those of the base, which makes and frees them.
+    // SAFETY: the name lives for ever; the slots end with a zero, are functions of the kinds that their
+    // numbers say and a text that is copied; objects are as long as those of the base, which makes and frees
+    // them.
     let made = unsafe {
         let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
         Bound::from_owned_ptr_or_err(py, made)

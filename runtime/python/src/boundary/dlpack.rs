@@ -81,8 +81,8 @@ fn tensor(lease: Lease) -> (Tensor, *mut c_void) {
 /// # Safety
 /// A tensor that [`dlpack`] made, once.
 unsafe extern "C" fn delete(managed: *mut Managed) {
-    // SAFETY: made of a box, as its context was; the holder of the tensor deletes it once. The interpreter is not needed: what is
-    // dropped here without it is let go when a thread has it.
+    // SAFETY: made of a box, as its context was; the holder of the tensor deletes it once. The interpreter is
+    // not needed: what is dropped here without it is let go when a thread has it.
     unsafe {
         let managed = Box::from_raw(managed);
         drop(Box::from_raw(managed.context.cast::<Kept>()));
@@ -102,7 +102,8 @@ unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
 /// # Safety
 /// As Python calls it, with a capsule that [`dlpack`] made.
 unsafe extern "C" fn dropped(capsule: *mut ffi::PyObject) {
-    // SAFETY: a live capsule. It has its first name only until the tensor is taken out, and is then the one to delete it.
+    // SAFETY: a live capsule. It has its first name only until the tensor is taken out, and is then the one
+    // to delete it.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, UNVERSIONED_NAME.as_ptr()) != 0 {
             delete(ffi::PyCapsule_GetPointer(capsule, UNVERSIONED_NAME.as_ptr()).cast());
@@ -129,8 +130,8 @@ pub(crate) fn dlpack(py: Python<'_>, lease: Lease, versioned: bool) -> PyResult<
         let managed = Managed { tensor, context, deleter: Some(delete) };
         (Box::into_raw(Box::new(managed)).cast(), UNVERSIONED_NAME)
     };
-    // SAFETY: a pointer that is not null, a name that lives for ever, and what deletes the tensor if it is not taken. When no
-    // capsule could be made it is deleted here.
+    // SAFETY: a pointer that is not null, a name that lives for ever, and what deletes the tensor if it is
+    // not taken. When no capsule could be made it is deleted here.
     unsafe {
         let capsule = ffi::PyCapsule_New(pointer, name.as_ptr(), Some(dropped));
         if capsule.is_null() {

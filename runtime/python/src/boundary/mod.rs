@@ -1,8 +1,8 @@
-//! Memory as Python and the libraries around it look at it, by the rules that they have for that in C. All `unsafe` of this
-//! crate is here.
+//! Memory as Python and the libraries around it look at it, by the rules that they have for that in C. All
+//! `unsafe` of this crate is here.
 //!
-//! What is lent is a [`Lease`]: it says where memory is, and as long as there is one the memory stays there and is used by
-//! no other. A view through the buffer protocol, DLPack or Arrow holds one.
+//! What is lent is a [`Lease`]: it says where memory is, and as long as there is one the memory stays there
+//! and is used by no other. A view through the buffer protocol, DLPack or Arrow holds one.
 #![allow(unsafe_code, reason = "the fence around what C passes in and out")]
 
 mod arrow;
@@ -34,7 +34,8 @@ pub(crate) fn descriptor(file: &Bound<'_, PyAny>) -> Result<OwnedFd, Failure> {
     if number < 0 {
         return Err(Failure::invalid(format!("{number} is no descriptor")));
     }
-    // SAFETY: not negative. It is the program's, which uses it now; one that is not open any more is refused by the kernel.
+    // SAFETY: not negative. It is the program's, which uses it now; one that is not open any more is refused
+    // by the kernel.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = borrowed.try_clone_to_owned();
     own.map_err(|error| Failure::new("System", format!("cannot use descriptor {number}: {error}")))
@@ -170,7 +171,8 @@ impl Lease {
         }
     }
 
-    /// Items of some kind, from `offset_bytes` on, in an array of this shape; `None` if it does not lie inside.
+    /// Items of some kind, from `offset_bytes` on, in an array of this shape; `None` if it does not lie
+    /// inside.
     pub(crate) fn shaped(mut self, item: Item, offset_bytes: usize, shape: &[usize]) -> Option<Lease> {
         let mut bytes = item.bytes;
         let mut strides = vec![0; shape.len()];

@@ -1,4 +1,5 @@
-//! Bytes to values of Python. A message is this program's own copy by then; what it says is checked nonetheless.
+//! Bytes to values of Python. A message is this program's own copy by then; what it says is checked
+//! nonetheless.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyList, PyString, PyTuple};

@@ -1,4 +1,5 @@
-//! Values of Python to messages and back, as a layout says that stubs describe: nothing of it is Python at run time.
+//! Values of Python to messages and back, as a layout says that stubs describe: nothing of it is Python at
+//! run time.
 
 mod decode;
 mod encode;

@@ -51,13 +51,15 @@ pub enum Arrival {
     Moved(Received<Buffer>),
     /// It shared buffers.
     Shared(Received<Shared>),
-    /// It passed this many buffers back and said something with it; those that come without a word are just free again.
+    /// It passed this many buffers back and said something with it; those that come without a word are just
+    /// free again.
     Passed(usize),
     /// It released this many buffers and said something with it.
     Released(usize),
     /// It assigned a pool, which was taken.
     Pool(Pool),
-    /// It offers a pool; to be [taken](super::BulkChannel::take_pool) or [declined](super::BulkChannel::decline_pool).
+    /// It offers a pool; to be [taken](super::BulkChannel::take_pool) or
+    /// [declined](super::BulkChannel::decline_pool).
     Offered(PoolOffer),
     /// It took a pool off the channel.
     PoolGone(Pool),

@@ -171,8 +171,8 @@ impl Drop for Handle {
 
 /// A buffer to read and write. No other domain has it.
 ///
-/// One that is dropped is free again: at once where it was taken, and where it came from over a channel, with the next
-/// operation on that channel.
+/// One that is dropped is free again: at once where it was taken, and where it came from over a channel, with
+/// the next operation on that channel.
 #[derive(Debug)]
 pub struct Buffer {
     pub(super) handle: Handle,
@@ -180,9 +180,9 @@ pub struct Buffer {
 
 /// A buffer to read. Other domains may read it too, and none writes to it.
 ///
-/// One that came over a channel is released when it is dropped, with the next operation on that channel. A domain
-/// that shared a buffer of its own can [take it back](Self::reclaim) when all others have released it; if it drops this,
-/// the buffer is free then.
+/// One that came over a channel is released when it is dropped, with the next operation on that channel. A
+/// domain that shared a buffer of its own can [take it back](Self::reclaim) when all others have released it;
+/// if it drops this, the buffer is free then.
 #[derive(Debug)]
 pub struct Shared {
     pub(super) handle: Handle,
@@ -234,7 +234,8 @@ impl<E, T> From<Box<NotSent<T>>> for tombolo_interface::Decline<E> {
 
 macro_rules! reading {
     () => {
-        /// How long the part that is meant is, in bytes: all of a buffer that was taken, what was sent of one that came.
+        /// How long the part that is meant is, in bytes: all of a buffer that was taken, what was sent of one
+        /// that came.
         #[must_use]
         pub fn len_bytes(&self) -> u64 {
             self.handle.length_bytes
@@ -255,7 +256,8 @@ macro_rules! reading {
         /// Copies bytes out, from `offset_bytes` of the part that is meant on.
         ///
         /// # Errors
-        /// [`BulkError::Range`]; [`Error::Revoked`] when the pool was taken away: what `target` holds then means nothing.
+        /// [`BulkError::Range`]; [`Error::Revoked`] when the pool was taken away: what `target` holds then
+        /// means nothing.
         pub fn read(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
             self.handle.read(offset_bytes, target)
         }
@@ -268,18 +270,19 @@ macro_rules! reading {
             self.handle.bytes()
         }
 
-        /// The memory itself, of a pool with trust, to be read where it lies, in words. None without trust, or where the part
-        /// is not aligned to 8 bytes.
+        /// The memory itself, of a pool with trust, to be read where it lies, in words. None without trust,
+        /// or where the part is not aligned to 8 bytes.
         ///
-        /// It can be used for as long as it is kept, and means this buffer only until this is sent or dropped: that it is left
-        /// alone from then on is what the ends of the channel trust each other with.
+        /// It can be used for as long as it is kept, and means this buffer only until this is sent or
+        /// dropped: that it is left alone from then on is what the ends of the channel trust each other with.
         #[must_use]
         pub fn memory(&self) -> Option<SharedMemory> {
             self.handle.memory()
         }
 
-        /// Where the part that is meant is, to be read there, for code that takes addresses: until this is sent or dropped, and
-        /// without trust until it is first written to. With trust others map it, and may write there at any time.
+        /// Where the part that is meant is, to be read there, for code that takes addresses: until this is
+        /// sent or dropped, and without trust until it is first written to. With trust others map it, and may
+        /// write there at any time.
         ///
         /// # Errors
         /// Its memory was lost.
@@ -320,7 +323,8 @@ impl Buffer {
         self.handle.address_mut()
     }
 
-    /// Means this part of the buffer, from its beginning: what is read and written here from now on, and sent.
+    /// Means this part of the buffer, from its beginning: what is read and written here from now on, and
+    /// sent.
     ///
     /// # Errors
     /// [`BulkError::Range`].
@@ -351,8 +355,8 @@ impl Shared {
     /// The buffer to read and write again, when all others have released it.
     ///
     /// # Errors
-    /// [`TableError::Shared`] while some have not, [`TableError::NotHeld`] if it is another domain's. What was shared comes
-    /// back.
+    /// [`TableError::Shared`] while some have not, [`TableError::NotHeld`] if it is another domain's. What
+    /// was shared comes back.
     pub fn reclaim(self) -> Result<Buffer, Box<NotSent<Shared>>> {
         let allowed = if self.handle.is_borrowed {
             Err(TableError::NotHeld(self.handle.buffer))

@@ -28,9 +28,9 @@ const TAKE_BACK: Duration = Duration::from_secs(5);
 
 /// One end of a channel for bulk data.
 ///
-/// Nothing of a buffer passes through the channel, only words about it; so a transfer takes the same time whatever its
-/// size. What comes is read with [`recv`](Self::recv); buffers that the peer gives back are free again whenever anything is
-/// done with the channel.
+/// Nothing of a buffer passes through the channel, only words about it; so a transfer takes the same time
+/// whatever its size. What comes is read with [`recv`](Self::recv); buffers that the peer gives back are free
+/// again whenever anything is done with the channel.
 ///
 /// ```no_run
 /// use tombolo::{Domain, Error, PoolOptions};
@@ -162,8 +162,8 @@ impl BulkChannel {
         &self.channel
     }
 
-    /// Whether something has arrived while something else was awaited, and waits for [`recv`](Self::recv): of that no waitset
-    /// tells.
+    /// Whether something has arrived while something else was awaited, and waits for [`recv`](Self::recv): of
+    /// that no waitset tells.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
@@ -209,18 +209,20 @@ impl BulkChannel {
         self.domain.create_pool(&options.clone().trust(trust).reachable_from(node))
     }
 
-    /// Assigns a pool to the channel: the other side may get buffers of it from now on, and assign it further.
+    /// Assigns a pool to the channel: the other side may get buffers of it from now on, and assign it
+    /// further.
     ///
     /// # Errors
-    /// [`BulkError::Vetoed`] says why the other side does not take it; [`BulkError::Trust`]; [`BulkError::OnChannel`];
-    /// [`Error::TimedOut`] when there is no answer: then asking again waits on for it.
+    /// [`BulkError::Vetoed`] says why the other side does not take it; [`BulkError::Trust`];
+    /// [`BulkError::OnChannel`]; [`Error::TimedOut`] when there is no answer: then asking again waits on for
+    /// it.
     pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         self.assign_with(pool, true, timeout)
     }
 
-    /// As [`assign`](Self::assign), but the other side may not assign it further. What it has comes back at once when it
-    /// dies, where otherwise it is taken from everybody who got it from there first.
+    /// As [`assign`](Self::assign), but the other side may not assign it further. What it has comes back at
+    /// once when it dies, where otherwise it is taken from everybody who got it from there first.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
@@ -314,8 +316,8 @@ impl BulkChannel {
     ///
     /// # Errors
     /// [`TableError::InUse`] when buffers of it are out over the channel, or here from it;
-    /// [`BulkError::Kept`] when the other side has assigned it further; [`Error::TimedOut`] when there is no answer: then
-    /// asking again waits on for it.
+    /// [`BulkError::Kept`] when the other side has assigned it further; [`Error::TimedOut`] when there is no
+    /// answer: then asking again waits on for it.
     pub fn unassign(&mut self, pool: &Pool) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
@@ -431,8 +433,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Gives back what was dropped here, and takes note of what the other side gave back. What else has arrived waits for
-    /// [`recv`](Self::recv).
+    /// Gives back what was dropped here, and takes note of what the other side gave back. What else has
+    /// arrived waits for [`recv`](Self::recv).
     ///
     /// # Errors
     /// The end of the peer.

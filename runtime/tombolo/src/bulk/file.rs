@@ -12,12 +12,12 @@ use crate::error::BulkError;
 use crate::error::Error;
 
 impl Buffer {
-    /// Reads up to `length_bytes` of a file, from `file_offset_bytes` on, into the part that is meant. Says how much: less than
-    /// asked for at the end of the file alone.
+    /// Reads up to `length_bytes` of a file, from `file_offset_bytes` on, into the part that is meant. Says
+    /// how much: less than asked for at the end of the file alone.
     ///
     /// # Errors
-    /// [`BulkError::Range`] for more than the part has; [`Error::Revoked`]; what the kernel refused. What the buffer holds
-    /// then means nothing.
+    /// [`BulkError::Range`] for more than the part has; [`Error::Revoked`]; what the kernel refused. What the
+    /// buffer holds then means nothing.
     pub fn read_file(
         &mut self,
         file: &File,

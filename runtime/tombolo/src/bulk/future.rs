@@ -1,7 +1,7 @@
 //! The verbs of a bulk channel as futures, for any executor. How they wait is [`crate::future`]'s.
 //!
-//! What depends on the peer is awaited. Assigning a pool and taking one that is offered also ask this node's monitor, and
-//! those questions block.
+//! What depends on the peer is awaited. Assigning a pool and taking one that is offered also ask this node's
+//! monitor, and those questions block.
 
 use std::future::Future;
 use std::time::Duration;
@@ -74,8 +74,9 @@ impl<F: FnMut(&mut BulkChannel) -> Result<(), Error> + Unpin> Attempt<BulkChanne
     }
 }
 
-/// A transfer that waits for room; `kept` is what it transfers, until it is sent. Without trust, where the socket that carries
-/// descriptors is full while the channel is not, it is tried again at each turn of the executor.
+/// A transfer that waits for room; `kept` is what it transfers, until it is sent. Without trust, where the
+/// socket that carries descriptors is full while the channel is not, it is tried again at each turn of the
+/// executor.
 struct Transfer<T, F> {
     kept: Option<T>,
     send: F,
@@ -163,7 +164,8 @@ impl BulkChannel {
         self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).take(pool)))
     }
 
-    /// [`assign`](Self::assign) as a future. After one that is dropped, assigning again waits on for the answer.
+    /// [`assign`](Self::assign) as a future. After one that is dropped, assigning again waits on for the
+    /// answer.
     ///
     /// # Errors
     /// As [`assign`](Self::assign).
@@ -181,7 +183,8 @@ impl BulkChannel {
         }
     }
 
-    /// [`unassign`](Self::unassign) as a future. After one that is dropped, asking again waits on for the answer.
+    /// [`unassign`](Self::unassign) as a future. After one that is dropped, asking again waits on for the
+    /// answer.
     ///
     /// # Errors
     /// As [`unassign`](Self::unassign).
@@ -200,8 +203,8 @@ impl BulkChannel {
         }
     }
 
-    /// [`move_to`](Self::move_to) as a future. One that is dropped before it is ready has sent nothing, and the buffer is
-    /// free again.
+    /// [`move_to`](Self::move_to) as a future. One that is dropped before it is ready has sent nothing, and
+    /// the buffer is free again.
     ///
     /// # Errors
     /// As [`move_to`](Self::move_to).
@@ -213,8 +216,8 @@ impl BulkChannel {
         self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).move_to(buffer, metadata))
     }
 
-    /// [`share`](Self::share) as a future. One that is dropped before it is ready has sent nothing, and the buffer is free
-    /// again.
+    /// [`share`](Self::share) as a future. One that is dropped before it is ready has sent nothing, and the
+    /// buffer is free again.
     ///
     /// # Errors
     /// As [`share`](Self::share).
@@ -226,8 +229,8 @@ impl BulkChannel {
         self.transfer_async(buffer, |bulk, buffer| bulk.within(Duration::ZERO).share(buffer, metadata))
     }
 
-    /// [`pass`](Self::pass) as a future. One that is dropped before it is ready has sent nothing, and the buffer is free
-    /// again.
+    /// [`pass`](Self::pass) as a future. One that is dropped before it is ready has sent nothing, and the
+    /// buffer is free again.
     ///
     /// # Errors
     /// As [`pass`](Self::pass).
@@ -302,8 +305,8 @@ impl BulkOptions {
 }
 
 impl Listener {
-    /// [`accept_bulk`](Self::accept_bulk) as a future. A client that had connected when one is dropped is still there for
-    /// the next; one that was being opened sees an end.
+    /// [`accept_bulk`](Self::accept_bulk) as a future. A client that had connected when one is dropped is
+    /// still there for the next; one that was being opened sees an end.
     ///
     /// # Errors
     /// As [`accept_bulk`](Self::accept_bulk).

@@ -1,5 +1,5 @@
-//! One end of a channel for bulk data: what the other side says next, and the short way for nearly all of it, the right to one
-//! buffer in memory that both map.
+//! One end of a channel for bulk data: what the other side says next, and the short way for nearly all of it,
+//! the right to one buffer in memory that both map.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl BulkChannel {
         }
     }
 
-    /// A buffer of `pool` that comes back, if that is what the other side says next, as if it had been taken from the pool.
-    /// Any other message is handled.
+    /// A buffer of `pool` that comes back, if that is what the other side says next, as if it had been taken
+    /// from the pool. Any other message is handled.
     #[inline(always)]
     pub(super) fn expect_back(&mut self, pool: &Pool, timeout: Duration) -> Result<Option<Handle>, Error> {
         match self.found(timeout)? {
@@ -115,7 +115,8 @@ impl BulkChannel {
         })
     }
 
-    /// Gives back what was dropped here, and looks for a message as long as that costs no system call, if it may take so long.
+    /// Gives back what was dropped here, and looks for a message as long as that costs no system call, if it
+    /// may take so long.
     #[inline(always)]
     fn found(&mut self, timeout: Duration) -> Result<Found, Error> {
         match self.give_back().and_then(|()| self.look(timeout)) {
@@ -168,7 +169,8 @@ impl BulkChannel {
         self.noted(error)
     }
 
-    /// Takes the right to one buffer that is mapped, with its content. None: its pool was taken away meanwhile.
+    /// Takes the right to one buffer that is mapped, with its content. None: its pool was taken away
+    /// meanwhile.
     #[inline(always)]
     fn receive_right(&mut self, verb: Verb, segment: Segment) -> Result<Option<Handle>, Error> {
         self.receive_piece(verb, segment, |pool, link, _| {
@@ -179,8 +181,8 @@ impl BulkChannel {
         })
     }
 
-    /// Takes back the right to one buffer, whose content means nothing. It is free then, or if it is of the pool that is `wanted`
-    /// taken at once.
+    /// Takes back the right to one buffer, whose content means nothing. It is free then, or if it is of the
+    /// pool that is `wanted` taken at once.
     #[inline(always)]
     fn receive_back(
         &mut self,
@@ -222,7 +224,8 @@ impl BulkChannel {
     }
 }
 
-/// How long something may take that takes several waits. The clock is first read when there is something to wait for.
+/// How long something may take that takes several waits. The clock is first read when there is something to
+/// wait for.
 #[derive(Debug)]
 pub(super) struct Patience {
     timeout: Duration,

@@ -1,18 +1,18 @@
 //! Bulk data: buffers that go from domain to domain without being copied.
 //!
-//! A [`Pool`] is a number of equal buffers. It is assigned to channels that are made for bulk data, [`BulkChannel`]s, and
-//! from then on what travels is the right to a buffer:
+//! A [`Pool`] is a number of equal buffers. It is assigned to channels that are made for bulk data,
+//! [`BulkChannel`]s, and from then on what travels is the right to a buffer:
 //!
 //! | verb | what goes over | afterwards here |
 //! |---|---|---|
 //! | [move](BulkChannel::move_to) | the right to read and write, with the content | nothing |
-//! | [share](BulkChannel::share) | a right to read | a right to read, and to write again when all are released |
+//! | [share](BulkChannel::share) | a right to read | a right to read; to write again when all are released |
 //! | [pass](BulkChannel::pass) | the right to read and write; the content means nothing any more | nothing |
 //! | [release](BulkChannel::release) | a right to read goes back | nothing |
 //!
-//! How far the ends trust each other is said when pool and channel are made: [`Trust::Full`] maps a pool once, and no
-//! system call is made for a transfer; with [`Trust::None`] each buffer is memory of its
-//! own, which the kernel keeps all others from writing.
+//! How far the ends trust each other is said when pool and channel are made: [`Trust::Full`] maps a pool
+//! once, and no system call is made for a transfer; with [`Trust::None`] each buffer is memory of its own,
+//! which the kernel keeps all others from writing.
 
 mod arrival;
 mod buffer;

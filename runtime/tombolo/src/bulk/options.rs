@@ -35,7 +35,8 @@ impl PoolOptions {
         self
     }
 
-    /// In memory that this node can reach too: a virtual machine's is the window to it. Only with [`Trust::Full`].
+    /// In memory that this node can reach too: a virtual machine's is the window to it. Only with
+    /// [`Trust::Full`].
     #[must_use]
     pub fn reachable_from(mut self, node: &str) -> Self {
         self.node = Some(node.to_owned());
@@ -59,8 +60,8 @@ pub(super) fn fits(channel: &Channel, terms: Terms) -> Terms {
 }
 
 impl Domain {
-    /// Takes up a name under which others [open bulk channels](Self::connect_bulk). [`BulkOptions::export`] does so with other
-    /// options than the default.
+    /// Takes up a name under which others [open bulk channels](Self::connect_bulk). [`BulkOptions::export`]
+    /// does so with other options than the default.
     ///
     /// # Errors
     /// As [`export`](Self::export).
@@ -68,8 +69,8 @@ impl Domain {
         BulkOptions::default().export(self, name)
     }
 
-    /// Opens a channel for bulk data to the domain that exports `name` for that. [`BulkOptions::connect`] does so with other options
-    /// than the default.
+    /// Opens a channel for bulk data to the domain that exports `name` for that. [`BulkOptions::connect`]
+    /// does so with other options than the default.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); [`Error::Bulk`] with [`BulkError::Trust`](super::BulkError::Trust) or
@@ -99,7 +100,8 @@ impl BulkOptions {
 }
 
 impl Listener {
-    /// Waits for somebody to connect to a name that was [exported for bulk data](Domain::export_bulk), and opens the channel.
+    /// Waits for somebody to connect to a name that was [exported for bulk data](Domain::export_bulk), and
+    /// opens the channel.
     ///
     /// # Errors
     /// As [`accept`](Self::accept) and [`Domain::connect_bulk`].

@@ -49,7 +49,8 @@ pub(super) struct Inner {
     state: Mutex<State>,
     /// How many returns wait, so that a channel that has none need not look.
     returning: AtomicU32,
-    /// What gives back at once what is dropped, of a pool of the other end of a channel beside typed messages.
+    /// What gives back at once what is dropped, of a pool of the other end of a channel beside typed
+    /// messages.
     nudge: OnceLock<Nudge>,
 }
 
@@ -124,7 +125,8 @@ impl Drop for Inner {
 pub(super) fn is_known(owner: DomainId, id: PoolId) -> bool {
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known.as_ref().and_then(|known| known.get(&(owner, id))).and_then(Weak::upgrade);
-    // Of one that is not on a channel from upstream any more only buffers are left, which no message mentions again.
+    // Of one that is not on a channel from upstream any more only buffers are left, which no message mentions
+    // again.
     found.is_some_and(|found| {
         let state = found.lock();
         state.table.is_home() || state.table.is_live(UPSTREAM)
@@ -167,8 +169,8 @@ impl Pool {
         Self::new(owner, (offer.pool, trust, offer.may_forward), table, memory)
     }
 
-    /// Takes a buffer to fill: of those that are here and free the one that became so last, for it is the one that is still
-    /// in a cache.
+    /// Takes a buffer to fill: of those that are here and free the one that became so last, for it is the one
+    /// that is still in a cache.
     ///
     /// # Errors
     /// [`BulkError::NoBuffer`] when all are in use; without trust also what the kernel refused.
@@ -243,11 +245,12 @@ impl PartialEq for Pool {
 impl Eq for Pool {}
 
 impl Domain {
-    /// Makes a pool. All its buffers are here. [`BulkChannel::create_pool`](super::BulkChannel::create_pool) makes one where the
-    /// other end of a channel reaches it.
+    /// Makes a pool. All its buffers are here. [`BulkChannel::create_pool`](super::BulkChannel::create_pool)
+    /// makes one where the other end of a channel reaches it.
     ///
     /// # Errors
-    /// [`BulkError::Layout`]; [`Error::Monitor`] when there is no room for it: a window may be smaller than the pool.
+    /// [`BulkError::Layout`]; [`Error::Monitor`] when there is no room for it: a window may be smaller than
+    /// the pool.
     pub fn create_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
         let layout = Layout::new(options.buffer_bytes, options.count).map_err(BulkError::from)?;
         let memory = match options.trust {

@@ -28,9 +28,9 @@ impl BulkChannel {
     /// Waits for what the other side does next; `metadata` becomes what it said with it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], or [`Error::WouldBlock`] where the timeout is zero. The end of the peer, after everything that it
-    /// sent: then what it had of this side's pools has come back. [`Error::Violation`] when it broke the protocol.
-    /// [`BulkError::Lost`].
+    /// [`Error::TimedOut`], or [`Error::WouldBlock`] where the timeout is zero. The end of the peer, after
+    /// everything that it sent: then what it had of this side's pools has come back. [`Error::Violation`]
+    /// when it broke the protocol. [`BulkError::Lost`].
     pub fn recv(&mut self, metadata: &mut Vec<u8>) -> Result<Arrival, Error> {
         let timeout = self.channel.timeout.take();
         self.next_arrival(metadata, &mut Patience::of(timeout))
@@ -49,8 +49,8 @@ impl BulkChannel {
         }
     }
 
-    /// Receives the next buffer that is moved here, as [`recv`](Self::recv) does, and takes note of what else arrives before:
-    /// for who expects nothing else.
+    /// Receives the next buffer that is moved here, as [`recv`](Self::recv) does, and takes note of what else
+    /// arrives before: for who expects nothing else.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -67,7 +67,8 @@ impl BulkChannel {
         }
     }
 
-    /// Receives the next buffer that is shared, as [`recv_moved`](Self::recv_moved) does those that are moved.
+    /// Receives the next buffer that is shared, as [`recv_moved`](Self::recv_moved) does those that are
+    /// moved.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -99,18 +100,19 @@ impl BulkChannel {
         }
     }
 
-    /// Takes a buffer of `pool` to fill, as [`Pool::take`] does; when all are in use, waits for one that comes
-    /// back over this channel. What else arrives meanwhile waits for [`recv`](Self::recv).
+    /// Takes a buffer of `pool` to fill, as [`Pool::take`] does; when all are in use, waits for one that
+    /// comes back over this channel. What else arrives meanwhile waits for [`recv`](Self::recv).
     ///
     /// # Errors
-    /// As [`Pool::take`], but instead of [`BulkError::NoBuffer`] [`Error::TimedOut`], or [`Error::WouldBlock`] where the timeout is
-    /// zero; the end of the peer, when none is free even so.
+    /// As [`Pool::take`], but instead of [`BulkError::NoBuffer`] [`Error::TimedOut`], or
+    /// [`Error::WouldBlock`] where the timeout is zero; the end of the peer, when none is free even so.
     pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
         let timeout = self.channel.timeout.take();
         let mut patience = Patience::of(timeout);
         let mut glance = Duration::ZERO;
         loop {
-            // What comes back now is what became free last. With the channel ends that, and what is free is still there.
+            // What comes back now is what became free last. With the channel ends that, and what is free is
+            // still there.
             let ended = match self.expect_back(pool, glance) {
                 Ok(Some(handle)) => return Ok(Buffer::new(handle)),
                 Ok(None) => None,
@@ -344,8 +346,8 @@ impl BulkChannel {
         Ok(Contents { sealed: sealed.into_iter(), is_mapped: false, is_lost: false })
     }
 
-    /// The descriptors that were sent ahead of message `number`; `None` when this process had no room for them. Those of
-    /// messages that never came are thrown away.
+    /// The descriptors that were sent ahead of message `number`; `None` when this process had no room for
+    /// them. Those of messages that never came are thrown away.
     fn descriptors(&mut self, number: u32) -> Result<Option<Vec<OwnedFd>>, Error> {
         let mut found = None;
         loop {

@@ -63,8 +63,8 @@ pub(super) fn assign(left: &mut BulkChannel, right: &mut BulkChannel, pool: &Poo
     })
 }
 
-/// Descriptors of the buffer of this process that has these bytes, opened anew for reading and writing, as a hostile sender
-/// may have kept them.
+/// Descriptors of the buffer of this process that has these bytes, opened anew for reading and writing, as a
+/// hostile sender may have kept them.
 fn kept(offset_bytes: u64, marked: &[u8]) -> Vec<File> {
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let buffers = fds.filter(|fd| {
@@ -330,7 +330,8 @@ fn what_does_not_arrive_stays() {
     }
     assert_eq!(not_sent.kept.number(), sent);
     assert_eq!((pool.counts().away, pool.counts().held), (sent, 1));
-    // What had no room for words sent its memory ahead, and again: the other end keeps to what belongs together.
+    // What had no room for words sent its memory ahead, and again: the other end keeps to what belongs
+    // together.
     let mut got = Vec::new();
     for _ in 0..sent {
         got.push(right.recv_moved(&mut Vec::new()).unwrap().number());

@@ -63,7 +63,8 @@ impl BulkChannel {
     /// Shares with the other side of this channel, too, what is shared already, by this domain or with it.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to); [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner) for what came over this channel.
+    /// As [`move_to`](Self::move_to); [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner)
+    /// for what came over this channel.
     pub fn share_again(&mut self, shared: &mut Shared, metadata: &[u8]) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         self.transfer_one(Verb::Share, &mut shared.handle, metadata, timeout)
@@ -101,7 +102,8 @@ impl BulkChannel {
     /// Releases a buffer that the other side shared.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while others have it from here.
+    /// As [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while others
+    /// have it from here.
     pub fn release(&mut self, mut shared: Shared, metadata: &[u8]) -> Result<(), Box<NotSent<Shared>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Release, &mut shared.handle, metadata, timeout) {
@@ -110,8 +112,8 @@ impl BulkChannel {
         }
     }
 
-    /// As [`transfer`](Self::transfer), and by the short way where that can be had. The handle stays where it is: to move one that
-    /// was just made takes longer than to send it.
+    /// As [`transfer`](Self::transfer), and by the short way where that can be had. The handle stays where it
+    /// is: to move one that was just made takes longer than to send it.
     #[inline]
     fn transfer_one(
         &mut self,
@@ -154,8 +156,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Sends the right to one buffer that is mapped, with its content, or to one without. False: it takes a closer look, and
-    /// nothing has changed.
+    /// Sends the right to one buffer that is mapped, with its content, or to one without. False: it takes a
+    /// closer look, and nothing has changed.
     #[inline]
     fn transfer_piece(&mut self, verb: Verb, handle: &mut Handle) -> Result<bool, Error> {
         if self.trust == Trust::None && verb.brings_content() {
@@ -226,7 +228,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Sends the memory of buffers ahead of what is said about them. If that does not follow, the other side throws it away.
+    /// Sends the memory of buffers ahead of what is said about them. If that does not follow, the other side
+    /// throws it away.
     fn send_contents(&mut self, handles: &[Handle], deadline: Deadline) -> Result<(), Error> {
         if self.is_full && !self.channel.has_room() && deadline.passed() {
             return Err(Error::WouldBlock);

@@ -1,7 +1,7 @@
 //! Bulk data beside typed messages: buffers as parameters of an interface.
 //!
-//! A channel whose interface passes buffers has a bulk channel beside it. A buffer goes over that one, and the message that it
-//! belongs to carries the number of the transfer, by which the other end claims it.
+//! A channel whose interface passes buffers has a bulk channel beside it. A buffer goes over that one, and
+//! the message that it belongs to carries the number of the transfer, by which the other end claims it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -164,11 +164,12 @@ impl Parcelled for interface::Buffer<false> {
     }
 }
 
-/// The bulk channel beside a channel of typed messages. Clones are of the same one: a client or server has the channel, the code that
-/// calls or serves has this.
+/// The bulk channel beside a channel of typed messages. Clones are of the same one: a client or server has
+/// the channel, the code that calls or serves has this.
 ///
-/// A `move buffer` of an interface is what [`move_to`](Self::move_to) returns, a `copy buffer` what [`share`](Self::share)
-/// returns, and the other end [claims](Self::claim) it, once. Buffers that were claimed and dropped go back at once.
+/// A `move buffer` of an interface is what [`move_to`](Self::move_to) returns, a `copy buffer` what
+/// [`share`](Self::share) returns, and the other end [claims](Self::claim) it, once. Buffers that were
+/// claimed and dropped go back at once.
 ///
 /// ```no_run
 /// # use tombolo::{BulkOptions, ChannelOptions, Domain, PoolOptions};
@@ -209,8 +210,8 @@ impl Joint {
         result
     }
 
-    /// If somebody is at work on the channel, that one does it afterwards: it looks after it has let the lock go, and the one that
-    /// finds the lock taken has said before that there is something.
+    /// If somebody is at work on the channel, that one does it afterwards: it looks after it has let the lock
+    /// go, and the one that finds the lock taken has said before that there is something.
     fn give_back_dropped(&self) {
         while self.dropped.load(Ordering::Relaxed) {
             let Ok(mut beside) = self.beside.try_lock() else { return };
@@ -289,7 +290,8 @@ impl Transfers {
         })
     }
 
-    /// Lends a buffer to the other end to read: a parameter `copy buffer`, and the right to read that stays here.
+    /// Lends a buffer to the other end to read: a parameter `copy buffer`, and the right to read that stays
+    /// here.
     ///
     /// # Errors
     /// As [`BulkChannel::share`].
@@ -302,18 +304,20 @@ impl Transfers {
         })
     }
 
-    /// Claims the buffer that a message names, once: what was moved as a [`Buffer`], what was lent as a [`Shared`]. It came
-    /// before the message; on some channels it may come later, and is waited for.
+    /// Claims the buffer that a message names, once: what was moved as a [`Buffer`], what was lent as a
+    /// [`Shared`]. It came before the message; on some channels it may come later, and is waited for.
     ///
     /// # Errors
-    /// [`BulkError::NoTransfer`]: there is none of that number, or it was claimed, or it went back because so much else
-    /// came. [`BulkError::OtherVerb`]. The end of the peer. In the handler of a server `?` makes each the answer of this call.
+    /// [`BulkError::NoTransfer`]: there is none of that number, or it was claimed, or it went back because so
+    /// much else came. [`BulkError::OtherVerb`]. The end of the peer. In the handler of a server `?` makes
+    /// each the answer of this call.
     pub fn claim<H: Parcelled>(&self, handle: H) -> Result<H::Claimed, Error> {
         let timeout = self.timeout;
         handle.claim(self, timeout)
     }
 
-    /// Takes what has come, without waiting, and gives back what was dropped: for who waits for buffers of a pool to come back.
+    /// Takes what has come, without waiting, and gives back what was dropped: for who waits for buffers of a
+    /// pool to come back.
     ///
     /// # Errors
     /// The end of the peer.
@@ -321,8 +325,9 @@ impl Transfers {
         self.with(Beside::settle)
     }
 
-    /// Waits until the bulk channel knows that the other end is gone, and takes back what that had. For a client or server
-    /// whose channel of messages has ended: the two channels are told of a death one after the other.
+    /// Waits until the bulk channel knows that the other end is gone, and takes back what that had. For a
+    /// client or server whose channel of messages has ended: the two channels are told of a death one after
+    /// the other.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when the other end is still there.
@@ -356,15 +361,16 @@ impl Transfers {
 }
 
 impl Channel {
-    /// Opens a bulk channel beside this one, so that interfaces that pass buffers can be bound to it. Both ends do so before
-    /// anything else. `pools` are assigned to it: those of both ends are there when this returns.
+    /// Opens a bulk channel beside this one, so that interfaces that pass buffers can be bound to it. Both
+    /// ends do so before anything else. `pools` are assigned to it: those of both ends are there when this
+    /// returns.
     ///
-    /// The accepting side listens at an endpoint that it tells over this channel, and accepts only the domain at
-    /// its other end.
+    /// The accepting side listens at an endpoint that it tells over this channel, and accepts only the domain
+    /// at its other end.
     ///
     /// # Errors
-    /// As [`Domain::connect_bulk`] and [`BulkChannel::assign`]; [`Error::TimedOut`] when the other end does not do the same;
-    /// [`Error::Violation`] when it does something else.
+    /// As [`Domain::connect_bulk`] and [`BulkChannel::assign`]; [`Error::TimedOut`] when the other end does
+    /// not do the same; [`Error::Violation`] when it does something else.
     pub fn open_bulk(
         &mut self,
         domain: &Domain,

@@ -25,8 +25,8 @@ mod sealed {
     }
 }
 
-/// A number that a buffer can hold: an integer of 8 to 64 bits, `f32` or `f64`. All nodes see the same value, whatever the
-/// order of bytes of their processors: in a buffer numbers are little-endian.
+/// A number that a buffer can hold: an integer of 8 to 64 bits, `f32` or `f64`. All nodes see the same value,
+/// whatever the order of bytes of their processors: in a buffer numbers are little-endian.
 pub trait Scalar: sealed::Scalar {}
 
 macro_rules! integers {
@@ -81,8 +81,8 @@ fn word_of(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     Some(u64::from_le_bytes(word))
 }
 
-/// The numbers in a buffer. Of a pool with trust each is loaded when it is asked for, so that two looks at one may differ if a
-/// peer breaks the trust and writes there; no look at it is undefined behaviour.
+/// The numbers in a buffer. Of a pool with trust each is loaded when it is asked for, so that two looks at
+/// one may differ if a peer breaks the trust and writes there; no look at it is undefined behaviour.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tombolo::Error> {

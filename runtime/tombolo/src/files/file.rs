@@ -134,8 +134,8 @@ impl File {
         FilesRequest::Read { file: self.opened.number, offset_bytes, length_bytes: length_bytes as u64 }
     }
 
-    /// Reads into `target`, from `offset_bytes` of the file on. Says how much: less than asked for at the end of the file
-    /// alone.
+    /// Reads into `target`, from `offset_bytes` of the file on. Says how much: less than asked for at the end
+    /// of the file alone.
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server. What `target` holds then means nothing.
@@ -203,11 +203,12 @@ impl File {
         Ok(())
     }
 
-    /// Reads up to a buffer, from `offset_bytes` on, and leaves the bytes where they arrived: in memory that whoever serves
-    /// the file reaches too. Dropping the buffer gives it back to be read into again.
+    /// Reads up to a buffer, from `offset_bytes` on, and leaves the bytes where they arrived: in memory that
+    /// whoever serves the file reaches too. Dropping the buffer gives it back to be read into again.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](crate::bulk::BulkError::NoBuffer) when the program has all.
+    /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](crate::bulk::BulkError::NoBuffer) when the
+    /// program has all.
     pub fn buffer_at(&self, offset_bytes: u64) -> Result<Buffer, Error> {
         let mut connection = self.lock();
         let length = connection.buffer_bytes();
@@ -216,7 +217,8 @@ impl File {
         self.content(&connection, answer, length)
     }
 
-    /// Writes all of `source`, from `offset_bytes` of the file on; what lies between its end and there becomes zeros.
+    /// Writes all of `source`, from `offset_bytes` of the file on; what lies between its end and there
+    /// becomes zeros.
     ///
     /// # Errors
     /// [`FileError::Fault`]; the end of the server. Some may have been written then.
@@ -234,7 +236,8 @@ impl File {
             }
         }
         for number in under_way {
-            // Where one failed the others are waited for too: nothing is under way any more when this returns.
+            // Where one failed the others are waited for too: nothing is under way any more when this
+            // returns.
             let done = connection.wait(number, ("write", self.path()), deadline);
             written = written.and(done.map(|_| ()));
         }

@@ -153,7 +153,8 @@ fn access(mode: OpenMode) -> Result<Access, FileFault> {
     if needs && !access.write { Err(FileFault::BadMode) } else { Ok(access) }
 }
 
-/// The rest of a path below a root, by their names alone: what `..` in the rest leads to is the kernel's to say.
+/// The rest of a path below a root, by their names alone: what `..` in the rest leads to is the kernel's to
+/// say.
 fn below(path: &Path, root: &Path) -> Option<PathBuf> {
     let mut components = path.components();
     root.components().all(|root| components.next() == Some(root)).then(|| {

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::error::FileError;
 use crate::file_messages::FileFault;
 
-/// A part of a file that was brought here: a copy that belongs to this program alone. What is changed here is the
-/// file's when it was [flushed](Self::flush), and is lost if it was not.
+/// A part of a file that was brought here: a copy that belongs to this program alone. What is changed here is
+/// the file's when it was [flushed](Self::flush), and is lost if it was not.
 #[derive(Debug)]
 pub struct FileMap {
     file: File,

@@ -17,8 +17,8 @@
 //! }
 //! ```
 //!
-//! The bytes go through a pool that this program makes where both sides reach it: the kernel of the server reads into it
-//! from the file, and nothing is copied on the way.
+//! The bytes go through a pool that this program makes where both sides reach it: the kernel of the server
+//! reads into it from the file, and nothing is copied on the way.
 
 mod connection;
 mod file;
@@ -70,7 +70,8 @@ impl Default for FilesOptions {
 const BUFFERS_MAX: u32 = 64;
 
 impl FilesOptions {
-    /// The memory that bytes go through: 2 to 64 buffers of so many bytes, a multiple of 64. As many reads can be under way.
+    /// The memory that bytes go through: 2 to 64 buffers of so many bytes, a multiple of 64. As many reads
+    /// can be under way.
     ///
     /// # Errors
     /// [`FileError::Buffers`] for another number.
@@ -90,8 +91,8 @@ impl FilesOptions {
     }
 }
 
-/// The files that were granted to this program. Cloning names the same connection to their server; threads may share
-/// it, and take turns.
+/// The files that were granted to this program. Cloning names the same connection to their server; threads
+/// may share it, and take turns.
 #[derive(Clone, Debug)]
 pub struct Files {
     connection: Arc<Mutex<Connection>>,
@@ -139,7 +140,8 @@ impl Files {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a file to read it, by its path as the user wrote it after `--grant`, or below a folder that was granted.
+    /// Opens a file to read it, by its path as the user wrote it after `--grant`, or below a folder that was
+    /// granted.
     ///
     /// # Errors
     /// [`FileError::Fault`] says what is wrong with it; the end of the server.

@@ -98,9 +98,9 @@ struct Client {
 }
 
 impl Domain {
-    /// Serves files to the domains that this one started, and to those that these did, until what comes back is dropped.
-    /// Paths mean what they mean here now. The name is that under which [`Domain::files_of`] finds them; who starts a domain
-    /// tells it by [`FILES_VARIABLE`](super::FILES_VARIABLE).
+    /// Serves files to the domains that this one started, and to those that these did, until what comes back
+    /// is dropped. Paths mean what they mean here now. The name is that under which [`Domain::files_of`]
+    /// finds them; who starts a domain tells it by [`FILES_VARIABLE`](super::FILES_VARIABLE).
     ///
     /// # Errors
     /// What cannot be granted; [`Error::Monitor`] when a name cannot be had.
@@ -197,7 +197,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a domain is one that this one started, or one that these did: as the root has it, which starts them.
+    /// Whether a domain is one that this one started, or one that these did: as the root has it, which starts
+    /// them.
     fn is_ours(&self, peer: DomainId) -> Result<bool, Error> {
         let domains = self.domain.domains()?;
         let mut at = peer;

@@ -54,7 +54,8 @@ impl Session {
         Session { grants, max_open, begun: false, files: HashMap::new(), last: 0, listing: None }
     }
 
-    /// Does what is asked. The buffer becomes what goes back; it is moved if the answer says so, or else passed.
+    /// Does what is asked. The buffer becomes what goes back; it is moved if the answer says so, or else
+    /// passed.
     pub(super) fn answer(
         &mut self,
         request: FilesRequest,

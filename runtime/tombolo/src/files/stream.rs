@@ -18,8 +18,8 @@ enum Kept {
     Copy(Vec<u8>),
 }
 
-/// Reads a file from one end to the other, with several reads under way. More is asked for than the program has read, the
-/// further it reads the more, up to half of the buffers.
+/// Reads a file from one end to the other, with several reads under way. More is asked for than the program
+/// has read, the further it reads the more, up to half of the buffers.
 #[derive(Debug)]
 pub struct FileReader {
     file: File,
@@ -147,8 +147,9 @@ impl Drop for FileReader {
     }
 }
 
-/// Writes a file from one end to the other, with several writes under way. An error of one shows in a later call, in
-/// [`flush`](Write::flush) at the latest. Dropping it writes what is left, and does not say how that went.
+/// Writes a file from one end to the other, with several writes under way. An error of one shows in a later
+/// call, in [`flush`](Write::flush) at the latest. Dropping it writes what is left, and does not say how that
+/// went.
 #[derive(Debug)]
 pub struct FileWriter {
     file: File,

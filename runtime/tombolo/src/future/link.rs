@@ -148,8 +148,8 @@ async fn open(
 }
 
 impl Domain {
-    /// [`connect`](Self::connect) as a future. Like that it waits for somebody to export `name`; one that is dropped
-    /// leaves no channel behind.
+    /// [`connect`](Self::connect) as a future. Like that it waits for somebody to export `name`; one that is
+    /// dropped leaves no channel behind.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -197,8 +197,8 @@ impl ChannelOptions {
 }
 
 impl Listener {
-    /// [`accept`](Self::accept) as a future. A peer that had connected when one is dropped is still there for the next;
-    /// one that was being opened sees an end.
+    /// [`accept`](Self::accept) as a future. A peer that had connected when one is dropped is still there for
+    /// the next; one that was being opened sees an end.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).

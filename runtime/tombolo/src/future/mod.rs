@@ -1,12 +1,13 @@
 //! Operations as futures, for any executor.
 //!
-//! None of them needs a particular executor, and all are [`Send`]. One that has to wait announces its sleep to the peer
-//! as a blocking operation does, and has itself woken by a thread of this crate, one for the whole program, which is
-//! started by the first future that waits and ends with the last channel, waitset or request that did.
+//! None of them needs a particular executor, and all are [`Send`]. One that has to wait announces its sleep
+//! to the peer as a blocking operation does, and has itself woken by a thread of this crate, one for the
+//! whole program, which is started by the first future that waits and ends with the last channel, waitset or
+//! request that did.
 //!
-//! A future does not spin: that would keep its executor from everything else. So a message that comes soon costs what a
-//! sleep and a wake do, where a blocking receive finds it by looking. Programs that count microseconds block on a thread
-//! of their own.
+//! A future does not spin: that would keep its executor from everything else. So a message that comes soon
+//! costs what a sleep and a wake do, where a blocking receive finds it by looking. Programs that count
+//! microseconds block on a thread of their own.
 
 mod link;
 mod offload;
@@ -30,7 +31,8 @@ pub(crate) use crate::reactor::Registration;
 pub(crate) use link::{Arrival, ask_names};
 pub(crate) use offload::offload;
 
-/// Attempts in a row that fail though their peer says that they should not, before others of the executor have a turn.
+/// Attempts in a row that fail though their peer says that they should not, before others of the executor
+/// have a turn.
 const ATTEMPTS_IN_A_ROW: u32 = 16;
 
 /// What an operation acts on: a channel, or an object with a channel underneath.
@@ -129,8 +131,8 @@ impl Attempt<Channel> for Sending<'_> {
     }
 }
 
-/// Announces a sleep of this end and has `waker` woken at its end; false if there is no need to. Either way the end is told
-/// that it is awake ([`Transport::woken`]) before it is used again.
+/// Announces a sleep of this end and has `waker` woken at its end; false if there is no need to. Either way
+/// the end is told that it is awake ([`Transport::woken`]) before it is used again.
 pub(crate) fn fall_asleep(
     channel: &mut Channel,
     awaited: Interest,
@@ -225,7 +227,8 @@ impl<C: HasChannel, A> Drop for Operation<'_, C, A> {
 impl Channel {
     /// [`recv_into`](Self::recv_into) as a future.
     ///
-    /// A future that is dropped has received nothing: the message, if there was one, is still there for the next.
+    /// A future that is dropped has received nothing: the message, if there was one, is still there for the
+    /// next.
     ///
     /// # Errors
     /// As [`recv_into`](Self::recv_into).
@@ -239,8 +242,9 @@ impl Channel {
 
     /// [`send`](Self::send) as a future.
     ///
-    /// A future that is dropped before it is ready has sent nothing over shared memory and windows. Over a byte stream
-    /// it may have: what was accepted there is sent on by later operations. What was sent, was sent whole.
+    /// A future that is dropped before it is ready has sent nothing over shared memory and windows. Over a
+    /// byte stream it may have: what was accepted there is sent on by later operations. What was sent, was
+    /// sent whole.
     ///
     /// # Errors
     /// As [`send`](Self::send).

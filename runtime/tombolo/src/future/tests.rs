@@ -193,7 +193,8 @@ fn the_monitor_answers_and_tells() {
     assert!(matches!(block_on(listener.accept_async()), Err(Error::MonitorLost { .. })));
 }
 
-/// What a monitor is asked and told by a future about names that is dropped before `answer` is heard, or after.
+/// What a monitor is asked and told by a future about names that is dropped before `answer` is heard, or
+/// after.
 fn dropped<T>(question: impl Future<Output = Result<T, Error>>, answer: Answer, heard: bool) -> Vec<Asked>
 where
     T: std::fmt::Debug,

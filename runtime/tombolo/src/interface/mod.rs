@@ -1,9 +1,9 @@
 //! Typed interfaces over channels: what generated stubs stand on.
 //!
-//! Stubs are written by `tombolo idl compile` from files `*.tbl`, or in a build script by `tombolo_idl::build`. A
-//! [`Channel`] is a [`Port`]: give it to the stubs' `bind`. Open it with the interface's `HASH`
-//! ([`ChannelOptions::interface_hash`](crate::ChannelOptions::interface_hash)), so that peers of other interfaces are
-//! refused when they connect.
+//! Stubs are written by `tombolo idl compile` from files `*.tbl`, or in a build script by
+//! `tombolo_idl::build`. A [`Channel`] is a [`Port`]: give it to the stubs' `bind`. Open it with the
+//! interface's `HASH` ([`ChannelOptions::interface_hash`](crate::ChannelOptions::interface_hash)), so that
+//! peers of other interfaces are refused when they connect.
 
 mod service;
 mod shared;
@@ -23,8 +23,8 @@ use crate::error::Error;
 use crate::options::ChannelOptions;
 use crate::{Draft, Message, TransportKind};
 
-/// The longest message that is copied rather than written and read where it lies: it fits in a slot of 64 bytes. Its words are
-/// moved together, where to find the place of each would take longer than all of it.
+/// The longest message that is copied rather than written and read where it lies: it fits in a slot of 64
+/// bytes. Its words are moved together, where to find the place of each would take longer than all of it.
 const SHORT_BYTES: usize = 56;
 
 /// A message where it lies.
@@ -93,8 +93,8 @@ impl Port for Channel {
         Channel::max_message_bytes(self)
     }
 
-    /// Rights go between domains that share memory: a stream may lead to where no monitor knows of them. Buffers go over a
-    /// channel of their own, which [`Channel::open_bulk`] opens beside this one.
+    /// Rights go between domains that share memory: a stream may lead to where no monitor knows of them.
+    /// Buffers go over a channel of their own, which [`Channel::open_bulk`] opens beside this one.
     fn carries(&self) -> Carries {
         Carries { capabilities: self.transport() != TransportKind::Socket, buffers: self.has_bulk }
     }

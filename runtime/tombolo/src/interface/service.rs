@@ -22,12 +22,12 @@ const QUEUED: usize = 64;
 /// Beyond [`QUEUED`], for calls whose responders are dropped all at once.
 const QUEUED_AT_MOST: usize = QUEUED + tombolo_interface::MAX_OUTSTANDING;
 
-/// A name under which clients of an interface find a server. Each client has a channel; whatever one does ends that channel at
-/// most.
+/// A name under which clients of an interface find a server. Each client has a channel; whatever one does
+/// ends that channel at most.
 ///
-/// A call waits in its client's ring until the service comes to it, in turn with those of other clients. Answers that find no
-/// room wait in a queue of the client. When 64 wait, the service serves no more calls of that client until it takes some, and
-/// all others as before.
+/// A call waits in its client's ring until the service comes to it, in turn with those of other clients.
+/// Answers that find no room wait in a queue of the client. When 64 wait, the service serves no more calls of
+/// that client until it takes some, and all others as before.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};
@@ -214,8 +214,8 @@ impl<I: Interface> Service<I> {
         }
     }
 
-    /// [`serve_one`](Self::serve_one) as a future. One that is dropped has served nothing; a client that was about to be taken
-    /// in sees its channel end.
+    /// [`serve_one`](Self::serve_one) as a future. One that is dropped has served nothing; a client that was
+    /// about to be taken in sees its channel end.
     ///
     /// # Errors
     /// As [`serve_one`](Self::serve_one).

@@ -14,14 +14,15 @@ use crate::channel::Channel;
 use crate::error::Error;
 use crate::future::fall_asleep;
 
-/// Looks in a row that find nothing though the channel says that there is something, before others have a turn.
+/// Looks in a row that find nothing though the channel says that there is something, before others have a
+/// turn.
 const LOOKS_IN_A_ROW: u32 = 16;
 
 /// The calling end of a channel, for tasks of any executor.
 ///
-/// Clones share the channel. Each call is a future; several are in flight when several are polled, and their answers come
-/// in any order. A future that is dropped gives its call up, and the server is told. `E` takes the events, under the lock
-/// that the clones share: it must not wait.
+/// Clones share the channel. Each call is a future; several are in flight when several are polled, and their
+/// answers come in any order. A future that is dropped gives its call up, and the server is told. `E` takes
+/// the events, under the lock that the clones share: it must not wait.
 ///
 /// ```no_run
 /// # use tombolo::interface::SharedClient;
@@ -46,7 +47,8 @@ impl<I, E> Clone for SharedClient<I, E> {
 }
 
 impl<I, E> SharedClient<I, E> {
-    /// The same client, whose calls wait up to `timeout` here: as long as the channel's operations, where nothing else is said.
+    /// The same client, whose calls wait up to `timeout` here: as long as the channel's operations, where
+    /// nothing else is said.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
         SharedClient { shared: Arc::clone(&self.shared), timeout }
@@ -62,7 +64,8 @@ struct Shared<I, E> {
     announced: bool,
     waiting: Vec<Waiting>,
     last_key: u64,
-    /// Who is woken by what happens on the channel, and wakes the others: one of those that wait, if any does.
+    /// Who is woken by what happens on the channel, and wakes the others: one of those that wait, if any
+    /// does.
     driver: u64,
 }
 
@@ -84,7 +87,8 @@ impl<I: Hears<E>, E> Shared<I, E> {
         }
     }
 
-    /// Takes what has arrived, and removes those that can go on. That the channel has ended is found out by each of them.
+    /// Takes what has arrived, and removes those that can go on. That the channel has ended is found out by
+    /// each of them.
     fn look(&mut self, own: u64, woken: &mut Vec<Waker>) {
         self.awake();
         self.ended |= self.client.poll().is_err();
@@ -115,8 +119,8 @@ impl<I: Hears<E>, E> Shared<I, E> {
         asleep.map_err(|error| self.client.port().error(error, Duration::ZERO))
     }
 
-    /// A task does not wait any more. If others do, and it was to wake them, or the channel was used and is not armed by
-    /// now, another one is woken to see to that.
+    /// A task does not wait any more. If others do, and it was to wake them, or the channel was used and is
+    /// not armed by now, another one is woken to see to that.
     fn leave(&mut self, key: u64, woken: &mut Vec<Waker>) {
         self.waiting.retain(|waiting| waiting.key != key);
         if self.driver != key && self.announced {
@@ -154,8 +158,8 @@ impl<'a, I: Hears<E>, E> Task<'a, I, E> {
         Task { shared, key: 0, call: 0 }
     }
 
-    /// Tries until `attempt` gives something; before each time what has arrived is taken. It is told whether there is
-    /// nothing more to wait for, since the deadline has passed or the channel ended.
+    /// Tries until `attempt` gives something; before each time what has arrived is taken. It is told whether
+    /// there is nothing more to wait for, since the deadline has passed or the channel ended.
     fn poll<T>(
         &mut self,
         context: &mut Context<'_>,

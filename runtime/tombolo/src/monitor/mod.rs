@@ -25,8 +25,8 @@ use crate::recorder;
 use side::Side;
 pub(crate) use watch::Watch;
 
-/// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes this
-/// long something is wrong with it.
+/// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes
+/// this long something is wrong with it.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time between two looks at whether another thread, which reads, has become able to send as well.
@@ -290,8 +290,8 @@ impl MonitorLink {
         self.send(0, body, &[])
     }
 
-    /// Sends what the monitor takes now, and leaves the rest to the thread that reads: a monitor may listen again only
-    /// when it has been listened to.
+    /// Sends what the monitor takes now, and leaves the rest to the thread that reads: a monitor may listen
+    /// again only when it has been listened to.
     fn send(&self, request: u32, body: Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let bytes = ClientMessage { request, body }.to_bytes()?;
         let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<Vec<_>, _>>();
@@ -411,8 +411,8 @@ impl MonitorLink {
         observers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// Reads what is there without waiting; true when it was something, which observers have been told by then. If
-    /// another thread is reading, that one tells them.
+    /// Reads what is there without waiting; true when it was something, which observers have been told by
+    /// then. If another thread is reading, that one tells them.
     pub(crate) fn read_now(&self) -> Result<bool, Error> {
         let mut arrived = unpoisoned(&self.arrived);
         if arrived.reading {
@@ -504,8 +504,8 @@ impl MonitorLink {
         }
     }
 
-    /// Something was given to a request about names whose caller does not wait any more. Locks and permits go back
-    /// with the request itself.
+    /// Something was given to a request about names whose caller does not wait any more. Locks and permits go
+    /// back with the request itself.
     fn give_back(&self, answer: &Reply, scope: Scope) {
         let operation = match answer {
             Reply::Names { answer: Answer::Watching { watch, .. }, origin } => {

@@ -9,7 +9,8 @@ use super::Arrived;
 /// What is known of a child's side stream.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
-    /// What came and was not taken; an empty piece is the end. No more than the child's monitor lets be on its way.
+    /// What came and was not taken; an empty piece is the end. No more than the child's monitor lets be on
+    /// its way.
     pub(crate) pieces: VecDeque<Vec<u8>>,
     /// There is a `SideStream` of it.
     pub(crate) taken: bool,

@@ -11,8 +11,8 @@ use crate::error::Error;
 /// A place at a barrier, until this is dropped or the program ends.
 ///
 /// All parties meet again and again. One that dies or leaves breaks the barrier: the others are told
-/// [`BarrierBroken`](super::NameFault::BarrierBroken), and who it was, and do not wait for it. One more than there
-/// should be is told [`BarrierFull`](super::NameFault::BarrierFull).
+/// [`BarrierBroken`](super::NameFault::BarrierBroken), and who it was, and do not wait for it. One more than
+/// there should be is told [`BarrierFull`](super::NameFault::BarrierFull).
 #[derive(Debug)]
 pub struct Barrier {
     names: Names,
@@ -60,14 +60,15 @@ impl Barrier {
     /// Waits up to `timeout` until all parties wait.
     ///
     /// # Errors
-    /// [`BarrierTimeout`](super::NameFault::BarrierTimeout) in [`Error::Monitor`], after which it can be tried again;
-    /// [`BarrierBroken`](super::NameFault::BarrierBroken) for good.
+    /// [`BarrierTimeout`](super::NameFault::BarrierTimeout) in [`Error::Monitor`], after which it can be
+    /// tried again; [`BarrierBroken`](super::NameFault::BarrierBroken) for good.
     pub fn wait(&self, timeout: Duration) -> Result<Meeting, Error> {
         self.meeting(timeout).wait()
     }
 
-    /// [`wait`](Self::wait) as a future. One that is dropped waits no more, and the others wait for it. If all had come
-    /// by then they have met without its taking note: [`Meeting::generation`] of the next meeting tells.
+    /// [`wait`](Self::wait) as a future. One that is dropped waits no more, and the others wait for it. If
+    /// all had come by then they have met without its taking note: [`Meeting::generation`] of the next
+    /// meeting tells.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

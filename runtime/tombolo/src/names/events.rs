@@ -28,8 +28,8 @@ pub struct Publisher {
 pub struct Delivered {
     /// Subscribers that are told.
     pub told: u32,
-    /// Subscribers that are not, because they have not taken what they were told before. They hear how much they lost;
-    /// a publisher that minds waits a little and publishes again.
+    /// Subscribers that are not, because they have not taken what they were told before. They hear how much
+    /// they lost; a publisher that minds waits a little and publishes again.
     pub refused: u32,
 }
 
@@ -147,8 +147,8 @@ impl Subscriber {
     /// Waits up to `timeout` for the next event. What is lost is said with the next that is not.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when none came; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when the subscription has
-    /// ended, as with its node.
+    /// [`Error::TimedOut`] when none came; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when the
+    /// subscription has ended, as with its node.
     pub fn next(&mut self, timeout: Duration) -> Result<PublishedEvent, Error> {
         let deadline = Deadline::after(timeout);
         loop {
@@ -159,8 +159,8 @@ impl Subscriber {
         }
     }
 
-    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No event is lost with one that is
-    /// dropped.
+    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No event is lost with one
+    /// that is dropped.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -187,8 +187,8 @@ impl Subscriber {
         Ok(None)
     }
 
-    /// Ends the subscription: what is published after this has returned is not told to it. One that is dropped ends a
-    /// little later. Events that are on their way can still be taken.
+    /// Ends the subscription: what is published after this has returned is not told to it. One that is
+    /// dropped ends a little later. Events that are on their way can still be taken.
     ///
     /// # Errors
     /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when it has ended already.

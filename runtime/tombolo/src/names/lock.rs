@@ -42,8 +42,8 @@ impl Lock {
         self.acquisition(timeout).wait()
     }
 
-    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no lock: if it was
-    /// given it meanwhile, it goes to the next.
+    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no lock:
+    /// if it was given it meanwhile, it goes to the next.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -76,10 +76,11 @@ impl Lock {
 
 /// A lock that this program holds, until this is dropped or the program ends.
 ///
-/// **What it does not promise:** that no other program acts at the same time on what it guards. A program that is stopped
-/// for a while, or cut off with its node, may be held dead and the lock be given on before it acts. So what is guarded
-/// should be shown the [fencing token](Self::fencing_token), and refuse one that is smaller than the largest it has
-/// seen; records do that by themselves with [`Condition::Fenced`](super::Condition::Fenced).
+/// **What it does not promise:** that no other program acts at the same time on what it guards. A program
+/// that is stopped for a while, or cut off with its node, may be held dead and the lock be given on before it
+/// acts. So what is guarded should be shown the [fencing token](Self::fencing_token), and refuse one that is
+/// smaller than the largest it has seen; records do that by themselves with
+/// [`Condition::Fenced`](super::Condition::Fenced).
 #[derive(Debug)]
 pub struct LockGuard {
     lock: Lock,
@@ -88,7 +89,8 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// A number that is larger than that of everybody who held the lock before, for as long as the machine is up.
+    /// A number that is larger than that of everybody who held the lock before, for as long as the machine is
+    /// up.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.token

@@ -1,4 +1,5 @@
-//! Names: records that programs find, wait for and watch, and the locks, semaphores, barriers and events among them.
+//! Names: records that programs find, wait for and watch, and the locks, semaphores, barriers and events
+//! among them.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -17,12 +18,13 @@
 //! }
 //! ```
 //!
-//! Each operation that asks a monitor has a future beside it, such as [`Lock::acquire_async`], which waits without
-//! blocking a thread and on any executor. What such a future was to be given goes back when it is dropped.
+//! Each operation that asks a monitor has a future beside it, such as [`Lock::acquire_async`], which waits
+//! without blocking a thread and on any executor. What such a future was to be given goes back when it is
+//! dropped.
 //!
-//! A name as it stands is the machine's; `@/NAME` is one of the node that this program runs on, which is served there,
-//! and `@NODE/NAME` one of that node. What a record holds, how it is asked for, and what all of it promises when
-//! somebody dies is in `docs/specs/names.md`.
+//! A name as it stands is the machine's; `@/NAME` is one of the node that this program runs on, which is
+//! served there, and `@NODE/NAME` one of that node. What a record holds, how it is asked for, and what all of
+//! it promises when somebody dies is in `docs/specs/names.md`.
 
 mod barrier;
 mod events;
@@ -133,8 +135,8 @@ impl Names {
         Err(NameFault::NoSuchName { name: query.to_owned() }.into())
     }
 
-    /// All records that a query matches, in natural order of names. With more of them than fit one answer they are not
-    /// all of one moment.
+    /// All records that a query matches, in natural order of names. With more of them than fit one answer
+    /// they are not all of one moment.
     ///
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
@@ -246,8 +248,8 @@ impl Names {
         }))
     }
 
-    /// The locks, semaphores and barriers of a scope: `""` is the machine's, `"@/"` the own node's, `"@NODE/"` that
-    /// node's.
+    /// The locks, semaphores and barriers of a scope: `""` is the machine's, `"@/"` the own node's,
+    /// `"@NODE/"` that node's.
     ///
     /// # Errors
     /// [`Error::Monitor`].

@@ -34,8 +34,8 @@ impl<T, F: FnOnce(Option<NodeId>, Answer) -> Result<T, Error>> Question<F> {
         (self.make)(origin, answer)
     }
 
-    /// The answer as a future. Nothing is asked before it is polled; if it is dropped, the request is taken back, and
-    /// with it what it was given meanwhile.
+    /// The answer as a future. Nothing is asked before it is polled; if it is dropped, the request is taken
+    /// back, and with it what it was given meanwhile.
     pub(super) async fn answer(self) -> Result<T, Error> {
         let timeout = self.waits.saturating_add(ANSWER_TIMEOUT);
         let (origin, answer) = ask_names(&self.link, self.scope, self.operation, timeout).await?;

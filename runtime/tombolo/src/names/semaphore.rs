@@ -8,8 +8,8 @@ use super::question::{Asks, Question, done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
-/// A semaphore by its name. Permits are given in the order in which they are asked for, and those of a program that
-/// dies come back.
+/// A semaphore by its name. Permits are given in the order in which they are asked for, and those of a
+/// program that dies come back.
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     names: Names,
@@ -59,8 +59,8 @@ impl Semaphore {
         self.acquisition(permits, timeout).wait()
     }
 
-    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no permits: if it
-    /// was given them meanwhile, they come back.
+    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no
+    /// permits: if it was given them meanwhile, they come back.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -128,8 +128,8 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Takes them out of the semaphore for good: they come back by [`Semaphore::post`] if at all, also when this
-    /// program dies. What a semaphore that counts things needs, in place of one that guards them.
+    /// Takes them out of the semaphore for good: they come back by [`Semaphore::post`] if at all, also when
+    /// this program dies. What a semaphore that counts things needs, in place of one that guards them.
     ///
     /// # Errors
     /// [`NameFault::NotHeld`] in [`Error::Monitor`] when the semaphore's node was started again.

@@ -74,8 +74,8 @@ pub struct Notice {
 
 /// A watch, until this is dropped, its last notice came, or the program ends.
 ///
-/// Changes are told in the order in which they happened, and from the moment of [`current`](Self::current) on none is
-/// left out without being counted.
+/// Changes are told in the order in which they happened, and from the moment of [`current`](Self::current) on
+/// none is left out without being counted.
 #[derive(Debug)]
 pub struct Watch {
     names: Names,
@@ -152,15 +152,16 @@ impl Watch {
     /// Waits up to `timeout` for the next notice.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when nothing happened; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] after the last.
+    /// [`Error::TimedOut`] when nothing happened; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] after the
+    /// last.
     pub fn next(&mut self, timeout: Duration) -> Result<Notice, Error> {
         let take = self.next_notice()?;
         let notice = self.names.domain.link.wait(timeout, AWAITED, take)?;
         Ok(self.take_note(notice))
     }
 
-    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No notice is lost with one that is
-    /// dropped.
+    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No notice is lost with
+    /// one that is dropped.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -233,8 +234,8 @@ impl Watch {
     }
 }
 
-/// Readable when there may be something for [`try_next`](Watch::try_next), which has to be asked once before the
-/// first wait: another thread may have taken in what is for this one.
+/// Readable when there may be something for [`try_next`](Watch::try_next), which has to be asked once before
+/// the first wait: another thread may have taken in what is for this one.
 impl AsFd for Watch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.names.domain.link.descriptor()

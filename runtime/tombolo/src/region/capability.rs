@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::monitor::unexpected;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
 
-/// A right to a part of a region, which this program holds. Cloning names the same one; when the last clone and the last
-/// [`Mapping`] by it are dropped it is let go, and what was derived from it stays.
+/// A right to a part of a region, which this program holds. Cloning names the same one; when the last clone
+/// and the last [`Mapping`] by it are dropped it is let go, and what was derived from it stays.
 #[derive(Clone, Debug)]
 pub struct Capability {
     held: Arc<Held>,
@@ -87,17 +87,19 @@ impl Capability {
         Ok(self.held.link.ask(request, ANSWER_TIMEOUT)?.0)
     }
 
-    /// Derives another for this program: to `extent`, counted from the start of this one's part, or to all of that, with
-    /// those of the rights.
+    /// Derives another for this program: to `extent`, counted from the start of this one's part, or to all of
+    /// that, with those of the rights.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: it does not lie inside, does not begin and end between pages, or the rights are not there.
+    /// [`Error::Monitor`]: it does not lie inside, does not begin and end between pages, or the rights are
+    /// not there.
     pub fn derive(&self, extent: Option<Extent>, rights: Rights) -> Result<Capability, Error> {
         let info = self.derived(extent, rights, None)?;
         Ok(Capability::held(self.held.link.clone(), info))
     }
 
-    /// Derives another for `domain`, which takes it up by its id ([`Domain::capability`](crate::Domain::capability)).
+    /// Derives another for `domain`, which takes it up by its id
+    /// ([`Domain::capability`](crate::Domain::capability)).
     ///
     /// # Errors
     /// As [`derive`](Self::derive); this one does not give the right to grant, or there is no such domain.
@@ -141,8 +143,8 @@ impl Capability {
         }
     }
 
-    /// Hands it over: `domain` holds it from now on, and what was derived from it stays so. Where this program has it mapped
-    /// it is let go. What comes back is its id, which has not changed.
+    /// Hands it over: `domain` holds it from now on, and what was derived from it stays so. Where this
+    /// program has it mapped it is let go. What comes back is its id, which has not changed.
     ///
     /// # Errors
     /// As [`grant`](Self::grant); it is still this program's then.
@@ -155,8 +157,8 @@ impl Capability {
         Ok(self.keep())
     }
 
-    /// It is not let go when the last clone is dropped, but with this program. Others of this program may take it up by its
-    /// id, which comes back.
+    /// It is not let go when the last clone is dropped, but with this program. Others of this program may
+    /// take it up by its id, which comes back.
     pub fn keep(&self) -> CapabilityId {
         self.held.kept.store(true, Ordering::Relaxed);
         self.id()
@@ -178,8 +180,8 @@ impl Capability {
     /// Maps its part of the region: with [`Rights::READ`], or with [`Rights::READ_WRITE`].
     ///
     /// # Errors
-    /// [`Error::Monitor`]: the rights are not there, the region is sealed, it was revoked, or its bytes are not reachable
-    /// from this node, so that they have to be copied.
+    /// [`Error::Monitor`]: the rights are not there, the region is sealed, it was revoked, or its bytes are
+    /// not reachable from this node, so that they have to be copied.
     pub fn map(&self, rights: Rights) -> Result<Mapping, Error> {
         self.map_with(rights, MapOptions::default())
     }
@@ -208,16 +210,16 @@ impl Capability {
         }
     }
 
-    /// Takes back everything that was derived from it, wherever it went, and waits until no domain can reach the memory by that
-    /// any more. Domains that have it mapped are told to let go, which those that stand on this crate do by themselves,
-    /// whatever they are doing; one that does not in time (`revoke_ms` in the machine file) is killed if the machine
-    /// started it.
+    /// Takes back everything that was derived from it, wherever it went, and waits until no domain can reach
+    /// the memory by that any more. Domains that have it mapped are told to let go, which those that stand on
+    /// this crate do by themselves, whatever they are doing; one that does not in time (`revoke_ms` in the
+    /// machine file) is killed if the machine started it.
     ///
     /// # Errors
-    /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`](tombolo_capability::CapabilityFault::StillHeld) when some have
-    /// not let go even so: a virtual machine that does not answer, or a program that the machine did not start. Their rights
-    /// are gone, and the memory is not given out again until they let go or are dead. [`Error::TimedOut`] when `timeout` is
-    /// shorter than that takes; the revocation goes on.
+    /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`](tombolo_capability::CapabilityFault::StillHeld)
+    /// when some have not let go even so: a virtual machine that does not answer, or a program that the
+    /// machine did not start. Their rights are gone, and the memory is not given out again until they let go
+    /// or are dead. [`Error::TimedOut`] when `timeout` is shorter than that takes; the revocation goes on.
     pub fn revoke(&self, timeout: Duration) -> Result<Revoked, Error> {
         self.revoked(false, timeout)
     }
@@ -240,17 +242,18 @@ impl Capability {
         }
     }
 
-    /// Keeps all domains from writing to the region, whatever rights they hold, this program included. The kernel checks and keeps
-    /// that. Takes a capability to all of the region, with the right to write.
+    /// Keeps all domains from writing to the region, whatever rights they hold, this program included. The
+    /// kernel checks and keeps that. Takes a capability to all of the region, with the right to write.
     ///
     /// # Errors
-    /// [`Error::Monitor`] while somebody has it mapped for writing, and for a region that is not in memory of a kernel.
+    /// [`Error::Monitor`] while somebody has it mapped for writing, and for a region that is not in memory of
+    /// a kernel.
     pub fn freeze(&self) -> Result<(), Error> {
         self.ask(Request::RegionSeal { capability: self.id(), seal: Seal::Frozen }).map(|_| ())
     }
 
-    /// Keeps all domains from mapping the region for writing. A mapping for writing that exists, which only this program may
-    /// have, stays.
+    /// Keeps all domains from mapping the region for writing. A mapping for writing that exists, which only
+    /// this program may have, stays.
     ///
     /// # Errors
     /// As [`freeze`](Self::freeze); another has it mapped for writing.

@@ -22,17 +22,18 @@ use crate::reactor::Registration;
 pub struct MapOptions {
     /// Here and nowhere else, where nothing is mapped; anywhere if none. A multiple of the page size.
     pub address: Option<usize>,
-    /// At a multiple of this, a power of two, as a device or huge pages may want it; 0 for any page. Not with an address.
+    /// At a multiple of this, a power of two, as a device or huge pages may want it; 0 for any page. Not with
+    /// an address.
     pub alignment_bytes: usize,
     /// All pages are there from the start, rather than when they are first used.
     pub populate: bool,
 }
 
-/// A part of a region that is mapped. Others may write to it at any time, so bytes are copied out and in; what an access
-/// returned was the region's.
+/// A part of a region that is mapped. Others may write to it at any time, so bytes are copied out and in;
+/// what an access returned was the region's.
 ///
-/// When the right to it is taken back, a thread of this crate replaces the pages by zeros of this program alone, whatever the
-/// program is doing; from then on every access here ends in [`Error::Revoked`].
+/// When the right to it is taken back, a thread of this crate replaces the pages by zeros of this program
+/// alone, whatever the program is doing; from then on every access here ends in [`Error::Revoked`].
 #[derive(Debug)]
 pub struct Mapping {
     region: RegionId,
@@ -43,11 +44,11 @@ pub struct Mapping {
     held: Arc<Held>,
 }
 
-/// A part of a region as a file, for code that maps it by itself: at addresses where memory of its own was, so that others
-/// reach what the program has there.
+/// A part of a region as a file, for code that maps it by itself: at addresses where memory of its own was,
+/// so that others reach what the program has there.
 ///
-/// Who revokes it waits until this is dropped, and what was mapped with it by hand is to be gone before. So it is for the
-/// holder of the first capability to a region, which no other domain can revoke.
+/// Who revokes it waits until this is dropped, and what was mapped with it by hand is to be gone before. So
+/// it is for the holder of the first capability to a region, which no other domain can revoke.
 #[derive(Debug)]
 pub struct RegionFile {
     file: OwnedFd,
@@ -145,8 +146,8 @@ impl Mapping {
         self.extent
     }
 
-    /// Where in the region a byte lies that is mapped here at that address: what is said of it to others, in whose address spaces
-    /// it is elsewhere. `None` for an address outside.
+    /// Where in the region a byte lies that is mapped here at that address: what is said of it to others, in
+    /// whose address spaces it is elsewhere. `None` for an address outside.
     #[must_use]
     pub fn offset_of(&self, address: *const u8) -> Option<u64> {
         let within = address.addr().checked_sub(self.as_ptr().addr())?;
@@ -178,7 +179,8 @@ impl Mapping {
         self.mapped.is_let_go()
     }
 
-    /// That it has not been taken back: what was read before is the region's, what was written before has arrived.
+    /// That it has not been taken back: what was read before is the region's, what was written before has
+    /// arrived.
     ///
     /// # Errors
     /// [`Error::Revoked`].
@@ -216,8 +218,8 @@ impl Mapping {
     /// Copies bytes in, and touches no other: two may write next to each other at once.
     ///
     /// # Errors
-    /// [`Error::Revoked`]: what was written reaches no other domain. [`Error::OutOfRange`]. [`Error::Monitor`] where it is not mapped
-    /// for writing.
+    /// [`Error::Revoked`]: what was written reaches no other domain. [`Error::OutOfRange`].
+    /// [`Error::Monitor`] where it is not mapped for writing.
     pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), Error> {
         if !self.is_writable() {
             let capability = self.held.id();
@@ -239,15 +241,17 @@ impl Mapping {
         self.check()
     }
 
-    /// The memory in words, of what is mapped for writing and is no file. It keeps the mapping, and the right to it. After the
-    /// right has been taken back it is zeros of this program alone: [`check`](Self::check) says whether that is so.
+    /// The memory in words, of what is mapped for writing and is no file. It keeps the mapping, and the right
+    /// to it. After the right has been taken back it is zeros of this program alone: [`check`](Self::check)
+    /// says whether that is so.
     #[must_use]
     pub fn memory(&self) -> Option<SharedMemory> {
         if self.file.is_some() { None } else { self.mapped.memory() }
     }
 
-    /// Where it is, for code that takes addresses. Others may write there at any time; of a file that became shorter the
-    /// pages at its end are not there, and who reads them is ended by a signal. It stays mapped until this is dropped.
+    /// Where it is, for code that takes addresses. Others may write there at any time; of a file that became
+    /// shorter the pages at its end are not there, and who reads them is ended by a signal. It stays mapped
+    /// until this is dropped.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.mapped.address().as_ptr()

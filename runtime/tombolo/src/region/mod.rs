@@ -1,9 +1,10 @@
 //! Regions: memory with an owner, and the rights to it.
 //!
-//! The domain that makes a [`Region`] holds a capability to all of it. From a [`Capability`] others are derived, with fewer rights or
-//! to a part, and granted to other domains, of whatever node; their ids travel in any message. The holder of one maps the memory,
-//! and works in it through a [`Mapping`], until that is dropped, or the right is taken back: then the next access ends in
-//! [`Error::Revoked`], and never in what others have there.
+//! The domain that makes a [`Region`] holds a capability to all of it. From a [`Capability`] others are
+//! derived, with fewer rights or to a part, and granted to other domains, of whatever node; their ids travel
+//! in any message. The holder of one maps the memory, and works in it through a [`Mapping`], until that is
+//! dropped, or the right is taken back: then the next access ends in [`Error::Revoked`], and never in what
+//! others have there.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -94,38 +95,41 @@ impl RegionOptions {
         RegionOptions { length_bytes, node: None, window: false, alignment_bytes: 0, coherent: false, memory }
     }
 
-    /// In memory of that node. Only programs that run on its kernel reach that: for foreign programs on the host's kernel
-    /// it is the host's.
+    /// In memory of that node. Only programs that run on its kernel reach that: for foreign programs on the
+    /// host's kernel it is the host's.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
         (self.node, self.window) = (Some(node.to_owned()), false);
         self
     }
 
-    /// In the window between the host and that node: programs of both reach it, and those on the host's kernel.
+    /// In the window between the host and that node: programs of both reach it, and those on the host's
+    /// kernel.
     #[must_use]
     pub fn in_window_of(mut self, node: &str) -> Self {
         (self.node, self.window) = (Some(node.to_owned()), true);
         self
     }
 
-    /// From an offset in the window that is a multiple of this, a power of two, as a device may want it; 0 for any page. Memory of a
-    /// kernel has no offset that anybody sees: [`MapOptions::alignment_bytes`] aligns where a program has it.
+    /// From an offset in the window that is a multiple of this, a power of two, as a device may want it; 0
+    /// for any page. Memory of a kernel has no offset that anybody sees: [`MapOptions::alignment_bytes`]
+    /// aligns where a program has it.
     #[must_use]
     pub fn alignment_bytes(mut self, alignment_bytes: u64) -> Self {
         self.alignment_bytes = alignment_bytes;
         self
     }
 
-    /// Only where programs on both sides of the window see each other's stores without flushing caches: refused elsewhere. Those on
-    /// one kernel always do.
+    /// Only where programs on both sides of the window see each other's stores without flushing caches:
+    /// refused elsewhere. Those on one kernel always do.
     #[must_use]
     pub fn coherent(mut self) -> Self {
         self.coherent = true;
         self
     }
 
-    /// In pages of that length, a power of two that the node's processor has and its kernel has reserved. Not in a window.
+    /// In pages of that length, a power of two that the node's processor has and its kernel has reserved. Not
+    /// in a window.
     #[must_use]
     pub fn huge_pages(mut self, page_bytes: u64) -> Self {
         self.memory.huge_page_bytes = page_bytes;
@@ -154,15 +158,17 @@ impl Domain {
     /// Makes a region. It is there for as long as somebody holds a capability to it or has it mapped.
     ///
     /// # Errors
-    /// [`Error::Monitor`]: no such node, no room in its window, a limit of the machine, memory that cannot be had.
+    /// [`Error::Monitor`]: no such node, no room in its window, a limit of the machine, memory that cannot be
+    /// had.
     pub fn create_region(&self, options: &RegionOptions) -> Result<Region, Error> {
         self.make_region(options.place(self.node_name()), options.length_bytes, &[])
     }
 
-    /// Makes a region of the first `length_bytes` of a file of the host, which other programs on the host's kernel may map:
-    /// for reading, and for writing if the file was opened for both.
+    /// Makes a region of the first `length_bytes` of a file of the host, which other programs on the host's
+    /// kernel may map: for reading, and for writing if the file was opened for both.
     ///
-    /// What is read of it is read from the file, so that a file that becomes shorter is an error and no fault.
+    /// What is read of it is read from the file, so that a file that becomes shorter is an error and no
+    /// fault.
     ///
     /// # Errors
     /// As [`create_region`](Self::create_region); a file that is shorter, or no file.
@@ -170,9 +176,9 @@ impl Domain {
         self.make_region(RegionPlace::File, length_bytes, &[file.as_fd()])
     }
 
-    /// Registers memory that this program has already, from `address` on, as a region. Others cannot map it: who is granted a
-    /// capability learns where it is ([`Capability::show`]), for an engine that copies between processes. What lies there is
-    /// this program's to keep there, for as long as the region is.
+    /// Registers memory that this program has already, from `address` on, as a region. Others cannot map it:
+    /// who is granted a capability learns where it is ([`Capability::show`]), for an engine that copies
+    /// between processes. What lies there is this program's to keep there, for as long as the region is.
     ///
     /// # Errors
     /// As [`create_region`](Self::create_region).
@@ -195,9 +201,9 @@ impl Domain {
         }
     }
 
-    /// A capability that this program was granted or given, by its id, from any domain; what came in a message is better
-    /// [accepted](Self::accept). To be taken up once: when the last copy of what is returned is dropped, the capability is
-    /// let go.
+    /// A capability that this program was granted or given, by its id, from any domain; what came in a
+    /// message is better [accepted](Self::accept). To be taken up once: when the last copy of what is
+    /// returned is dropped, the capability is let go.
     ///
     /// # Errors
     /// [`Error::Monitor`]: it is another domain's, or not there any more.

@@ -1,4 +1,5 @@
-//! Rights as parameters of interfaces: how they go to the other end of a channel, and what is taken up of what comes.
+//! Rights as parameters of interfaces: how they go to the other end of a channel, and what is taken up of
+//! what comes.
 
 use std::sync::Arc;
 
@@ -14,9 +15,9 @@ use crate::error::{BulkError, Error};
 use crate::monitor::ANSWER_TIMEOUT;
 use crate::monitor::unexpected;
 
-/// The other end of a channel, as somebody to whom rights go and from whom they come. It can be kept beside a server that has
-/// the channel. Of a [`DomainId`] it is a domain, whatever brings it the handle: then nothing but the end of that domain, or
-/// [taking it back](Domain::take_back), lets go what it never takes up.
+/// The other end of a channel, as somebody to whom rights go and from whom they come. It can be kept beside a
+/// server that has the channel. Of a [`DomainId`] it is a domain, whatever brings it the handle: then nothing
+/// but the end of that domain, or [taking it back](Domain::take_back), lets go what it never takes up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FarEnd {
     domain: DomainId,
@@ -24,8 +25,8 @@ pub struct FarEnd {
 }
 
 impl FarEnd {
-    /// The other end of a channel of which nothing else is at hand. What came over it is let go with the channel if an interface that
-    /// passes rights was bound to that.
+    /// The other end of a channel of which nothing else is at hand. What came over it is let go with the
+    /// channel if an interface that passes rights was bound to that.
     #[must_use]
     pub fn new(domain: DomainId, channel: ChannelId) -> FarEnd {
         FarEnd { domain, channel }
@@ -105,11 +106,13 @@ impl<const MOVED: bool> Granted for interface::Region<MOVED> {
 }
 
 impl Capability {
-    /// Derives another with those of the rights for the domain at the other end of a channel, which [accepts](Domain::accept)
-    /// the handle that a message brings. A handle that was not sent is [taken back](Domain::take_back).
+    /// Derives another with those of the rights for the domain at the other end of a channel, which
+    /// [accepts](Domain::accept) the handle that a message brings. A handle that was not sent is [taken
+    /// back](Domain::take_back).
     ///
     /// # Errors
-    /// [`Error::Monitor`]: this one does not give the right to grant, or those rights; there is no such domain any more.
+    /// [`Error::Monitor`]: this one does not give the right to grant, or those rights; there is no such
+    /// domain any more.
     pub fn copy_to(
         &self,
         to: impl Into<FarEnd>,
@@ -120,8 +123,9 @@ impl Capability {
         Ok(Handle { object: info.id.0 })
     }
 
-    /// Hands it over to the domain at the other end of a channel, which [accepts](Domain::accept) the handle that a message
-    /// brings. Where this program has it mapped it is let go. A handle that was not sent is [taken back](Domain::take_back).
+    /// Hands it over to the domain at the other end of a channel, which [accepts](Domain::accept) the handle
+    /// that a message brings. Where this program has it mapped it is let go. A handle that was not sent is
+    /// [taken back](Domain::take_back).
     ///
     /// # Errors
     /// As [`copy_to`](Self::copy_to); it is still this program's then.
@@ -153,18 +157,19 @@ impl Domain {
     /// Takes up a right that came with a message: `from` is the channel that brought it, or its [`FarEnd`].
     ///
     /// # Errors
-    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): the domain there did not grant it to this
-    /// program, it was taken up before, is not to all of a region where it has to be, or is gone. In the handler of a
-    /// server `?` makes that the answer of this call.
+    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): the domain there did
+    /// not grant it to this program, it was taken up before, is not to all of a region where it has to be, or
+    /// is gone. In the handler of a server `?` makes that the answer of this call.
     pub fn accept<R: Right>(&self, from: impl Into<FarEnd>, right: R) -> Result<R::Taken, Error> {
         right.accept(self, from.into())
     }
 
-    /// Takes back what was copied or moved for a message that was not sent, or was not received: the right to it is this
-    /// program's from then on. Of a copy that is dropped nothing is left.
+    /// Takes back what was copied or moved for a message that was not sent, or was not received: the right to
+    /// it is this program's from then on. Of a copy that is dropped nothing is left.
     ///
     /// # Errors
-    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): it was taken up, or is gone.
+    /// [`Error::Monitor`] with a [`CapabilityFault`](crate::region::CapabilityFault): it was taken up, or is
+    /// gone.
     pub fn take_back(&self, granted: impl Granted) -> Result<Capability, Error> {
         let request = Request::CapabilityTakeBack { capability: granted.number() };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
@@ -202,8 +207,8 @@ impl From<Error> for Malformed {
     }
 }
 
-/// What a call is answered with: one that brought a right or a buffer which this program does not get is refused; what else
-/// went wrong is not the caller's, and the call is not served.
+/// What a call is answered with: one that brought a right or a buffer which this program does not get is
+/// refused; what else went wrong is not the caller's, and the call is not served.
 impl<E> From<Error> for interface::Decline<E> {
     fn from(error: Error) -> Self {
         match error {

@@ -1,5 +1,5 @@
-//! Between domains that are awake and trust each other a transfer allocates nothing and asks the kernel for nothing, whatever
-//! its verb: counted by the allocator and by the kernel.
+//! Between domains that are awake and trust each other a transfer allocates nothing and asks the kernel for
+//! nothing, whatever its verb: counted by the allocator and by the kernel.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,8 +16,8 @@ use crate::testing::{LONG, Monitor, OneRegion};
 /// Rounds of a burst, in each of which a buffer goes over by every verb.
 const ROUNDS: u64 = 2;
 
-/// Bursts until one must have cost nothing, or as many as there is time for. The first makes what is kept for later ones, and
-/// on a busy host a side that looks in vain lets others run, which is a call.
+/// Bursts until one must have cost nothing, or as many as there is time for. The first makes what is kept for
+/// later ones, and on a busy host a side that looks in vain lets others run, which is a call.
 const BURSTS: u64 = 100_000;
 
 /// One side.
