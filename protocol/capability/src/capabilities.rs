@@ -1,38 +1,38 @@
-//! Regions of memory, and the rights to them.
+//! Memory regions and the capabilities to them.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/capabilities.tbl.
 
 use tombolo_interface as rt;
 
-/// The most holders that an answer names.
+/// The most holders that a fault lists.
 pub const MAX_NAMED_HOLDERS: u64 = 256;
 
 rt::number! {
-    /// Where the bytes of a region are.
+    /// What holds the bytes of a region.
     pub enum Backing: u8;
-    /// In memory of one kernel.
+    /// Memory of one kernel.
     Memory = 0,
-    /// In the window between the host and another node.
+    /// The window between the host and another node.
     Window = 1,
-    /// In a file of the host.
+    /// A file on the host.
     File = 2,
-    /// In memory that a domain had already: others reach it by copying alone.
+    /// Memory that its domain had before; others can copy it but not map it.
     Foreign = 3,
 }
 
 rt::number! {
-    /// What nobody can do with a region any more, whatever rights they hold.
+    /// A permanent limit on writing to a region, whatever rights a domain holds.
     pub enum Seal: u8;
-    /// Nothing is ruled out.
+    /// No limit.
     Open = 0,
-    /// Nobody can map it for writing who has not yet.
+    /// No further mapping may be writable.
     SoleWriter = 1,
-    /// Nobody can write to it.
+    /// No domain can write to it.
     Frozen = 2,
 }
 
 rt::owned_record! {
-    /// A region: node, generation of the node and index, as ids of domains have them.
+    /// The id of a region: its node, the node's generation and an index, as in the id of a domain.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct RegionId => RegionIdView<'m>, inline 8 / 8;
     /// Node in the top 16 bits, then generation, then index.
@@ -40,18 +40,18 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
-    /// A capability of the machine. It says nothing by itself: who shows it must be its holder in the root's table.
+    /// The id of a capability. It grants nothing by itself: the root's table says which domain holds it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct CapabilityId => CapabilityIdView<'m>, inline 8 / 8;
-    /// Given out once.
+    /// Unique in the machine; never reused.
     number @ 0: u64 => u64,
 }
 
 rt::owned_record! {
-    /// What may be done.
+    /// The operations that a capability allows.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Rights => RightsView<'m>, inline 1 / 1;
-    /// 1 to read, 2 to write, 4 to grant; no others.
+    /// 1 for read, 2 for write, 4 for grant; other bits are invalid.
     bits @ 0: u8 => u8,
 }
 
@@ -59,19 +59,19 @@ rt::owned_record! {
     /// A part of a region.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Extent => ExtentView<'m>, inline 16 / 8;
-    /// First byte.
+    /// The offset of the first byte in the region.
     offset_bytes @ 0: u64 => u64,
-    /// How many.
+    /// The number of bytes.
     length_bytes @ 8: u64 => u64,
 }
 
 rt::owned_record! {
-    /// What the memory of a region is made of.
+    /// The kind of memory to allocate for a region.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct MemoryOptions => MemoryOptionsView<'m>, inline 16 / 8;
-    /// Length of its pages; 0 for those that the kernel has anyway.
+    /// The length of its huge pages; 0 for pages of the default length.
     huge_page_bytes @ 0: u64 => u64,
-    /// Whose memory of those of its node, where a node has several.
+    /// The NUMA node to allocate on; the kernel's choice if absent.
     numa_node @ 8: Option<u16> => Option<u16>,
 }
 
@@ -79,41 +79,41 @@ rt::owned_record! {
     /// A capability as its holder sees it.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct CapabilityInfo => CapabilityInfoView<'m>, inline 88 / 8;
-    /// Its id.
+    /// The id.
     id @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-    /// Of which region.
+    /// The region.
     region @ 8: crate::RegionId => RegionIdView<'m>,
-    /// Which part of that.
+    /// The part of the region that it covers.
     extent @ 16: crate::Extent => ExtentView<'m>,
-    /// What may be done.
+    /// The operations that it allows.
     rights @ 32: crate::Rights => RightsView<'m>,
-    /// Whose it is.
+    /// The domain that holds it.
     holder @ 40: rt::DomainId => rt::Domain,
-    /// What it was derived from, if that is still there.
+    /// The capability that it was derived from, if that still exists.
     parent @ 48: Option<crate::CapabilityId> => Option<CapabilityIdView<'m>>,
-    /// It is being revoked, and good for nothing.
+    /// It is being revoked and allows nothing.
     revoked @ 64: bool => bool,
-    /// Who granted or gave it, as long as its holder has not taken it up.
+    /// The domain that granted or gave it; absent once the holder has accepted it.
     granter @ 72: Option<rt::DomainId> => Option<rt::Domain>,
 }
 
 rt::owned_record! {
-    /// A region, for lists.
+    /// A region, as listed.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct RegionInfo => RegionInfoView<'m>, inline 48 / 8;
-    /// Its id.
+    /// The id.
     id @ 0: crate::RegionId => RegionIdView<'m>,
-    /// Where its bytes are.
+    /// What holds its bytes.
     backing @ 8: Backing => Backing,
-    /// Its length.
+    /// The length.
     length_bytes @ 16: u64 => u64,
-    /// Who made it.
+    /// The domain that created it.
     maker @ 24: rt::DomainId => rt::Domain,
-    /// What is ruled out.
+    /// Its limit on writing.
     seal @ 32: Seal => Seal,
-    /// Capabilities to it.
+    /// The number of capabilities to it.
     capabilities @ 36: u32 => u32,
-    /// Places where it is mapped.
+    /// The number of its mappings.
     mappings @ 40: u32 => u32,
 }
 
@@ -139,33 +139,33 @@ rt::record_view! {
     CapabilityFaultLacks => CapabilityFaultLacksView<'m>, inline 16 / 8;
     /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
-    /// What is needed.
+    /// The rights that the operation needs.
     needed @ 8 => RightsView<'m>,
-    /// What it gives.
+    /// The rights that the capability has.
     given @ 9 => RightsView<'m>,
 }
 
 rt::record_view! {
     CapabilityFaultBadExtent => CapabilityFaultBadExtentView<'m>, inline 24 / 8;
-    /// What was asked for.
+    /// The part that was requested.
     extent @ 0 => ExtentView<'m>,
-    /// How many bytes there are.
+    /// The number of bytes that are available.
     available_bytes @ 16 => u64,
 }
 
 rt::record_view! {
     CapabilityFaultUnaligned => CapabilityFaultUnalignedView<'m>, inline 24 / 8;
-    /// What was asked for.
+    /// The part that was requested.
     extent @ 0 => ExtentView<'m>,
-    /// What both must be a multiple of, in bytes.
+    /// Offset and length must be multiples of this many bytes.
     unit_bytes @ 16 => u64,
 }
 
 rt::record_view! {
     CapabilityFaultNotReachable => CapabilityFaultNotReachableView<'m>, inline 16 / 8;
-    /// Of which region.
+    /// The region.
     region @ 0 => RegionIdView<'m>,
-    /// Who asked.
+    /// The domain that made the request.
     from @ 8 => rt::Domain,
 }
 
@@ -173,7 +173,7 @@ rt::record_view! {
     CapabilityFaultMapped => CapabilityFaultMappedView<'m>, inline 16 / 8;
     /// `region`.
     region @ 0 => RegionIdView<'m>,
-    /// How often.
+    /// The number of mappings.
     mappings @ 8 => u32,
 }
 
@@ -189,7 +189,7 @@ rt::record_view! {
     CapabilityFaultCannotSeal => CapabilityFaultCannotSealView<'m>, inline 16 / 8;
     /// `region`.
     region @ 0 => RegionIdView<'m>,
-    /// Where its bytes are.
+    /// What holds its bytes.
     backing @ 8 => Backing,
 }
 
@@ -197,7 +197,7 @@ rt::record_view! {
     CapabilityFaultStillHeld => CapabilityFaultStillHeldView<'m>, inline 16 / 8;
     /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
-    /// Who; the first of them.
+    /// Those domains, at most `MAX_NAMED_HOLDERS` of them.
     holders @ 8 => rt::List<'m, rt::Domain, 256>,
 }
 
@@ -211,72 +211,72 @@ rt::record_view! {
     CapabilityFaultNotFrom => CapabilityFaultNotFromView<'m>, inline 16 / 8;
     /// `capability`.
     capability @ 0 => CapabilityIdView<'m>,
-    /// Who did not grant it.
+    /// The domain named, which did not grant it.
     domain @ 8 => rt::Domain,
 }
 
 rt::owned_union! {
-    /// Why something about capabilities could not be done. Nothing has changed.
+    /// Why an operation on capabilities failed. Nothing has changed.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum CapabilityFault => 'm CapabilityFaultView<'m>;
-    /// It is not, or not any more.
+    /// The capability does not exist, or no longer exists.
     1 => Gone {
         record: CapabilityFaultGoneView<'m>, inline 8;
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
-    /// It is another domain's.
+    /// Another domain holds the capability.
     2 => NotYours {
         record: CapabilityFaultNotYoursView<'m>, inline 8;
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
-    /// It is being revoked.
+    /// The capability is being revoked.
     3 => Revoked {
         record: CapabilityFaultRevokedView<'m>, inline 8;
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
-    /// It does not give the right.
+    /// The capability lacks the right.
     4 => Lacks {
         record: CapabilityFaultLacksView<'m>, inline 16;
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// What is needed.
+        /// The rights that the operation needs.
         needed @ 8: crate::Rights => RightsView<'m>,
-        /// What it gives.
+        /// The rights that the capability has.
         given @ 9: crate::Rights => RightsView<'m>,
     },
-    /// A part that does not lie inside, or is empty.
+    /// The part is empty or does not lie inside what is available.
     5 => BadExtent {
         record: CapabilityFaultBadExtentView<'m>, inline 24;
-        /// What was asked for.
+        /// The part that was requested.
         extent @ 0: crate::Extent => ExtentView<'m>,
-        /// How many bytes there are.
+        /// The number of bytes that are available.
         available_bytes @ 16: u64 => u64,
     },
-    /// A part that does not begin and end between pages.
+    /// The part does not begin and end on page boundaries.
     6 => Unaligned {
         record: CapabilityFaultUnalignedView<'m>, inline 24;
-        /// What was asked for.
+        /// The part that was requested.
         extent @ 0: crate::Extent => ExtentView<'m>,
-        /// What both must be a multiple of, in bytes.
+        /// Offset and length must be multiples of this many bytes.
         unit_bytes @ 16: u64 => u64,
     },
-    /// The bytes cannot be reached from there.
+    /// The domain cannot reach the bytes from its node.
     7 => NotReachable {
         record: CapabilityFaultNotReachableView<'m>, inline 16;
-        /// Of which region.
+        /// The region.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// Who asked.
+        /// The domain that made the request.
         from @ 8: rt::DomainId => rt::Domain,
     },
-    /// It is mapped.
+    /// The region is still mapped.
     8 => Mapped {
         record: CapabilityFaultMappedView<'m>, inline 16;
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// How often.
+        /// The number of mappings.
         mappings @ 8: u32 => u32,
     },
     /// The region is sealed.
@@ -292,29 +292,29 @@ rt::owned_union! {
         record: CapabilityFaultCannotSealView<'m>, inline 16;
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// Where its bytes are.
+        /// What holds its bytes.
         backing @ 8: Backing => Backing,
     },
-    /// It is revoked, but some have not let go of the memory.
+    /// The capability is revoked, but domains still have the memory mapped.
     11 => StillHeld {
         record: CapabilityFaultStillHeldView<'m>, inline 16;
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// Who; the first of them.
+        /// Those domains, at most `MAX_NAMED_HOLDERS` of them.
         holders @ 8: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 256>,
     },
-    /// Its holder has taken it up already, or made it itself.
+    /// The holder has accepted the capability before, or created it itself.
     12 => TakenUp {
         record: CapabilityFaultTakenUpView<'m>, inline 8;
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     },
-    /// It was granted by somebody else.
+    /// The capability was granted by another domain than the one named.
     13 => NotFrom {
         record: CapabilityFaultNotFromView<'m>, inline 16;
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// Who did not grant it.
+        /// The domain named, which did not grant it.
         domain @ 8: rt::DomainId => rt::Domain,
     },
 }

@@ -23,7 +23,7 @@ pub struct Hello {
     pub config: ChannelConfig,
     /// The hash of the interface; 0 for raw messages.
     pub interface_hash: u64,
-    /// The sender's id. An allegation: only the monitors know it for certain.
+    /// The id that the sender claims. Unverified: only the monitors know it for certain.
     pub domain: Option<DomainId>,
     /// Whether this side registered for expedited barriers, so that its peer may leave the fence to the
     /// sleeper.

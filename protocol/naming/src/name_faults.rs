@@ -1,4 +1,4 @@
-//! Why something about names could not be done.
+//! Faults of operations on names.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/name_faults.tbl.
 
@@ -8,19 +8,19 @@ use super::records::*;
 
 rt::record_view! {
     NameFaultBadName => NameFaultBadNameView<'m>, inline 8 / 8;
-    /// What was given.
+    /// The text that was given.
     name @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     NameFaultBadAttribute => NameFaultBadAttributeView<'m>, inline 8 / 8;
-    /// What was given.
+    /// The text that was given.
     attribute @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     NameFaultBadValue => NameFaultBadValueView<'m>, inline 8 / 8;
-    /// Of which attribute.
+    /// The attribute.
     attribute @ 0 => rt::Text<'m, 61440>,
 }
 
@@ -28,15 +28,15 @@ rt::record_view! {
     NameFaultBadPattern => NameFaultBadPatternView<'m>, inline 24 / 8;
     /// The pattern.
     pattern @ 0 => rt::Text<'m, 61440>,
-    /// Where, in bytes from its start.
+    /// The position of the error, in bytes from the start of the pattern.
     offset @ 8 => u32,
-    /// What is wrong there.
+    /// The error.
     why @ 16 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     NameFaultNoSuchName => NameFaultNoSuchNameView<'m>, inline 8 / 8;
-    /// What was asked for.
+    /// The name or query.
     name @ 0 => rt::Text<'m, 61440>,
 }
 
@@ -44,7 +44,7 @@ rt::record_view! {
     NameFaultExists => NameFaultExistsView<'m>, inline 24 / 8;
     /// The name.
     name @ 0 => rt::Text<'m, 61440>,
-    /// The domain that it goes with, if it goes with one.
+    /// The domain whose end deletes the record, if any.
     owner @ 8 => Option<rt::Domain>,
 }
 
@@ -52,9 +52,9 @@ rt::record_view! {
     NameFaultWrongVersion => NameFaultWrongVersionView<'m>, inline 24 / 8;
     /// The name.
     name @ 0 => rt::Text<'m, 61440>,
-    /// What was expected.
+    /// The version that the request expected.
     expected @ 8 => u64,
-    /// What it has.
+    /// The current version.
     found @ 16 => u64,
 }
 
@@ -62,21 +62,21 @@ rt::record_view! {
     NameFaultNotYours => NameFaultNotYoursView<'m>, inline 16 / 8;
     /// The name.
     name @ 0 => rt::Text<'m, 61440>,
-    /// Whose it is.
+    /// The domain that exports it.
     owner @ 8 => rt::Domain,
 }
 
 rt::record_view! {
     NameFaultTooCostly => NameFaultTooCostlyView<'m>, inline 8 / 8;
-    /// What was asked.
+    /// The query.
     query @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     NameFaultLimit => NameFaultLimitView<'m>, inline 16 / 8;
-    /// What there is too much of.
+    /// What is limited.
     what @ 0 => rt::Text<'m, 61440>,
-    /// How much there may be.
+    /// The limit.
     limit @ 8 => u64,
 }
 
@@ -84,13 +84,13 @@ rt::record_view! {
     NameFaultLocked => NameFaultLockedView<'m>, inline 16 / 8;
     /// The lock.
     name @ 0 => rt::Text<'m, 61440>,
-    /// By whom.
+    /// The domain that holds it.
     holder @ 8 => rt::Domain,
 }
 
 rt::record_view! {
     NameFaultNotHeld => NameFaultNotHeldView<'m>, inline 8 / 8;
-    /// What it is called.
+    /// Its name.
     name @ 0 => rt::Text<'m, 61440>,
 }
 
@@ -102,7 +102,7 @@ rt::record_view! {
 
 rt::record_view! {
     NameFaultNoSuchSemaphore => NameFaultNoSuchSemaphoreView<'m>, inline 8 / 8;
-    /// What was asked for.
+    /// The name or query.
     name @ 0 => rt::Text<'m, 61440>,
 }
 
@@ -110,7 +110,7 @@ rt::record_view! {
     NameFaultBarrierFull => NameFaultBarrierFullView<'m>, inline 16 / 8;
     /// The barrier.
     name @ 0 => rt::Text<'m, 61440>,
-    /// How many that is.
+    /// The number of places.
     parties @ 8 => u32,
 }
 
@@ -118,7 +118,7 @@ rt::record_view! {
     NameFaultBarrierDiffers => NameFaultBarrierDiffersView<'m>, inline 16 / 8;
     /// The barrier.
     name @ 0 => rt::Text<'m, 61440>,
-    /// What it was set up for.
+    /// The number that it was created for.
     parties @ 8 => u32,
 }
 
@@ -126,9 +126,9 @@ rt::record_view! {
     NameFaultBarrierBroken => NameFaultBarrierBrokenView<'m>, inline 32 / 8;
     /// The barrier.
     name @ 0 => rt::Text<'m, 61440>,
-    /// Who is gone; nobody known if that was long ago.
+    /// The party that is gone; absent if it is no longer remembered.
     by @ 8 => Option<rt::Domain>,
-    /// It died, rather than left.
+    /// Whether it died, rather than left.
     died @ 24 => bool,
 }
 
@@ -136,176 +136,176 @@ rt::record_view! {
     NameFaultBarrierTimeout => NameFaultBarrierTimeoutView<'m>, inline 16 / 8;
     /// The barrier.
     name @ 0 => rt::Text<'m, 61440>,
-    /// How many are there, the caller not counted.
+    /// The number of parties that had arrived, without the caller.
     arrived @ 8 => u32,
-    /// How many there should be.
+    /// The number of parties of the barrier.
     parties @ 12 => u32,
 }
 
 rt::record_view! {
     NameFaultNoSuchWatch => NameFaultNoSuchWatchView<'m>, inline 8 / 8;
-    /// What was given.
+    /// The number that was given.
     watch @ 0 => u64,
 }
 
 rt::record_view! {
     NameFaultRefused => NameFaultRefusedView<'m>, inline 8 / 8;
-    /// Why.
+    /// The reason.
     why @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::owned_union! {
-    /// Why a request about names was refused. Each names what it was about and what the user can do.
+    /// Why a request about names was refused.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum NameFault => 'm NameFaultView<'m>;
-    /// It is no name: empty, too long, or with characters that names cannot have.
+    /// The name is invalid: empty, too long, or with forbidden characters.
     1 => BadName {
         record: NameFaultBadNameView<'m>, inline 8;
-        /// What was given.
+        /// The text that was given.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// It is no name of an attribute.
+    /// The name of an attribute is invalid.
     2 => BadAttribute {
         record: NameFaultBadAttributeView<'m>, inline 8;
-        /// What was given.
+        /// The text that was given.
         attribute @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// A value that cannot be stored: NaN.
+    /// The value cannot be stored: it is NaN.
     3 => BadValue {
         record: NameFaultBadValueView<'m>, inline 8;
-        /// Of which attribute.
+        /// The attribute.
         attribute @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// A pattern cannot be understood.
+    /// The pattern has a syntax error.
     4 => BadPattern {
         record: NameFaultBadPatternView<'m>, inline 24;
         /// The pattern.
         pattern @ 0: rt::String => rt::Text<'m, 61440>,
-        /// Where, in bytes from its start.
+        /// The position of the error, in bytes from the start of the pattern.
         offset @ 8: u32 => u32,
-        /// What is wrong there.
+        /// The error.
         why @ 16: rt::String => rt::Text<'m, 61440>,
     },
-    /// Nothing matches, or nothing did until the deadline.
+    /// No record matches, or none did before the deadline.
     5 => NoSuchName {
         record: NameFaultNoSuchNameView<'m>, inline 8;
-        /// What was asked for.
+        /// The name or query.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// It exists already.
+    /// The name exists already.
     6 => Exists {
         record: NameFaultExistsView<'m>, inline 24;
         /// The name.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// The domain that it goes with, if it goes with one.
+        /// The domain whose end deletes the record, if any.
         owner @ 8: Option<rt::DomainId> => Option<rt::Domain>,
     },
-    /// Somebody changed it meanwhile.
+    /// The record was changed meanwhile.
     7 => WrongVersion {
         record: NameFaultWrongVersionView<'m>, inline 24;
         /// The name.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// What was expected.
+        /// The version that the request expected.
         expected @ 8: u64 => u64,
-        /// What it has.
+        /// The current version.
         found @ 16: u64 => u64,
     },
-    /// It is an export of another domain, which alone may change it.
+    /// The record is an export of another domain, and only that domain may change it.
     8 => NotYours {
         record: NameFaultNotYoursView<'m>, inline 16;
         /// The name.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// Whose it is.
+        /// The domain that exports it.
         owner @ 8: rt::DomainId => rt::Domain,
     },
-    /// A pattern took more steps than a request may.
+    /// Matching took more steps than a request is allowed.
     9 => TooCostly {
         record: NameFaultTooCostlyView<'m>, inline 8;
-        /// What was asked.
+        /// The query.
         query @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// A limit of the scope was met.
+    /// A limit of the scope was reached.
     10 => Limit {
         record: NameFaultLimitView<'m>, inline 16;
-        /// What there is too much of.
+        /// What is limited.
         what @ 0: rt::String => rt::Text<'m, 61440>,
-        /// How much there may be.
+        /// The limit.
         limit @ 8: u64 => u64,
     },
-    /// The lock is held, and was until the deadline.
+    /// The lock is held, and was not released before the deadline.
     11 => Locked {
         record: NameFaultLockedView<'m>, inline 16;
         /// The lock.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// By whom.
+        /// The domain that holds it.
         holder @ 8: rt::DomainId => rt::Domain,
     },
-    /// The caller does not hold what it wants to give back or rely on.
+    /// The caller does not hold the lock, permit or place that the request names.
     12 => NotHeld {
         record: NameFaultNotHeldView<'m>, inline 8;
-        /// What it is called.
+        /// Its name.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// There are not that many permits, and were not until the deadline.
+    /// The semaphore has too few free permits, and had until the deadline.
     13 => NoPermits {
         record: NameFaultNoPermitsView<'m>, inline 8;
         /// The semaphore.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// There is no semaphore of that name, or it was removed meanwhile.
+    /// The semaphore does not exist, or was removed meanwhile.
     14 => NoSuchSemaphore {
         record: NameFaultNoSuchSemaphoreView<'m>, inline 8;
-        /// What was asked for.
+        /// The name or query.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// The barrier has all its parties.
+    /// All places of the barrier are taken.
     15 => BarrierFull {
         record: NameFaultBarrierFullView<'m>, inline 16;
         /// The barrier.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// How many that is.
+        /// The number of places.
         parties @ 8: u32 => u32,
     },
-    /// The barrier was set up for another number of parties.
+    /// The barrier was created for another number of parties.
     16 => BarrierDiffers {
         record: NameFaultBarrierDiffersView<'m>, inline 16;
         /// The barrier.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// What it was set up for.
+        /// The number that it was created for.
         parties @ 8: u32 => u32,
     },
-    /// Somebody whom the others would wait for is gone.
+    /// A party of the barrier left or died, so the others would wait for ever.
     17 => BarrierBroken {
         record: NameFaultBarrierBrokenView<'m>, inline 32;
         /// The barrier.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// Who is gone; nobody known if that was long ago.
+        /// The party that is gone; absent if it is no longer remembered.
         by @ 8: Option<rt::DomainId> => Option<rt::Domain>,
-        /// It died, rather than left.
+        /// Whether it died, rather than left.
         died @ 24: bool => bool,
     },
-    /// Not all parties came before the deadline.
+    /// Not all parties arrived before the deadline.
     18 => BarrierTimeout {
         record: NameFaultBarrierTimeoutView<'m>, inline 16;
         /// The barrier.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// How many are there, the caller not counted.
+        /// The number of parties that had arrived, without the caller.
         arrived @ 8: u32 => u32,
-        /// How many there should be.
+        /// The number of parties of the barrier.
         parties @ 12: u32 => u32,
     },
-    /// There is no such watch, or it ended meanwhile.
+    /// The watch does not exist, or ended meanwhile.
     19 => NoSuchWatch {
         record: NameFaultNoSuchWatchView<'m>, inline 8;
-        /// What was given.
+        /// The number that was given.
         watch @ 0: u64 => u64,
     },
-    /// The caller took the request back.
+    /// The caller cancelled the request.
     20 => Cancelled,
-    /// The request makes no sense where it was made.
+    /// The request is not valid in this state.
     21 => Refused {
         record: NameFaultRefusedView<'m>, inline 8;
-        /// Why.
+        /// The reason.
         why @ 0: rt::String => rt::Text<'m, 61440>,
     },
 }

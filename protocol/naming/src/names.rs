@@ -1,4 +1,4 @@
-//! What is asked of names, and what they say: of a node, or of the machine.
+//! Operations on the names of a node or of the machine, their answers, and the notices of watches.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/names.tbl.
 
@@ -7,45 +7,45 @@ use tombolo_interface as rt;
 use super::records::*;
 
 rt::number! {
-    /// How a record is set.
+    /// How setting a record treats an existing one.
     pub enum SetMode: u8;
-    /// The attributes given, and no others.
+    /// Replace all attributes by those given.
     Replace = 0,
-    /// The attributes given, beside those that it has.
+    /// Add the attributes given to those that it has, replacing those of the same name.
     Merge = 1,
-    /// Under a fresh name: the one given with a number after it. Later numbers are larger, and none is given out
-    /// twice.
+    /// Create a record under a new name: the one given, followed by a number. Numbers increase and are never
+    /// reused.
     Sequential = 2,
 }
 
 rt::number! {
     /// How long a record lives.
     pub enum Lifetime: u8;
-    /// As long as the domain that set it.
+    /// Until the domain that set it ends.
     Transient = 0,
-    /// As long as its scope: the machine or the node.
+    /// As long as its scope, the machine or the node.
     Persistent = 1,
 }
 
 rt::number! {
-    /// What a watch is told, as bits.
+    /// The events that a watch reports.
     pub flags EventMask: u8 in 0x7;
     /// A record that matches was set.
     SET = 1,
-    /// A record that matched was deleted, or does not match any more.
+    /// A record that matched was deleted, or no longer matches.
     DELETE = 2,
     /// An event that matches was published.
     PUBLISH = 4,
 }
 
 rt::number! {
-    /// Why a record is gone.
+    /// Why a record was reported deleted.
     pub enum DeleteCause: u8;
-    /// Somebody deleted it.
+    /// A domain deleted it.
     Deleted = 0,
-    /// The domain that it went with is gone.
+    /// The domain that owned it ended.
     OwnerGone = 1,
-    /// It is there, but does not match any more.
+    /// It exists, but no longer matches.
     NoMatch = 2,
 }
 
@@ -54,7 +54,7 @@ rt::number! {
     pub enum EndCause: u8;
     /// Its owner ended it.
     Unwatched = 0,
-    /// Matching a record took it too many steps.
+    /// Matching a record took too many steps.
     TooCostly = 1,
     /// Its node was lost, and the names with it.
     NodeLost = 2,
@@ -64,15 +64,15 @@ rt::record_view! {
     ConditionFenced => ConditionFencedView<'m>, inline 16 / 8;
     /// The lock.
     lock @ 0 => rt::Text<'m, 1024>,
-    /// What whoever took it was given.
+    /// The fencing token that its holder received.
     token @ 8 => u64,
 }
 
 rt::owned_pair! {
     ObjectKey => ObjectKeyView<'m>, inline 16 / 8;
-    /// Of which kind.
+    /// The kind, as in `ObjectInfo`.
     kind @ 0: rt::String => rt::Text<'m, 1024>,
-    /// What it is called.
+    /// The name.
     name @ 8: rt::String => rt::Text<'m, 1024>,
 }
 
@@ -80,9 +80,9 @@ rt::record_view! {
     OperationFind => OperationFindView<'m>, inline 40 / 8;
     /// `query`.
     query @ 0 => QueryView<'m>,
-    /// Names above this one; empty from the start.
+    /// List only names after this one; empty to list from the start.
     after @ 24 => rt::Text<'m, 1024>,
-    /// How many at most.
+    /// The most records in the answer.
     limit @ 32 => u32,
 }
 
@@ -90,25 +90,25 @@ rt::record_view! {
     OperationAwait => OperationAwaitView<'m>, inline 32 / 8;
     /// `query`.
     query @ 0 => QueryView<'m>,
-    /// How long to wait.
+    /// The longest time to wait.
     timeout @ 24 => DurationView<'m>,
 }
 
 rt::record_view! {
     OperationSet => OperationSetView<'m>, inline 56 / 8;
-    /// Its name, or the start of it.
+    /// The name, or its beginning for `SetMode.sequential`.
     name @ 0 => rt::Text<'m, 1024>,
-    /// Attributes.
+    /// The attributes to set.
     attributes @ 8 => rt::List<'m, AttributeView<'m>, 128>,
-    /// Attributes that it shall not have any more; for `SetMode.merge`.
+    /// The names of attributes to remove; for `SetMode.merge`.
     remove @ 16 => rt::List<'m, rt::Text<'m, 1024>, 128>,
     /// `mode`.
     mode @ 24 => SetMode,
-    /// How long it lives.
+    /// How long the record lives.
     lifetime @ 25 => Lifetime,
-    /// What must be so.
+    /// The precondition.
     condition @ 32 => ConditionView<'m>,
-    /// Answer with the record that was there before, too.
+    /// Whether to return the previous record.
     want_previous @ 48 => bool,
 }
 
@@ -116,21 +116,21 @@ rt::record_view! {
     OperationDelete => OperationDeleteView<'m>, inline 32 / 8;
     /// Its name.
     name @ 0 => rt::Text<'m, 1024>,
-    /// What must be so.
+    /// The precondition.
     condition @ 8 => ConditionView<'m>,
-    /// Answer with the record that was there, too.
+    /// Whether to return the deleted record.
     want_previous @ 24 => bool,
 }
 
 rt::record_view! {
     OperationWatch => OperationWatchView<'m>, inline 32 / 8;
-    /// Of what.
+    /// The records to watch.
     query @ 0 => QueryView<'m>,
-    /// Which changes.
+    /// The events to report.
     events @ 24 => EventMask,
-    /// End after the first.
+    /// Whether the watch ends after its first event.
     once @ 25 => bool,
-    /// How many notices may be on their way before further ones are lost, and counted.
+    /// The most notices in transit; further ones are dropped and counted.
     capacity @ 28 => u32,
 }
 
@@ -138,7 +138,7 @@ rt::record_view! {
     OperationTaken => OperationTakenView<'m>, inline 16 / 8;
     /// `watch`.
     watch @ 0 => u64,
-    /// How many.
+    /// The number of notices received since the last acknowledgement.
     count @ 8 => u32,
 }
 
@@ -152,7 +152,7 @@ rt::record_view! {
     OperationPublish => OperationPublishView<'m>, inline 16 / 8;
     /// Its name.
     name @ 0 => rt::Text<'m, 1024>,
-    /// More about it.
+    /// The attributes of the event.
     attributes @ 8 => rt::List<'m, AttributeView<'m>, 128>,
 }
 
@@ -160,7 +160,7 @@ rt::record_view! {
     OperationLock => OperationLockView<'m>, inline 16 / 8;
     /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
-    /// How long to wait.
+    /// The longest time to wait.
     timeout @ 8 => DurationView<'m>,
 }
 
@@ -168,7 +168,7 @@ rt::record_view! {
     OperationUnlock => OperationUnlockView<'m>, inline 16 / 8;
     /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
-    /// What `Answer.locked` said.
+    /// The token from `Answer.locked`.
     token @ 8 => u64,
 }
 
@@ -176,25 +176,25 @@ rt::record_view! {
     OperationSemaphore => OperationSemaphoreView<'m>, inline 16 / 8;
     /// Its name.
     name @ 0 => rt::Text<'m, 1024>,
-    /// How many permits it has at first.
+    /// The initial number of permits.
     permits @ 8 => u32,
 }
 
 rt::record_view! {
     OperationAcquire => OperationAcquireView<'m>, inline 24 / 8;
-    /// Of which semaphore.
+    /// The name of the semaphore.
     name @ 0 => rt::Text<'m, 1024>,
-    /// How many.
+    /// The number of permits.
     permits @ 8 => u32,
-    /// How long to wait.
+    /// The longest time to wait.
     timeout @ 16 => DurationView<'m>,
 }
 
 rt::record_view! {
     OperationRelease => OperationReleaseView<'m>, inline 16 / 8;
-    /// What `Answer.acquired` said.
+    /// The permit from `Answer.acquired`.
     permit @ 0 => u64,
-    /// Or makes them the holder's for good, to be given back by `Operation.post` if at all.
+    /// Instead of releasing the permits, stop tracking them: the holder's end no longer returns them.
     forget @ 8 => bool,
 }
 
@@ -202,7 +202,7 @@ rt::record_view! {
     OperationPost => OperationPostView<'m>, inline 16 / 8;
     /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
-    /// How many.
+    /// The number of permits.
     permits @ 8 => u32,
 }
 
@@ -216,63 +216,63 @@ rt::record_view! {
     OperationJoin => OperationJoinView<'m>, inline 16 / 8;
     /// Its name.
     name @ 0 => rt::Text<'m, 1024>,
-    /// How many parties it has; all say the same.
+    /// The number of parties; the same from all.
     parties @ 8 => u32,
 }
 
 rt::record_view! {
     OperationMeet => OperationMeetView<'m>, inline 16 / 8;
-    /// What `Answer.joined` said.
+    /// The place from `Answer.joined`.
     place @ 0 => u64,
-    /// How long to wait.
+    /// The longest time to wait.
     timeout @ 8 => DurationView<'m>,
 }
 
 rt::record_view! {
     OperationLeave => OperationLeaveView<'m>, inline 8 / 8;
-    /// What `Answer.joined` said.
+    /// The place from `Answer.joined`.
     place @ 0 => u64,
 }
 
 rt::record_view! {
     OperationCancel => OperationCancelView<'m>, inline 4 / 4;
-    /// Its number.
+    /// The number of the request.
     request @ 0 => u32,
 }
 
 rt::record_view! {
     OperationObjects => OperationObjectsView<'m>, inline 16 / 8;
-    /// Those after this kind and name, as `ObjectInfo` has them; empty from the start.
+    /// List only objects after this one; empty to list from the start.
     after @ 0 => ObjectKeyView<'m>,
 }
 
 rt::owned_record! {
-    /// A lock, semaphore or barrier, for lists.
+    /// A lock, semaphore or barrier, as listed.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct ObjectInfo => ObjectInfoView<'m>, inline 40 / 8;
     /// `lock`, `semaphore` or `barrier`.
     kind @ 0: rt::String => rt::Text<'m, 1024>,
     /// Its name.
     name @ 8: rt::String => rt::Text<'m, 1024>,
-    /// Who holds it, its permits, or a place.
+    /// The domains that hold the lock, permits or places.
     holders @ 16: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 7680>,
-    /// Fencing token of a lock, free permits of a semaphore, meetings of a barrier so far.
+    /// The fencing token of a lock, the free permits of a semaphore, or the completed meetings of a barrier.
     count @ 24: u64 => u64,
-    /// How many wait.
+    /// The number of requests that wait.
     waiting @ 32: u32 => u32,
 }
 
 rt::record_view! {
     AnswerFound => AnswerFoundView<'m>, inline 24 / 8;
-    /// A page of them.
+    /// One page of records.
     records @ 0 => rt::List<'m, RecordView<'m>, 256>,
-    /// Where to go on, if there may be others: after this name.
+    /// Continue after this name; absent if there are no more records.
     next @ 8 => Option<rt::Text<'m, 1024>>,
 }
 
 rt::record_view! {
     AnswerThere => AnswerThereView<'m>, inline 48 / 8;
-    /// What there is.
+    /// The record that matches.
     record @ 0 => RecordView<'m>,
 }
 
@@ -280,76 +280,76 @@ rt::record_view! {
     AnswerChanged => AnswerChangedView<'m>, inline 72 / 8;
     /// The record's name.
     name @ 0 => rt::Text<'m, 1024>,
-    /// Its version now; of a deletion, that of the scope.
+    /// The new version of the record; after a deletion, of the scope.
     version @ 8 => u64,
-    /// What was there before, if asked for.
+    /// The previous record, if requested.
     previous @ 16 => Option<RecordView<'m>>,
 }
 
 rt::record_view! {
     AnswerWatching => AnswerWatchingView<'m>, inline 32 / 8;
-    /// The number of the watch, never given out twice.
+    /// The number of the watch; never reused.
     watch @ 0 => u64,
-    /// What matches now, up to a page.
+    /// The first page of the records that match now.
     records @ 8 => rt::List<'m, RecordView<'m>, 256>,
-    /// Where to go on, if there are others.
+    /// Continue after this name with `Operation.find`; absent if there are no more records.
     next @ 16 => Option<rt::Text<'m, 1024>>,
 }
 
 rt::record_view! {
     AnswerPublished => AnswerPublishedView<'m>, inline 8 / 4;
-    /// Watches that are told.
+    /// The number of watches that receive the event.
     told @ 0 => u32,
-    /// Watches that are not, because they have not taken what they were told before. They hear how much they
-    /// lost.
+    /// The number of watches that lose the event because too many of their notices are unacknowledged. A later
+    /// notice reports the loss.
     refused @ 4 => u32,
 }
 
 rt::record_view! {
     AnswerLocked => AnswerLockedView<'m>, inline 8 / 8;
-    /// The fencing token: larger than of everybody who held it before.
+    /// The fencing token, larger than those of all earlier holders.
     token @ 0 => u64,
 }
 
 rt::record_view! {
     AnswerAcquired => AnswerAcquiredView<'m>, inline 8 / 8;
-    /// To be given to `Operation.release`.
+    /// The permit, for `Operation.release`.
     permit @ 0 => u64,
 }
 
 rt::record_view! {
     AnswerJoined => AnswerJoinedView<'m>, inline 8 / 8;
-    /// To be given to `Operation.meet` and `Operation.leave`.
+    /// The place, for `Operation.meet` and `Operation.leave`.
     place @ 0 => u64,
 }
 
 rt::record_view! {
     AnswerMet => AnswerMetView<'m>, inline 16 / 8;
-    /// How often all have met, this time included.
+    /// The number of meetings so far, including this one.
     generation @ 0 => u64,
-    /// True for one of them.
+    /// True for exactly one party of each meeting.
     leader @ 8 => bool,
 }
 
 rt::record_view! {
     AnswerObjects => AnswerObjectsView<'m>, inline 16 / 8;
-    /// A page of them.
+    /// One page of objects.
     objects @ 0 => rt::List<'m, ObjectInfoView<'m>, 256>,
-    /// There are others.
+    /// Whether more objects follow.
     more @ 8 => bool,
 }
 
 rt::record_view! {
     EventSet => EventSetView<'m>, inline 48 / 8;
-    /// What it is now.
+    /// The record after the change.
     record @ 0 => RecordView<'m>,
 }
 
 rt::record_view! {
     EventDeleted => EventDeletedView<'m>, inline 56 / 8;
-    /// What it was; for `DeleteCause.no_match` what it is.
+    /// The last state of the record; for `DeleteCause.no_match` its current state.
     record @ 0 => RecordView<'m>,
-    /// Why.
+    /// The cause.
     cause @ 48 => DeleteCause,
 }
 
@@ -357,90 +357,90 @@ rt::record_view! {
     EventPublished => EventPublishedView<'m>, inline 24 / 8;
     /// Its name.
     name @ 0 => rt::Text<'m, 1024>,
-    /// More about it.
+    /// The attributes of the event.
     attributes @ 8 => rt::List<'m, AttributeView<'m>, 128>,
-    /// By whom.
+    /// The domain that published it.
     publisher @ 16 => rt::Domain,
 }
 
 rt::record_view! {
     EventEnded => EventEndedView<'m>, inline 1 / 1;
-    /// Why.
+    /// The cause.
     cause @ 0 => EndCause,
 }
 
 rt::owned_record! {
-    /// What a watch is told.
+    /// A notice of a watch.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Notice => NoticeView<'m>, inline 40 / 8;
     /// `watch`.
     watch @ 0: u64 => u64,
-    /// Notices lost before this one, because too many were on their way.
+    /// The number of notices dropped before this one because too many were in transit.
     lost @ 8: u64 => u64,
-    /// No other will come.
+    /// Whether this is the last notice of the watch.
     last @ 16: bool => bool,
-    /// What happened.
+    /// The event.
     event @ 24: Event => EventView<'m>,
 }
 
 rt::owned_union! {
-    /// What must be so for a change to happen.
+    /// A precondition of a change.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Condition => 'm ConditionView<'m>;
-    /// Nothing.
+    /// None.
     1 => Always,
-    /// There is no record of that name.
+    /// No record has the name.
     2 => Absent,
-    /// There is, and it has this version.
+    /// The record exists and has this version.
     3 => Version(item: u64 => u64),
-    /// This lock is held, with this fencing token, by whomever.
+    /// The lock is held with this fencing token, by any domain.
     4 => Fenced {
         record: ConditionFencedView<'m>, inline 16;
         /// The lock.
         lock @ 0: rt::String => rt::Text<'m, 1024>,
-        /// What whoever took it was given.
+        /// The fencing token that its holder received.
         token @ 8: u64 => u64,
     },
 }
 
 rt::owned_union! {
-    /// What is asked of a scope.
+    /// A request to a scope.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Operation => 'm OperationView<'m>;
-    /// Records that match, in natural order of their names, from a name on.
+    /// Lists the records that match, in natural order of their names.
     1 => Find {
         record: OperationFindView<'m>, inline 40;
         /// `query`.
         query @ 0: Query => QueryView<'m>,
-        /// Names above this one; empty from the start.
+        /// List only names after this one; empty to list from the start.
         after @ 24: rt::String => rt::Text<'m, 1024>,
-        /// How many at most.
+        /// The most records in the answer.
         limit @ 32: u32 => u32,
     },
-    /// The first record that matches, as soon as there is one.
+    /// Waits for a record that matches, and returns the first.
     2 => Await {
         record: OperationAwaitView<'m>, inline 32;
         /// `query`.
         query @ 0: Query => QueryView<'m>,
-        /// How long to wait.
+        /// The longest time to wait.
         timeout @ 24: core::time::Duration => DurationView<'m>,
     },
     /// Sets a record.
     3 => Set {
         record: OperationSetView<'m>, inline 56;
-        /// Its name, or the start of it.
+        /// The name, or its beginning for `SetMode.sequential`.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// Attributes.
+        /// The attributes to set.
         attributes @ 8: rt::BTreeMap<rt::String, Value> => rt::List<'m, AttributeView<'m>, 128>,
-        /// Attributes that it shall not have any more; for `SetMode.merge`.
+        /// The names of attributes to remove; for `SetMode.merge`.
         remove @ 16: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 1024>, 128>,
         /// `mode`.
         mode @ 24: SetMode => SetMode,
-        /// How long it lives.
+        /// How long the record lives.
         lifetime @ 25: Lifetime => Lifetime,
-        /// What must be so.
+        /// The precondition.
         condition @ 32: Condition => ConditionView<'m>,
-        /// Answer with the record that was there before, too.
+        /// Whether to return the previous record.
         want_previous @ 48: bool => bool,
     },
     /// Deletes a record.
@@ -448,85 +448,85 @@ rt::owned_union! {
         record: OperationDeleteView<'m>, inline 32;
         /// Its name.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// What must be so.
+        /// The precondition.
         condition @ 8: Condition => ConditionView<'m>,
-        /// Answer with the record that was there, too.
+        /// Whether to return the deleted record.
         want_previous @ 24: bool => bool,
     },
-    /// Reports changes from now on, and what matches right now.
+    /// Returns the records that match now, and reports later changes.
     5 => Watch {
         record: OperationWatchView<'m>, inline 32;
-        /// Of what.
+        /// The records to watch.
         query @ 0: Query => QueryView<'m>,
-        /// Which changes.
+        /// The events to report.
         events @ 24: EventMask => EventMask,
-        /// End after the first.
+        /// Whether the watch ends after its first event.
         once @ 25: bool => bool,
-        /// How many notices may be on their way before further ones are lost, and counted.
+        /// The most notices in transit; further ones are dropped and counted.
         capacity @ 28: u32 => u32,
     },
-    /// So many notices of a watch were taken. Not answered.
+    /// Acknowledges notices of a watch. Not answered.
     6 => Taken {
         record: OperationTakenView<'m>, inline 16;
         /// `watch`.
         watch @ 0: u64 => u64,
-        /// How many.
+        /// The number of notices received since the last acknowledgement.
         count @ 8: u32 => u32,
     },
-    /// Ends a watch; its last notice says so.
+    /// Ends a watch, which then sends its last notice.
     7 => Unwatch {
         record: OperationUnwatchView<'m>, inline 8;
         /// `watch`.
         watch @ 0: u64 => u64,
     },
-    /// Tells an event to everybody who watches for it.
+    /// Publishes an event to the watches that match it.
     8 => Publish {
         record: OperationPublishView<'m>, inline 16;
         /// Its name.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// More about it.
+        /// The attributes of the event.
         attributes @ 8: rt::BTreeMap<rt::String, Value> => rt::List<'m, AttributeView<'m>, 128>,
     },
-    /// Takes a lock when it is free; first come, first served.
+    /// Acquires a lock, in the order of the requests.
     9 => Lock {
         record: OperationLockView<'m>, inline 16;
         /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// How long to wait.
+        /// The longest time to wait.
         timeout @ 8: core::time::Duration => DurationView<'m>,
     },
-    /// Gives a lock back.
+    /// Releases a lock.
     10 => Unlock {
         record: OperationUnlockView<'m>, inline 16;
         /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// What `Answer.locked` said.
+        /// The token from `Answer.locked`.
         token @ 8: u64 => u64,
     },
-    /// Makes a semaphore if there is none of that name.
+    /// Creates a semaphore unless the name exists.
     11 => Semaphore {
         record: OperationSemaphoreView<'m>, inline 16;
         /// Its name.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// How many permits it has at first.
+        /// The initial number of permits.
         permits @ 8: u32 => u32,
     },
-    /// Takes permits when there are enough; first come, first served.
+    /// Acquires permits of a semaphore, in the order of the requests.
     12 => Acquire {
         record: OperationAcquireView<'m>, inline 24;
-        /// Of which semaphore.
+        /// The name of the semaphore.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// How many.
+        /// The number of permits.
         permits @ 8: u32 => u32,
-        /// How long to wait.
+        /// The longest time to wait.
         timeout @ 16: core::time::Duration => DurationView<'m>,
     },
-    /// Gives permits back.
+    /// Releases permits.
     13 => Release {
         record: OperationReleaseView<'m>, inline 16;
-        /// What `Answer.acquired` said.
+        /// The permit from `Answer.acquired`.
         permit @ 0: u64 => u64,
-        /// Or makes them the holder's for good, to be given back by `Operation.post` if at all.
+        /// Instead of releasing the permits, stop tracking them: the holder's end no longer returns them.
         forget @ 8: bool => bool,
     },
     /// Adds permits to a semaphore.
@@ -534,7 +534,7 @@ rt::owned_union! {
         record: OperationPostView<'m>, inline 16;
         /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// How many.
+        /// The number of permits.
         permits @ 8: u32 => u32,
     },
     /// Removes a semaphore.
@@ -543,143 +543,143 @@ rt::owned_union! {
         /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
     },
-    /// Becomes a party of a barrier.
+    /// Joins a barrier, which is created by its first party.
     16 => Join {
         record: OperationJoinView<'m>, inline 16;
         /// Its name.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// How many parties it has; all say the same.
+        /// The number of parties; the same from all.
         parties @ 8: u32 => u32,
     },
-    /// Waits until all parties wait.
+    /// Waits until all parties of the barrier wait.
     17 => Meet {
         record: OperationMeetView<'m>, inline 16;
-        /// What `Answer.joined` said.
+        /// The place from `Answer.joined`.
         place @ 0: u64 => u64,
-        /// How long to wait.
+        /// The longest time to wait.
         timeout @ 8: core::time::Duration => DurationView<'m>,
     },
-    /// Is no party any more.
+    /// Leaves a barrier.
     18 => Leave {
         record: OperationLeaveView<'m>, inline 8;
-        /// What `Answer.joined` said.
+        /// The place from `Answer.joined`.
         place @ 0: u64 => u64,
     },
-    /// Takes back a request that waits. If what it waited for was given meanwhile, gives that back. Not answered.
+    /// Cancels a request that waits; releases what it has acquired meanwhile. Not answered.
     19 => Cancel {
         record: OperationCancelView<'m>, inline 4;
-        /// Its number.
+        /// The number of the request.
         request @ 0: u32 => u32,
     },
-    /// Locks, semaphores and barriers, in order of kind and name.
+    /// Lists locks, semaphores and barriers, ordered by kind and name.
     20 => Objects {
         record: OperationObjectsView<'m>, inline 16;
-        /// Those after this kind and name, as `ObjectInfo` has them; empty from the start.
+        /// List only objects after this one; empty to list from the start.
         after @ 0: (rt::String, rt::String) => ObjectKeyView<'m>,
     },
 }
 
 rt::owned_union! {
-    /// What a scope answers.
+    /// The answer of a scope.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Answer => 'm AnswerView<'m>;
-    /// It is done.
+    /// The operation is complete and returns nothing.
     1 => Done,
-    /// To `Operation.find`.
+    /// Answer to `Operation.find`.
     2 => Found {
         record: AnswerFoundView<'m>, inline 24;
-        /// A page of them.
+        /// One page of records.
         records @ 0: rt::Vec<Record> => rt::List<'m, RecordView<'m>, 256>,
-        /// Where to go on, if there may be others: after this name.
+        /// Continue after this name; absent if there are no more records.
         next @ 8: Option<rt::String> => Option<rt::Text<'m, 1024>>,
     },
-    /// To `Operation.await`.
+    /// Answer to `Operation.await`.
     3 => There {
         record: AnswerThereView<'m>, inline 48;
-        /// What there is.
+        /// The record that matches.
         record @ 0: Record => RecordView<'m>,
     },
-    /// To `Operation.set` and `Operation.delete`.
+    /// Answer to `Operation.set` and `Operation.delete`.
     4 => Changed {
         record: AnswerChangedView<'m>, inline 72;
         /// The record's name.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// Its version now; of a deletion, that of the scope.
+        /// The new version of the record; after a deletion, of the scope.
         version @ 8: u64 => u64,
-        /// What was there before, if asked for.
+        /// The previous record, if requested.
         previous @ 16: Option<Record> => Option<RecordView<'m>>,
     },
-    /// To `Operation.watch`.
+    /// Answer to `Operation.watch`.
     5 => Watching {
         record: AnswerWatchingView<'m>, inline 32;
-        /// The number of the watch, never given out twice.
+        /// The number of the watch; never reused.
         watch @ 0: u64 => u64,
-        /// What matches now, up to a page.
+        /// The first page of the records that match now.
         records @ 8: rt::Vec<Record> => rt::List<'m, RecordView<'m>, 256>,
-        /// Where to go on, if there are others.
+        /// Continue after this name with `Operation.find`; absent if there are no more records.
         next @ 16: Option<rt::String> => Option<rt::Text<'m, 1024>>,
     },
-    /// To `Operation.publish`.
+    /// Answer to `Operation.publish`.
     6 => Published {
         record: AnswerPublishedView<'m>, inline 8;
-        /// Watches that are told.
+        /// The number of watches that receive the event.
         told @ 0: u32 => u32,
-        /// Watches that are not, because they have not taken what they were told before. They hear how much they
-        /// lost.
+        /// The number of watches that lose the event because too many of their notices are unacknowledged. A later
+        /// notice reports the loss.
         refused @ 4: u32 => u32,
     },
-    /// To `Operation.lock`.
+    /// Answer to `Operation.lock`.
     7 => Locked {
         record: AnswerLockedView<'m>, inline 8;
-        /// The fencing token: larger than of everybody who held it before.
+        /// The fencing token, larger than those of all earlier holders.
         token @ 0: u64 => u64,
     },
-    /// To `Operation.acquire`.
+    /// Answer to `Operation.acquire`.
     8 => Acquired {
         record: AnswerAcquiredView<'m>, inline 8;
-        /// To be given to `Operation.release`.
+        /// The permit, for `Operation.release`.
         permit @ 0: u64 => u64,
     },
-    /// To `Operation.join`.
+    /// Answer to `Operation.join`.
     9 => Joined {
         record: AnswerJoinedView<'m>, inline 8;
-        /// To be given to `Operation.meet` and `Operation.leave`.
+        /// The place, for `Operation.meet` and `Operation.leave`.
         place @ 0: u64 => u64,
     },
-    /// To `Operation.meet`.
+    /// Answer to `Operation.meet`.
     10 => Met {
         record: AnswerMetView<'m>, inline 16;
-        /// How often all have met, this time included.
+        /// The number of meetings so far, including this one.
         generation @ 0: u64 => u64,
-        /// True for one of them.
+        /// True for exactly one party of each meeting.
         leader @ 8: bool => bool,
     },
-    /// To `Operation.objects`.
+    /// Answer to `Operation.objects`.
     11 => Objects {
         record: AnswerObjectsView<'m>, inline 16;
-        /// A page of them.
+        /// One page of objects.
         objects @ 0: rt::Vec<ObjectInfo> => rt::List<'m, ObjectInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more objects follow.
         more @ 8: bool => bool,
     },
 }
 
 rt::owned_union! {
-    /// What happened.
+    /// What a watch reports.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Event => 'm EventView<'m>;
     /// A record was set.
     1 => Set {
         record: EventSetView<'m>, inline 48;
-        /// What it is now.
+        /// The record after the change.
         record @ 0: Record => RecordView<'m>,
     },
-    /// A record is gone.
+    /// A record was deleted or no longer matches.
     2 => Deleted {
         record: EventDeletedView<'m>, inline 56;
-        /// What it was; for `DeleteCause.no_match` what it is.
+        /// The last state of the record; for `DeleteCause.no_match` its current state.
         record @ 0: Record => RecordView<'m>,
-        /// Why.
+        /// The cause.
         cause @ 48: DeleteCause => DeleteCause,
     },
     /// An event was published.
@@ -687,17 +687,17 @@ rt::owned_union! {
         record: EventPublishedView<'m>, inline 24;
         /// Its name.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// More about it.
+        /// The attributes of the event.
         attributes @ 8: rt::BTreeMap<rt::String, Value> => rt::List<'m, AttributeView<'m>, 128>,
-        /// By whom.
+        /// The domain that published it.
         publisher @ 16: rt::DomainId => rt::Domain,
     },
-    /// Nothing but that notices were lost.
+    /// Only that notices were lost.
     4 => Lost,
     /// The watch has ended.
     5 => Ended {
         record: EventEndedView<'m>, inline 1;
-        /// Why.
+        /// The cause.
         cause @ 0: EndCause => EndCause,
     },
 }

@@ -1,35 +1,35 @@
-//! Records of names, and how they are looked for.
+//! Records of names, and queries for them.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/records.tbl.
 
 use tombolo_interface as rt;
 
-/// The most bytes of a name that is given. Names are shorter: who gives one that is too long is told so by the monitor.
+/// The most bytes of a name in a request. Valid names are shorter; the monitor refuses longer ones with a fault.
 pub const MAX_GIVEN_NAME: u64 = 1024;
 
-/// The most bytes of a pattern that is given; again more than there can be.
+/// The most bytes of a pattern in a request; above the limit for valid patterns.
 pub const MAX_GIVEN_PATTERN: u64 = 4096;
 
-/// The most bytes of a value that is given; again more than there can be.
+/// The most bytes of a value in a request; above the limit for valid values.
 pub const MAX_GIVEN_VALUE: u64 = 20480;
 
-/// The most bytes of any text, bounded by the longest message.
+/// The most bytes of any text; limited by the longest message.
 pub const MAX_TEXT: u64 = 61440;
 
-/// The most attributes and constraints that are given; again more than there can be.
+/// The most attributes or constraints in a request; above the limit for valid requests.
 pub const MAX_GIVEN_ATTRIBUTES: u64 = 128;
 
-/// The most elements of a page of a list.
+/// The most elements of one page of a list.
 pub const MAX_PAGE: u64 = 256;
 
-/// The most domains that hold something, as far as they are said, bounded by the longest message.
+/// The most holders that are listed; limited by the longest message.
 pub const MAX_HOLDERS: u64 = 7680;
 
 /// The most arguments or variables of a program.
 pub const MAX_ARGUMENTS: u64 = 4096;
 
 rt::number! {
-    /// How two values are compared.
+    /// A comparison of two values.
     pub enum Comparison: u8;
     /// `==`, also written `:`
     Equal = 0,
@@ -46,7 +46,7 @@ rt::number! {
 }
 
 rt::owned_record! {
-    /// A time that passes.
+    /// A length of time.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Duration => DurationView<'m>, inline 8 / 8;
     /// In nanoseconds.
@@ -57,15 +57,15 @@ rt::owned_record! {
     /// A floating-point number with a total order. Not NaN.
     #[derive(Clone, Copy, PartialEq, Debug)]
     pub struct Float => FloatView<'m>, inline 8 / 8;
-    /// The number.
+    /// The number; not NaN.
     value @ 0: f64 => f64,
 }
 
 rt::owned_pair! {
     Attribute => AttributeView<'m>, inline 24 / 8;
-    /// Its name.
+    /// The name.
     name @ 0: rt::String => rt::Text<'m, 1024>,
-    /// What it holds.
+    /// The value.
     value @ 8: Value => ValueView<'m>,
 }
 
@@ -73,7 +73,7 @@ rt::record_view! {
     TestCompare => TestCompareView<'m>, inline 24 / 8;
     /// `comparison`.
     comparison @ 0 => Comparison,
-    /// With what.
+    /// The value on the right.
     value @ 8 => ValueView<'m>,
 }
 
@@ -83,92 +83,92 @@ rt::owned_record! {
     pub struct Constraint => ConstraintView<'m>, inline 24 / 8;
     /// `attribute`, up to 1024 bytes.
     attribute @ 0: rt::String => rt::Text<'m, 1024>,
-    /// What it must be like.
+    /// The test that it must pass.
     test @ 8: Test => TestView<'m>,
 }
 
 rt::owned_record! {
-    /// What is looked for: names, and conditions that all hold.
+    /// Selects records: by name, and by constraints that must all hold.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Query => QueryView<'m>, inline 24 / 8;
-    /// Which names.
+    /// The names.
     name @ 0: NamePattern => NamePatternView<'m>,
-    /// What their attributes must be like.
+    /// The constraints on the attributes.
     constraints @ 16: rt::Vec<Constraint> => rt::List<'m, ConstraintView<'m>, 128>,
 }
 
 rt::owned_record! {
-    /// What is known under a name.
+    /// A name and its attributes.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Record => RecordView<'m>, inline 48 / 8;
-    /// Its name, unique in its scope.
+    /// The name, unique in its scope.
     name @ 0: rt::String => rt::Text<'m, 1024>,
-    /// What is known.
+    /// The attributes.
     attributes @ 8: rt::BTreeMap<rt::String, Value> => rt::List<'m, AttributeView<'m>, 128>,
-    /// Grows with every change of anything in the scope, so no two states of a record share it.
+    /// Increases with every change in the scope, so no two states of a record have the same version.
     version @ 16: u64 => u64,
-    /// The domain that it goes with; nobody for one that lives as long as its scope.
+    /// The domain whose end deletes the record; absent if it lives as long as its scope.
     owner @ 24: Option<rt::DomainId> => Option<rt::Domain>,
-    /// Domains can connect to it: it is an export of its owner.
+    /// The record is an export of its owner, to which domains can connect.
     endpoint @ 40: bool => bool,
 }
 
 rt::owned_union! {
-    /// Whose names are meant.
+    /// The set of names that an operation is about.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Scope => 'm ScopeView<'m>;
-    /// The machine's: known on every node, for as long as the machine is up.
+    /// The names of the machine, visible on every node while the machine is up.
     1 => Machine,
-    /// Those of the node that the caller runs on. They are served there, and go with the node.
+    /// The names of the caller's node. They are served there and end with the node.
     2 => Own,
-    /// Those of the node of that name.
+    /// The names of the node with this name.
     3 => Node(item: rt::String => rt::Text<'m, 1024>),
 }
 
 rt::owned_union! {
-    /// What an attribute holds.
+    /// The value of an attribute.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Value => 'm ValueView<'m>;
-    /// A number without a fraction.
+    /// An integer.
     1 => Integer(item: i64 => i64),
-    /// A number with one. Not NaN.
+    /// A floating-point number; not NaN.
     2 => Float(item: crate::Float => FloatView<'m>),
     /// Text.
     3 => Text(item: rt::String => rt::Text<'m, 20480>),
-    /// Yes or no.
+    /// A truth value.
     4 => Bool(item: bool => bool),
-    /// Bytes without a meaning of their own.
+    /// Uninterpreted bytes.
     5 => Bytes(item: rt::Vec<u8> => rt::Blob<'m, 20480>),
 }
 
 rt::owned_union! {
-    /// Which names.
+    /// A condition on a name.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum NamePattern => 'm NamePatternView<'m>;
-    /// This one.
+    /// Exactly this name.
     1 => Exact(item: rt::String => rt::Text<'m, 1024>),
-    /// All.
+    /// Any name.
     2 => Any,
-    /// Those that a glob matches: `*` is any text, `?` any character.
+    /// Names that a glob matches: `*` stands for any text, `?` for any character.
     3 => Glob(item: rt::String => rt::Text<'m, 4096>),
-    /// Those in which a regular expression matches.
+    /// Names in which a regular expression matches.
     4 => Regex(item: rt::String => rt::Text<'m, 4096>),
 }
 
 rt::owned_union! {
-    /// What an attribute must be like.
+    /// A test of an attribute.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Test => 'm TestView<'m>;
-    /// It is there.
+    /// The attribute exists.
     1 => Present,
-    /// It is there, compares with the value, and so. What does not compare (text with a number) never holds.
+    /// The attribute exists and the comparison holds. Values of different kinds (text and a number) never compare.
     2 => Compare {
         record: TestCompareView<'m>, inline 24;
         /// `comparison`.
         comparison @ 0: Comparison => Comparison,
-        /// With what.
+        /// The value on the right.
         value @ 8: Value => ValueView<'m>,
     },
-    /// It is text in which a regular expression matches.
+    /// The attribute is text in which a regular expression matches.
     3 => Regex(item: rt::String => rt::Text<'m, 4096>),
 }
