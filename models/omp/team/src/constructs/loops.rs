@@ -233,12 +233,6 @@ fn finish_chunk(me: &'static Thread) {
     }
 }
 
-/// The end of a loop in which the order matters, for a thread that did not ask for its last chunk's
-/// successor.
-pub fn finish_order(me: &'static Thread) {
-    finish_chunk(me);
-}
-
 /// Comes to a `sections` construct of so many.
 pub fn start_sections(me: &'static Thread, count: u64) -> (&'static WorkShare, bool) {
     start(me, Range::counted(count), (ScheduleKind::Dynamic, 1))

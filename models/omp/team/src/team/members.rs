@@ -385,11 +385,6 @@ impl Team {
         self.crew.set(self.crew.get().min(first));
     }
 
-    /// The task of the master outside.
-    pub fn outer_task(&self) -> Option<&'static Task> {
-        self.outside.0.get().map(|seat| seat.task)
-    }
-
     /// Wakes the threads that sleep and may wait for what just came true.
     pub fn notify(&self) {
         sys::full_fence();
