@@ -56,8 +56,8 @@ fn build_provider(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 
 /// What is built of ours, and where libfabric and the loader are told to look for it.
 const LIBRARIES: [(&str, &str, &str); 2] = [
-    ("tombolo-fi", "libtombolo_fi.so", "fi/libtombolo-fi.so"),
-    ("tombolo-yield", "libtombolo_yield.so", "lib/libtombolo-yield.so"),
+    ("tombolo-mpi-provider", "libtombolo_fi.so", "fi/libtombolo-fi.so"),
+    ("tombolo-mpi-sched-yield", "libtombolo_yield.so", "lib/libtombolo-yield.so"),
 ];
 
 /// Builds the libraries for an instruction set and puts them in their places.

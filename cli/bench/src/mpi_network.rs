@@ -17,7 +17,7 @@ use clap::Args;
 use tombolo::Isa;
 use tombolo_bench::mpi;
 use tombolo_machine::vm::{Files, Qemu, VmKit, initramfs, qemu};
-use tombolo_mpi::pmi::{Event, MemberId, Server, process_mapping};
+use tombolo_mpi_launch::pmi::{Event, MemberId, Server, process_mapping};
 use tombolo_platform::process::Process;
 
 use crate::failure::Failure;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use tombolo_cli_common::arguments::{Global, STYLES};
 use tombolo_cli_common::{compilers, context, failure, input, output, signals};
-use tombolo_mpi::job::clean_after;
+use tombolo_mpi_launch::job::clean_after;
 
 /// The whole command line: this program is run by `tombolo` with its own.
 #[derive(Parser, Debug)]

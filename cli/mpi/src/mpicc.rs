@@ -4,8 +4,8 @@ use clap::Args;
 use tombolo::Isa;
 use tombolo_machine::Kit;
 use tombolo_machine::build::BuildError;
-use tombolo_mpi::Installation;
-use tombolo_mpi::compile::{Abi, Compilation, CompileError, Request};
+use tombolo_mpi_launch::Installation;
+use tombolo_mpi_launch::compile::{Abi, Compilation, CompileError, Request};
 
 use crate::compilers::{self, Wrapper};
 use crate::context::{Context, print};

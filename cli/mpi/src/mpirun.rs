@@ -12,11 +12,11 @@ use signal_hook::iterator::Signals;
 use tombolo::admin::NodeInfo;
 use tombolo::{Child, Exit};
 use tombolo_cli_common::nodes::placement_failure;
-use tombolo_mpi::environment::{Environment, SharedMemory};
-use tombolo_mpi::job::{
+use tombolo_mpi_launch::environment::{Environment, SharedMemory};
+use tombolo_mpi_launch::job::{
     Cleaner, Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher,
 };
-use tombolo_mpi::program::Program;
+use tombolo_mpi_launch::program::Program;
 use tombolo_placement::{Order, Placement, place};
 
 use crate::Arguments;

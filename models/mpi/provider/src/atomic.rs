@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use tombolo_fabric::{Atomic, AtomicOp, Datatype, MAX_ATOMIC_BYTES, Memory};
+use tombolo_mpi_fabric::{Atomic, AtomicOp, Datatype, MAX_ATOMIC_BYTES, Memory};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;

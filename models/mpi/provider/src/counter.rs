@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use tombolo_fabric::CompletionKind;
+use tombolo_mpi_fabric::CompletionKind;
 
 use crate::abi::*;
 use crate::domain::Domain;

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::collections::HashMap;
 
-use tombolo_fabric::{Access, Memory, Region};
+use tombolo_mpi_fabric::{Access, Memory, Region};
 
 use crate::abi::*;
 use crate::endpoint::{Binding, Endpoint};

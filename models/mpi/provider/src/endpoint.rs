@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::time::{Duration, Instant};
 
-use tombolo_fabric::{Address, ChannelNet, Engine};
+use tombolo_mpi_fabric::{Address, ChannelNet, Engine};
 
 use crate::abi::*;
 use crate::entry::{not_there, object};

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use tombolo_fabric::{Busy, Failure};
+use tombolo_mpi_fabric::{Busy, Failure};
 
 use crate::abi::{self, fi_ops, fid};
 

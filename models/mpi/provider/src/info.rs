@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 
 use tombolo::Domain;
-use tombolo_fabric::{ADDRESS_BYTES, Address, INJECT_BYTES};
+use tombolo_mpi_fabric::{ADDRESS_BYTES, Address, INJECT_BYTES};
 
 use crate::abi::*;
 

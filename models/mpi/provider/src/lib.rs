@@ -2,7 +2,7 @@
 //!
 //! libfabric loads it from the folders of `FI_PROVIDER_PATH` and calls [`fi_prov_ini`]; it reaches everything
 //! else through tables of functions. Arguments of the program are trusted to be as libfabric's manual
-//! requires. Messages of peers are not trusted; `tombolo-fabric` checks them.
+//! requires. Messages of peers are not trusted; `tombolo-mpi-fabric` checks them.
 //!
 //! **Threads.** `FI_THREAD_DOMAIN`: the program calls functions of a libfabric domain, and of the objects
 //! opened on it, from one thread at a time. This crate takes no lock.

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::ptr;
 
-use tombolo_fabric::{Memory, NO_ADDRESS, Peek, Receive, Send};
+use tombolo_mpi_fabric::{Memory, NO_ADDRESS, Peek, Receive, Send};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;
@@ -49,7 +49,7 @@ struct Letter {
 fn do_send(ep: *mut fid_ep, memory: Span, letter: Letter, flags: u64) -> isize {
     let endpoint = object!(ep, Endpoint);
     let inject = flags & FI_INJECT != 0;
-    if inject && memory.len() > tombolo_fabric::INJECT_BYTES {
+    if inject && memory.len() > tombolo_mpi_fabric::INJECT_BYTES {
         return -(FI_EMSGSIZE as isize);
     }
     let report = endpoint.reports_send(flags);
@@ -76,7 +76,7 @@ fn send_plain(ep: *mut fid_ep, memory: Span, letter: Letter) -> isize {
 #[inline(always)]
 fn send_injected(ep: *mut fid_ep, buf: *const c_void, len: usize, letter: Letter) -> isize {
     let endpoint = object!(ep, Endpoint);
-    if len > tombolo_fabric::INJECT_BYTES {
+    if len > tombolo_mpi_fabric::INJECT_BYTES {
         return -(FI_EMSGSIZE as isize);
     }
     begun(endpoint.engine.send(Send {

@@ -5,7 +5,7 @@ use core::ptr;
 use std::io::Write;
 
 use tombolo::region::RegionFile;
-use tombolo_fabric::{ChannelNet, Engine};
+use tombolo_mpi_fabric::{ChannelNet, Engine};
 use tombolo_platform::memory::replace_private;
 
 use crate::abi::*;

@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use std::time::Duration;
 
-use tombolo_fabric::{Completion, Failure};
+use tombolo_mpi_fabric::{Completion, Failure};
 
 use crate::abi::*;
 use crate::domain::Domain;

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::ptr;
 
-use tombolo_fabric::{Memory, Read, Write};
+use tombolo_mpi_fabric::{Memory, Read, Write};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;
@@ -56,7 +56,7 @@ fn do_write(
 ) -> isize {
     let endpoint = object!(ep, Endpoint);
     let inject = flags & FI_INJECT != 0;
-    if inject && memory.len() > tombolo_fabric::INJECT_BYTES {
+    if inject && memory.len() > tombolo_mpi_fabric::INJECT_BYTES {
         return -(FI_EMSGSIZE as isize);
     }
     let Target { peer: to, address, key, context } = target;

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use tombolo_fabric::Memory;
+use tombolo_mpi_fabric::Memory;
 
 use crate::abi::{fi_ioc, iovec};
 

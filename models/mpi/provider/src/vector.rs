@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::{ptr, slice};
 use std::collections::HashMap;
 
-use tombolo_fabric::{ADDRESS_BYTES, Address};
+use tombolo_mpi_fabric::{ADDRESS_BYTES, Address};
 
 use crate::abi::*;
 use crate::domain::Domain;

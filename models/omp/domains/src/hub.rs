@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use tombolo::region::Capability;
 use tombolo::{Child, Domain, Error, Exit, Listener, Ready, Token, WaitSet};
-use tombolo_omp::job::env::{Mode, Read};
-use tombolo_omp::job::stack::{Call, Main, Stack};
-use tombolo_omp::job::{layout, start, words, worker};
-use tombolo_omp::primitives::exclusive::flush;
-use tombolo_omp::primitives::nodes::{About, Isa};
-use tombolo_omp::primitives::parker::Parker;
-use tombolo_omp::primitives::{exclusive, sys, wake_domain};
-use tombolo_omp::team::root::Root;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::job::env::{Mode, Read};
+use tombolo_omp_team::job::stack::{Call, Main, Stack};
+use tombolo_omp_team::job::{layout, start, words, worker};
+use tombolo_omp_team::primitives::exclusive::flush;
+use tombolo_omp_team::primitives::nodes::{About, Isa};
+use tombolo_omp_team::primitives::parker::Parker;
+use tombolo_omp_team::primitives::{exclusive, sys, wake_domain};
+use tombolo_omp_team::team::root::Root;
+use tombolo_omp_team::team::thread::Thread;
 
 use self::process::{Process, ProcessState};
 use crate::memory::{self, Mapped, Variables};

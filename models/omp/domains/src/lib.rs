@@ -30,5 +30,5 @@ pub(crate) fn channel_options() -> tombolo::ChannelOptions {
 
 /// Ends the process: what happened cannot be mended here.
 pub(crate) fn fatal(text: impl std::fmt::Display) -> ! {
-    tombolo_omp::primitives::sys::fatal(text)
+    tombolo_omp_team::primitives::sys::fatal(text)
 }

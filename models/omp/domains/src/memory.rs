@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tombolo::region::{Capability, RegionFile, RegionOptions, Rights};
 use tombolo::{Domain, Error};
-use tombolo_omp::primitives::exclusive;
-use tombolo_omp::primitives::store::{SPAN, Store};
+use tombolo_omp_team::primitives::exclusive;
+use tombolo_omp_team::primitives::store::{SPAN, Store};
 
 use crate::message::Layout;
 use crate::place::Where;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tombolo::Isa;
 use tombolo::admin::{NodeInfo, NodeKind};
-use tombolo_omp::primitives::nodes::Named;
+use tombolo_omp_team::primitives::nodes::Named;
 
 /// Whose kernel programs of a node run on.
 #[derive(Clone, PartialEq, Eq, Debug)]

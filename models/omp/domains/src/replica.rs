@@ -8,9 +8,9 @@
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tombolo_omp::job::fault;
-use tombolo_omp::primitives::sys;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::job::fault;
+use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::team::thread::Thread;
 
 use crate::memory::Mapped;
 use crate::request::{self, RequestKind};

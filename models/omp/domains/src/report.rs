@@ -3,8 +3,8 @@
 
 use tombolo::Domain;
 use tombolo::files::OpenOptions;
-use tombolo_omp::job::report;
-use tombolo_omp::job::report::Form;
+use tombolo_omp_team::job::report;
+use tombolo_omp_team::job::report::Form;
 
 use crate::place::{JobNode, Kernel};
 

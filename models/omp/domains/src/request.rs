@@ -4,8 +4,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use tombolo_omp::team::thread::Thread;
-use tombolo_omp::team::waiting;
+use tombolo_omp_team::team::thread::Thread;
+use tombolo_omp_team::team::waiting;
 
 use crate::send_queue;
 
@@ -97,7 +97,7 @@ pub fn ask(me: &'static Thread, kind: RequestKind, words: [u64; 4]) -> (i32, u64
     answer
 }
 
-/// Requests that the first thread of this process has not passed on yet. As [parkers](tombolo_omp::wake
+/// Requests that the first thread of this process has not passed on yet. As [parkers](tombolo_omp_team::wake
 /// domain::List) they are entered without a lock.
 struct Asked(AtomicPtr<Request>);
 

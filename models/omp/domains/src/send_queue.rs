@@ -5,10 +5,10 @@
 use std::sync::OnceLock;
 
 use tombolo::waitset::Waker;
-use tombolo_omp::primitives::exclusive;
-use tombolo_omp::primitives::parker::Parker;
-use tombolo_omp::primitives::wake_domain::List;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::primitives::exclusive;
+use tombolo_omp_team::primitives::parker::Parker;
+use tombolo_omp_team::primitives::wake_domain::List;
+use tombolo_omp_team::team::thread::Thread;
 
 /// Threads of other wake domains that are to be woken.
 static ASLEEP: List = List::new();

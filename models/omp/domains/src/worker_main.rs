@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tombolo::region::CapabilityId;
 use tombolo::{Domain, Error, Ready, Token, WaitSet};
-use tombolo_omp::job::stack::Stack;
-use tombolo_omp::job::{layout, start, words, worker};
-use tombolo_omp::primitives::parker::Parker;
-use tombolo_omp::primitives::store::Store;
-use tombolo_omp::primitives::{exclusive, sys, wake_domain};
-use tombolo_omp::team::root::Root;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::job::stack::Stack;
+use tombolo_omp_team::job::{layout, start, words, worker};
+use tombolo_omp_team::primitives::parker::Parker;
+use tombolo_omp_team::primitives::store::Store;
+use tombolo_omp_team::primitives::{exclusive, sys, wake_domain};
+use tombolo_omp_team::team::root::Root;
+use tombolo_omp_team::team::thread::Thread;
 
 use crate::hub::{self, Image};
 use crate::memory::{self, Variables};

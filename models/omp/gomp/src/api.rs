@@ -3,13 +3,13 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::Ordering::Relaxed;
 
-use tombolo_omp::constructs::{affinity, region};
-use tombolo_omp::job::{env, start};
-use tombolo_omp::primitives::icv::{ACTIVE_LEVELS_MAX, MONOTONIC, Schedule, ScheduleKind};
-use tombolo_omp::primitives::lock::{Lock, NestLock};
-use tombolo_omp::primitives::places::numbers;
-use tombolo_omp::primitives::sys;
-use tombolo_omp::team::thread::{Seat, Thread};
+use tombolo_omp_team::constructs::{affinity, region};
+use tombolo_omp_team::job::{env, start};
+use tombolo_omp_team::primitives::icv::{ACTIVE_LEVELS_MAX, MONOTONIC, Schedule, ScheduleKind};
+use tombolo_omp_team::primitives::lock::{Lock, NestLock};
+use tombolo_omp_team::primitives::places::numbers;
+use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::team::thread::{Seat, Thread};
 
 use crate::target;
 

@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{mem, ptr};
 
-use tombolo_omp::job::stack::Main;
-use tombolo_omp::job::{env, forked};
-use tombolo_omp::primitives::{exclusive, sys};
+use tombolo_omp_team::job::stack::Main;
+use tombolo_omp_team::job::{env, forked};
+use tombolo_omp_team::primitives::{exclusive, sys};
 
 use crate::heap;
 

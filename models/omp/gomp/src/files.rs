@@ -9,9 +9,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::{exclusive, sys};
 use tombolo_omp_domains::request::{self, RequestKind};
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::{exclusive, sys};
 
 /// Where musl 1.2 has a stream's lock, in bytes.
 const LOCK: usize = 140;
@@ -82,7 +82,7 @@ fn elsewhere(end: StreamCall, stream: *mut c_void, first: u64, second: u64) -> O
     if !is_foreign(stream) {
         return None;
     }
-    let me = tombolo_omp::job::start::current();
+    let me = tombolo_omp_team::job::start::current();
     Some(request::ask(me, RequestKind::Call, [end as u64, stream as u64, first, second]).1)
 }
 

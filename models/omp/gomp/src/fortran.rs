@@ -5,10 +5,10 @@ use std::ffi::c_char;
 use std::ptr;
 use std::slice;
 
-use tombolo_omp::constructs::affinity;
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::lock::NestLock;
-use tombolo_omp::primitives::sys;
+use tombolo_omp_team::constructs::affinity;
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::lock::NestLock;
+use tombolo_omp_team::primitives::sys;
 
 use crate::api;
 

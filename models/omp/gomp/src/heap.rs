@@ -8,9 +8,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 #[cfg(target_env = "musl")]
-use tombolo_omp::device::mapping::Memory;
-use tombolo_omp::primitives::store::Store;
-use tombolo_omp::primitives::sys;
+use tombolo_omp_team::device::mapping::Memory;
+use tombolo_omp_team::primitives::store::Store;
+use tombolo_omp_team::primitives::sys;
 
 /// What a program is told that forks all the same.
 pub(crate) const FORKS: &str =

@@ -4,13 +4,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use tombolo_omp::device::{calls, memory};
-use tombolo_omp::job::stack::Main;
-use tombolo_omp::job::{env, stack};
-use tombolo_omp::primitives::{exclusive, sys};
 use tombolo_omp_domains::hub::Image;
 use tombolo_omp_domains::memory::Variables;
 use tombolo_omp_domains::{hub, worker_main};
+use tombolo_omp_team::device::{calls, memory};
+use tombolo_omp_team::job::stack::Main;
+use tombolo_omp_team::job::{env, stack};
+use tombolo_omp_team::primitives::{exclusive, sys};
 
 use crate::{files, heap};
 

@@ -7,8 +7,8 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::sys;
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::sys;
 
 /// OpenMP's allocators have numbers up to this one; a program's own are addresses.
 const PREDEFINED: usize = 8;

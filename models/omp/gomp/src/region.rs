@@ -3,13 +3,13 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::constructs::region::Region;
-use tombolo_omp::constructs::{loops, reduction, region};
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::icv::ScheduleKind;
-use tombolo_omp::team::share::Range;
-use tombolo_omp::team::task::Function;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::constructs::region::Region;
+use tombolo_omp_team::constructs::{loops, reduction, region};
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::icv::ScheduleKind;
+use tombolo_omp_team::team::share::Range;
+use tombolo_omp_team::team::task::Function;
+use tombolo_omp_team::team::thread::Thread;
 
 fn region(function: Function, data: *mut c_void, threads: u32, flags: u32) -> Region {
     Region { function, data, threads, bind: flags & 7, group: None }

@@ -17,8 +17,8 @@ pub extern "C" fn tombolo_omp_restore(begin: *const c_void, bytes: usize) -> c_i
 
 #[cfg(target_env = "musl")]
 fn ask(begin: *const c_void, bytes: usize, again: bool) -> c_int {
-    use tombolo_omp::job::start;
-    use tombolo_omp::primitives::exclusive;
+    use tombolo_omp_team::job::start;
+    use tombolo_omp_team::primitives::exclusive;
     if !exclusive::is_on() {
         return 0;
     }

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::slice;
 
-use tombolo_omp::job::{report, start};
-use tombolo_omp::primitives::{exclusive, sys};
+use tombolo_omp_team::job::{report, start};
+use tombolo_omp_team::primitives::{exclusive, sys};
 
 #[cfg(target_env = "gnu")]
 use crate::entry;

@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 
-use tombolo_omp::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::{exclusive, sys};
 
 use crate::heap;
 

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::slice;
 
-use tombolo_omp::constructs::barrier::barrier;
-use tombolo_omp::constructs::doacross;
-use tombolo_omp::constructs::{cancel, loops};
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::lock::Lock;
+use tombolo_omp_team::constructs::barrier::barrier;
+use tombolo_omp_team::constructs::doacross;
+use tombolo_omp_team::constructs::{cancel, loops};
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::lock::Lock;
 
 /// `barrier`.
 #[unsafe(no_mangle)]

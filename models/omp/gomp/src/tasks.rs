@@ -3,16 +3,16 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::constructs::group;
-use tombolo_omp::constructs::taskloop::Cut;
-use tombolo_omp::constructs::tasks::Create;
-use tombolo_omp::constructs::{reduction, taskloop, tasks};
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::sys;
-use tombolo_omp::team::depend::Dependence;
-use tombolo_omp::team::share::Range;
-use tombolo_omp::team::task::Function;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::constructs::group;
+use tombolo_omp_team::constructs::taskloop::Cut;
+use tombolo_omp_team::constructs::tasks::Create;
+use tombolo_omp_team::constructs::{reduction, taskloop, tasks};
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::team::depend::Dependence;
+use tombolo_omp_team::team::share::Range;
+use tombolo_omp_team::team::task::Function;
+use tombolo_omp_team::team::thread::Thread;
 
 /// GCC's flags of tasks and loops of tasks.
 const FINAL: u32 = 1 << 1;

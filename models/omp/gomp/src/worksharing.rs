@@ -3,14 +3,14 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::constructs::barrier::barrier;
-use tombolo_omp::constructs::doacross;
-use tombolo_omp::constructs::{loops, reduction};
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::icv::ScheduleKind;
-use tombolo_omp::primitives::store::Store;
-use tombolo_omp::team::share::{Range, WorkShare};
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::constructs::barrier::barrier;
+use tombolo_omp_team::constructs::doacross;
+use tombolo_omp_team::constructs::{loops, reduction};
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::icv::ScheduleKind;
+use tombolo_omp_team::primitives::store::Store;
+use tombolo_omp_team::team::share::{Range, WorkShare};
+use tombolo_omp_team::team::thread::Thread;
 
 /// Stores bounds where the program wants them. Whether there are any.
 ///

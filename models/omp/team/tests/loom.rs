@@ -9,8 +9,8 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
-use tombolo_omp::primitives::bell::{Bell, Sleepers};
-use tombolo_omp::primitives::parker::Parker;
+use tombolo_omp_team::primitives::bell::{Bell, Sleepers};
+use tombolo_omp_team::primitives::parker::Parker;
 
 #[derive(Default)]
 struct Shared {

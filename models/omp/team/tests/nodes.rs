@@ -9,20 +9,20 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, Once, PoisonError};
 
-use tombolo_omp::constructs::barrier::barrier;
-use tombolo_omp::constructs::doacross;
-use tombolo_omp::constructs::region::Region;
-use tombolo_omp::constructs::{loops, region};
-use tombolo_omp::device::order::tally_moved;
-use tombolo_omp::job::{env, start, worker};
-use tombolo_omp::primitives::icv::ScheduleKind;
-use tombolo_omp::primitives::nodes::{About, Isa};
-use tombolo_omp::primitives::store::{SPAN, Store};
-use tombolo_omp::primitives::sys;
-use tombolo_omp::team::root::Root;
-use tombolo_omp::team::share::Range;
-use tombolo_omp::team::tally::{RegionTally, Sum};
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::constructs::barrier::barrier;
+use tombolo_omp_team::constructs::doacross;
+use tombolo_omp_team::constructs::region::Region;
+use tombolo_omp_team::constructs::{loops, region};
+use tombolo_omp_team::device::order::tally_moved;
+use tombolo_omp_team::job::{env, start, worker};
+use tombolo_omp_team::primitives::icv::ScheduleKind;
+use tombolo_omp_team::primitives::nodes::{About, Isa};
+use tombolo_omp_team::primitives::store::{SPAN, Store};
+use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::team::root::Root;
+use tombolo_omp_team::team::share::Range;
+use tombolo_omp_team::team::tally::{RegionTally, Sum};
+use tombolo_omp_team::team::thread::Thread;
 
 /// The host with two processors, one less than half as fast with two, and one a tenth as fast with one, which
 /// may have two threads.

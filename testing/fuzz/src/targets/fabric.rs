@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use tombolo::{Draft, Message, WaitSet};
-use tombolo_fabric::{
+use tombolo_mpi_fabric::{
     Access, Address, Atomic, AtomicOp, Datatype, Engine, Event, Exposed, LinkEnd, LinkId, Memory, NO_ADDRESS,
     Net, Peek, Read, Receive, Region, Send, Stages, Write,
 };

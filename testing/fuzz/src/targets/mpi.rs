@@ -1,6 +1,6 @@
 //! What ranks say to their process manager.
 
-use tombolo_mpi::pmi::{Event, MemberId, Server};
+use tombolo_mpi_launch::pmi::{Event, MemberId, Server};
 
 const RANKS: usize = 3;
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tombolo::{Child, Domain, Error, Listener, SpawnOptions, Token, WaitSet};
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::team::thread::Thread;
 
 use super::Program;
 use crate::JOIN;

@@ -3,13 +3,13 @@
 use std::ffi::c_void;
 use std::slice;
 
-use tombolo_omp::constructs::tasks::{self, Create};
-use tombolo_omp::device::calls;
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::exclusive;
-use tombolo_omp::team::depend::Dependence;
-use tombolo_omp::team::root::Root;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::constructs::tasks::{self, Create};
+use tombolo_omp_team::device::calls;
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::exclusive;
+use tombolo_omp_team::team::depend::Dependence;
+use tombolo_omp_team::team::root::Root;
+use tombolo_omp_team::team::thread::Thread;
 
 use super::defer;
 use super::memory::node_of;

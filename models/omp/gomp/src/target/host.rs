@@ -4,9 +4,9 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::device::alone;
-use tombolo_omp::job::start;
-use tombolo_omp::team::task::Function;
+use tombolo_omp_team::device::alone;
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::team::task::Function;
 
 use super::kinds::{FIRSTPRIVATE, KIND};
 

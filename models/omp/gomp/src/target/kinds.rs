@@ -4,11 +4,13 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp::device::calls;
-use tombolo_omp::device::mapping::{ALWAYS, COPIED, FROM, IMPLICIT, Item, PRESENT, STAGED, TO, WHOLLY, What};
-use tombolo_omp::device::order::Construct;
-use tombolo_omp::primitives::sys;
-use tombolo_omp::team::root::Root;
+use tombolo_omp_team::device::calls;
+use tombolo_omp_team::device::mapping::{
+    ALWAYS, COPIED, FROM, IMPLICIT, Item, PRESENT, STAGED, TO, WHOLLY, What,
+};
+use tombolo_omp_team::device::order::Construct;
+use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::team::root::Root;
 
 /// The bits of a kind; above is the logarithm of the alignment.
 pub(super) const KIND: u16 = 0xff;

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
-use tombolo_omp::device::calls;
-use tombolo_omp::job::start;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::device::calls;
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::team::thread::Thread;
 
 use super::{FALLBACK, devices};
 

@@ -9,16 +9,16 @@ pub mod memory;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use tombolo_omp::constructs::tasking;
-use tombolo_omp::constructs::tasks::{self, Create};
-use tombolo_omp::device::calls;
-use tombolo_omp::device::mapping::{Item, What};
-use tombolo_omp::device::order::{Construct, Order, OrderKind};
-use tombolo_omp::job::start;
-use tombolo_omp::primitives::sys;
-use tombolo_omp::team::depend::Dependence;
-use tombolo_omp::team::task::Function;
-use tombolo_omp::team::thread::Thread;
+use tombolo_omp_team::constructs::tasking;
+use tombolo_omp_team::constructs::tasks::{self, Create};
+use tombolo_omp_team::device::calls;
+use tombolo_omp_team::device::mapping::{Item, What};
+use tombolo_omp_team::device::order::{Construct, Order, OrderKind};
+use tombolo_omp_team::job::start;
+use tombolo_omp_team::primitives::sys;
+use tombolo_omp_team::team::depend::Dependence;
+use tombolo_omp_team::team::task::Function;
+use tombolo_omp_team::team::thread::Thread;
 
 use self::host::Copies;
 use crate::tasks::dependences;
