@@ -31,7 +31,7 @@ use lifecycle::Rules;
 use parts::{Part, PartOptions};
 use restart::Policy;
 
-/// Run a job: one or more programs on the nodes of a machine
+/// Runs a job: one or more programs on the nodes of a machine
 ///
 /// Starts domains of an image on the nodes that --on names, and waits until all of them have ended. Several
 /// images form one job if an argument `:` stands between them; each may have a -n, --on, --env, --pin and
@@ -72,7 +72,7 @@ Examples:
   tombolo run --pin 1 --priority 10 server.tbi         on CPU 1, before other programs
   tombolo run --capture captures client.tbi            record its messages, for `tombolo replay`
   tombolo run --on host:8 --keep-going search.tbi      a failure does not end the others
-  tombolo run --restart on-failure:3 server.tbi        restart it after a failure, three times at most")]
+  tombolo run --restart on-failure:3 server.tbi        restart it up to three times")]
 pub(crate) struct Options {
     #[command(flatten)]
     part: PartOptions,
