@@ -256,7 +256,7 @@ fn what_follows_the_image_is_the_programs_whatever_it_looks_like() {
     assert_eq!(said, "--on mars\n");
     // Who meant it for `run` is told when the program does not take it.
     let failed = machine.tombolo(["run", "/bin/false", "--on", "host"]);
-    failed.fails_with(1, &["ended with status 1", "the program got --on, for it follows the image"]);
+    failed.fails_with(1, &["ended with status 1", "the program got --on, because it follows the image"]);
     machine.tombolo(["run", "--fast", "/bin/true"]).fails_with(2, &["--fast"]);
     machine.down();
 }
