@@ -53,12 +53,15 @@ async function fact(page, name) {
   return page.locator('.facts > div:not([hidden])', { has: page.locator('dt', { hasText: new RegExp(`^${name}$`) }) }).locator('dd').innerText();
 }
 
-/** The newest domain of a program, without those that another domain of the same program started. */
-async function domainOf(machine, program) {
-  return eventually(`a domain of ${program}`, async () => {
-    const of = (await machine.json('ps')).domains.filter((each) => each.program === program);
-    return of.filter((each) => !of.some((other) => other.id === each.parent)).at(-1);
+/** Starts a job by `start`, and waits for the domain of its program; jobs of earlier tests may still be ending. */
+async function started(machine, program, start) {
+  const before = new Set((await machine.json('ps')).domains.map((each) => each.id));
+  const job = start();
+  const { id } = await eventually(`a domain of ${program}`, async () => {
+    const of = (await machine.json('ps')).domains.filter((each) => each.program === program && !before.has(each.id));
+    return of.find((each) => !of.some((other) => other.id === each.parent));
   });
+  return { job, id };
 }
 
 /** Interrupts a job of `Machine.start`, as Ctrl-C does, and waits for its end. */
@@ -212,14 +215,14 @@ test('an image is started from the dialog, where it was suggested', async ({ pag
   await page.getByRole('button', { name: 'Run again' }).click();
   await eventually('another domain', () => page.url() !== before);
   await page.waitForSelector('.output >> text=modularity');
+  await page.waitForSelector('.head .state-badge[data-state=ended]');
 });
 
 test('the main job shows how far it is, and is drawn', async ({ page, machine, steer }) => {
   // The drawing stays when its job has ended; the job's record on the map does not, so jobs follow each other.
-  const job = again(() => machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--rmat', '18', '--workers', 'host:1,arm0:1'));
-  const { id } = await domainOf(machine, 'communities');
+  const { job, id } = await started(machine, 'communities', () => again(() => machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--rmat', '18', '--workers', 'host:1,arm0:1')));
   await page.goto(`${steer.address}/#/job/${id}`);
-  await eventually('circles', async () => (await page.locator('.graph .community').count()) > 3);
+  await eventually('circles', async () => (await page.locator('.graph .community').count()) > 3, 180);
   await eventually('shares of both nodes', async () => (await page.locator('.shares .gauge').count()) === 2);
   await eventually('a description of a circle', async () => {
     await page.mouse.move(0, 0);
@@ -230,7 +233,7 @@ test('the main job shows how far it is, and is drawn', async ({ page, machine, s
   await go(page, '#/');
   await page.waitForSelector('.jobs a');
   await job.stop();
-}, { seconds: 300 });
+}, { seconds: 600 });
 
 test('what passes is seen: channels, links, memory and names', async ({ page, machine, steer }) => {
   const job = again(() => machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--rmat', '20', '--workers', 'host:1,arm0:1'));
@@ -288,8 +291,7 @@ test('names and output of others are text, whatever they hold', async ({ page, m
 });
 
 test('of huge output the page keeps the end', async ({ page, machine, steer }) => {
-  const job = machine.start('--on', 'host', '/bin/sh', '--', '-c', 'seq 1 2000000; echo the end; sleep 600');
-  const { id } = await domainOf(machine, 'sh');
+  const { job, id } = await started(machine, 'sh', () => machine.start('--on', 'host', '/bin/sh', '--', '-c', 'seq 1 2000000; echo the end; sleep 600'));
   await page.goto(`${steer.address}/#/domain/${id}`);
   await page.waitForSelector('.output >> text=the end');
   await page.waitForSelector('header >> text=left out');
@@ -300,8 +302,7 @@ test('of huge output the page keeps the end', async ({ page, machine, steer }) =
 
 test('a read-only page has disabled buttons that say why, and its server refuses changes', async ({ browser, look, machine }) => {
   const page = await open(browser);
-  const job = machine.start('--on', 'host', '/bin/sleep', '--', '600');
-  const { id } = await domainOf(machine, 'sleep');
+  const { job, id } = await started(machine, 'sleep', () => machine.start('--on', 'host', '/bin/sleep', '--', '600'));
   await page.goto(look.url);
   await page.waitForSelector('article.node');
   check((await text(page, '.badge')) === 'read-only', 'the page says that it can only look');
@@ -333,8 +334,7 @@ test('a read-only page has disabled buttons that say why, and its server refuses
 });
 
 test('everything can be reached by keys', async ({ page, machine, steer }) => {
-  const job = machine.start('--on', 'host:3', '/bin/sleep', '--', '600');
-  await domainOf(machine, 'sleep');
+  const { job } = await started(machine, 'sleep', () => machine.start('--on', 'host:3', '/bin/sleep', '--', '600'));
   await page.goto(`${steer.address}/#/`);
   await page.waitForSelector('article.node');
   const at = (what) => eventually(what, async () => page.url().includes(what));
@@ -472,8 +472,7 @@ test('dark and light, and what was chosen is remembered', async ({ browser, stee
 });
 
 test('views fit a phone, and what is pressed is large enough', async ({ browser, machine, steer }) => {
-  const job = machine.start('--on', 'host', '/bin/sleep', '--', '600');
-  const { id } = await domainOf(machine, 'sleep');
+  const { job, id } = await started(machine, 'sleep', () => machine.start('--on', 'host', '/bin/sleep', '--', '600'));
   const page = await open(browser, PHONE);
   await page.goto(steer.url);
   await page.waitForSelector('article.node');
@@ -491,8 +490,7 @@ test('views fit a phone, and what is pressed is large enough', async ({ browser,
 });
 
 test('axe finds nothing on any view, dark or light', async ({ browser, machine, steer }) => {
-  const job = machine.start('--on', 'host', '/bin/sh', '--', '-c', 'echo hello; sleep 600');
-  const { id } = await domainOf(machine, 'sh');
+  const { job, id } = await started(machine, 'sh', () => machine.start('--on', 'host', '/bin/sh', '--', '-c', 'echo hello; sleep 600'));
   const found = [];
   // Themes differ in their colours alone. Without motion, for a colour on its way to another is neither.
   for (const [colorScheme, rules] of [['dark', null], ['light', ['color-contrast', 'link-in-text-block']]]) {
@@ -534,14 +532,20 @@ test('the machine is recorded, and the recording can be taken away', async ({ pa
   await eventually('messages', async () => (await machine.json('channels')).channels?.length > 0);
   await page.goto(`${steer.address}/#/trace`);
   await page.fill('#seconds', '1');
-  await eventually('a button', async () => await page.getByRole('button', { name: 'Record' }).getAttribute('aria-disabled') === null);
-  await page.getByRole('button', { name: 'Record' }).click();
-  const download = page.getByRole('link', { name: 'Download' });
-  await download.waitFor();
-  const [file] = await Promise.all([page.waitForEvent('download'), download.click()]);
-  const bytes = readFileSync(await file.path());
+  const record = page.getByRole('button', { name: 'Record' });
+  const progress = page.locator('progress[aria-label=Recording]');
+  // A second may pass without a message: a job reads its graph first.
+  const bytes = await eventually('a recording of messages', async () => {
+    await eventually('a button', async () => await record.getAttribute('aria-disabled') === null);
+    await record.click();
+    await progress.waitFor();
+    await progress.waitFor({ state: 'hidden' });
+    const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()]);
+    const recorded = readFileSync(await file.path());
+    return recorded.length > 1000 ? recorded : null;
+  }, 180);
   await job.stop();
-  check(bytes.length > 1000 && bytes[0] === 0x0a, `${bytes.length} bytes that begin with ${bytes[0]}`);
+  check(bytes[0] === 0x0a, `the recording begins with ${bytes[0]}`);
   // Perfetto's own page is not there in a test; one that answers as it does stands in for it.
   await page.context().route('https://ui.perfetto.dev/**', (route) => route.fulfill({
     contentType: 'text/html',
