@@ -162,7 +162,7 @@ def window():
     d.arrow(300, 165, 280, 136)
     d.arrow(360, 165, 370, 136)
     d.arrow(420, 165, 455, 136)
-    d.text(360, 225, "A place is named by its offset, never by an address.", style="small")
+    d.text(360, 225, "Programs exchange offsets, never addresses.", style="small")
     return d
 
 
@@ -217,7 +217,7 @@ def regions():
     d.text(200, 140, "grant", style="small")
     d.arrow(460, 147, 518, 147, "derive")
     d.cells(120, 205, 120, 34, "shared:page 0", "shared:page 1", "shared:page 2", "shared:page 3")
-    d.text(360, 256, "one region; each program maps it where it likes, and names places by offset", style="small")
+    d.text(360, 256, "one region; each program maps it at its own address and uses offsets", style="small")
     d.path("M330 174 V203", "", dashed=True)
     d.path("M600 174 V188 H420 V203", "", dashed=True)
     d.text(600, 50, "revoke takes a whole branch", style="small")
@@ -237,7 +237,7 @@ def bulk():
     d.arrow(558, 145, 160, 145, "release, pass: an empty buffer goes back", above=True)
     d.path("M90 162 V187 H208", "")
     d.path("M630 162 V187 H512", "")
-    d.text(360, 256, "A transfer that fails gives the buffers back, unchanged.", style="small")
+    d.text(360, 256, "A failed transfer returns the buffers, unchanged.", style="small")
     return d
 
 
@@ -272,7 +272,7 @@ def names():
     d.box(280, 60, 160, 100, "shared", "root", small=["names of the machine:", "sensor/1, jobs/results", "locks, barriers"])
     d.arrow(225, 73, 278, 95)
     d.arrow(495, 73, 442, 95)
-    d.text(360, 240, "A record goes with the program that set it; a lock passes on when its holder dies.", style="small")
+    d.text(360, 240, "A record ends with the program that set it; a lock passes on when its holder dies.", style="small")
     return d
 
 
@@ -333,7 +333,7 @@ def openmp():
         d.box(x, 135, 170, 26, "shared", "variables, heap, stacks")
     d.text(360, 200, "With `exclusive` and `hybrid` the memory of the team is one arena at the same address in each process;",
            style="small")
-    d.text(360, 217, "with `tombolo ompcc` the processes may be on unlike processors.", style="small")
+    d.text(360, 217, "with `tombolo ompcc` the processes may be on different processors.", style="small")
     return d
 
 
@@ -350,7 +350,7 @@ def boards():
     d.arrow(225, 78, 283, 90, both=True)
     d.arrow(495, 78, 437, 90, both=True)
     d.arrow(225, 155, 493, 155, "doorbell: ends a sleep", both=True)
-    d.text(360, 222, "A program that touches anything else ends with SIGSEGV; the board goes on.", style="small")
+    d.text(360, 222, "A program that accesses anything else ends with SIGSEGV; the board continues.", style="small")
     return d
 
 
@@ -404,7 +404,7 @@ def files():
     d.arrow(237, 130, 288, 130, both=True)
     d.path("M585 102 V130 H432", "")
     d.arrow(135, 102, 135, 115)
-    d.text(360, 212, "`..`, links that lead out, devices and sockets are refused; only this job is served.", style="small")
+    d.text(360, 212, "`..`, links out of the folder, devices and sockets are refused; only this job is served.", style="small")
     return d
 
 
@@ -435,7 +435,7 @@ def simulation():
     d.box(370, 20, 330, 170, "paper", "simulated, drawn from one seed", top=True)
     for at, line in enumerate(["processes, sockets, clocks", "windows and links: late, torn, cut", "deaths at every step"]):
         d.box(390, 52 + 44 * at, 290, 34, "arm", line)
-    d.text(360, 222, "Checkers that share no code with either look at everything that goes in and out.", style="small")
+    d.text(360, 222, "Independent checkers observe all inputs and outputs.", style="small")
     return d
 
 
