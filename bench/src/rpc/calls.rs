@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tombolo::interface::{Call, Decline, Never, Response};
 use tombolo::{Channel, ChannelOptions, Domain};
-use tombolo_interfaces::echo::{
+use tombolo_stubs::echo::{
     Echo, EchoClient, EchoEcho, EchoEchoReply, EchoEchoRequest, EchoHandler, EchoNull, EchoNullReply,
     EchoNullRequest, EchoServer, MAX_DATA,
 };

@@ -8,9 +8,9 @@ use tombolo_interface::{
     BindError, Call, CallError, Decline, Fault, Header, Kind, Malformed, Never, Outgoing, ReplyError,
     Responder, Response, ServeError,
 };
-use tombolo_interfaces::everything::EverythingClient;
-use tombolo_interfaces::kv::*;
-use tombolo_interfaces::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
+use tombolo_stubs::everything::EverythingClient;
+use tombolo_stubs::kv::*;
+use tombolo_stubs::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
 
 const NOW: Duration = Duration::ZERO;
 

@@ -7,8 +7,8 @@ use tombolo_idl::compatibility::{Verdict, compare, verdict};
 use tombolo_idl::compile_file;
 use tombolo_interface::local::{LocalPort, pair};
 use tombolo_interface::{Call, CallError, Decline, Fault, Malformed, Never, Response};
-use tombolo_interfaces::common::Stamp;
-use tombolo_interfaces::{growth, growth_before};
+use tombolo_stubs::common::Stamp;
+use tombolo_stubs::{growth, growth_before};
 
 const NOW: Duration = Duration::ZERO;
 const STAMP: Stamp = Stamp { at_ns: 7, node: 3 };

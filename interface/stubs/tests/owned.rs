@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use tombolo_interface::owned::request;
 use tombolo_interface::{Envelope, Header, Kind, Malformed, Outgoing, Unsendable};
-use tombolo_interfaces::everything;
-use tombolo_interfaces::everything::{Colour as SentColour, EverythingPartsRequest};
-use tombolo_interfaces::everything_owned::{
+use tombolo_stubs::everything;
+use tombolo_stubs::everything::{Colour as SentColour, EverythingPartsRequest};
+use tombolo_stubs::everything_owned::{
     Colour, Entry, EverythingReply, EverythingRequest, Failure, Point, Shape,
 };
 

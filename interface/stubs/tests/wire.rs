@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tombolo_interface::{Body, Budget, Domain, Header, Kind, Malformed, Outgoing, OverLimit, View};
-use tombolo_interfaces::everything::*;
-use tombolo_interfaces::kv::{KvListReply, KvPutRequest, KvPutRequestView};
+use tombolo_stubs::everything::*;
+use tombolo_stubs::kv::{KvListReply, KvPutRequest, KvPutRequestView};
 
 const HEADER: Header = Header::new(2, Kind::Call, 0x0102_0304 & 0x00ff_ffff);
 

@@ -19,14 +19,14 @@ if(NOT TARGET Tombolo::tombolo)
     set_target_properties(Tombolo::compiler PROPERTIES IMPORTED_LOCATION "${_tombolo_prefix}/bin/tombolo")
 endif()
 
-# tombolo_interfaces(<target> [PREFIX <text>] FILES <file.tbl>...)
+# tombolo_stubs(<target> [PREFIX <text>] FILES <file.tbl>...)
 #
 # Writes a header for each interface file, called like it, where <target> finds it: `#include "kv.h"`. Name the files that
 # others use too. They are written anew when an interface file, or one that it uses, has changed.
-function(tombolo_interfaces target)
+function(tombolo_stubs target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" PREFIX FILES)
     if(NOT arg_FILES OR arg_UNPARSED_ARGUMENTS)
-        message(FATAL_ERROR "tombolo_interfaces(<target> [PREFIX <text>] FILES <file.tbl>...)")
+        message(FATAL_ERROR "tombolo_stubs(<target> [PREFIX <text>] FILES <file.tbl>...)")
     endif()
     set(folder "${CMAKE_CURRENT_BINARY_DIR}/tombolo/${target}")
     file(MAKE_DIRECTORY "${folder}")

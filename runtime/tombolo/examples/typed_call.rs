@@ -3,7 +3,7 @@
 
 use tombolo::interface::{Call, Decline, Never, Response, Service, Turn};
 use tombolo::{Domain, Error};
-use tombolo_interfaces::echo::{
+use tombolo_stubs::echo::{
     Echo, EchoClient, EchoEcho, EchoEchoReply, EchoEchoRequest, EchoHandler, EchoNull, EchoNullReply,
 };
 

@@ -2,12 +2,12 @@
 
 use tombolo_base::Random;
 use tombolo_interface::{Body, Budget, Header, Kind, Malformed, Outgoing, Record, View};
-use tombolo_interfaces::everything::{
+use tombolo_stubs::everything::{
     Colour, Entry, EverythingNumbersRequest, EverythingNumbersRequestView, EverythingPartsReply,
     EverythingPartsReplyView, EverythingPartsRequest, EverythingPartsRequestView, Hints, Point, Rights,
     Shape, Step,
 };
-use tombolo_interfaces::kv::{KvListReply, KvListReplyView, KvPutRequest, KvPutRequestView};
+use tombolo_stubs::kv::{KvListReply, KvListReplyView, KvPutRequest, KvPutRequestView};
 
 const HEADER: Header = Header::new(2, Kind::Call, 0x0002_0304);
 

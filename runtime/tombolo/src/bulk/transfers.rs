@@ -173,7 +173,7 @@ impl Parcelled for interface::Buffer<false> {
 ///
 /// ```no_run
 /// # use tombolo::{BulkOptions, ChannelOptions, Domain, PoolOptions};
-/// # use tombolo_interfaces::rights::{Buffers, BuffersClient, BuffersPassRequest};
+/// # use tombolo_stubs::rights::{Buffers, BuffersClient, BuffersPassRequest};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let domain = Domain::attach()?;
 /// let mut channel = ChannelOptions::default().interface_hash(Buffers::HASH).connect(&domain, "adder")?;

@@ -32,7 +32,7 @@ const QUEUED_AT_MOST: usize = QUEUED + tombolo_interface::MAX_OUTSTANDING;
 /// ```no_run
 /// # use tombolo::{Domain, Error};
 /// # use tombolo::interface::{Service, Turn};
-/// # use tombolo_interfaces::kv::{Kv, KvHandler};
+/// # use tombolo_stubs::kv::{Kv, KvHandler};
 /// # fn serve(handler: &mut impl KvHandler) -> Result<(), Error> {
 /// let mut service = Service::<Kv>::export(&Domain::attach()?, "kv")?;
 /// loop {

@@ -26,7 +26,7 @@ const LOOKS_IN_A_ROW: u32 = 16;
 ///
 /// ```no_run
 /// # use tombolo::interface::SharedClient;
-/// # use tombolo_interfaces::kv::{Kv, KvGetRequest};
+/// # use tombolo_stubs::kv::{Kv, KvGetRequest};
 /// # async fn get(channel: tombolo::Channel) -> Result<(), Box<dyn std::error::Error>> {
 /// let client = SharedClient::<Kv>::bind(channel, ())?;
 /// let answer = client.call(&KvGetRequest { key: "isle" }).await?;

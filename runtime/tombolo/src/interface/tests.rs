@@ -1,11 +1,11 @@
 //! Calls over channels.
 
-use tombolo_interfaces::kv::{
+use tombolo_stubs::kv::{
     Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequest, KvClient, KvError, KvForget, KvForgetView,
     KvGet, KvGetReply, KvGetRequest, KvHandler, KvList, KvListReply, KvPut, KvPutReply, KvPutRequest,
     KvServer,
 };
-use tombolo_interfaces::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
+use tombolo_stubs::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
 
 use std::future::Future;
 use std::task::{Context, Waker};

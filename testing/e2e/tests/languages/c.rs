@@ -7,12 +7,12 @@ use tombolo::interface::{Call, CallError, Decline, Fault, Malformed, Never, Resp
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_e2e::c::{AARCH64, HOST};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
-use tombolo_interfaces::kv::{
+use tombolo_stubs::kv::{
     Kv, KvAwaitChange, KvAwaitChangeReply, KvChanged, KvChangedView, KvClient, KvError, KvEvents, KvForget,
     KvForgetView, KvGet, KvGetReply, KvGetRequest, KvHandler, KvList, KvListReply, KvListRequest, KvPut,
     KvPutReply, KvPutRequest, KvServer,
 };
-use tombolo_interfaces::rights::Buffers;
+use tombolo_stubs::rights::Buffers;
 
 /// Builds an example in C.
 fn built(machine: &Machine, name: &str) -> PathBuf {
@@ -145,7 +145,7 @@ fn c_serves(machine: &Machine, node: &str, program: &Path) {
     assert_eq!(client.get(&get).unwrap().value().unwrap().to_vec(), value[..2000]);
     let declined = client.get(&KvGetRequest { key: "" });
     assert!(matches!(declined, Err(CallError::Declined(KvError::NOT_FOUND))), "{declined:?}");
-    let unserved = client.start(&tombolo_interfaces::kv::KvAwaitChangeRequest { key: "k" });
+    let unserved = client.start(&tombolo_stubs::kv::KvAwaitChangeRequest { key: "k" });
     let unserved = client.wait(unserved.unwrap());
     assert!(matches!(unserved, Err(CallError::Fault(Fault::Unserved))), "{unserved:?}");
     client.forget(&KvForget { key: "größte Insel: 島" }).unwrap();

@@ -2,10 +2,10 @@
 
 use tombolo_interface::local::pair;
 use tombolo_interface::{Budget, Header, Kind, Outgoing, View};
-use tombolo_interfaces::everything::{
+use tombolo_stubs::everything::{
     Colour, Entry, EverythingPartsReply, EverythingPartsReplyView, EverythingPartsRequestView, Point, Shape,
 };
-use tombolo_interfaces::kv::{KvClient, KvGetRequest};
+use tombolo_stubs::kv::{KvClient, KvGetRequest};
 
 const KV: &str = include_str!("../../../../interfaces/kv.tbl");
 const EVERYTHING: &str = include_str!("../../../../interfaces/everything.tbl");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo::bulk::Transfers;
 use tombolo::interface::{Call, CallError, Decline, Fault, Handle, Never, Response, ServeError};
 use tombolo::{Buffer, BulkOptions, Channel, Domain, Pool, PoolOptions, Trust};
-use tombolo_interfaces::rights::{
+use tombolo_stubs::rights::{
     Buffers, BuffersClient, BuffersHandler, BuffersPass, BuffersPassReply, BuffersPassRequest, BuffersServer,
 };
 

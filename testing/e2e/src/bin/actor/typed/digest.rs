@@ -1,7 +1,7 @@
 //! Values as a number that depends on every bit of them, and on nothing of how they lie in memory or on a wire.
 
 use tombolo::interface::{Blob, List, Malformed, Text, View};
-use tombolo_interfaces::everything::{EntryView, EverythingPartsRequestView, PointView, ShapeView};
+use tombolo_stubs::everything::{EntryView, EverythingPartsRequestView, PointView, ShapeView};
 
 type Read = Result<(), Malformed>;
 

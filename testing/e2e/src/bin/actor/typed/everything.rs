@@ -7,7 +7,7 @@ use tombolo::Channel;
 use tombolo::interface::{
     Body, Call, CallError, Decline, Domain, Header, Kind, Malformed, Never, Outgoing, Response, ServeError,
 };
-use tombolo_interfaces::everything::{
+use tombolo_stubs::everything::{
     Colour, Entry, Everything, EverythingClient, EverythingDrawn, EverythingDrawnView, EverythingEvents,
     EverythingHandler, EverythingNull, EverythingNullReply, EverythingNullRequest, EverythingNumbers,
     EverythingNumbersReply, EverythingNumbersRequest, EverythingNumbersRequestView, EverythingParts,
@@ -44,7 +44,7 @@ struct Mirror {
 }
 
 fn keep(
-    entry: tombolo_interfaces::everything::EntryView<'_>,
+    entry: tombolo_stubs::everything::EntryView<'_>,
     name: &mut String,
     points: &mut Vec<Point>,
 ) -> Result<Option<Colour>, Malformed> {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tombolo::Channel;
 use tombolo::interface::{Call, CallError, Decline, Fault, Malformed, Never, Response, ServeError};
-use tombolo_interfaces::common::Stamp;
-use tombolo_interfaces::{growth, growth_before};
+use tombolo_stubs::common::Stamp;
+use tombolo_stubs::{growth, growth_before};
 
 use super::expect;
 use crate::{Outcome, PATIENCE};

@@ -3,7 +3,7 @@
 use tombolo::interface::{Call, CallError, Decline, Fault, Handle, Never, Response, ServeError};
 use tombolo::region::{Capability, Extent, FarEnd, Region, RegionOptions, Rights};
 use tombolo::{Channel, Domain, Endpoint};
-use tombolo_interfaces::rights::{
+use tombolo_stubs::rights::{
     Rights as Interface, RightsClient, RightsHandler, RightsPass, RightsPassReply, RightsPassRequest,
     RightsServer,
 };
