@@ -1,6 +1,6 @@
 #!/bin/sh
-# Measures the main job beside igraph and leidenalg, which it installs into a virtual environment below TARGET_FOLDER, on a machine
-# that it brings up and takes down again: this host and an Arm virtual machine.
+# Measures the main job beside igraph and leidenalg, which it installs into a virtual environment below
+# TARGET_FOLDER, on a machine that it brings up and takes down again: this host and an Arm virtual machine.
 # usage: bench-communities.sh TARGET_FOLDER [options of compare.py]
 set -eu
 target=$(realpath "$1")

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Puts what `tombolo bench mpi` runs into TARGET/kit/mpi/bench: the program, built for each stack, and the MPIs it is compared with
-# (MPICH with its launcher, Open MPI), of pinned versions from the index of Python packages.
+# Puts what `tombolo bench mpi` runs into TARGET/kit/mpi/bench: the program, built for each stack, and the
+# MPIs it is compared with (MPICH with its launcher, Open MPI), of pinned versions from the index of Python
+# packages.
 # usage: bench-mpi.sh TARGET_FOLDER
 set -eu
 target=$(realpath "$1")

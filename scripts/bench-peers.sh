@@ -1,10 +1,12 @@
 #!/bin/sh
-# Builds the peers of `tombolo bench all` and `bench rpc` (a workspace of its own) and puts them beside the command.
+# Builds the peers of `tombolo bench all` and `bench rpc` (a workspace of its own) and puts them beside the
+# command.
 # usage: bench-peers.sh TARGET_FOLDER [cargo options]
 set -eu
 target=$(realpath "$1")
 shift
-# bindgen looks for libclang by a name that Debian's runtime package does not have, and needs a compiler's headers.
+# bindgen looks for libclang by a name that Debian's runtime package does not have, and needs a compiler's
+# headers.
 if [ -z "${LIBCLANG_PATH:-}" ]; then
     found=$(find /usr/lib -name 'libclang[-.]*so*' -not -name 'libclang-cpp*' 2>/dev/null | head -n 1)
     [ -z "$found" ] || export LIBCLANG_PATH="$(dirname "$found")"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Measures the package for Python: builds the wheel as it is released, installs it with numpy into a virtual environment, and runs
-# the measurements of bench/python there, with a monitor of their own.
+# Measures the package for Python: builds the wheel as it is released, installs it with numpy into a virtual
+# environment, and runs the measurements of bench/python there, with a monitor of their own.
 # usage: bench-python.sh TARGET_FOLDER [--ray] [options of array_transfer.py]
 set -eu
 target=$(realpath "$1")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the page of `tombolo web` in Chromium against a real machine with an Arm virtual machine, and against a synthetic
-# one of a thousand nodes. Fetches the packages of package-lock.json by npm, which verifies them.
+# Tests the page of `tombolo web` in Chromium against a real machine with an Arm virtual machine, and against
+# a synthetic one of a thousand nodes. Fetches the packages of package-lock.json by npm, which verifies them.
 # usage: browser.sh TARGET_FOLDER [words in the names of tests…]
 #        browser.sh TARGET_FOLDER --pictures    takes the screenshots of the book
 #        browser.sh TARGET_FOLDER --soak [MINUTES]

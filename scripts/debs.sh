@@ -1,9 +1,9 @@
-# What the scripts share that fetch Debian's packages, for arm64 unless they say otherwise. Sourced, not run; POSIX sh. Whoever sources it has set `what`,
-# which it calls itself, and calls `begin` before anything is fetched.
+# What the scripts share that fetch Debian's packages, for arm64 unless they say otherwise. Sourced, not run;
+# POSIX sh. Whoever sources it has set `what`, which it calls itself, and calls `begin` before anything is
+# fetched.
 #
-# It reads Debian's signed archive through the system's sources and keys, but into lists of its own, so it needs no root
-# and leaves the system's package lists and architectures alone.
-# shellcheck shell=sh
+# It reads Debian's signed archive through the system's sources and keys, but into lists of its own, so it
+# needs no root and leaves the system's package lists and architectures alone. shellcheck shell=sh
 
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/tombolo
 debs=$cache/debs
@@ -18,7 +18,8 @@ fail() {
 architecture=arm64
 use_architecture() { architecture=$1; }
 
-# Makes sure of the tools and of the folders, and makes `work` in folder $1: what is drafted there goes with the script.
+# Makes sure of the tools and of the folders, and makes `work` in folder $1: what is drafted there goes with
+# the script.
 begin() {
     for tool in dpkg-deb tar; do
         command -v "$tool" >/dev/null || fail "$tool is missing"

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Puts MPICH for every instruction set that there are MPI programs for into TARGET/kit/mpi/ISA: a tree of files, in which MPI
-# is opt/tombolo/mpi/{lib,include}. For aarch64, which is foreign here, it has the libraries of C and C++ as well; it is for the
-# key `files` of vm and user nodes. `cargo xtask kit --mpi` adds opt/tombolo/mpi/fi, the provider.
+# Puts MPICH for every instruction set that there are MPI programs for into TARGET/kit/mpi/ISA: a tree of
+# files, in which MPI is opt/tombolo/mpi/{lib,include}. For aarch64, which is foreign here, it has the
+# libraries of C and C++ as well; it is for the key `files` of vm and user nodes. `cargo xtask kit --mpi` adds
+# opt/tombolo/mpi/fi, the provider.
 #
 # usage: fetch-mpi.sh [TARGET]      TARGET is cargo's target folder, by default `target`
 #
-# MPICH comes out of wheels of Python's package index that are pinned here (scripts/wheels.sh), the C libraries out of the
-# archive of Debian (scripts/debs.sh). It needs no root. Both are kept in ~/.cache/tombolo; while they are there nothing is fetched.
-# When everything is in place it does nothing. Ends with status 3 when an archive is out of reach.
+# MPICH comes out of wheels of Python's package index that are pinned here (scripts/wheels.sh), the C
+# libraries out of the archive of Debian (scripts/debs.sh). It needs no root. Both are kept in
+# ~/.cache/tombolo; while they are there nothing is fetched. When everything is in place it does nothing. Ends
+# with status 3 when an archive is out of reach.
 set -eu
 
 target=${1:-target}
@@ -48,8 +50,8 @@ mpich_wheel() {
     wheel "mpich==$version" "mpich-$version-py3-none-$platform.whl" "$hash" "$platform"
 }
 
-# put_mpich ISA: its libraries, headers and licences. What it brings for network cards, UCX's plug-ins and libfabric's, is left
-# out: neither nodes nor the provider have a use for it.
+# put_mpich ISA: its libraries, headers and licences. What it brings for network cards, UCX's plug-ins and
+# libfabric's, is left out: neither nodes nor the provider have a use for it.
 put_mpich() {
     mpi=$work/$1/opt/tombolo/mpi
     mkdir -p "$mpi/lib/mpich" "$mpi/licenses"
@@ -76,7 +78,8 @@ put_mpich() {
 
 foreign_packages='libc6 libgcc-s1 libstdc++6'
 
-# What programs in C and C++ for aarch64 are linked with, where Debian has it: the loader is where its name is fixed.
+# What programs in C and C++ for aarch64 are linked with, where Debian has it: the loader is where its name is
+# fixed.
 put_c_libraries() {
     for package in $foreign_packages; do
         kept "${package}_*_arm64.deb" >/dev/null || absent=yes

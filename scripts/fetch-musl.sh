@@ -1,7 +1,8 @@
 #!/bin/sh
-# Puts musl, the C library of programs by `tombolo ompcc`, for every instruction set that there are such programs for into
-# TARGET/kit/omp/ISA: include and lib. It comes out of the archive of Debian (scripts/debs.sh), is checked against the hashes
-# here, and is kept in ~/.cache/tombolo; while it is there nothing is fetched. It needs no root.
+# Puts musl, the C library of programs by `tombolo ompcc`, for every instruction set that there are such
+# programs for into TARGET/kit/omp/ISA: include and lib. It comes out of the archive of Debian
+# (scripts/debs.sh), is checked against the hashes here, and is kept in ~/.cache/tombolo; while it is there
+# nothing is fetched. It needs no root.
 #
 # usage: fetch-musl.sh [TARGET]      TARGET is cargo's target folder, by default `target`
 #

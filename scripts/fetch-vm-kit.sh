@@ -8,8 +8,8 @@
 #
 # usage: fetch-vm-kit.sh [TARGET]      TARGET is cargo's target folder, by default `target`
 #
-# Needs no root (scripts/debs.sh). Packages are kept in ~/.cache/tombolo/debs; while they are there nothing is fetched
-# (remove them to get newer ones). When everything is in place it does nothing.
+# Needs no root (scripts/debs.sh). Packages are kept in ~/.cache/tombolo/debs; while they are there nothing is
+# fetched (remove them to get newer ones). When everything is in place it does nothing.
 set -eu
 
 target=${1:-target}

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Puts Debian's Python for aarch64, with the libraries that it is linked with, into TARGET/kit/python/aarch64: a folder for the
-# key `files` of a vm node. Its interpreter is usr/bin/python3 there.
+# Puts Debian's Python for aarch64, with the libraries that it is linked with, into TARGET/kit/python/aarch64:
+# a folder for the key `files` of a vm node. Its interpreter is usr/bin/python3 there.
 #
 # usage: fetch-vm-python.sh [TARGET]      TARGET is cargo's target folder, by default `target`
 #
-# Needs no root (scripts/debs.sh). Packages are kept in ~/.cache/tombolo/debs; while they are there nothing is fetched
-# (remove them to get newer ones). When everything is in place it does nothing. Ends with status 3 when the archive is out of
-# reach.
+# Needs no root (scripts/debs.sh). Packages are kept in ~/.cache/tombolo/debs; while they are there nothing is
+# fetched (remove them to get newer ones). When everything is in place it does nothing. Ends with status 3
+# when the archive is out of reach.
 set -eu
 
 target=${1:-target}
@@ -79,8 +79,8 @@ done
 ln -s "python3.$version" "$work/root/usr/bin/python3"
 [ -x "$work/root/usr/bin/python3" ] || fail "$used have no /usr/bin/python3.$version"
 
-# Under emulation to compile is most of what a program takes to start, so it is done here, where it lasts. What is compiled is
-# taken as it is, whatever times its sources have.
+# Under emulation to compile is most of what a program takes to start, so it is done here, where it lasts.
+# What is compiled is taken as it is, whatever times its sources have.
 emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static) || emulator=
 if [ -n "$emulator" ]; then
     say 'compiling its library'

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Puts mpi4py beside MPI: a virtual environment for this host's Python in TARGET/mpi4py, and for Debian's Python on Arm machines a
-# tree of files in TARGET/kit/mpi4py/aarch64, where it is opt/tombolo/python/mpi4py. Which MPI it uses it learns when it is started:
-# `tombolo mpirun` says so.
+# Puts mpi4py beside MPI: a virtual environment for this host's Python in TARGET/mpi4py, and for Debian's
+# Python on Arm machines a tree of files in TARGET/kit/mpi4py/aarch64, where it is opt/tombolo/python/mpi4py.
+# Which MPI it uses it learns when it is started: `tombolo mpirun` says so.
 #
 # usage: mpi4py.sh [--host] [TARGET]      TARGET is cargo's target folder, by default `target`; --host leaves Arm machines out
 #
-# The wheels are pinned here (scripts/wheels.sh). When everything is in place it does nothing. Ends with status 3 when the package
-# index or the archive of Debian is out of reach, or has none for this Python.
+# The wheels are pinned here (scripts/wheels.sh). When everything is in place it does nothing. Ends with
+# status 3 when the package index or the archive of Debian is out of reach, or has none for this Python.
 set -eu
 
 only_host=

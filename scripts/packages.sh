@@ -1,5 +1,5 @@
-# What the scripts share that install packages into an empty Debian. Sourced after lib.sh, not run; POSIX sh. They set `target`, the
-# folder that cargo builds in, and have mount and process namespaces of their own.
+# What the scripts share that install packages into an empty Debian. Sourced after lib.sh, not run; POSIX sh.
+# They set `target`, the folder that cargo builds in, and have mount and process namespaces of their own.
 # shellcheck shell=sh
 
 release=bookworm
@@ -11,8 +11,8 @@ skip() {
     exit 0
 }
 
-# A file system that only this namespace has: what is in it, and every mount below it, goes with the namespace. Nothing here
-# removes files recursively, so that nothing can follow a mount out of it.
+# A file system that only this namespace has: what is in it, and every mount below it, goes with the
+# namespace. Nothing here removes files recursively, so that nothing can follow a mount out of it.
 make_work() {
     work=$kept/work
     mkdir -p "$work"

@@ -1,6 +1,5 @@
-# What the scripts share that build the package for Python. Sourced, not run, from the root of the tree; POSIX sh. Whoever
-# sources it has set `target`, the folder of what is built.
-# shellcheck shell=sh
+# What the scripts share that build the package for Python. Sourced, not run, from the root of the tree; POSIX
+# sh. Whoever sources it has set `target`, the folder of what is built. shellcheck shell=sh
 
 python=${TOMBOLO_PYTHON:-python3}
 # Kept between runs, as what cargo built is.
@@ -29,7 +28,8 @@ install_into() {
 # The same for tools.
 fetch() { install_into "$tools" "$@"; }
 
-# Builds the wheel for this machine into the folder $1, out of what is built already and the kit that is there.
+# Builds the wheel for this machine into the folder $1, out of what is built already and the kit that is
+# there.
 build_wheel() {
     CARGO_TARGET_DIR=$target TOMBOLO_PYTHON=$python cargo xtask dist --isa native --only wheel --kit-as-it-is --output "$1"
 }

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Runs the farm of SPARQL engines (examples/mpi/rdf_farm.py) on several mixes of nodes and sets the results beside each other.
+# Runs the farm of SPARQL engines (examples/mpi/rdf_farm.py) on several mixes of nodes and sets the results
+# beside each other.
 #
 # usage: rdf-farm.sh TARGET [FILE]      TARGET is cargo's target folder; FILE an RDF file, the vocabulary Brick unless said
 #
-# After `make mpi4py` it fetches Oxigraph for this host and for Arm machines, and Brick, by pinned wheels. It brings up a machine of
-# its own (machines/mpi-farm.toml) and takes it down again. MODES and REPEAT in the environment choose other modes than `task data`
-# and how often each query is asked.
+# After `make mpi4py` it fetches Oxigraph for this host and for Arm machines, and Brick, by pinned wheels. It
+# brings up a machine of its own (machines/mpi-farm.toml) and takes it down again. MODES and REPEAT in the
+# environment choose other modes than `task data` and how often each query is asked.
 set -eu
 
 target=$(realpath "${1:?usage: rdf-farm.sh TARGET [FILE]}")

@@ -35,7 +35,8 @@ export TOMBOLO_MACHINE
 trap take_down EXIT
 trap 'exit 130' INT TERM
 "$TOMBOLO" status
-# A node whose memory cannot be trusted gives wrong answers, and not always. That a busy host cuts the test short (3) is said.
+# A node whose memory cannot be trusted gives wrong answers, and not always. That a busy host cuts the test
+# short (3) is said.
 "$TOMBOLO" litmus --rounds 20000 || [ $? -eq 3 ]
 "$TOMBOLO" run --on host "$@"
 echo "The largest communities are drawn in ${DRAWING#"$PWD"/}."

@@ -26,7 +26,8 @@ run | c | mpi | omp | bench-omp | browser | dist | test) ;;
 *) fail "unknown purpose '$purpose'; it is 'run', 'c', 'mpi', 'omp', 'bench-omp', 'browser', 'dist' or 'test'" ;;
 esac
 
-# The foreign nodes of the machine file as words `kind:isa`; without a file, one of each kind and instruction set.
+# The foreign nodes of the machine file as words `kind:isa`; without a file, one of each kind and instruction
+# set.
 nodes="vm:aarch64 bare:aarch64 bare:riscv64 user:aarch64 user:riscv64 user:s390x"
 if [ -n "${2:-}" ]; then
     [ -r "$2" ] || fail "cannot read the machine file $2"
@@ -90,7 +91,8 @@ find_missing_packages() {
     have xz || want xz-utils "unpacks the virtual machine's kernel"
     for pair in aarch64:arm64 riscv64:riscv64 s390x:s390x; do
         isa=${pair%:*}
-        # Rust brings its own linker and C library for aarch64: a machine without other nodes needs no compiler for it.
+        # Rust brings its own linker and C library for aarch64: a machine without other nodes needs no
+        # compiler for it.
         needs "user:$isa" || { [ "$isa" = aarch64 ] && needs 'vm:*' && { [ "$purpose" = c ] || ! has_rustup; }; } || continue
         have "$isa-linux-gnu-gcc" || want "gcc-$isa-linux-gnu" "compiles and links programs for $isa"
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
@@ -243,8 +245,8 @@ prepare_rustup() {
     fi
 }
 
-# Programs in C and Python, and MPI's, on Arm are linked by Debian's compiler with glibc, which Rust's library has to fit.
-# Without it the checks say that they skipped them.
+# Programs in C and Python, and MPI's, on Arm are linked by Debian's compiler with glibc, which Rust's library
+# has to fit. Without it the checks say that they skipped them.
 prepare_glibc_on_arm() {
     [ -n "$(missing_targets aarch64-unknown-linux-gnu)" ] || return 0
     announce "adding Rust's library for aarch64-unknown-linux-gnu, which programs in C, MPI and the checks use"

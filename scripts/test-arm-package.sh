@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs the package of TARGET/dist for Arm into an empty Debian for Arm, as a user of an Arm machine would, and runs ping-pong
-# there between two instruction sets. An emulator runs all of it, so it takes minutes, and `make test-packages` leaves it out.
+# Installs the package of TARGET/dist for Arm into an empty Debian for Arm, as a user of an Arm machine would,
+# and runs ping-pong there between two instruction sets. An emulator runs all of it, so it takes minutes, and
+# `make test-packages` leaves it out.
 #
 # usage: test-arm-package.sh [TARGET]      TARGET is cargo's target folder, by default `target`
 #
-# Needs root, Linux 6.7 (which lets a user namespace have a binfmt_misc of its own: nothing of this machine changes), and
-# qemu-user-static; the first time also debootstrap and network: the empty Debian is kept in TARGET/packages. What it lacks is
-# SKIPPED, aloud. However it ends, nothing of it is left running or mounted.
+# Needs root, Linux 6.7 (which lets a user namespace have a binfmt_misc of its own: nothing of this machine
+# changes), and qemu-user-static; the first time also debootstrap and network: the empty Debian is kept in
+# TARGET/packages. What it lacks is SKIPPED, aloud. However it ends, nothing of it is left running or mounted.
 set -eu
 
 target=$(realpath "${1:-target}")
@@ -33,8 +34,9 @@ fetch_debian() {
     }
 }
 
-# Runs this script again in namespaces of its own. The user namespace has this machine's users, which only a process outside can
-# give it. The inner one holds the reading end of a pipe: it ends when this process does, however that ends.
+# Runs this script again in namespaces of its own. The user namespace has this machine's users, which only a
+# process outside can give it. The inner one holds the reading end of a pipe: it ends when this process does,
+# however that ends.
 run_inside() {
     pipe=$(mktemp -u)
     mkfifo "$pipe"
@@ -74,7 +76,8 @@ fi
 
 make_work
 
-# The kernel opens the emulator now (F), so that it is found in every root, and the programs (O), which may lie in no folder.
+# The kernel opens the emulator now (F), so that it is found in every root, and the programs (O), which may
+# lie in no folder.
 emulate_arm() {
     mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc 2>"$work/log" ||
         skip "this kernel has no binfmt_misc for a user namespace: $(cat "$work/log")"
@@ -83,7 +86,8 @@ emulate_arm() {
     printf ':aarch64:M::%s:%s:%s:OF' "$magic" "$mask" "$(command -v qemu-aarch64-static)" >/proc/sys/fs/binfmt_misc/register
 }
 
-# equip ROOT: what a running Debian has besides files. A user namespace can make no devices, so these are this machine's.
+# equip ROOT: what a running Debian has besides files. A user namespace can make no devices, so these are this
+# machine's.
 equip() {
     mount -t proc proc "$1/proc"
     mount -t tmpfs -o mode=755 tmpfs "$1/dev"
@@ -118,7 +122,8 @@ test_deb() {
     mount --bind "$kept/archives-arm64" "$root/var/cache/apt/archives"
     cp "$(only "$target"/dist/tombolo_*_arm64.deb)" "$root/tmp/tombolo.deb"
     started=$(now)
-    # Virtual machines need qemu-system-arm; an emulated emulator of whole machines is slower than they wait for.
+    # Virtual machines need qemu-system-arm; an emulated emulator of whole machines is slower than they wait
+    # for.
     install_with_apt "$root" /tmp/tombolo.deb qemu-user
     in_debian "$root" dpkg --verify tombolo
     say "installed in $(($(now) - started)) s"

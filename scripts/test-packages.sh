@@ -1,13 +1,13 @@
 #!/bin/sh
-# Installs each package of TARGET/dist for this machine into an empty Debian, as a user would, and runs ping-pong there between
-# two instruction sets; and sees that packages are refused where they do not belong.
+# Installs each package of TARGET/dist for this machine into an empty Debian, as a user would, and runs
+# ping-pong there between two instruction sets; and sees that packages are refused where they do not belong.
 #
 # usage: test-packages.sh [TARGET [KIND...]]      TARGET is cargo's target folder, by default `target`; KIND is deb, tarball,
 #                                                 wheel or refusals, by default all of them
 #
-# Needs root, and debootstrap and network the first time: an empty Debian, and the packages that ours need there, are kept in
-# TARGET/packages. What it lacks is SKIPPED, aloud. Each Debian is a layer over the kept one and is gone afterwards, with all that
-# ran in it.
+# Needs root, and debootstrap and network the first time: an empty Debian, and the packages that ours need
+# there, are kept in TARGET/packages. What it lacks is SKIPPED, aloud. Each Debian is a layer over the kept
+# one and is gone afterwards, with all that ran in it.
 set -eu
 
 target=$(realpath "${1:-target}")
@@ -72,7 +72,8 @@ layer() {
 
 # --- What is tried -----------------------------------------------------------------------------------
 
-# ping_pong NAME ROOT BIN PREFIX: a machine comes up, two instruction sets talk, it goes down, and nothing is left.
+# ping_pong NAME ROOT BIN PREFIX: a machine comes up, two instruction sets talk, it goes down, and nothing is
+# left.
 ping_pong() {
     said=$(as_user "$2" "PATH=$3:\$PATH
         tombolo --quiet up
@@ -200,7 +201,8 @@ END
     say "wheel: installed and run in $(($(now) - started)) s"
 }
 
-# A Debian whose C library is older, and one for another processor, as far as dpkg looks before it installs anything.
+# A Debian whose C library is older, and one for another processor, as far as dpkg looks before it installs
+# anything.
 test_refusals() {
     mkdir -p "$work/old/var/lib/dpkg/updates" "$work/old/var/lib/dpkg/info"
     cat >"$work/old/var/lib/dpkg/status" <<'END'

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the wheel, has auditwheel read which C library it needs, installs it into a fresh virtual environment, makes a call through it,
-# and lets mypy look at generated stubs.
-# What is not there, or cannot be had from the package index, is skipped aloud. It compiles nothing that the kit did.
+# Builds the wheel, has auditwheel read which C library it needs, installs it into a fresh virtual
+# environment, makes a call through it, and lets mypy look at generated stubs. What is not there, or cannot be
+# had from the package index, is skipped aloud. It compiles nothing that the kit did.
 # usage: wheel.sh TARGET_FOLDER
 set -eu
 target=$(realpath "$1")

@@ -1,8 +1,8 @@
-# What the scripts share that take files out of wheels of the package index, for any processor. Sourced after scripts/debs.sh,
-# not run; POSIX sh.
+# What the scripts share that take files out of wheels of the package index, for any processor. Sourced after
+# scripts/debs.sh, not run; POSIX sh.
 #
-# Each wheel is pinned by its hash here in the tree, fetched once by pip, which checks it, and kept in ~/.cache/tombolo/wheels.
-# shellcheck shell=sh
+# Each wheel is pinned by its hash here in the tree, fetched once by pip, which checks it, and kept in
+# ~/.cache/tombolo/wheels. shellcheck shell=sh
 
 python=${TOMBOLO_PYTHON:-python3}
 wheels=${cache:?}/wheels
@@ -32,8 +32,8 @@ run_pip() {
 # Whether file $1 has the hash $2.
 has_hash() { [ -f "$1" ] && printf '%s  %s\n' "$2" "$1" | sha256sum --check --status; }
 
-# wheel REQUIREMENT FILE HASH PLATFORM [PYTHON]: makes sure that a wheel is kept, and prints its path. PYTHON is the version
-# it is for, where it matters.
+# wheel REQUIREMENT FILE HASH PLATFORM [PYTHON]: makes sure that a wheel is kept, and prints its path. PYTHON
+# is the version it is for, where it matters.
 wheel() {
     if ! has_hash "$wheels/$2" "$3"; then
         mkdir -p "$wheels" "$work/wheels"

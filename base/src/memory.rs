@@ -1,9 +1,10 @@
 //! Memory shared with a peer, as an array of 64-bit atomic words.
 //!
 //! A peer may write any byte at any time, so no `&[u8]` or `&T` over such memory can be sound. A slice of
-//! [`AtomicU64`] can: concurrent atomic accesses are defined for any number of writers, and a peer that writes
-//! nonsense changes values, never soundness. Eight bytes is also the widest access that stays whole between
-//! unlike processors: 16-byte vector accesses were seen to tear between an emulated Arm core and its host.
+//! [`AtomicU64`] can: concurrent atomic accesses are defined for any number of writers, and a peer that
+//! writes nonsense changes values, never soundness. Eight bytes is also the widest access that stays whole
+//! between unlike processors: 16-byte vector accesses were seen to tear between an emulated Arm core and its
+//! host.
 //!
 //! Words are in the byte order of the wire (little-endian) where they hold numbers, see [`load_le`] and
 //! [`store_le`]. Payload bytes are copied in address order and have no byte order.
@@ -98,8 +99,9 @@ impl SharedMemory {
     #[inline]
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `words` is valid for `len_words` aligned words while `_owner` lives (contract of `from_raw`,
-        // or a static or the vector in `_owner`), and `&self` keeps it alive. Atomics allow concurrent writes.
+        // SAFETY: `words` is valid for `len_words` aligned words while `_owner` lives (contract of
+        // `from_raw`, or a static or the vector in `_owner`), and `&self` keeps it alive. Atomics allow
+        // concurrent writes.
         unsafe { core::slice::from_raw_parts(self.words.as_ptr(), self.len_words) }
     }
 

@@ -47,7 +47,8 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// A number from `low` to `high` with a uniformly distributed magnitude: 1 to 10 is as likely as 10 to 100.
+    /// A number from `low` to `high` with a uniformly distributed magnitude: 1 to 10 is as likely as 10
+    /// to 100.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         let (low_bits, high_bits) = (low.max(1).ilog2(), high.max(1).ilog2());
         let bits = self.between(low_bits.into(), high_bits.into());

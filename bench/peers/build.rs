@@ -1,4 +1,5 @@
-//! Aeron's C library is made of objects for link-time optimisation, which GCC's own linker reads and lld does not.
+//! Aeron's C library is made of objects for link-time optimisation, which GCC's own linker reads and lld does
+//! not.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

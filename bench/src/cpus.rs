@@ -27,13 +27,14 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // It was allowed before; should the kernel have changed its mind, one processor is still enough to run on.
+        // It was allowed before; should the kernel have changed its mind, one processor is still enough to
+        // run on.
         let _ = set(&self.before);
     }
 }
 
-/// Two of the allowed processors to measure between: the first, and the next that is no hardware thread of the
-/// same core, so that the two sides do not share execution units. `None` when fewer than two are allowed.
+/// Two of the allowed processors to measure between: the first, and the next that is no hardware thread of
+/// the same core, so that the two sides do not share execution units. `None` when fewer than two are allowed.
 #[must_use]
 pub fn pair(allowed: &[usize]) -> Option<(usize, usize)> {
     pair_apart_from(allowed, &siblings(*allowed.first()?))

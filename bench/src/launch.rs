@@ -14,7 +14,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Runs a program to its end and reads the figures that it wrote.
 ///
 /// # Errors
-/// The error, in words: how it ended and its last output, that it found nothing, or that its output has no figures.
+/// The error, in words: how it ended and its last output, that it found nothing, or that its output has no
+/// figures.
 pub(crate) fn figures_of<T: DeserializeOwned>(
     command: Command,
     patience: Duration,

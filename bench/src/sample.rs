@@ -1,9 +1,9 @@
 //! Round-trip times: how they are taken, kept and summed up.
 //!
 //! Reading the clock costs some 20 ns and on many machines its steps are 10 ns, while a round trip may take
-//! 120 ns. So what is typical (`p50`, `mean`) is taken over batches of round trips timed as one, and what is rare
-//! (`p99`, `p99.9`) over round trips timed singly, in alternation. The cost of the clock, measured before, is taken
-//! off both. It is done in the same way for the ring and for the limit beneath it.
+//! 120 ns. So what is typical (`p50`, `mean`) is taken over batches of round trips timed as one, and what is
+//! rare (`p99`, `p99.9`) over round trips timed singly, in alternation. The cost of the clock, measured
+//! before, is taken off both. It is done in the same way for the ring and for the limit beneath it.
 
 use std::time::{Duration, Instant};
 
@@ -144,7 +144,8 @@ impl Samples {
         Ok(samples)
     }
 
-    /// A batch and the singles after it, timed elsewhere in the same way; the cost of the clock is not yet taken off.
+    /// A batch and the singles after it, timed elsewhere in the same way; the cost of the clock is not yet
+    /// taken off.
     pub(crate) fn add_cycle(&mut self, clock: Clock, batch_ns: u64, singles_ns: impl Iterator<Item = u64>) {
         self.batches.saturating_record(clock.each_ps(batch_ns * 1000, BATCH));
         for single_ns in singles_ns {

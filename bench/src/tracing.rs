@@ -1,7 +1,7 @@
 //! What tracing costs: a channel with counters and tracing beside the same channel without.
 //!
-//! Both ends are in one thread, so that only instructions are measured: no cache line travels and no thread waits. The
-//! variants take turns, slice by slice, and each slice is compared with the plain one beside it.
+//! Both ends are in one thread, so that only instructions are measured: no cache line travels and no thread
+//! waits. The variants take turns, slice by slice, and each slice is compared with the plain one beside it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -38,7 +38,8 @@ pub enum Error {
     End(#[from] EndError),
 }
 
-/// What things cost, in nanoseconds: medians over all slices. A message is sent and received, which is two operations.
+/// What things cost, in nanoseconds: medians over all slices. A message is sent and received, which is two
+/// operations.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Costs {
     /// A message over a channel without counters and tracing.

@@ -1,8 +1,8 @@
-//! The measurements of waitsets and of latency, between two processes: this program, and itself again as the other
-//! side.
+//! The measurements of waitsets and of latency, between two processes: this program, and itself again as the
+//! other side.
 //!
-//! `cargo test` runs them for a few milliseconds; `cargo test --release --test waitset -- --usual` prints figures worth
-//! looking at.
+//! `cargo test` runs them for a few milliseconds; `cargo test --release --test waitset -- --usual` prints
+//! figures worth looking at.
 
 use std::os::fd::AsFd;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# ar for every instruction set: what is done to an archive of this host's objects is done to that of the others' beside it,
-# where `tombolo mpicc` puts and looks for them.
+# ar for every instruction set: what is done to an archive of this host's objects is done to that of the
+# others' beside it, where `tombolo mpicc` puts and looks for them.
 # usage: as ar, with an operation, an archive, files
 set -eu
 ar "$@"

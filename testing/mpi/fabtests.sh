@@ -1,11 +1,13 @@
 #!/bin/sh
-# Builds fabtests, libfabric's own tests, out of a tree of libfabric, and runs its quick ones over Tombolo's provider on this host.
+# Builds fabtests, libfabric's own tests, out of a tree of libfabric, and runs its quick ones over Tombolo's
+# provider on this host.
 #
 # usage: fabtests.sh SOURCE [TARGET] [options of run_fabtests.py]
 #
-# SOURCE is a tree of libfabric, of the version that is installed (Debian: libfabric-dev), with its folder fabtests; it stays as it
-# is. TARGET is cargo's target folder, by default `target`, which has the provider (`make mpi`). Needs GNU autoconf, automake and
-# libtool. What is built is kept in TARGET/fabtests until its folder is removed.
+# SOURCE is a tree of libfabric, of the version that is installed (Debian: libfabric-dev), with its folder
+# fabtests; it stays as it is. TARGET is cargo's target folder, by default `target`, which has the provider
+# (`make mpi`). Needs GNU autoconf, automake and libtool. What is built is kept in TARGET/fabtests until its
+# folder is removed.
 set -eu
 source=$(realpath "$1")
 shift

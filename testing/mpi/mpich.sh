@@ -1,11 +1,12 @@
 #!/bin/sh
-# Builds MPICH's own tests with `tombolo mpicc`, for all instruction sets, and runs them on the nodes of a machine.
+# Builds MPICH's own tests with `tombolo mpicc`, for all instruction sets, and runs them on the nodes of a
+# machine.
 #
 # usage: mpich.sh SOURCE [TARGET] [options of run_mpich.py]
 #
-# SOURCE is a tree of MPICH 5.0 (its folders test/mpi, confdb and maint), which stays as it is. TARGET is cargo's target folder, by
-# default `target`, which has the command and the kit (`make mpi`). Needs GNU autoconf, automake and libtool. What is built is kept
-# in TARGET/mpich-tests until its folder is removed.
+# SOURCE is a tree of MPICH 5.0 (its folders test/mpi, confdb and maint), which stays as it is. TARGET is
+# cargo's target folder, by default `target`, which has the command and the kit (`make mpi`). Needs GNU
+# autoconf, automake and libtool. What is built is kept in TARGET/mpich-tests until its folder is removed.
 set -eu
 source=$(realpath "$1")
 shift

@@ -22,8 +22,9 @@ from run_mpich import MACHINE, read_expected, reason_for
 HERE = pathlib.Path(__file__).resolve().parent
 RESULT = re.compile(r"^(fi_\S.*?):\s+(Pass|Fail|Notrun|Excluded)\b")
 
-# The script kills every process of the host whose name begins with `fi_`; and of a server that is left only the shell
-# that waits for it, so that the server keeps the port. The replacement kills only processes of its own session.
+# The script kills every process of the host whose name begins with `fi_`; and of a server that is left only
+# the shell that waits for it, so that the server keeps the port. The replacement kills only processes of its
+# own session.
 ENDINGS = [(re.compile(r"^.*\bps -eo comm,pid\b.*\bkill -9\b.*$", re.MULTILINE), 2),
            (re.compile(r"\bkill -9 \$s_pid\b"), 3)]
 END_OWN = "pkill -KILL -s $$ '^fi_'"

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Runs the Barcelona OpenMP Tasks Suite, with its own verification, on our libgomp.so.1 and on GCC's beside it.
+# Runs the Barcelona OpenMP Tasks Suite, with its own verification, on our libgomp.so.1 and on GCC's beside
+# it.
 #
 # usage: bots.sh SOURCE [TARGET] [options of run_speed.py]
 #
-# SOURCE is a tree of BOTS, which stays as it is. TARGET is cargo's target folder, by default `target`, which has the kit. Needs gcc, make
-# and bash. What is made is kept in TARGET/omp-suites/bots until that folder is removed.
+# SOURCE is a tree of BOTS, which stays as it is. TARGET is cargo's target folder, by default `target`, which
+# has the kit. Needs gcc, make and bash. What is made is kept in TARGET/omp-suites/bots until that folder is
+# removed.
 set -eu
 SCRIPT=bots
 . "$(dirname "$0")/suites.sh"

@@ -3,8 +3,9 @@
 #
 # usage: epcc.sh SOURCE [TARGET] [options of run_speed.py]
 #
-# SOURCE is a tree of the microbenchmarks 3.1, or of both versions, which stays as it is. TARGET is cargo's target folder, by default
-# `target`, which has the kit. Needs gcc. What is made is kept in TARGET/omp-suites/epcc until that folder is removed.
+# SOURCE is a tree of the microbenchmarks 3.1, or of both versions, which stays as it is. TARGET is cargo's
+# target folder, by default `target`, which has the kit. Needs gcc. What is made is kept in
+# TARGET/omp-suites/epcc until that folder is removed.
 set -eu
 SCRIPT=epcc
 . "$(dirname "$0")/suites.sh"

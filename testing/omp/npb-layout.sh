@@ -1,10 +1,14 @@
 #!/bin/sh
-# Compiles the eight kernels of NPB 3.0 in C with OpenMP (NPB3.0-omp-C) by `tombolo ompcc`, and reports how far the builds agree.
+# Compiles the eight kernels of NPB 3.0 in C with OpenMP (NPB3.0-omp-C) by `tombolo ompcc`, and reports how
+# far the builds agree.
 #
-# usage: npb-layout.sh TREE [TARGET [CLASS [OPTIONS…]]]     TREE is a source tree of NPB3.0-omp-C, which stays as it is;
-#                                                           TARGET is cargo's target folder, by default `target`
+# usage: npb-layout.sh TREE [TARGET [CLASS [OPTIONS…]]]
 #
-# Ends with status 1 if a kernel cannot be compiled, or if a symbol that both builds have is not at one address.
+# TREE is a source tree of NPB3.0-omp-C, which stays as it is; TARGET is cargo's target folder, by default
+# `target`.
+#
+# Ends with status 1 if a kernel cannot be compiled, or if a symbol that both builds have is not at one
+# address.
 set -eu
 
 [ $# -ge 1 ] || { sed -n '4,5s/^# //p' "$0" >&2; exit 2; }

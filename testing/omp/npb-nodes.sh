@@ -1,10 +1,12 @@
 #!/bin/sh
-# Compiles the eight kernels of NPB 3.0 in C with OpenMP (NPB3.0-omp-C) by `tombolo ompcc`, and runs each in a team of workers on the host and on
-# other nodes of the machine that TOMBOLO_MACHINE names. Each verifies what it computed.
+# Compiles the eight kernels of NPB 3.0 in C with OpenMP (NPB3.0-omp-C) by `tombolo ompcc`, and runs each in a
+# team of workers on the host and on other nodes of the machine that TOMBOLO_MACHINE names. Each verifies what
+# it computed.
 #
-# usage: npb-nodes.sh TREE [TARGET [CLASS [MODE [THREADS]]]]     TREE is a source tree of NPB3.0-omp-C, which stays as it is; TARGET is cargo's
-#                                                                target folder, by default `target`; MODE is `hybrid@arm0`, or another
-#                                                                mode at nodes with a `+` between them
+# usage: npb-nodes.sh TREE [TARGET [CLASS [MODE [THREADS]]]]
+#
+# TREE is a source tree of NPB3.0-omp-C, which stays as it is; TARGET is cargo's target folder, by default
+# `target`; MODE is `hybrid@arm0`, or another mode at nodes with a `+` between them.
 #
 # Ends with status 1 if a kernel cannot be compiled, or does not verify its result within ten minutes.
 set -eu

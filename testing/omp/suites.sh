@@ -1,8 +1,9 @@
 # What the scripts have in common that run programs of others on our libgomp.so.1. Sourced, not run; POSIX sh.
 # shellcheck shell=sh
 #
-# Takes SOURCE and, if it is there, TARGET from the arguments, and leaves the others. `source`, `target` and `library` are absolute
-# afterwards, and the current folder is the project's. `SCRIPT` is the name of who calls.
+# Takes SOURCE and, if it is there, TARGET from the arguments, and leaves the others. `source`, `target` and
+# `library` are absolute afterwards, and the current folder is the project's. `SCRIPT` is the name of who
+# calls.
 
 [ $# -ge 1 ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 source=$(realpath "$1")

@@ -3,8 +3,9 @@
 #
 # usage: uh.sh SOURCE [TARGET] [options of run_validation.py]
 #
-# SOURCE is a tree of the suite 3.0, which stays as it is. TARGET is cargo's target folder, by default `target`, which has the kit. Needs
-# perl and gcc. What is made is kept in TARGET/omp-suites/uh until that folder is removed.
+# SOURCE is a tree of the suite 3.0, which stays as it is. TARGET is cargo's target folder, by default
+# `target`, which has the kit. Needs perl and gcc. What is made is kept in TARGET/omp-suites/uh until that
+# folder is removed.
 set -eu
 SCRIPT=uh
 . "$(dirname "$0")/suites.sh"

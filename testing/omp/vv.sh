@@ -3,8 +3,8 @@
 #
 # usage: vv.sh SOURCE [TARGET] [options of run_validation.py]
 #
-# SOURCE is a tree of OpenMP_VV, which stays as it is. TARGET is cargo's target folder, by default `target`, which has the kit. What is
-# made is kept in TARGET/omp-suites/vv until that folder is removed.
+# SOURCE is a tree of OpenMP_VV, which stays as it is. TARGET is cargo's target folder, by default `target`,
+# which has the kit. What is made is kept in TARGET/omp-suites/vv until that folder is removed.
 set -eu
 SCRIPT=vv
 . "$(dirname "$0")/suites.sh"

@@ -70,7 +70,8 @@ pub trait Transport {
     /// accepted, which is then lost like all others that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError>;
 
-    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`]. By default nothing does.
+    /// Sends a message of that size if it takes stores to memory and nothing else; see [`Stored`]. By default
+    /// nothing does.
     #[inline(always)]
     fn try_store(&mut self, _message: &[u8], _size: ShortMessage) -> Stored {
         Stored::Nothing

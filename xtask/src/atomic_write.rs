@@ -5,8 +5,8 @@ use std::{fs, io};
 
 use crate::failure::Failure;
 
-/// Replaces `target` by the file that `write` makes, and creates the folders above it. Readers see either the old file or
-/// the new one. If it fails, `target` is unchanged and the partial file is removed.
+/// Replaces `target` by the file that `write` makes, and creates the folders above it. Readers see either the
+/// old file or the new one. If it fails, `target` is unchanged and the partial file is removed.
 pub(crate) fn replace_file(
     target: &Path,
     write: impl FnOnce(&Path) -> io::Result<()>,

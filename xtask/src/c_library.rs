@@ -69,17 +69,18 @@ fn has_compiler(isa: &str) -> bool {
     Command::new(compiler(isa)).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// What Rust's standard library calls and Tombolo's does not, and glibc has only where it is linked dynamically: a linker warns of
-/// them in every static program. Weak, they are linked with programs that call them themselves.
+/// What Rust's standard library calls and Tombolo's does not, and glibc has only where it is linked
+/// dynamically: a linker warns of them in every static program. Weak, they are linked with programs that call
+/// them themselves.
 const NOT_CALLED: [&str; 4] = ["freeaddrinfo", "gai_strerror", "getaddrinfo", "getpwuid_r"];
 
-/// What loads a graphics driver (`platform/linux/src/copy/cuda.rs`), and a name that nothing has. On foreign nodes programs are
-/// static and load nothing: there the library calls the latter, whose address is null.
+/// What loads a graphics driver (`platform/linux/src/copy/cuda.rs`), and a name that nothing has. On foreign
+/// nodes programs are static and load nothing: there the library calls the latter, whose address is null.
 const LOADER: &str = "dlopen";
 const NO_LOADER: &str = "tombolo_no_dlopen";
 
-/// Builds the library, and leaves its debug information out. It unwinds on every node, unlike programs of the kit: a defect of the
-/// library is a status of the call, and ends no program.
+/// Builds the library, and leaves its debug information out. It unwinds on every node, unlike programs of the
+/// kit: a defect of the library is a status of the call, and ends no program.
 fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
     let mut built = workspace.target.clone();

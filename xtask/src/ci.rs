@@ -17,8 +17,8 @@ use crate::step::{Lane, Outcome, Report, Step, Tests};
 use crate::toolchain::Toolchain;
 use crate::workspace::{Target, Workspace};
 
-/// Runs everything that `make test` does, as named steps. A failed step does not keep the others from running:
-/// after half an hour of waiting the user wants to know everything that is broken.
+/// Runs everything that `make test` does, as named steps. A failed step does not keep the others from
+/// running: after half an hour of waiting the user wants to know everything that is broken.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run only the steps whose names contain one of these; none means all
@@ -32,7 +32,8 @@ pub(crate) struct Options {
     #[arg(short, long)]
     verbose: bool,
 
-    /// Fail a step that skips something because a tool is missing; without this, the step reports that and passes
+    /// Fail a step that skips something because a tool is missing; without this, the step reports that and
+    /// passes
     #[arg(long)]
     complete: bool,
 }
@@ -81,8 +82,9 @@ fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure>
     Ok(reports?.into_iter().flatten().collect())
 }
 
-/// Whether nothing was compiled incrementally in this target folder so far, as in a fresh clone: there it would cost a quarter of the
-/// time of every crate of the workspace, although most never change. On a machine that people work on it stays on.
+/// Whether nothing was compiled incrementally in this target folder so far, as in a fresh clone: there it
+/// would cost a quarter of the time of every crate of the workspace, although most never change. On a machine
+/// that people work on it stays on.
 fn is_new(target: &Path) -> bool {
     // Cargo makes the folder itself in any case.
     std::fs::read_dir(target.join("debug/incremental")).map_or(true, |mut crates| crates.next().is_none())
@@ -157,7 +159,8 @@ const LOW: &str = "10";
 /// Of what no other step waits for.
 const LOWEST: &str = "19";
 
-/// Steps that others wait for: what machines are made of, what tests on them are made of, and the rest of the kit.
+/// Steps that others wait for: what machines are made of, what tests on them are made of, and the rest of the
+/// kit.
 const KIT: &str = "kit";
 const TEST_PROGRAMS: &str = "test programs";
 const TEST_IMAGES: &str = "test images";
@@ -191,8 +194,8 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         command.current_dir(&workspace.root).arg(path).arg(&workspace.target);
         Step::new(name, command)
     };
-    // Computes on its own, in a target folder of its own: it takes what processor time the others leave, which is a
-    // good deal while compilers link and machines boot, and disturbs nothing.
+    // Computes on its own, in a target folder of its own: it takes what processor time the others leave,
+    // which is a good deal while compilers link and machines boot, and disturbs nothing.
     let beside = |name: &str, words: &[&str]| {
         Step::new(name, nice(LOWEST, xtask(name, words).command)).in_lane(Lane::Beside)
     };
@@ -202,8 +205,8 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         step.command.env("CARGO_PROFILE_CHECKER_OPT_LEVEL", "1");
         step
     };
-    // What only looks at the sources has a folder together: what they depend on is checked once for all, and cargo keeps no step of
-    // the other lanes waiting for its lock.
+    // What only looks at the sources has a folder together: what they depend on is checked once for all, and
+    // cargo keeps no step of the other lanes waiting for its lock.
     let checks = workspace.target.join("checks");
     let check = |name: &str, mut command: Command| {
         command.env("CARGO_TARGET_DIR", &checks);
@@ -215,18 +218,20 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     documentation
         .command
         .env("RUSTDOCFLAGS", "-D warnings")
-        // As `cargo clippy -- -D warnings` calls the compiler of the workspace: what it has checked is not checked again.
+        // As `cargo clippy -- -D warnings` calls the compiler of the workspace: what it has checked is not
+        // checked again.
         .env("RUSTC_WORKSPACE_WRAPPER", Toolchain::find()?.clippy_driver())
         .env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     let programs = TestPrograms::of(workspace)?;
-    // Each selects the whole workspace and picks targets: cargo unites the features that the selected packages ask of what
-    // they share, and compiles all of it again for another selection.
+    // Each selects the whole workspace and picks targets: cargo unites the features that the selected
+    // packages ask of what they share, and compiles all of it again for another selection.
     let test = |name: &str, programs: &[&str], more: &[&str]| {
         let mut step = cargo(name, &["test", "--no-fail-fast", "--workspace"]);
         step.command.args(programs.iter().flat_map(|program| ["--test", program])).args(more);
         step
     };
-    // One machine at a time in each program: several more would compete for two processors and miss their deadlines.
+    // One machine at a time in each program: several more would compete for two processors and miss their
+    // deadlines.
     let end_to_end = |program: &str| {
         let name = if program == TestPrograms::LITMUS { program } else { &format!("end to end: {program}") };
         test(name, &[program], &["--", "--test-threads=1"])
@@ -243,7 +248,8 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         test(TEST_PROGRAMS, &with_machines, &["--no-run"]).in_lane(Lane::Behind),
         behind(images, LOW).after(&[KIT, TEST_PROGRAMS]),
         behind(xtask(MODELS, &["kit"]), LOW).after(&[KIT]),
-        // Every program, by `--bins`, would be one also of those whose manifest says that they have no tests, linked for nothing.
+        // Every program, by `--bins`, would be one also of those whose manifest says that they have no tests,
+        // linked for nothing.
         behind(test("tests", &programs.others, &[&["--lib"], &bins[..]].concat()), WITH_DEADLINES),
         behind(end_to_end(TestPrograms::KIT), LOW).after(&[MODELS, TEST_IMAGES]),
         behind(test("doc tests", &[], &["--doc"]), LOW),
@@ -282,7 +288,8 @@ struct TestPrograms<'a> {
 impl<'a> TestPrograms<'a> {
     /// The packages whose test programs do.
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
-    /// Goes first: it shows whether the emulators are set up, without which everything that starts nodes fails.
+    /// Goes first: it shows whether the emulators are set up, without which everything that starts nodes
+    /// fails.
     const LITMUS: &'static str = "litmus";
     /// Brings up none, and builds what the others run: so it runs beside the first of them.
     const KIT: &'static str = "kit";

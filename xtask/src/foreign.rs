@@ -1,8 +1,10 @@
-//! `cargo xtask foreign`: the protocol crates' own tests, and those of the loops that copy, on other processors.
+//! `cargo xtask foreign`: the protocol crates' own tests, and those of the loops that copy, on other
+//! processors.
 //!
-//! Another processor has another order of bytes, which everything that reads and writes messages may get wrong: so every crate is
-//! tested on the big-endian one. Or it has another order of memory and other instructions: so what is written for each processor, and
-//! the rings that stand on it, are tested on each. What stands above them runs on each in the tests on machines.
+//! Another processor has another order of bytes, which everything that reads and writes messages may get
+//! wrong: so every crate is tested on the big-endian one. Or it has another order of memory and other
+//! instructions: so what is written for each processor, and the rings that stand on it, are tested on each.
+//! What stands above them runs on each in the tests on machines.
 
 use crate::failure::Failure;
 use crate::toolchain::{Toolchain, add_target, target_variable};
@@ -14,8 +16,8 @@ const BIG_ENDIAN: &str = "s390x";
 /// What is written for each processor, and what uses all of it.
 const OF_EACH: [&str; 2] = ["tombolo-base", "tombolo-ring"];
 
-/// Runs the tests of every `no_std` crate on the big-endian instruction set, and on the others those of [`OF_EACH`]; on each, those of
-/// the loops that copy; all under qemu-user.
+/// Runs the tests of every `no_std` crate on the big-endian instruction set, and on the others those of
+/// [`OF_EACH`]; on each, those of the loops that copy; all under qemu-user.
 ///
 /// The linkers are in `.cargo/config.toml`. The runners are not: miri runs a foreign target by itself.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz` and `cargo xtask asan`: what reads what others wrote, under libFuzzer and the address sanitizer.
+//! `cargo xtask fuzz` and `cargo xtask asan`: what reads what others wrote, under libFuzzer and the address
+//! sanitizer.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +13,8 @@ use crate::failure::Failure;
 use crate::toolchain;
 use crate::workspace::{Workspace, capture, execute};
 
-/// Sanitizers work for this target only where its standard library has their runtime, which rustup's nightly has.
+/// Sanitizers work for this target only where its standard library has their runtime, which rustup's nightly
+/// has.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What makes a program tell libFuzzer which branches it took, as `cargo fuzz` asks for it.
@@ -26,8 +28,8 @@ const NO_NIGHTLY: &str =
 /// Lines of its log that are shown of a target that found something.
 const SHOWN_LINES: usize = 30;
 
-/// Feeds every decoder and file format under libFuzzer and the address sanitizer. Without a target: all, in turn, with a
-/// table at the end and status 1 if one found something.
+/// Feeds every decoder and file format under libFuzzer and the address sanitizer. Without a target: all, in
+/// turn, with a table at the end and status 1 if one found something.
 ///
 /// For example `cargo xtask fuzz --all --seconds 30`, or `cargo xtask fuzz --seconds 600 machine_file`
 #[derive(Args)]
@@ -137,7 +139,8 @@ impl Search {
         execute(&mut self.search(name)?)
     }
 
-    /// Searches with all of these in turn. One that finds something does not keep the others from being tried.
+    /// Searches with all of these in turn. One that finds something does not keep the others from being
+    /// tried.
     fn all(&self, names: &[&String]) -> Result<(), Failure> {
         println!(
             "{} targets, {} s each; what they find comes to {}",
@@ -250,8 +253,8 @@ fn seeds(workspace: &Workspace, folder: &std::path::Path) -> Result<Vec<String>,
     Ok(capture(&mut seeds)?.lines().map(str::to_owned).collect())
 }
 
-/// Runs the tests of what touches memory that others write, and a smoke run of every fuzz target, with the address
-/// sanitizer watching every access.
+/// Runs the tests of what touches memory that others write, and a smoke run of every fuzz target, with the
+/// address sanitizer watching every access.
 pub(crate) fn address_sanitizer(workspace: &Workspace) -> Result<(), Failure> {
     if !toolchain::has_nightly() {
         println!("{NO_NIGHTLY}");

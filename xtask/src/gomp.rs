@@ -14,8 +14,8 @@ const CRATE: &str = "models/omp/gomp";
 
 /// Puts `<kit>/gomp/<isa>/libgomp.so.1` in place for this host.
 ///
-/// Rust makes an archive, and the linker of C the library: rustc has a list of symbols of its own for libraries, with which
-/// versions cannot be given to them.
+/// Rust makes an archive, and the linker of C the library: rustc has a list of symbols of its own for
+/// libraries, with which versions cannot be given to them.
 pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let host = Toolchain::find()?.host()?;
     let isa = host.split('-').next().unwrap_or(&host);

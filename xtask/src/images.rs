@@ -71,7 +71,8 @@ fn is_newer(file: &Path, inputs: &[PathBuf]) -> bool {
     made.is_some() && inputs.iter().all(|input| age(input) < made)
 }
 
-/// Whether an image has a program for each of these, and perhaps more: one that was packed for every instruction set stays.
+/// Whether an image has a program for each of these, and perhaps more: one that was packed for every
+/// instruction set stays.
 fn holds(tool: &Path, file: &Path, targets: &[&RustTarget]) -> bool {
     let Ok(output) = Command::new(tool).args(["image", "inspect", "--json"]).arg(file).output() else {
         return false;

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::installation::Item;
 use crate::workspace::Workspace;
 
-/// Installs the command with its manual, the monitor of this host, libraries and headers for C, and the parts of foreign nodes if
-/// `cargo xtask kit` has built them.
+/// Installs the command with its manual, the monitor of this host, libraries and headers for C, and the parts
+/// of foreign nodes if `cargo xtask kit` has built them.
 ///
 /// What is installed can be moved: nothing in it says where it lies.
 #[derive(Args)]

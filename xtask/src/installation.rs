@@ -17,11 +17,12 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The folder of the parts of nodes below the prefix; `machine/src/kit.rs` looks for them there.
 const KIT: &str = "lib/tombolo/kit";
 
-/// The parts of the kit that are installed where they have been built. The others (Python and mpi4py for virtual machines) are
-/// fetched for one user's machine files.
+/// The parts of the kit that are installed where they have been built. The others (Python and mpi4py for
+/// virtual machines) are fetched for one user's machine files.
 const KIT_PARTS: [&str; 8] = ["version", "aarch64", "riscv64", "s390x", "c", "mpi", "omp", "gomp"];
 
-/// The images that commands look for there, and one to try a machine with. The others are for the tests and examples of the tree.
+/// The images that commands look for there, and one to try a machine with. The others are for the tests and
+/// examples of the tree.
 const IMAGES: [&str; 4] = ["bare-pingpong", "bench", "litmus", "pingpong"];
 
 /// An installed file.

@@ -17,7 +17,8 @@ use crate::omp;
 use crate::toolchain::add_target;
 use crate::workspace::{Workspace, execute};
 
-/// The programs behind the command that have heavy dependencies. The command runs them, and builds one that is missing.
+/// The programs behind the command that have heavy dependencies. The command runs them, and builds one that
+/// is missing.
 pub(crate) const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
 
 /// Builds the parts of nodes: monitors, the kernel of virtual machines, images of the examples.
@@ -31,8 +32,8 @@ pub(crate) struct Options {
     #[arg(long)]
     programs_only: bool,
 
-    /// Build the command, and what nodes and images are made of; leave what programs behind the command, C, Python, MPI and OpenMP
-    /// need to a later call
+    /// Build the command, and what nodes and images are made of; leave what programs behind the command, C,
+    /// Python, MPI and OpenMP need to a later call
     #[arg(long, conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp", "crowd"])]
     base: bool,
 
@@ -117,8 +118,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     Ok(())
 }
 
-/// The command, the monitor of this machine itself, and images' programs for it, in one call of cargo: they share what they
-/// depend on. For one machine, nothing else; and of the programs with heavy dependencies those that are there already.
+/// The command, the monitor of this machine itself, and images' programs for it, in one call of cargo: they
+/// share what they depend on. For one machine, nothing else; and of the programs with heavy dependencies
+/// those that are there already.
 fn build_for_host(
     workspace: &Workspace,
     needs: &Needs,
@@ -149,7 +151,8 @@ fn is_built(workspace: &Workspace, program: &str) -> bool {
     workspace.target.join("release").join(format!("tombolo-{program}")).is_file()
 }
 
-/// Selects the library for C together with the programs that are there, so that it shares with them what it depends on.
+/// Selects the library for C together with the programs that are there, so that it shares with them what it
+/// depends on.
 pub(crate) fn select_c(workspace: &Workspace, build: &mut Command) {
     if PROGRAMS.iter().all(|program| is_built(workspace, program)) {
         select_installed(build);
@@ -172,16 +175,18 @@ fn select_command(build: &mut Command) {
     ]);
 }
 
-/// Selects all programs and libraries of an installation. They are always selected together: cargo unites the features that the
-/// selected packages ask of what they share, and compiles it again for every other selection.
+/// Selects all programs and libraries of an installation. They are always selected together: cargo unites the
+/// features that the selected packages ask of what they share, and compiles it again for every other
+/// selection.
 pub(crate) fn select_installed(build: &mut Command) {
     select_command(build);
     PROGRAMS.iter().for_each(|program| add_program(build, program));
     build.args(["--package", "tombolo-c", "--package", "tombolo-python", "--lib"]);
 }
 
-/// The packages of an installation, without saying which of their programs and libraries are built. What is built of them is what
-/// [`select_installed`] builds, for cargo unites the features that the packages ask for.
+/// The packages of an installation, without saying which of their programs and libraries are built. What is
+/// built of them is what [`select_installed`] builds, for cargo unites the features that the packages ask
+/// for.
 fn select_packages(build: &mut Command) {
     let programs = PROGRAMS.map(|program| format!("tombolo-cli-{program}"));
     let others = ["tombolo-cli", "tombolod", "tombolo-c", "tombolo-python"];
@@ -203,7 +208,8 @@ fn add_program(build: &mut Command, program: &str) {
     build.args(["--package", &format!("tombolo-cli-{program}"), "--bin", &format!("tombolo-{program}")]);
 }
 
-/// Builds the monitor and the images' programs for all foreign instruction sets in one call, which keeps all processors busy.
+/// Builds the monitor and the images' programs for all foreign instruction sets in one call, which keeps all
+/// processors busy.
 fn build_for_nodes(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     if needs.linux.is_empty() {
         return Ok(());
@@ -219,8 +225,9 @@ fn build_for_nodes(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> R
     execute(&mut build)
 }
 
-/// The same for boards. Their programs are linked otherwise than their monitors. That is said to the compiler of each program alone:
-/// in a setting for the target it would be said of everything, which would be compiled again.
+/// The same for boards. Their programs are linked otherwise than their monitors. That is said to the compiler
+/// of each program alone: in a setting for the target it would be said of everything, which would be compiled
+/// again.
 fn build_for_boards(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     if needs.boards.is_empty() {
         return Ok(());
@@ -260,7 +267,8 @@ pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
     replace_file(file, |path| fs::write(path, &text))
 }
 
-/// The file with the version of a library; the command refuses that of another release (`machine/src/build/gcc/installed.rs`).
+/// The file with the version of a library; the command refuses that of another release
+/// (`machine/src/build/gcc/installed.rs`).
 pub(crate) const RELEASE_FILE: &str = "release";
 
 /// Copies a program to its target atomically, unless the same bytes are there already.

@@ -12,9 +12,9 @@ use crate::workspace::{Workspace, execute, execute_whole};
 /// A big-endian target, which must still read the little-endian bytes of the protocol.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
 
-/// What is interpreted there: the library that loads and stores words, which alone has `unsafe`, and of the others the test programs
-/// about where bytes lie. Whether memory is used as it may be depends on the order of bytes nowhere else, and every test of all of
-/// them runs on s390x itself (`cargo xtask foreign`).
+/// What is interpreted there: the library that loads and stores words, which alone has `unsafe`, and of the
+/// others the test programs about where bytes lie. Whether memory is used as it may be depends on the order
+/// of bytes nowhere else, and every test of all of them runs on s390x itself (`cargo xtask foreign`).
 const OF_WORDS: &str = "tombolo-base";
 const OF_LAYOUT: [&str; 2] = ["golden", "specification"];
 
@@ -37,7 +37,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         // The library that is interpreted along; both come to lie in one folder.
         execute(cargo_miri(workspace, "setup", target).arg("--quiet"))?;
     }
-    // An interpreter takes one processor, so both run in parallel; the output of each is printed in one piece.
+    // An interpreter takes one processor, so both run in parallel; the output of each is printed in one
+    // piece.
     let (little, big) = thread::scope(|scope| {
         let little = scope.spawn(|| interpret(workspace, options, None));
         let big = interpret(workspace, options, Some(BIG_ENDIAN));

@@ -1,5 +1,5 @@
-//! What `tombolo ompcc` links programs with, in the kit: musl and the run-time, for every instruction set that there are such
-//! programs for.
+//! What `tombolo ompcc` links programs with, in the kit: musl and the run-time, for every instruction set
+//! that there are such programs for.
 
 use std::path::Path;
 use std::process::Command;
@@ -47,7 +47,8 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As [`build`], but continues without, with a report, if the archives cannot be fetched or Rust has no library for a target.
+/// As [`build`], but continues without, with a report, if the archives cannot be fetched or Rust has no
+/// library for a target.
 pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if !fetch(workspace, SCRIPT)? {
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");
@@ -79,7 +80,8 @@ fn install_headers(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The run-time as an archive, with what unwinds: gcc's own is made for another C library, so it is the one that comes with Rust.
+/// The run-time as an archive, with what unwinds: gcc's own is made for another C library, so it is the one
+/// that comes with Rust.
 fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
     cargo.args(["build", "--package", "tombolo-gomp", "--profile", "node", "--target", target]);

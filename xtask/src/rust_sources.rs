@@ -1,5 +1,5 @@
-//! The crates that programs in Rust depend on, as an installation has them: until a registry has them, `tombolo new` names them by
-//! their path.
+//! The crates that programs in Rust depend on, as an installation has them: until a registry has them,
+//! `tombolo new` names them by their path.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ pub(crate) struct SourceFile {
     pub(crate) text: String,
 }
 
-/// Their files, with a manifest of a workspace that has nothing else, and the versions of what they depend on.
+/// Their files, with a manifest of a workspace that has nothing else, and the versions of what they depend
+/// on.
 pub(crate) fn files(workspace: &Workspace) -> Result<Vec<SourceFile>, Failure> {
     let wanted = crates(workspace);
     let folders: Vec<(String, bool)> = workspace

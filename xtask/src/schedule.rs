@@ -4,8 +4,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::step::{Lane, Step};
 
-/// The steps that have not begun, and those that have not ended. Each stands behind those that it needs, so one can always begin
-/// until there are none.
+/// The steps that have not begun, and those that have not ended. Each stands behind those that it needs, so
+/// one can always begin until there are none.
 pub(crate) struct Schedule {
     state: Mutex<State>,
     ended: Condvar,
@@ -35,8 +35,8 @@ impl Schedule {
         Self { state: Mutex::new(State { waiting: steps, unfinished }), ended: Condvar::new() }
     }
 
-    /// Waits until the next step of the first of these lanes that has one can begin; nothing when none of them has. It counts as
-    /// running for as long as what is returned with it.
+    /// Waits until the next step of the first of these lanes that has one can begin; nothing when none of
+    /// them has. It counts as running for as long as what is returned with it.
     pub(crate) fn take(&self, lanes: &[Lane]) -> Option<(Step, Running<'_>)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -51,7 +51,8 @@ impl Schedule {
     }
 }
 
-/// A step that runs. Those that need it can begin when this is dropped, also by a step that could not be run, or a panic.
+/// A step that runs. Those that need it can begin when this is dropped, also by a step that could not be run,
+/// or a panic.
 pub(crate) struct Running<'a> {
     schedule: &'a Schedule,
     name: String,

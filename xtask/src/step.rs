@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::workspace::line;
 
-/// No step takes this long unless it hangs: not the longest, from nothing on two slow processors, nor one that gets only
-/// what others leave.
+/// No step takes this long unless it hangs: not the longest, from nothing on two slow processors, nor one
+/// that gets only what others leave.
 const DEADLINE: Duration = Duration::from_secs(45 * 60);
 
 /// A named command.
@@ -28,8 +28,8 @@ pub(crate) struct Step {
 pub(crate) enum Lane {
     /// Brings machines up, which have deadlines, or makes what those need first.
     Machines,
-    /// Beside those on machines, at a lower priority: it makes what they need later, or shares its target folder with them. While they
-    /// may wait for cargo, it compiles for no more than a moment.
+    /// Beside those on machines, at a lower priority: it makes what they need later, or shares its target
+    /// folder with them. While they may wait for cargo, it compiles for no more than a moment.
     Behind,
     /// With the time that the others leave. Such a step shares no target folder with them.
     Beside,
@@ -40,7 +40,8 @@ pub(crate) struct Report {
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
     pub(crate) time: Duration,
-    /// Its processor time, without that of processes that outlive their parents, such as the monitors of a machine.
+    /// Its processor time, without that of processes that outlive their parents, such as the monitors of a
+    /// machine.
     pub(crate) processor_time: Duration,
     pub(crate) tests: Tests,
     /// For a failed step, the lines of its log that say why, unless they were shown already.
@@ -119,7 +120,8 @@ impl Step {
     }
 }
 
-/// Runs a command into a log: whether it succeeded, or nothing when it had to be killed, its processor time, and what it wrote.
+/// Runs a command into a log: whether it succeeded, or nothing when it had to be killed, its processor time,
+/// and what it wrote.
 fn attempt(
     command: &mut Command,
     path: &Path,
@@ -167,7 +169,8 @@ fn processor_time(process: u32) -> Option<Duration> {
 fn used(stat: &str) -> Option<Duration> {
     /// Programs are told hundredths of a second, whatever clock the kernel has.
     const TICK: Duration = Duration::from_millis(10);
-    /// The first of four fields, counted from the one after the name: of its own and of its children, as user and as system.
+    /// The first of four fields, counted from the one after the name: of its own and of its children, as user
+    /// and as system.
     const FIRST_FIELD: usize = 11;
     // The name may hold anything.
     let (_, fields) = stat.rsplit_once(") ")?;

@@ -1,7 +1,7 @@
 //! The public items of a crate as text, so that a change of them shows in a file of its own.
 //!
-//! Read line by line, which the format of the sources allows: `cargo fmt` has laid them out, and the lint `unreachable_pub`
-//! makes sure that what is `pub` can be reached from outside.
+//! Read line by line, which the format of the sources allows: `cargo fmt` has laid them out, and the lint
+//! `unreachable_pub` makes sure that what is `pub` can be reached from outside.
 
 use std::collections::BTreeSet;
 
@@ -203,13 +203,13 @@ mod tests {
 mod inner;
 pub use inner::Thing;
 
-/// An error.
+/// An error of the module.
 #[derive(Debug)]
 pub enum Error {
     /// It was not there.
     #[error("not there")]
     Missing {
-        /// What.
+        /// Its name.
         what: String,
     },
     Other(u8),
@@ -237,7 +237,7 @@ impl Drop for Line {
 impl Line {
     pub(crate) fn own(&self) {}
 
-    /// Says it.
+    /// Prints the text once.
     pub fn say(
         &self,
         to: &str,

@@ -191,7 +191,8 @@ pub(crate) fn fetch(workspace: &Workspace, script: &str) -> Result<bool, Failure
     }
 }
 
-/// Runs a command, and writes what it said in one piece when it has ended, apart from what others say meanwhile.
+/// Runs a command, and writes what it said in one piece when it has ended, apart from what others say
+/// meanwhile.
 pub(crate) fn execute_whole(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |source| Failure::NotStarted { program: program.clone(), source };

@@ -33,8 +33,8 @@ pub fn set(cpus: &[usize]) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// How long this thread has been ready to run while something else ran, in nanoseconds; `None` where the kernel
-/// does not say.
+/// How long this thread has been ready to run while something else ran, in nanoseconds; `None` where the
+/// kernel does not say.
 #[must_use]
 pub fn waited_ns() -> Option<u64> {
     // Time run, time waited, slices.

@@ -1,8 +1,8 @@
 //! The physical limit: two cache lines that travel between the two sides, and nothing else.
 //!
-//! One side stores a number in its line with release order, the other, polling with acquire order, sees it and
-//! stores it in its own line, which the first polls. A message cannot be answered in fewer transfers of cache
-//! lines. The lines lie where the slots of the two rings would, in memory of the same kind.
+//! One side stores a number in its line with release order, the other, polling with acquire order, sees it
+//! and stores it in its own line, which the first polls. A message cannot be answered in fewer transfers of
+//! cache lines. The lines lie where the slots of the two rings would, in memory of the same kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,8 @@
 //! Bulk data by TCP, to a virtual machine that has a network for this: the alternative to a window.
 //!
-//! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone afterwards; its
-//! nodes have no network (ADR 0041). Process 1 there is this program, which answers one connection.
+//! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone
+//! afterwards; its nodes have no network (ADR 0041). Process 1 there is this program, which answers one
+//! connection.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -176,10 +177,12 @@ impl Wire {
     }
 }
 
-/// Is process 1 of a machine whose only device is a network: serves one connection, and turns the machine off.
+/// Is process 1 of a machine whose only device is a network: serves one connection, and turns the machine
+/// off.
 ///
 /// # Errors
-/// Failures of the setup or the connection, which are also written to the console, and of turning the machine off.
+/// Failures of the setup or the connection, which are also written to the console, and of turning the machine
+/// off.
 pub fn be_machine() -> Result<(), Error> {
     let say = |line: &str| {
         // Without a console there is no place to print to.

@@ -90,7 +90,8 @@ impl Driver {
     fn start(folder: &str) -> Result<Driver, Error> {
         let path = text(folder)?;
         let mut made = Driver { driver: null_mut(), context: null_mut(), folder: folder.to_owned() };
-        // SAFETY: each call gets pointers that the call before it made, and the path outlives the call that copies it.
+        // SAFETY: each call gets pointers that the call before it made, and the path outlives the call that
+        // copies it.
         unsafe {
             checked(c::aeron_driver_context_init(&raw mut made.context), "make a driver's context")?;
             checked(c::aeron_driver_context_set_dir(made.context, path.as_ptr()), "set the folder")?;
@@ -107,7 +108,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // SAFETY: both are what `start` made, or null, which the library lets pass; nothing uses them afterwards.
+        // SAFETY: both are what `start` made, or null, which the library lets pass; nothing uses them
+        // afterwards.
         unsafe {
             c::aeron_driver_close(self.driver);
             c::aeron_driver_context_close(self.context);
@@ -143,7 +145,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: both are what `start` made, or null, which the library lets pass; nothing uses them afterwards.
+        // SAFETY: both are what `start` made, or null, which the library lets pass; nothing uses them
+        // afterwards.
         unsafe {
             c::aeron_close(self.client);
             c::aeron_context_close(self.context);
@@ -162,7 +165,8 @@ impl IpcEnd {
     fn open(client: Client, send: i32, recv: i32) -> Result<IpcEnd, Error> {
         let channel = text("aeron:ipc?term-length=64k")?;
         let (mut adding_send, mut adding_recv) = (null_mut(), null_mut());
-        // SAFETY: the client is up, the results are written before they are read, and the channel's name is copied.
+        // SAFETY: the client is up, the results are written before they are read, and the channel's name is
+        // copied.
         unsafe {
             let added = c::aeron_async_add_exclusive_publication(
                 &raw mut adding_send,
@@ -215,7 +219,8 @@ struct Expected {
 }
 
 /// Checks a message where it lies.
-// SAFETY: only the library calls it, from within the poll that it was given to, with what that poll was given.
+// SAFETY: only the library calls it, from within the poll that it was given to, with what that poll was
+// given.
 unsafe extern "C" fn take<const N: usize>(
     expected: *mut c_void,
     buffer: *const u8,
@@ -224,7 +229,8 @@ unsafe extern "C" fn take<const N: usize>(
 ) {
     // SAFETY: `recv` passes an `Expected` of its own and waits until the poll returns.
     let expected = unsafe { &mut *expected.cast::<Expected>() };
-    // SAFETY: the library gives a message of that length, which is not written to until the poll has returned.
+    // SAFETY: the library gives a message of that length, which is not written to until the poll has
+    // returned.
     let message = unsafe { std::slice::from_raw_parts(buffer, length) };
     expected.right = Some(check::<N>(message, expected.sequence).is_ok());
 }

@@ -51,7 +51,8 @@ impl Answered {
     }
 }
 
-/// A thread with a runtime of its own, on which a library serves one connection. It inherits the processor of who starts it.
+/// A thread with a runtime of its own, on which a library serves one connection. It inherits the processor of
+/// who starts it.
 pub(crate) struct Answering {
     answered: Answered,
     wanted: u64,

@@ -41,7 +41,8 @@ impl<T, E: Debug> Named<T> for Result<T, E> {
     }
 }
 
-/// What all files of a run begin with, in whatever folder the library makes them: the near side's own number is in it.
+/// What all files of a run begin with, in whatever folder the library makes them: the near side's own number
+/// is in it.
 const OURS: &str = "tombolo-bench-";
 
 /// A node whose files are told from everybody else's, and that no file of this user's configures.
@@ -57,8 +58,8 @@ fn node(meeting: &Meeting<'_>) -> Result<Node<ipc::Service>, Error> {
     NodeBuilder::new().config(&config).create::<ipc::Service>().named("make a node")
 }
 
-/// Removes what the library has left of this program's run, and of runs that were killed: a state of 16 bytes for each
-/// connection at least. What cannot be removed stays.
+/// Removes what the library has left of this program's run, and of runs that were killed: a state of 16 bytes
+/// for each connection at least. What cannot be removed stays.
 pub(crate) fn sweep() {
     for folder in [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()] {
         let Ok(entries) = fs::read_dir(&folder) else { continue };

@@ -1,10 +1,10 @@
-//! `tombolo bench all`, `bench rpc` and `bench bulk` run this where they find it beside themselves, for peers that have dependencies of
-//! their own.
+//! `tombolo bench all`, `bench rpc` and `bench bulk` run this where they find it beside themselves, for peers
+//! that have dependencies of their own.
 //!
-//! `all LABEL FILE` measures everything by itself, on a host that has of Tombolo only `tombolod` beside this program, and
-//! writes the results into the file, as `tombolo bench all --json FILE` does. For `tombolo bench all`, `run OPTIONS` measures and
-//! writes the results to standard output, or in one line why it cannot, and so do `rpc OPTIONS` and `bulk OPTIONS` for theirs;
-//! `far` is the far side, which the near side starts.
+//! `all LABEL FILE` measures everything by itself, on a host that has of Tombolo only `tombolod` beside this
+//! program, and writes the results into the file, as `tombolo bench all --json FILE` does. For `tombolo bench
+//! all`, `run OPTIONS` measures and writes the results to standard output, or in one line why it cannot, and
+//! so do `rpc OPTIONS` and `bulk OPTIONS` for theirs; `far` is the far side, which the near side starts.
 
 #[cfg(feature = "aeron")]
 mod aeron;

@@ -9,7 +9,8 @@ use tombolo_bench::suite::content::{check, fill};
 use tombolo_bench::suite::peers::in_process::{DEPTH, metrics, open};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer};
 
-/// A message of a length that is fixed when compiling, as their queues have it. Aligned to words, which it is filled by.
+/// A message of a length that is fixed when compiling, as their queues have it. Aligned to words, which it is
+/// filled by.
 #[repr(align(8))]
 struct Value<const M: usize>([u8; M]);
 

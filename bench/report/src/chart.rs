@@ -82,7 +82,8 @@ impl Axis<'_> {
         }
     }
 
-    /// The coordinates that show all `values`: from 0, or between powers of ten; of lengths with room at both ends.
+    /// The coordinates that show all `values`: from 0, or between powers of ten; of lengths with room at both
+    /// ends.
     fn range(&self, values: impl Iterator<Item = f64>) -> Range<f64> {
         let values = values.filter(|value| *value > 0.0).map(|value| value.clamp(MIN_VALUE, MAX_VALUE));
         let (low, high) =
@@ -237,7 +238,8 @@ pub(crate) struct Panel {
     pub(crate) marks: Vec<(f64, String)>,
 }
 
-/// Draws panels of lines side by side, over the same vertical axis. The names of lines stand beside their last points.
+/// Draws panels of lines side by side, over the same vertical axis. The names of lines stand beside their
+/// last points.
 pub(crate) fn lines(
     title: &str,
     about: &str,

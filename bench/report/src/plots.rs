@@ -175,8 +175,8 @@ fn links(results: &Results) -> Result<Option<Plot>, ChartError> {
         .filter_map(|link| {
             let round_trip = link.rtt_ns?.p50;
             let ratio = link.rtt_ratio.map_or_else(String::new, |ratio| format!(" = {ratio:.2} × bare"));
-            // The ratio is of slices that belong together. Where processors were moved during the run, the median of
-            // all bare slices is of another mix of near and far than that of the messages.
+            // The ratio is of slices that belong together. Where processors were moved during the run, the
+            // median of all bare slices is of another mix of near and far than that of the messages.
             let bare = match (link.rtt_ratio, link.limit_rtt_ns) {
                 (Some(ratio), _) if ratio > 0.0 => round_trip / ratio,
                 (_, limit) => limit.map_or(0.0, |limit| limit.p50),

@@ -19,7 +19,8 @@ use crate::suite::{Error, Failed, Metric, Results, Row, Schedule, peers};
 /// How long one copy may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Adds a row for every engine and loop, for every length up to `longest_bytes`: twice as much memory is taken.
+/// Adds a row for every engine and loop, for every length up to `longest_bytes`: twice as much memory is
+/// taken.
 pub fn add(results: &mut Results, schedule: Schedule, longest_bytes: usize, progress: &mut dyn FnMut(&str)) {
     let lengths = || Metric::COPIES_BYTES.into_iter().filter(|bytes| *bytes <= longest_bytes);
     progress("copies by one program: memcpy");

@@ -36,8 +36,8 @@ pub const TCP: &str = "TCP over loopback";
 /// How long a copy may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Words of the flags, far enough apart: how many buffers the sender has passed on, how many the receiver has read, and where the
-/// receiver's memory is.
+/// Words of the flags, far enough apart: how many buffers the sender has passed on, how many the receiver has
+/// read, and where the receiver's memory is.
 const PASSED: usize = 0;
 const READ: usize = 16;
 const PROCESS: usize = 32;
@@ -107,7 +107,8 @@ impl End for Sender {
 
     fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         let (passed, ahead) = (self.passed, buffers(bytes) as u64);
-        // Data that arrives by a stream is taken by the thread that reads it, so no other thread is waited for.
+        // Data that arrives by a stream is taken by the thread that reads it, so no other thread is waited
+        // for.
         poll(&self.flags, READ, |read| read + ahead > passed)?;
         let index = (passed % ahead) as usize;
         fill_words(place(&self.own, bytes, index)?, sequence);

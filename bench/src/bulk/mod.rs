@@ -1,8 +1,9 @@
 //! What bulk data costs: `tombolo bench bulk`.
 //!
-//! Two things. Between two programs, the same slices and checks as in [`suite`]: a buffer is filled by the one, gets to the other by an
-//! engine, a pool or the kernel, and is read there. And by one program alone: what each engine and each loop takes for a copy,
-//! from asking to knowing that it is done, beside the C library's own.
+//! Two things. Between two programs, the same slices and checks as in [`suite`]: a buffer is filled by the
+//! one, gets to the other by an engine, a pool or the kernel, and is read there. And by one program alone:
+//! what each engine and each loop takes for a copy, from asking to knowing that it is done, beside the C
+//! library's own.
 
 mod alone;
 mod engines;
@@ -48,7 +49,8 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
 /// The names of those that `bench/peers` has besides.
 pub const FOREIGN: [&str; 1] = ["iceoryx2"];
 
-/// A peer of which bulk data only is measured, and a message of 8 bytes, to compare the transfer of a right with.
+/// A peer of which bulk data only is measured, and a message of 8 bytes, to compare the transfer of a right
+/// with.
 struct OnlyBulk<'a> {
     peer: &'a dyn Peer,
     longest_bytes: usize,
@@ -113,8 +115,8 @@ fn latency(mut times_ns: Vec<f64>, rounds: u64) -> Latency {
     }
 }
 
-/// Compares how bulk data gets from one program to another: [`peers()`], and those of `bench/peers` where they were built.
-/// [`add_copies`] and [`add_nodes`] add what else there is to compare with.
+/// Compares how bulk data gets from one program to another: [`peers()`], and those of `bench/peers` where
+/// they were built. [`add_copies`] and [`add_nodes`] add what else there is to compare with.
 ///
 /// # Errors
 /// As [`suite::run`].

@@ -1,7 +1,7 @@
 //! Bulk data by TCP, to a virtual machine that has a network for this: the alternative to a window.
 //!
-//! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone afterwards; its
-//! nodes have no network (ADR 0041). Process 1 there is the far side's program.
+//! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone
+//! afterwards; its nodes have no network (ADR 0041). Process 1 there is the far side's program.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -16,7 +16,8 @@ use crate::suite::{Error, Metric, PeerInfo, Results, Route, Row, Schedule, buffe
 /// Lengths, in bytes: those of the window's rows.
 const LENGTHS: [usize; 8] = super::nodes::LENGTHS;
 
-/// Adds rows for both directions between `host` and the machine that stands for node `node`, which serves at `address`.
+/// Adds rows for both directions between `host` and the machine that stands for node `node`, which serves at
+/// `address`.
 ///
 /// # Errors
 /// When it does not answer, or something else than was sent arrives.

@@ -20,8 +20,8 @@ use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, lengt
 pub(super) const LENGTHS: [usize; 8] =
     [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// What a node's copies are called, after its name: within its own memory; out of the window and into it; and where it has
-/// no window, out of memory that it shares and into it.
+/// What a node's copies are called, after its name: within its own memory; out of the window and into it; and
+/// where it has no window, out of memory that it shares and into it.
 pub const OWN_WAY: &str = ": memcpy";
 /// As [`OWN_WAY`].
 pub const WINDOW_WAYS: [&str; 2] = [": out of the window", ": into the window"];
@@ -35,14 +35,15 @@ pub(super) const BY_RIGHT: &str = "right there and back";
 /// Round trips of a right that are timed together.
 pub(super) const RETURNS: u64 = 64;
 
-/// Adds rows for every node of the domain's machine but its own, where that runs programs beside each other, and for every
-/// two of those nodes; `image` is `bench.tbi`, with a build of the peer for every node. A node that is down or fails does not
-/// keep the others from being measured: see [`Results::failed`].
+/// Adds rows for every node of the domain's machine but its own, where that runs programs beside each other,
+/// and for every two of those nodes; `image` is `bench.tbi`, with a build of the peer for every node. A node
+/// that is down or fails does not keep the others from being measured: see [`Results::failed`].
 ///
-/// Of each, for every length: buffers that are filled on one side, moved, and read on the other, in both directions; what it
-/// takes to give a right away and have it back; what the processor of each side takes to copy out of the pool and into it, and
-/// within its own memory. Of two nodes: buffers both ways, and the right where it goes from the one to the other; two
-/// that nothing joins reach each other by way of this program, which copies.
+/// Of each, for every length: buffers that are filled on one side, moved, and read on the other, in both
+/// directions; what it takes to give a right away and have it back; what the processor of each side takes to
+/// copy out of the pool and into it, and within its own memory. Of two nodes: buffers both ways, and the
+/// right where it goes from the one to the other; two that nothing joins reach each other by way of this
+/// program, which copies.
 pub fn add(
     results: &mut Results,
     (domain, image): (&Domain, &Path),

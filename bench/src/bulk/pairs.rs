@@ -1,4 +1,5 @@
-//! Bulk data from one node to another without the host between them, or by way of it where nothing else joins them.
+//! Bulk data from one node to another without the host between them, or by way of it where nothing else joins
+//! them.
 
 use std::path::Path;
 
@@ -126,8 +127,8 @@ impl Pair<'_> {
     }
 }
 
-/// Between two nodes, each of which has a window with this one's and nothing else: a program here takes each buffer out of
-/// the one window and copies it into the other.
+/// Between two nodes, each of which has a window with this one's and nothing else: a program here takes each
+/// buffer out of the one window and copies it into the other.
 fn by_way_of_host(
     results: &mut Results,
     at: (&Domain, &Path),

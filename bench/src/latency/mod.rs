@@ -1,10 +1,10 @@
-//! The distribution of answer times, with and without a processor and a priority of its own, idle and under load:
-//! `tombolo bench latency`.
+//! The distribution of answer times, with and without a processor and a priority of its own, idle and under
+//! load: `tombolo bench latency`.
 //!
-//! Popcorn found that its messages took 56 µs on average, with a standard deviation of 96 µs, when the threads that
-//! handled them had no priority, and 29 µs with one of 5 µs when they had (Saya, "Efficient inter-kernel communication
-//! in a heterogeneous multikernel operating system", table 2.4). Here the same is asked of two processes on one host,
-//! each of which sleeps between messages.
+//! Popcorn found that its messages took 56 µs on average, with a standard deviation of 96 µs, when the
+//! threads that handled them had no priority, and 29 µs with one of 5 µs when they had (Saya, "Efficient
+//! inter-kernel communication in a heterogeneous multikernel operating system", table 2.4). Here the same is
+//! asked of two processes on one host, each of which sleeps between messages.
 
 mod report;
 

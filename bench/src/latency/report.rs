@@ -148,7 +148,8 @@ fn load(row: &Row) -> &'static str {
     if row.loaded { "under load" } else { "idle" }
 }
 
-/// Bars of as many tenths as a bucket has digits' worth of rounds: rare ones must show, so the scale is logarithmic.
+/// Bars of as many tenths as a bucket has digits' worth of rounds: rare ones must show, so the scale is
+/// logarithmic.
 fn histogram(row: &Row, times: &Distribution) -> String {
     let mut text = format!("\n{}, {}\n", load(row), row.treatment);
     let used = |bucket: &&(u64, usize)| bucket.1 > 0;

@@ -1,4 +1,5 @@
-//! A channel end by itself: what `transport` has under the façade, between two processes that no monitor joins.
+//! A channel end by itself: what `transport` has under the façade, between two processes that no monitor
+//! joins.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! What each layer of a channel adds to a message: `tombolo bench layers`.
 //!
-//! The same figures of every layer, from the bare lines to a typed call, all in one run; and several such runs, each
-//! with processes of its own, since a process may be lucky or not in where its stack and its memory lie. What is
-//! shown are medians over the runs, and over the bare lines of the same slices.
+//! The same figures of every layer, from the bare lines to a typed call, all in one run; and several such
+//! runs, each with processes of its own, since a process may be lucky or not in where its stack and its
+//! memory lie. What is shown are medians over the runs, and over the bare lines of the same slices.
 
 mod end;
 mod report;

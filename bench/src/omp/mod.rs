@@ -1,8 +1,8 @@
 //! OpenMP on Tombolo's run-time beside GCC's and LLVM's: `tombolo bench omp`.
 //!
 //! Two programs, `bench/omp/overheads.c` and `bench/omp/figures.c`, are compiled when it begins and run on
-//! one [stack](Stack) after the other, section by section and round by round, so that all see the same conditions
-//! of the machine. What counts is the median of the rounds, and the ratio between stacks.
+//! one [stack](Stack) after the other, section by section and round by round, so that all see the same
+//! conditions of the machine. What counts is the median of the rounds, and the ratio between stacks.
 
 mod quiet;
 mod report;

@@ -32,8 +32,8 @@ pub(super) fn measure(
     let shape = options.shape.options()?;
     let name = format!("bench/{}/{}", domain.id(), node.name);
     let listener = shape.export(domain, &name)?;
-    // A name is one listener's, so all channels have its options; the ends that sleep at once are asked for by
-    // another name.
+    // A name is one listener's, so all channels have its options; the ends that sleep at once are asked for
+    // by another name.
     let sleeper = shape.clone().spin_ns(0).export(domain, &sleeper_name(&name))?;
     let arguments = PeerArguments { name, shape: options.shape, cpu: peer_cpu };
     let spawn = SpawnOptions::image(&options.image).on(&node.name).args(arguments.to_arguments());

@@ -46,8 +46,8 @@ pub struct Options {
     pub shape: Shape,
     /// Keep this program and a peer on the same kernel each on a processor of its own.
     pub pin: bool,
-    /// The program that serves the far side of the ring in C, which stands beside the host's own link, and its
-    /// arguments; none for no such row.
+    /// The program that serves the far side of the ring in C, which stands beside the host's own link, and
+    /// its arguments; none for no such row.
     pub c_ring_far: Vec<String>,
 }
 
@@ -82,8 +82,8 @@ impl Default for Schedule {
     }
 }
 
-/// Measures the links from this program's node to the nodes of its machine. A node that is down or fails does not
-/// keep the others from being measured: see [`Report::unmeasured`].
+/// Measures the links from this program's node to the nodes of its machine. A node that is down or fails does
+/// not keep the others from being measured: see [`Report::unmeasured`].
 ///
 /// `progress` is called with a line about what is being measured, several times a second.
 ///
@@ -174,7 +174,8 @@ fn pin(cpu: usize) -> Result<Pinned, Error> {
     Pinned::to(cpu).map_err(|error| Error::Cpus { what: format!("stay on processor {cpu}"), error })
 }
 
-/// Measures the near side of a link whose far side [serves](peer::serve): the core of [`run`], without a machine.
+/// Measures the near side of a link whose far side [serves](peer::serve): the core of [`run`], without a
+/// machine.
 ///
 /// # Errors
 /// When a channel fails, the peer stalls, or something else than was sent comes back.

@@ -44,7 +44,8 @@ pub(super) struct Figures {
     pub(super) placed: Vec<PlacedFigures>,
     /// Messages of `wake` that rang a sleeping peer.
     pub(super) rings: u64,
-    /// Share of the time in which a side was ready to run and something else ran in its place: the worse of both.
+    /// Share of the time in which a side was ready to run and something else ran in its place: the worse of
+    /// both.
     pub(super) waited_share: f64,
     history: Vec<(Part, f64)>,
 }
@@ -82,8 +83,8 @@ fn steady_or_all(history: &[(Part, f64)], part: Part) -> Vec<f64> {
     if steady.is_empty() { ratios(history, part, false) } else { steady }
 }
 
-/// The median of each slice of `part` over the mean of the slices of the limit right before and after it; of the
-/// `steady` ones only, around which these are much the same.
+/// The median of each slice of `part` over the mean of the slices of the limit right before and after it; of
+/// the `steady` ones only, around which these are much the same.
 fn ratios(history: &[(Part, f64)], part: Part, steady: bool) -> Vec<f64> {
     let limit = |(part, p50_ns): &(Part, f64)| (*part == Part::Limit).then_some(*p50_ns);
     let ratio = |(index, (found, p50_ns)): (usize, &(Part, f64))| {
@@ -129,7 +130,8 @@ pub(super) fn measure<E: End>(
         for part in CYCLE {
             figures.measure_part(part, ends, clock, schedule.slice)?;
         }
-        // As many as were asked for, and more where the processors were moved in between, up to twice as many.
+        // As many as were asked for, and more where the processors were moved in between, up to twice as
+        // many.
         let steady = ratios(&figures.history, Part::Usual, true).len();
         if slice >= schedule.slices && steady >= schedule.slices as usize {
             break;
@@ -246,8 +248,8 @@ impl<const N: usize> Echoes<N> {
         Echoes { message, answer: Vec::with_capacity(64), back: 0 }
     }
 
-    /// What a program does with its messages is not to be measured: while one is on its way, the answer to the one
-    /// before is checked and the next one is made.
+    /// What a program does with its messages is not to be measured: while one is on its way, the answer to
+    /// the one before is checked and the next one is made.
     #[inline(always)]
     fn round(&mut self, ring: &mut impl End) -> Result<(), Error> {
         send_polling(ring, &self.message)?;

@@ -30,7 +30,8 @@ pub struct Report {
     pub settings: Settings,
     /// The links, the host's own first.
     pub links: Vec<LinkReport>,
-    /// A ring in C between two processes of this host, beside the same limit: what a message costs without a channel.
+    /// A ring in C between two processes of this host, beside the same limit: what a message costs without a
+    /// channel.
     pub c_ring: Option<LinkReport>,
     /// What could not be measured.
     pub unmeasured: Vec<Unmeasured>,
@@ -90,13 +91,13 @@ pub struct LinkReport {
     pub wake_rtt_ns: Option<Latency>,
     /// Share of these messages that found the peer asleep and had to ring.
     pub wake_ring_share: Option<f64>,
-    /// Share of the time in which one of the two programs was ready to run and another ran in its place: beyond
-    /// [`DISTURBED_SHARE`] the figures, most of all the rare ones, are not the link's.
+    /// Share of the time in which one of the two programs was ready to run and another ran in its place:
+    /// beyond [`DISTURBED_SHARE`] the figures, most of all the rare ones, are not the link's.
     pub waited_share: f64,
     /// Slices during which the processors were moved, so that they count for no ratio.
     pub moved_slices: usize,
-    /// Where slots and credit may lie, and what a message of one slot there and back then costs; empty where no memory
-    /// is shared.
+    /// Where slots and credit may lie, and what a message of one slot there and back then costs; empty where
+    /// no memory is shared.
     pub placement: Vec<Placed>,
     /// `limit_rtt_ns.p50` slice by slice: how the distance of the processors changed.
     pub limit_slices_ns: Vec<f64>,

@@ -1,8 +1,8 @@
 //! What a call costs: `tombolo bench rpc`.
 //!
-//! The same two programs, slices and checks as in [`suite`], for peers that call and answer. Beside the
-//! typed calls stand the same bytes as bare messages over the same channel, and over two bare rings without a channel
-//! around them: what a call costs more than those is what its stubs cost.
+//! The same two programs, slices and checks as in [`suite`], for peers that call and answer. Beside the typed
+//! calls stand the same bytes as bare messages over the same channel, and over two bare rings without a
+//! channel around them: what a call costs more than those is what its stubs cost.
 
 mod bare;
 mod calls;
@@ -45,9 +45,9 @@ pub fn run(
     Ok(results)
 }
 
-/// A call without parameters, over a round trip of the bare rings in the same run between processors that are as far
-/// from each other: of the distances the one that has most slices. `None` if they were never measured alike, or
-/// mostly disturbed.
+/// A call without parameters, over a round trip of the bare rings in the same run between processors that are
+/// as far from each other: of the distances the one that has most slices. `None` if they were never measured
+/// alike, or mostly disturbed.
 #[must_use]
 pub fn null_call_ratio(results: &Results) -> Option<f64> {
     let row = |peer: &str, distance| {

@@ -1,8 +1,9 @@
 //! How near the two processors of a measurement are to each other.
 //!
-//! Hardware keeps to the topology that its kernel shows. A hypervisor need not keep to the one that it shows a guest,
-//! and may move virtual processors at any time; there the round trip of the bare lines says where they are: 60 to 80
-//! ns between twin threads of a core, 100 to 140 ns where a cache is shared, 300 ns and more where none is.
+//! Hardware keeps to the topology that its kernel shows. A hypervisor need not keep to the one that it shows
+//! a guest, and may move virtual processors at any time; there the round trip of the bare lines says where
+//! they are: 60 to 80 ns between twin threads of a core, 100 to 140 ns where a cache is shared, 300 ns and
+//! more where none is.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +42,8 @@ impl Distance {
     }
 }
 
-/// The longest round trip of the bare lines between twin threads: between the 80 ns of the slowest and the 100 ns of
-/// the fastest cores that share a cache.
+/// The longest round trip of the bare lines between twin threads: between the 80 ns of the slowest and the
+/// 100 ns of the fastest cores that share a cache.
 pub const TWIN_THREADS_NS: f64 = 90.0;
 
 /// The longest round trip of the bare lines between cores that share a cache: between 140 ns and 300 ns.

@@ -114,8 +114,8 @@ pub(super) fn usage(elapsed_ns: u64, calls: u64, ends: &[AnyEnd]) -> Answer {
     }
 }
 
-/// Memory of this program, of what is shared its part; 0 where the kernel does not say. The kernel looks at every page for
-/// that: 20 ms where there is a gigabyte.
+/// Memory of this program, of what is shared its part; 0 where the kernel does not say. The kernel looks at
+/// every page for that: 20 ms where there is a gigabyte.
 pub(super) fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let kib =

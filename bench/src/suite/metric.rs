@@ -35,7 +35,8 @@ pub enum Metric {
         /// Length of the buffer.
         bytes: usize,
     },
-    /// Buffers of `bytes` bytes, one at a time: filled, read by the other side and given back, in nanoseconds.
+    /// Buffers of `bytes` bytes, one at a time: filled, read by the other side and given back, in
+    /// nanoseconds.
     Delivery {
         /// Length of a buffer.
         bytes: usize,
@@ -51,8 +52,8 @@ pub enum Metric {
     Memory,
     /// Time to open a channel, in nanoseconds.
     Open,
-    /// System calls for each message of 8 bytes there and back, while both sides are awake: of the two threads that send
-    /// and receive, as the kernel counts them.
+    /// System calls for each message of 8 bytes there and back, while both sides are awake: of the two
+    /// threads that send and receive, as the kernel counts them.
     SystemCalls,
 }
 

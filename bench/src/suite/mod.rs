@@ -1,13 +1,13 @@
 //! Tombolo beside what else there is, and beside what the machine can do at best: `tombolo bench all`.
 //!
-//! Everything is measured between two programs, each kept on a processor; every byte is written by the sender and
-//! checked by the receiver. Each slice of a measurement stands between two looks at the ping-pong of two bare cache
-//! lines, for where a hypervisor moves processors about, the same program differs by a factor of four from one
-//! second to the next: a slice in which they were moved is taken again, and figures of twin threads, of cores that share a
-//! cache and of processors apart are never mixed.
+//! Everything is measured between two programs, each kept on a processor; every byte is written by the sender
+//! and checked by the receiver. Each slice of a measurement stands between two looks at the ping-pong of two
+//! bare cache lines, for where a hypervisor moves processors about, the same program differs by a factor of
+//! four from one second to the next: a slice in which they were moved is taken again, and figures of twin
+//! threads, of cores that share a cache and of processors apart are never mixed.
 //!
-//! A peer is one file behind [`Peer`]. Those that need nothing but this tree are in [`peers`]; the others are in a
-//! workspace of their own, `bench/peers`, so that this one does not need their dependencies.
+//! A peer is one file behind [`Peer`]. Those that need nothing but this tree are in [`peers`]; the others are
+//! in a workspace of their own, `bench/peers`, so that this one does not need their dependencies.
 
 pub mod arrays;
 pub mod content;
@@ -84,7 +84,8 @@ impl Default for Schedule {
     }
 }
 
-/// Compares `peers`. What fails does not keep anything else from being measured; it is then among [`Results::failed`].
+/// Compares `peers`. What fails does not keep anything else from being measured; it is then among
+/// [`Results::failed`].
 ///
 /// `progress` is called with a line about what is being measured.
 ///

@@ -30,7 +30,8 @@ const PART_BYTES: usize = 4096;
 const POOL_BYTES: usize = 2 * (256 << 20);
 
 impl Meeting<'_> {
-    /// A page of shared words for the peer, zero at first; ends that are opened later find what earlier ones left.
+    /// A page of shared words for the peer, zero at first; ends that are opened later find what earlier ones
+    /// left.
     #[must_use]
     pub fn flags(&self) -> SharedMemory {
         self.part(PART_BYTES, PART_BYTES)
@@ -48,8 +49,8 @@ impl Meeting<'_> {
     }
 }
 
-/// How many buffers of that length are used in turn, by everything that has buffers: more long ones would leave the
-/// cache, and short ones want to be ahead of each other.
+/// How many buffers of that length are used in turn, by everything that has buffers: more long ones would
+/// leave the cache, and short ones want to be ahead of each other.
 #[must_use]
 pub fn buffers(bytes: usize) -> usize {
     if bytes >= 4 << 20 { 2 } else { 4 }

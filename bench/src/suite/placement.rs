@@ -1,11 +1,11 @@
 //! Where slots and credit lie: on the side of the sender or of the receiver, for both variants of the ring.
 //!
-//! Each program makes a memory and touches it first, so that on a host with several memories its pages lie in that of
-//! the program's processor. Across a window there is nothing to choose but the variant: it is one memory, the host's,
-//! and the far side reaches no other.
+//! Each program makes a memory and touches it first, so that on a host with several memories its pages lie in
+//! that of the program's processor. Across a window there is nothing to choose but the variant: it is one
+//! memory, the host's, and the far side reaches no other.
 //!
-//! Between two programs of this host each makes a file; across a link of a machine each opens a channel, for the side
-//! that opens it makes its memory.
+//! Between two programs of this host each makes a file; across a link of a machine each opens a channel, for
+//! the side that opens it makes its memory.
 
 use std::os::fd::AsFd;
 

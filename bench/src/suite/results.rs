@@ -202,7 +202,8 @@ impl Results {
     /// The results as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Writing plain data to a string fails only for maps without string keys, and the results have no such maps.
+        // Writing plain data to a string fails only for maps without string keys, and the results have no
+        // such maps.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
@@ -221,7 +222,8 @@ impl Results {
         metrics
     }
 
-    /// Adds the links of a machine, and where slots and credit may lie on those that were not looked at before.
+    /// Adds the links of a machine, and where slots and credit may lie on those that were not looked at
+    /// before.
     pub fn add_links(&mut self, links: Vec<LinkReport>) {
         for link in &links {
             if !self.placement.iter().any(|placed| placed.link == link.link) {
@@ -374,8 +376,8 @@ mod tests {
         );
     }
 
-    /// A hypervisor gave twin threads for some slices: the others were called far, and targets about near processors
-    /// went unmeasured.
+    /// A hypervisor gave twin threads for some slices: the others were called far, and targets about near
+    /// processors went unmeasured.
     #[test]
     fn slices_between_twin_threads_make_the_others_no_further_apart() {
         let kept = [68.0, 68.0, 120.0, 68.0, 121.0, 490.0].map(|probe_ns| slice([probe_ns; 2], 0.0, 1000));

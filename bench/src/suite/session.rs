@@ -161,8 +161,9 @@ impl<'a> Session<'a> {
         Ok((samples, self.answer()?))
     }
 
-    /// Does round trips of 8 bytes with the last pair of ends; how many system calls both sides made for a message. The
-    /// calls of the thread that asks are counted from the first time to its end, which makes all of them slower.
+    /// Does round trips of 8 bytes with the last pair of ends; how many system calls both sides made for a
+    /// message. The calls of the thread that asks are counted from the first time to its end, which makes all
+    /// of them slower.
     pub(super) fn count_calls(&mut self, rounds: Counted) -> Result<f64, Error> {
         let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
         let watched = watch(&mut self.watched)?;

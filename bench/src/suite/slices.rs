@@ -235,8 +235,8 @@ fn find_rounds(session: &mut Session<'_>, slice: Duration) -> Result<Counted, Er
     Ok(Counted { warm: 1000.min(rounds), rounds })
 }
 
-/// How much work fills a slice. The trials warm up as well: the first are often slow, while memory is still being given
-/// back that was measured before, or both sides wait asleep.
+/// How much work fills a slice. The trials warm up as well: the first are often slow, while memory is still
+/// being given back that was measured before, or both sides wait asleep.
 fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Result<u64, Error> {
     const MOST: u64 = 50_000_000;
     let mut size = match metric {
@@ -251,8 +251,8 @@ fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Resu
         let took_ns = (tombolo_platform::time::now_ns() - started_ns).max(1);
         let wanted_ns = slice.as_nanos() as u64;
         let fitting = (size as f64 * wanted_ns as f64 / took_ns as f64) as u64;
-        // A trial that took a quarter of a slice tells enough, if as much work as it says takes as long as it says; a shorter
-        // one is mostly its beginning.
+        // A trial that took a quarter of a slice tells enough, if as much work as it says takes as long as it
+        // says; a shorter one is mostly its beginning.
         let tells_enough = took_ns * 4 >= wanted_ns;
         if (tells_enough && told.is_some_and(|told| fitting <= 2 * told)) || size >= MOST {
             return Ok(fitting.clamp(2, MOST));

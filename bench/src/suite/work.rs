@@ -9,8 +9,8 @@ use tombolo_platform::calls::Calls;
 use super::{Error, Side};
 use crate::sample::{Clock, Samples};
 
-/// One end of what is compared. Messages are filled and checked as [`content`](super::content) does, by whatever way
-/// of its own the peer has for that: where it can, in place.
+/// One end of what is compared. Messages are filled and checked as [`content`](super::content) does, by
+/// whatever way of its own the peer has for that: where it can, in place.
 pub trait End {
     /// Sends message `sequence` of `N` bytes, waiting for room as the peer does.
     ///
@@ -40,8 +40,8 @@ pub trait End {
         (first..first + count).try_for_each(|sequence| self.recv::<N>(sequence))
     }
 
-    /// The far half of round trips: receives each of `rounds` messages and sends it back. A peer whose library answers by
-    /// itself, on a thread of its own, waits here until it has.
+    /// The far half of round trips: receives each of `rounds` messages and sends it back. A peer whose
+    /// library answers by itself, on a thread of its own, waits here until it has.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -69,7 +69,8 @@ pub trait End {
         Err(Error::Unsupported)
     }
 
-    /// The near half of a transfer: gives a buffer away, nothing of which is touched, and waits until it is back.
+    /// The near half of a transfer: gives a buffer away, nothing of which is touched, and waits until it is
+    /// back.
     ///
     /// # Errors
     /// As [`send`](Self::send) and [`recv`](Self::recv); [`Error::Unsupported`].
@@ -91,7 +92,8 @@ pub trait End {
     }
 }
 
-/// Something for both sides to do together. Counts are agreed beforehand, so that nothing but messages passes.
+/// Something for both sides to do together. Counts are agreed beforehand, so that nothing but messages
+/// passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Work {
     /// Round trips: `warm` that do not count, then cycles of batches and single ones.
@@ -140,8 +142,8 @@ impl AnyEnd {
         self.0.waited_ns()
     }
 
-    /// One side of round trips of 8 bytes, the first `warm` of which do not count: the system calls of this thread in
-    /// all others.
+    /// One side of round trips of 8 bytes, the first `warm` of which do not count: the system calls of this
+    /// thread in all others.
     pub(super) fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error> {
         self.0.count_calls(side, rounds, calls)
     }
@@ -178,8 +180,8 @@ pub(super) trait Runner {
     fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error>;
 }
 
-/// Calls a function for messages of one of these lengths, which is known when compiling: for each of them, and each kind of end, it is
-/// compiled anew.
+/// Calls a function for messages of one of these lengths, which is known when compiling: for each of them,
+/// and each kind of end, it is compiled anew.
 macro_rules! with_length {
     ($bytes:expr, [$($known:literal),*], $length:ident => $body:expr) => {
         match $bytes {

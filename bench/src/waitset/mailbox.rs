@@ -1,5 +1,5 @@
-//! Designs of a waitset, over channels that are no more than a word: what differs is how the side that waits learns
-//! which of them to look at.
+//! Designs of a waitset, over channels that are no more than a word: what differs is how the side that waits
+//! learns which of them to look at.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};

@@ -1,8 +1,8 @@
 //! What waiting for one busy channel costs beside many idle ones: `tombolo bench waitset`.
 //!
-//! Two processes of this host: one sends on one channel of many, the other waits for all of them. Measured is the
-//! [`WaitSet`](tombolo_transport::WaitSet) over real channels and, over channels that are no more than a word, each
-//! design that it was chosen from.
+//! Two processes of this host: one sends on one channel of many, the other waits for all of them. Measured is
+//! the [`WaitSet`](tombolo_transport::WaitSet) over real channels and, over channels that are no more than a
+//! word, each design that it was chosen from.
 
 mod channels;
 mod control;

@@ -68,8 +68,8 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// How much slower the waitset is beside the most idle channels than beside the fewest: of being woken, and of
-    /// a round trip awake.
+    /// How much slower the waitset is beside the most idle channels than beside the fewest: of being woken,
+    /// and of a round trip awake.
     #[must_use]
     pub fn growth(&self) -> Option<(f64, f64)> {
         let mut own = self.rows.iter().filter(|row| row.design == super::Design::Channels.name());

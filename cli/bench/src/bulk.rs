@@ -16,25 +16,27 @@ use crate::failure::Failure;
 
 /// Measures bulk data: pools, engines and the kernel, beside the limits of the memory
 ///
-/// peers: between two processes of this host, each pinned to a processor. Buffers of 64 B to 256 MiB that one process fills
-/// and the other reads: passed in a pool by each operation, with trust and without; in shared memory by messages
-/// (`Tombolo`); copied by the engines `caller`, `attach` and `far`; over a local socket or TCP; and by iceoryx2 with several
-/// settings if `make bench-peers` has built it. The bare memory is the upper limit for data that is filled and read. Also
-/// the round trip of the right to a buffer, which does not depend on its length, beside a message of 8 bytes. As in
-/// `bench all`, each measurement is taken between two of the ping-pong of two bare cache lines.
+/// peers: between two processes of this host, each pinned to a processor. Buffers of 64 B to 256 MiB that one
+/// process fills and the other reads: passed in a pool by each operation, with trust and without; in shared
+/// memory by messages (`Tombolo`); copied by the engines `caller`, `attach` and `far`; over a local socket or
+/// TCP; and by iceoryx2 with several settings if `make bench-peers` has built it. The bare memory is the
+/// upper limit for data that is filled and read. Also the round trip of the right to a buffer, which does not
+/// depend on its length, beside a message of 8 bytes. As in `bench all`, each measurement is taken between
+/// two of the ping-pong of two bare cache lines.
 ///
-/// copies: the time of a copy of 64 B to 256 MiB in one program, from the request to the notification, by each loop and each
-/// engine, beside memcpy.
+/// copies: the time of a copy of 64 B to 256 MiB in one program, from the request to the notification, by
+/// each loop and each engine, beside memcpy.
 ///
-/// nodes: the same across the links of the machine that is up, or of `--up`: buffers to each node and back, copies by the
-/// processors of both sides into the memory between them and out of it, and buffers from each node to each other. Two
-/// virtual machines have no link: this program copies from window to window.
+/// nodes: the same across the links of the machine that is up, or of `--up`: buffers to each node and back,
+/// copies by the processors of both sides into the memory between them and out of it, and buffers from each
+/// node to each other. Two virtual machines have no link: this program copies from window to window.
 ///
-/// network: over TCP to a virtual machine like each of the machine's, started for this measurement with the emulator's
-/// network (virtio-net) in place of a window. It is connected to this host's loopback alone; nodes have no network.
+/// network: over TCP to a virtual machine like each of the machine's, started for this measurement with the
+/// emulator's network (virtio-net) in place of a window. It is connected to this host's loopback alone; nodes
+/// have no network.
 ///
-/// The JSON has, for each of `rows`: peer, metric, rate_per_s or latency_ns with p50 and p99, and between nodes the route:
-/// from, to, by.
+/// The JSON has, for each of `rows`: peer, metric, rate_per_s or latency_ns with p50 and p99, and between
+/// nodes the route: from, to, by.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -171,8 +173,8 @@ fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule),
 /// The most that a virtual machine may take to start: a second on an idle host, much longer on a loaded one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The virtual machines of the machine file, or of the machine that is up, each with the name of the host. Of one that is up
-/// the settings are unknown: they are then assumed to be the defaults.
+/// The virtual machines of the machine file, or of the machine that is up, each with the name of the host. Of
+/// one that is up the settings are unknown: they are then assumed to be the defaults.
 pub(super) fn virtual_machines(
     context: &Context,
     file: Option<&Path>,

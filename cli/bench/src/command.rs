@@ -65,9 +65,9 @@ enum BenchCommand {
 
 /// Measures the distribution of answer times, with and without pinning and priority
 ///
-/// Two processes of this host, without a machine, each of which sleeps until the other sends: plain, pinned to a processor,
-/// at real-time priority 10, and both; on an idle host and while other threads want every processor. Treatments that this
-/// user is not permitted are left out and listed.
+/// Two processes of this host, without a machine, each of which sleeps until the other sends: plain, pinned
+/// to a processor, at real-time priority 10, and both; on an idle host and while other threads want every
+/// processor. Treatments that this user is not permitted are left out and listed.
 ///
 /// The JSON has, for each of `rows`: treatment, loaded, and times with p50 to p9999, max, mean and deviation.
 #[derive(Args, Debug)]
@@ -99,9 +99,10 @@ impl LatencyOptions {
 
 /// Measures waiting for one busy channel beside many idle ones
 ///
-/// Two processes of this host, without a machine: one sends on one of many channels, the other waits for all of them, asleep
-/// and awake. Beside the waitset, the measurement includes the designs that it was chosen from, over channels that consist
-/// of a single word. The figure of interest is how a row grows with the number of idle channels.
+/// Two processes of this host, without a machine: one sends on one of many channels, the other waits for all
+/// of them, asleep and awake. Beside the waitset, the measurement includes the designs that it was chosen
+/// from, over channels that consist of a single word. The figure of interest is how a row grows with the
+/// number of idle channels.
 ///
 /// The JSON has, for each of `rows`: design, idle, wake_ns and echo_ns with p50 and p99, and cpu_per_wake_ns.
 #[derive(Args, Debug)]
@@ -141,14 +142,16 @@ impl WaitsetOptions {
 
 /// Measures channels across every link of the machine
 ///
-/// For each node that is up: round trips of 8 and 48 bytes, messages per second, and the wake-up of a sleeping receiver. Each
-/// is measured in turn with its limit, a ping-pong of two bare cache lines in the same memory. Absolute times differ between
-/// machines; the ratio to the limit is the figure of interest. Without a machine it measures this host alone.
+/// For each node that is up: round trips of 8 and 48 bytes, messages per second, and the wake-up of a
+/// sleeping receiver. Each is measured in turn with its limit, a ping-pong of two bare cache lines in the
+/// same memory. Absolute times differ between machines; the ratio to the limit is the figure of interest.
+/// Without a machine it measures this host alone.
 ///
-/// The host's own link also has a ring in C, built by the host's C compiler: the cost of ordered messages without a channel.
+/// The host's own link also has a ring in C, built by the host's C compiler: the cost of ordered messages
+/// without a channel.
 ///
-/// The JSON has, for each of `links` and for `c_ring`: limit_rtt_ns, rtt_ns, rtt_8_ns, wake_rtt_ns, rate_per_s and
-/// rate_back_per_s, each with p50 and p99.
+/// The JSON has, for each of `links` and for `c_ring`: limit_rtt_ns, rtt_ns, rtt_8_ns, wake_rtt_ns,
+/// rate_per_s and rate_back_per_s, each with p50 and p99.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

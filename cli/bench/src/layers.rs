@@ -15,14 +15,14 @@ use crate::failure::Failure;
 
 /// Shows what each layer of a channel adds to a message
 ///
-/// Measures two bare cache lines, a ring in C, Tombolo's ring by itself, the end of a channel, a channel of the façade, and a
-/// typed call: round trips of 48 and 64 bytes, messages per second one by one and in batches of 32, and a call without
-/// parameters, each relative to the bare lines of the same moment. There are several runs with processes of their own; the
-/// medians are shown beside the targets. The C ring needs a C compiler, cc or the one that CC names. Windows are those of
-/// the machine that is up.
+/// Measures two bare cache lines, a ring in C, Tombolo's ring by itself, the end of a channel, a channel of
+/// the façade, and a typed call: round trips of 48 and 64 bytes, messages per second one by one and in
+/// batches of 32, and a call without parameters, each relative to the bare lines of the same moment. There
+/// are several runs with processes of their own; the medians are shown beside the targets. The C ring needs a
+/// C compiler, cc or the one that CC names. Windows are those of the machine that is up.
 ///
-/// The JSON has, for each of `rows`: layer, metric, distance, latency_ns with p50, p99 and p999, rate_per_s and ratio
-/// with median, least and most; and for each of `targets`: what, limit, found and verdict.
+/// The JSON has, for each of `rows`: layer, metric, distance, latency_ns with p50, p99 and p999, rate_per_s
+/// and ratio with median, least and most; and for each of `targets`: what, limit, found and verdict.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

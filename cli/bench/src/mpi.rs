@@ -18,17 +18,19 @@ use tombolo_cli_common::programs::front;
 
 /// Measures MPI between ranks of this host and to each node, beside other MPI stacks
 ///
-/// One unmodified program runs on each stack in turn, in several rounds: MPICH and Open MPI over Tombolo's provider for
-/// libfabric, and, if `make bench-mpi` has fetched them, MPICH's own shared memory, MPICH over UCX and over TCP, and Open MPI's
-/// shared memory. It measures latency (one way), bandwidth with 64 messages in flight, messages per second, allreduce, bcast,
-/// barrier, and one-sided put and get. Figures are medians over the rounds; the bare cache line and memcpy are measured before
-/// every run.
+/// One unmodified program runs on each stack in turn, in several rounds: MPICH and Open MPI over Tombolo's
+/// provider for libfabric, and, if `make bench-mpi` has fetched them, MPICH's own shared memory, MPICH over
+/// UCX and over TCP, and Open MPI's shared memory. It measures latency (one way), bandwidth with 64 messages
+/// in flight, messages per second, allreduce, bcast, barrier, and one-sided put and get. Figures are medians
+/// over the rounds; the bare cache line and memcpy are measured before every run.
 ///
-/// Nodes are those of the machine that is up, or of `--up`; its virtual machines need MPI's files (machines/mpi.toml has them).
-/// For comparison the same is measured over TCP to a similar virtual machine that has a network (a tap device, virtio-net) in
-/// place of the window. The network connects only the two, is removed afterwards, and needs `ip` and `unshare`.
+/// Nodes are those of the machine that is up, or of `--up`; its virtual machines need MPI's files
+/// (machines/mpi.toml has them). For comparison the same is measured over TCP to a similar virtual machine
+/// that has a network (a tap device, virtio-net) in place of the window. The network connects only the two,
+/// is removed afterwards, and needs `ip` and `unshare`.
 ///
-/// The JSON has, for each of `rows`: place, stack, metric, bytes, unit, p50, p99 and range; and `targets` with their ratios.
+/// The JSON has, for each of `rows`: place, stack, metric, bytes, unit, p50, p99 and range; and `targets`
+/// with their ratios.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

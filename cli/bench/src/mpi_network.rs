@@ -1,8 +1,9 @@
-//! MPI over TCP to a virtual machine that has a network in place of a window, for `tombolo bench mpi` to compare with.
+//! MPI over TCP to a virtual machine that has a network in place of a window, for `tombolo bench mpi` to
+//! compare with.
 //!
-//! It runs in a network of its own (`unshare --net`), in which it makes a tap device, the fastest network that QEMU gives a
-//! machine without help of the kernel: it reaches no other host, and is gone when the last process in it ends.
-//! Rank 0 is a process of this host, rank 1 is all that the machine does.
+//! It runs in a network of its own (`unshare --net`), in which it makes a tap device, the fastest network
+//! that QEMU gives a machine without help of the kernel: it reaches no other host, and is gone when the last
+//! process in it ends. Rank 0 is a process of this host, rank 1 is all that the machine does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -239,7 +240,8 @@ fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> 
     }
 }
 
-/// Hears who has connected, tells it what it would otherwise find in its environment, and listens to it from then on.
+/// Hears who has connected, tells it what it would otherwise find in its environment, and listens to it from
+/// then on.
 fn greet(
     stream: TcpStream,
     members: &[MemberId],

@@ -28,7 +28,8 @@ impl NetworkMachine {
     /// Starts a machine with the processor and the memory of `node`, and waits until it serves.
     ///
     /// # Errors
-    /// A part of the kit or the emulator is missing; it does not come up within `patience`, with what it said.
+    /// A part of the kit or the emulator is missing; it does not come up within `patience`, with what it
+    /// said.
     pub(super) fn start(node: &Node, patience: Duration) -> Result<NetworkMachine, Failure> {
         let vm = node.as_vm().ok_or_else(|| failed("be started", &"it is no virtual machine"))?;
         let kit = Kit::locate()?;

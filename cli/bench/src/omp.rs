@@ -17,19 +17,20 @@ use tombolo_cli_common::programs::front;
 
 /// Measures OpenMP constructs and regions, beside GCC's libgomp and LLVM's libomp
 ///
-/// Two programs are compiled by gcc and, if it is installed with LLVM's run-time (`make bench-omp`), by clang. They run on each
-/// run-time in turn, in several rounds: GCC's libgomp, and ours with workers in one process (shared), in processes of their own
-/// (exclusive) and both (hybrid). They measure the overhead of constructs, schedules and tasks (the time of a loop with them less
-/// that of one without, as EPCC's benchmarks do), the start of a program and of its first workers, memory that workers have not
-/// touched before, empty regions by the number of workers, and matrices multiplied by rows. Figures are medians over the rounds;
-/// a run during which other programs used the processors is repeated.
+/// Two programs are compiled by gcc and, if it is installed with LLVM's run-time (`make bench-omp`), by
+/// clang. They run on each run-time in turn, in several rounds: GCC's libgomp, and ours with workers in one
+/// process (shared), in processes of their own (exclusive) and both (hybrid). They measure the overhead of
+/// constructs, schedules and tasks (the time of a loop with them less that of one without, as EPCC's
+/// benchmarks do), the start of a program and of its first workers, memory that workers have not touched
+/// before, empty regions by the number of workers, and matrices multiplied by rows. Figures are medians over
+/// the rounds; a run during which other programs used the processors is repeated.
 ///
-/// If an Arm node is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with one worker on this host and one on
-/// the node, and with the numbers that the run-time derives from their speeds, beside the ideal division of the rows by speed.
-/// What cannot be measured is SKIPPED, with the reason.
+/// If an Arm node is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with one worker on
+/// this host and one on the node, and with the numbers that the run-time derives from their speeds, beside
+/// the ideal division of the rows by speed. What cannot be measured is SKIPPED, with the reason.
 ///
-/// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, runs_us and limit_us; and `targets` with
-/// their ratios, which are medians of the ratios of consecutive runs.
+/// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, runs_us and limit_us;
+/// and `targets` with their ratios, which are medians of the ratios of consecutive runs.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -147,8 +148,8 @@ fn on_stacks(
     run.map_err(Failure::system("measure the limit of this host"))
 }
 
-/// The node that a worker is sent to: of another instruction set for which there are such programs, emulated on this kernel if
-/// there is one.
+/// The node that a worker is sent to: of another instruction set for which there are such programs, emulated
+/// on this kernel if there is one.
 fn foreign(nodes: &[NodeInfo]) -> Option<&str> {
     let of_kind = |kind: NodeKind| {
         let fits =

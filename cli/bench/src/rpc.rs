@@ -11,13 +11,13 @@ use crate::failure::Failure;
 
 /// Measures typed calls beside bare rings, Cap'n Proto RPC and gRPC
 ///
-/// A call without parameters, and calls that echo 32 B, 1 KiB and 64 KiB, between two processes of this host, each pinned to
-/// a processor. The same bytes are also sent as messages over the same channel, and over two rings without a channel: the
-/// difference is the cost of the stubs. Cap'n Proto RPC and gRPC use local sockets, if `make bench-peers` has built them.
-/// All data is written and checked.
+/// A call without parameters, and calls that echo 32 B, 1 KiB and 64 KiB, between two processes of this host,
+/// each pinned to a processor. The same bytes are also sent as messages over the same channel, and over two
+/// rings without a channel: the difference is the cost of the stubs. Cap'n Proto RPC and gRPC use local
+/// sockets, if `make bench-peers` has built them. All data is written and checked.
 ///
-/// As in `bench all`, which includes all of this, each measurement is taken between two of the ping-pong of two bare cache
-/// lines.
+/// As in `bench all`, which includes all of this, each measurement is taken between two of the ping-pong of
+/// two bare cache lines.
 ///
 /// The JSON has, for each of `rows`: peer, metric, and latency_ns with p50 and p99.
 #[derive(Args, Debug)]

@@ -28,14 +28,15 @@ const PROGRAM: &str = "tombolo-bench-peers";
 
 /// Compares channels with other means of communication, and with the limits of this host
 ///
-/// Round trips of 8 B, 64 B and 1 KiB, messages per second, bandwidth from 64 KiB to 16 MiB, wake-ups, processor time while
-/// idle, the memory of a channel and the time to open one: for Tombolo, pipes, local sockets and, if `make bench-peers` has
-/// built them, iceoryx2, ZeroMQ and Aeron; beside the ping-pong of two bare cache lines, the bare futex, the bare memory and
-/// memcpy. Also typed calls as in `bench rpc`, every pair of processors, the placement of slots and credit, the distribution
-/// of answer times as in `bench latency`, OpenMP as in `bench omp`, and every link of the machine that is up.
+/// Round trips of 8 B, 64 B and 1 KiB, messages per second, bandwidth from 64 KiB to 16 MiB, wake-ups,
+/// processor time while idle, the memory of a channel and the time to open one: for Tombolo, pipes, local
+/// sockets and, if `make bench-peers` has built them, iceoryx2, ZeroMQ and Aeron; beside the ping-pong of two
+/// bare cache lines, the bare futex, the bare memory and memcpy. Also typed calls as in `bench rpc`, every
+/// pair of processors, the placement of slots and credit, the distribution of answer times as in `bench
+/// latency`, OpenMP as in `bench omp`, and every link of the machine that is up.
 ///
-/// Each measurement is taken between two of the bare ping-pong. It is repeated if a hypervisor moved the processors in the
-/// meantime, or other programs held one.
+/// Each measurement is taken between two of the bare ping-pong. It is repeated if a hypervisor moved the
+/// processors in the meantime, or other programs held one.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

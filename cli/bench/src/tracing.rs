@@ -9,9 +9,9 @@ use crate::text::Table;
 
 /// Measures what tracing costs on this host
 ///
-/// A channel with counters and traces is measured in turn with the same channel without, with both ends in one thread: the
-/// difference is instructions. OFF is the cost of every send and every receive at all times, ON the cost during a recording.
-/// Needs no machine.
+/// A channel with counters and traces is measured in turn with the same channel without, with both ends in
+/// one thread: the difference is instructions. OFF is the cost of every send and every receive at all times,
+/// ON the cost during a recording. Needs no machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! What `tombolo mpicc` and `tombolo ompcc` have in common: options of their own among gcc's, and what compilers print.
+//! What `tombolo mpicc` and `tombolo ompcc` have in common: options of their own among gcc's, and what
+//! compilers print.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,7 +13,8 @@ use crate::context::{Context, print};
 use crate::failure::Failure;
 use crate::text;
 
-/// A command that takes gcc's words, and options of its own among them: `--isa LIST`, `--show`, `--help`, and these.
+/// A command that takes gcc's words, and options of its own among them: `--isa LIST`, `--show`, `--help`, and
+/// these.
 #[derive(Clone, Copy, Debug)]
 pub struct Wrapper {
     /// The command, behind `tombolo`.

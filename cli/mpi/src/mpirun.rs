@@ -28,24 +28,26 @@ use crate::{input, signals};
 /// Runs MPI programs on the nodes of a machine, unmodified
 ///
 /// Starts the ranks of a program on the given nodes. The program is an image made by `tombolo mpicc`, with a
-/// build for each instruction set, or an executable of the host, or any of its commands, such as a script or the
-/// Python of a virtual environment. Programs of the MPICH family find each other through PMI-1 and communicate
-/// through Tombolo, even between nodes that share neither memory nor a kernel. Several programs separated by
-/// ` : ` form one job; options before the first program apply to all of them, except the number of ranks.
+/// build for each instruction set, or an executable of the host, or any of its commands, such as a script or
+/// the Python of a virtual environment. Programs of the MPICH family find each other through PMI-1 and
+/// communicate through Tombolo, even between nodes that share neither memory nor a kernel. Several programs
+/// separated by ` : ` form one job; options before the first program apply to all of them, except the number
+/// of ranks.
 ///
-/// Without --on, all ranks run on the host, one per processor unless -n gives the number. With --on, each node
-/// runs as many ranks as its count says, or one; with -n as well, nodes without a count share the remaining
-/// ranks. Ranks are numbered node by node, or in turn with --map round-robin.
+/// Without --on, all ranks run on the host, one per processor unless -n gives the number. With --on, each
+/// node runs as many ranks as its count says, or one; with -n as well, nodes without a count share the
+/// remaining ranks. Ranks are numbered node by node, or in turn with --map round-robin.
 ///
 /// Ranks on the host get the environment of this command. Ranks on other nodes get the variables that control
 /// MPI: PMI_*, FI_*, MPIR_*, MPICH_*, I_MPI_*, OMP_*, MPI4PY_* and TOMBOLO_*. Variables given with -x are set
-/// everywhere. A variable that is set here overrides what mpirun would set: FI_PROVIDER=tcp, for example, makes
-/// MPI use the TCP provider of libfabric.
+/// everywhere. A variable that is set here overrides what mpirun would set: FI_PROVIDER=tcp, for example,
+/// makes MPI use the TCP provider of libfabric.
 ///
-/// Output is passed on in whole lines, in order for each rank. When a rank fails, is killed, calls MPI_Abort, or
-/// exits while others are still in MPI, all ranks on all nodes are ended; Ctrl-C ends them too, and a second
-/// Ctrl-C does not wait for them. The exit status is that of the first rank that failed, 128 + N if signal N
-/// ended it, the argument of MPI_Abort, 124 if --timeout expired, and 2 if the command line is invalid.
+/// Output is passed on in whole lines, in order for each rank. When a rank fails, is killed, calls MPI_Abort,
+/// or exits while others are still in MPI, all ranks on all nodes are ended; Ctrl-C ends them too, and a
+/// second Ctrl-C does not wait for them. The exit status is that of the first rank that failed, 128 + N if
+/// signal N ended it, the argument of MPI_Abort, 124 if --timeout expired, and 2 if the command line is
+/// invalid.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -80,7 +82,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "WHOSE", default_value = "tombolo", hide_possible_values = true)]
     shared_memory: Whose,
 
-    /// Write the outcome of the job to this file as JSON; `-` is the standard output, after the job's own output
+    /// Write the outcome of the job to this file as JSON; `-` is the standard output, after the job's own
+    /// output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 

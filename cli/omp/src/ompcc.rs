@@ -14,12 +14,12 @@ use crate::text::{self, Table};
 
 /// Compiles an OpenMP program in C or C++ for every instruction set, with everything at equal addresses
 ///
-/// Accepts gcc's options. All functions and variables of the program, including those of the C library, have the
-/// same address in every build, so that workers of one team can run on different processors and exchange plain
-/// pointers. Symbols whose addresses cannot be made equal are reported by name. The program is built twice: for
-/// this host, at the path given with -o; and as an image with a build for every instruction set, at the same path
-/// with the suffix `.tbi`. Programs are linked statically with musl. C++ is limited to what g++ compiles without
-/// its streams and locales, which need another C library.
+/// Accepts gcc's options. All functions and variables of the program, including those of the C library, have
+/// the same address in every build, so that workers of one team can run on different processors and exchange
+/// plain pointers. Symbols whose addresses cannot be made equal are reported by name. The program is built
+/// twice: for this host, at the path given with -o; and as an image with a build for every instruction set,
+/// at the same path with the suffix `.tbi`. Programs are linked statically with musl. C++ is limited to what
+/// g++ compiles without its streams and locales, which need another C library.
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,

@@ -55,8 +55,8 @@ pub struct Request {
     #[arg(long, value_name = "SCALE", group = "graph", help_heading = "Graph", value_parser = scale())]
     lfr: Option<u32>,
 
-    /// Nodes with the number of workers on each, such as host:2,arm0; `none` for the master alone [default: one
-    /// worker on every node that is up, on the host one per two processors].
+    /// Nodes with the number of workers on each, such as host:2,arm0; `none` for the master alone [default:
+    /// one worker on every node that is up, on the host one per two processors].
     #[arg(long, value_name = "LIST", group = "staff", help_heading = "Workers", value_parser = workers)]
     workers: Option<Staff>,
     /// Use this number of threads of this process instead; needs no machine.
@@ -67,7 +67,8 @@ pub struct Request {
     /// Seed of the search: another seed gives another, about equally good answer.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Send the graph to the workers in both ways, three times each, and report how much longer messages take.
+    /// Send the graph to the workers in both ways, three times each, and report how much longer messages
+    /// take.
     #[arg(long)]
     pub compare_spreading: bool,
     /// Search again in one thread and compare the answers bit for bit; exit status 1 if they differ.

@@ -33,7 +33,8 @@ pub struct Emulation {
 pub struct OneThread {
     /// Time, in seconds.
     pub seconds: f64,
-    /// It was measured, by `--verify`; otherwise it is what was computed, at the speed of the workers that are not emulated.
+    /// It was measured, by `--verify`; otherwise it is what was computed, at the speed of the workers that
+    /// are not emulated.
     pub measured: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The result as a figure: the largest communities as circles, joined by lines. The layout is computed here, so that a file and a page show
-//! the same.
+//! The result as a figure: the largest communities as circles, joined by lines. The layout is computed here,
+//! so that a file and a page show the same.
 
 mod layout;
 mod svg;
@@ -45,7 +45,8 @@ pub struct Figure {
     pub communities: usize,
     /// Those that are drawn, the largest first.
     pub circles: Vec<Circle>,
-    /// The lines between them, the heaviest first: two indices of `circles`, and the weight of the edges between them.
+    /// The lines between them, the heaviest first: two indices of `circles`, and the weight of the edges
+    /// between them.
     pub lines: Vec<(usize, usize, u64)>,
     /// The nodes that found them: name, instruction set, and share of the work from 0 to 1.
     pub nodes: Vec<(String, String, f64)>,
@@ -67,7 +68,8 @@ pub struct Circle {
 }
 
 impl Figure {
-    /// Draws what was found. `report` describes the largest communities at least as far as they are drawn, see [`described`].
+    /// Draws what was found. `report` describes the largest communities at least as far as they are drawn,
+    /// see [`described`].
     ///
     /// # Errors
     /// None that a search within its limits leaves.

@@ -249,7 +249,8 @@ fn if_there<T>(accepted: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Accepts an expected worker; others are refused. The error is the reason why it gets everything by messages.
+/// Accepts an expected worker; others are refused. The error is the reason why it gets everything by
+/// messages.
 fn admit(
     domain: &Domain,
     nodes: &[NodeInfo],

@@ -20,7 +20,8 @@ pub trait Port {
     /// Longest message, in bytes.
     fn max_message_bytes(&self) -> usize;
 
-    /// The longest message that can be sent beside the channel: the graph should be cut into parts of this length.
+    /// The longest message that can be sent beside the channel: the graph should be cut into parts of this
+    /// length.
     fn max_bulk_bytes(&self) -> usize {
         self.max_message_bytes()
     }

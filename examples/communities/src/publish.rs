@@ -1,7 +1,8 @@
-//! Progress and result as records among the machine's names, where `tombolo names 'job/*'` and the page of `tombolo web` find them.
+//! Progress and result as records among the machine's names, where `tombolo names 'job/*'` and the page of
+//! `tombolo web` find them.
 //!
-//! `job/DOMAIN` is the progress and ends with the domain. `job/DOMAIN/figure` is the drawn result, and stays until the machine goes
-//! down; of these the latest are kept.
+//! `job/DOMAIN` is the progress and ends with the domain. `job/DOMAIN/figure` is the drawn result, and stays
+//! until the machine goes down; of these the latest are kept.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Files: the host's where they were granted to the job (`tombolo run --grant`), or else those of the node that this runs on.
+//! Files: the host's where they were granted to the job (`tombolo run --grant`), or else those of the node
+//! that this runs on.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -225,7 +225,8 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Memory is allocated in one piece of the exact size, so that a node that is too small fails before the work starts.
+    /// Memory is allocated in one piece of the exact size, so that a node that is too small fails before the
+    /// work starts.
     fn new(shape: Shape) -> Result<Self, WorkerError> {
         let (vertices, arcs) = (shape.vertices as usize, shape.arcs as usize);
         let short = |_| {

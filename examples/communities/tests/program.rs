@@ -84,7 +84,8 @@ fn a_generated_graph_that_was_written_is_the_same_graph() {
     let (made, read) = (report(&["--lfr", "8", "--edges", &edges]), report(&[&edges]));
     assert_eq!(made["source"], "LFR of scale 8");
     assert_eq!(made["edges"], read["edges"]);
-    // Three in ten edges lead out of their community: the planted ones alone reach nearly 0.7, less what that is by chance.
+    // Three in ten edges lead out of their community: the planted ones alone reach nearly 0.7, less what that
+    // is by chance.
     assert!(made["modularity"].as_f64() > Some(0.35), "{made}");
     assert!(made.get("emulation").is_none(), "{made}");
 }

@@ -42,7 +42,8 @@ fn better_than_the_classic_method() {
 
 #[test]
 fn as_good_as_leiden_where_communities_are_hard_to_find() {
-    // igraph 1.0.0, community_leiden with two iterations, on the same graph: 0.16784 in the median of ten seeds, 0.16844 at best.
+    // igraph 1.0.0, community_leiden with two iterations, on the same graph: 0.16784 in the median of ten
+    // seeds, 0.16844 at best.
     let graph = rmat::make(12).expect("a graph").graph;
     let mut found: Vec<f64> = (1..=5).map(|seed| search(&graph, seed).modularity.value()).collect();
     found.sort_by(f64::total_cmp);

@@ -68,7 +68,8 @@ impl Frames {
         Ok(Frames { pool, again, lent, next: 0, count, answered: 0 })
     }
 
-    /// Sends frames until all are answered or the server is gone. Then those without an answer are in `again`.
+    /// Sends frames until all are answered or the server is gone. Then those without an answer are in
+    /// `again`.
     fn send_to_one(&mut self, domain: &Domain, mut channel: Channel) -> Result<(), Failed> {
         let options = BulkOptions::default();
         let pools = std::slice::from_ref(&self.pool);

@@ -32,7 +32,8 @@ pub fn find_edges(pixels: &mut [u8]) -> u64 {
     count
 }
 
-/// Options of a pool that both ends of a channel reach: in the window of a virtual machine where one of them is on it.
+/// Options of a pool that both ends of a channel reach: in the window of a virtual machine where one of them
+/// is on it.
 ///
 /// # Errors
 /// The monitor does not answer.

@@ -1,8 +1,8 @@
 //! The compiler of Tombolo's interface language.
 //!
-//! A file `*.tbl` declares interfaces: messages and calls with typed parameters. [`compile`] turns its text into a
-//! [`Model`], in which every name is resolved and every field has its offset in the message, or into [`Mistakes`]
-//! that point at the line and suggest a remedy. Back ends read only the model.
+//! A file `*.tbl` declares interfaces: messages and calls with typed parameters. [`compile`] turns its text
+//! into a [`Model`], in which every name is resolved and every field has its offset in the message, or into
+//! [`Mistakes`] that point at the line and suggest a remedy. Back ends read only the model.
 //!
 //! ```
 //! let model = tombolo_idl::compile(

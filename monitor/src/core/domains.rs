@@ -341,8 +341,9 @@ impl Core {
         due.into_iter().for_each(|domain| self.condemn(domain));
     }
 
-    /// The client that gets the output of a domain: of a side stream the domain that started it, of other streams
-    /// the one that started the whole job, which is the first of its ancestors that the machine did not start.
+    /// The client that gets the output of a domain: of a side stream the domain that started it, of other
+    /// streams the one that started the whole job, which is the first of its ancestors that the machine did
+    /// not start.
     pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<Client> {
         let mut owner = None;
         let mut next = Some(domain);

@@ -1,9 +1,10 @@
 //! Which nodes have something to be heard: the kernel keeps the list, so that a wake costs as much as nodes
 //! stir, and not as much as there are.
 //!
-//! A node is armed or stirring. One that is armed has announced on its control link that the root sleeps, and is in
-//! the set; nobody looks at it until the kernel tells of it. One that stirs is looked at in every round,
-//! until it can be armed. Whatever is given to an armed node, an order or what is typed, makes it stir.
+//! A node is armed or stirring. One that is armed has announced on its control link that the root sleeps, and
+//! is in the set; nobody looks at it until the kernel tells of it. One that stirs is looked at in every
+//! round, until it can be armed. Whatever is given to an armed node, an order or what is typed, makes it
+//! stir.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -112,8 +113,8 @@ impl Hearing {
         self.nodes.remove(&id);
     }
 
-    /// Arms what stirs, as far as there is nothing left to do on it; a node's control link is listened to only if it
-    /// `may_ask`. Returns the nodes that cannot be listened to.
+    /// Arms what stirs, as far as there is nothing left to do on it; a node's control link is listened to
+    /// only if it `may_ask`. Returns the nodes that cannot be listened to.
     pub(super) fn arm(
         &mut self,
         nodes: &mut HashMap<NodeId, RunningNode>,

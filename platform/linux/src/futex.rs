@@ -56,8 +56,8 @@ pub fn wake(memory: &SharedMemory, index: usize, count: u32) -> Result<usize, Os
 
 /// The four bytes that the kernel compares: the low half of a little-endian number comes first.
 fn low_half(word: &AtomicU64) -> &core::sync::atomic::AtomicU32 {
-    // SAFETY: the word is valid for eight bytes, aligned to eight, for as long as the borrow. Nothing in this process
-    // accesses memory through the result: only its address goes to the kernel, which loads it whole.
+    // SAFETY: the word is valid for eight bytes, aligned to eight, for as long as the borrow. Nothing in this
+    // process accesses memory through the result: only its address goes to the kernel, which loads it whole.
     unsafe { &*core::ptr::from_ref(word).cast() }
 }
 

@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex, even after a holder panicked.
 ///
-/// For data that is consistent at every point where a holder can panic; the panic itself is reported elsewhere.
+/// For data that is consistent at every point where a holder can panic; the panic itself is reported
+/// elsewhere.
 pub fn unpoisoned<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -121,26 +121,28 @@ rt::owned_record! {
     /// A node as its kernel tells.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct NodeSample => NodeSampleView<'m>, inline 56 / 8;
-    /// Its processors, in order. None where the kernel is another node's: they are that node's, and so is the memory, so that
-    /// sums over nodes count both once.
+    /// Its processors, in order. None where the kernel is another node's: they are that node's, and so is the
+    /// memory, so that sums over nodes count both once.
     cores @ 0: rt::Vec<CoreSample> => rt::List<'m, CoreSampleView<'m>, 1024>,
     /// Governors that its processors can have; none where nothing tells.
     governors @ 8: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 32>, 16>,
-    /// Memory in use, in bytes: by its monitor and domains where the kernel is another node's, else by everything.
+    /// Memory in use, in bytes: by its monitor and domains where the kernel is another node's, else by
+    /// everything.
     memory_used_bytes @ 16: u64 => u64,
     /// All its memory, in bytes; 0 where the kernel is another node's.
     memory_bytes @ 24: u64 => u64,
     /// What draws power, where the hardware tells.
     power @ 32: rt::Vec<PowerSample> => rt::List<'m, PowerSampleView<'m>, 32>,
-    /// How fast one of its processors is: rounds of a short loop of integer arithmetic in a millisecond, measured once. Compares
-    /// nodes; says nothing by itself. 0 where an emulator runs the programs: what that costs is not measured.
+    /// How fast one of its processors is: rounds of a short loop of integer arithmetic in a millisecond,
+    /// measured once. Compares nodes; says nothing by itself. 0 where an emulator runs the programs: what
+    /// that costs is not measured.
     speed @ 40: u32 => u32,
     /// Time from this sample to the next, in ms. It grows with what a sample costs.
     period_ms @ 44: u32 => u32,
     /// What taking samples costs, in millionths of one processor.
     cost_ppm @ 48: u32 => u32,
-    /// Processor time of its monitor and domains, in thousandths of one processor, where the kernel is another node's; else 0, and
-    /// its processors tell.
+    /// Processor time of its monitor and domains, in thousandths of one processor, where the kernel is
+    /// another node's; else 0, and its processors tell.
     own_load_permille @ 52: u32 => u32,
 }
 
@@ -192,8 +194,8 @@ rt::owned_record! {
     stalls @ 96: u64 => u64,
     /// Slots of the ring that it sends by; 0 where there are none, or that is not known.
     slots @ 104: u32 => u32,
-    /// Of these, how many it knew to be free when it last rang the other, slept or found no room, or a moment ago if it sends
-    /// fast: there may have been more.
+    /// Of these, how many it knew to be free when it last rang the other, slept or found no room, or a moment
+    /// ago if it sends fast: there may have been more.
     credit_slots @ 108: u32 => u32,
     /// The longest message so far, in bytes.
     max_message_bytes @ 112: u64 => u64,
@@ -307,8 +309,8 @@ rt::owned_record! {
     forth @ 16: Flow => FlowView<'m>,
     /// And back.
     back @ 32: Flow => FlowView<'m>,
-    /// There and back between the two nodes' monitors, wake-ups and all, at last; 0 where none of them is the host's, or before
-    /// it was measured.
+    /// There and back between the two nodes' monitors, wake-ups and all, at last; 0 where none of them is the
+    /// host's, or before it was measured.
     round_trip_ns @ 48: u64 => u64,
 }
 

@@ -134,9 +134,9 @@ impl Hello {
         })
     }
 
-    /// Reads what a connecting peer proposes, to take over the shape of its rings. `None` when there is no such
-    /// shape, or its version is another and the fields may mean something else: [`agree`](Self::agree) says
-    /// which, and checks everything else.
+    /// Reads what a connecting peer proposes, to take over the shape of its rings. `None` when there is no
+    /// such shape, or its version is another and the fields may mean something else: [`agree`](Self::agree)
+    /// says which, and checks everything else.
     #[must_use]
     pub fn proposed_config(theirs: &[u64; 8]) -> Option<ChannelConfig> {
         if theirs[0] != MAGIC || theirs[1] as u32 != PROTOCOL_VERSION {

@@ -11,7 +11,8 @@ pub enum SlotSize {
     B32,
     /// 64 bytes, 56 of them payload: the cache line of most processors.
     B64,
-    /// 128 bytes, 120 of them payload: the cache line of some Arm processors, and of adjacent-line prefetchers.
+    /// 128 bytes, 120 of them payload: the cache line of some Arm processors, and of adjacent-line
+    /// prefetchers.
     B128,
 }
 

@@ -70,8 +70,8 @@ const QUIET_MESSAGES: u32 = 1024;
 /// Where the waking side's barrier comes from. Both sides must use the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WakeOrder {
-    /// Each side executes a sequentially consistent fence. Works on any link; costs the waker a fence on every
-    /// message (some 5 to 20 ns).
+    /// Each side executes a sequentially consistent fence. Works on any link; costs the waker a fence on
+    /// every message (some 5 to 20 ns).
     Fence,
     /// The waker only stops its compiler from reordering; the sleeper makes every processor that may run
     /// the waker execute a full barrier. On Linux that is `membarrier(2)` with
@@ -210,8 +210,8 @@ impl Waker {
         self.check() == WakeCheck::Ring
     }
 
-    /// Whether [`look`](Self::look) has nothing to do: the peer is awake, or was rung for already, and this side does not
-    /// fence for a while. Makes no call and stores nothing.
+    /// Whether [`look`](Self::look) has nothing to do: the peer is awake, or was rung for already, and this
+    /// side does not fence for a while. Makes no call and stores nothing.
     #[inline(always)]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn is_quiet(&self) -> bool {

@@ -38,9 +38,9 @@
 //! ```
 //!
 //! # Trust
-//! Words that the peer writes are not trusted. Each is loaded once, checked against its bounds, and the copy is
-//! used. A peer that violates the protocol can only make its own ring fail, permanently, with a [`Violation`].
-//! Both sides keep their own position in private memory and never read it back.
+//! Words that the peer writes are not trusted. Each is loaded once, checked against its bounds, and the copy
+//! is used. A peer that violates the protocol can only make its own ring fail, permanently, with a
+//! [`Violation`]. Both sides keep their own position in private memory and never read it back.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 

@@ -168,8 +168,8 @@ impl Producer {
         self.put_pair(message, order)
     }
 
-    /// As [`try_send_short`](Self::try_send_short), for a message that takes as many slots as `size` says and no other; makes
-    /// no call.
+    /// As [`try_send_short`](Self::try_send_short), for a message that takes as many slots as `size` says and
+    /// no other; makes no call.
     #[inline(always)]
     #[must_use = "the message may not have been sent"]
     pub fn try_send_sized(&mut self, message: &[u8], size: ShortMessage) -> bool {

@@ -2,9 +2,9 @@
 
 /// Messages and bytes that passed an end of a ring, as a function of its position.
 ///
-/// While messages of one slot or two are as long as the one before, only the position changes, which the end keeps anyway.
-/// A stream of messages is bound by the processor's store buffer, so that a counter that is stored for each would show in
-/// its rate (ADR 0022).
+/// While messages of one slot or two are as long as the one before, only the position changes, which the end
+/// keeps anyway. A stream of messages is bound by the processor's store buffer, so that a counter that is
+/// stored for each would show in its rate (ADR 0022).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     /// Where the current run of equal messages begins.
@@ -24,8 +24,8 @@ impl Tally {
     pub(crate) const NOTHING: Tally =
         Tally { since: 0, messages: 0, bytes: 0, run_bytes: 0, run_shift: 0, is_long: false };
 
-    /// To be called before the position moves on from `position` over a message of `message_slots` slots, which follow
-    /// from its length.
+    /// To be called before the position moves on from `position` over a message of `message_slots` slots,
+    /// which follow from its length.
     #[inline(always)]
     pub(crate) fn count(&mut self, position: u64, message_bytes: usize, message_slots: u64) {
         if message_bytes != self.run_bytes {

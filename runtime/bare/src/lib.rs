@@ -1,4 +1,5 @@
-//! Programs for boards without an operating system: the API of `tombolo`, without what needs an operating system.
+//! Programs for boards without an operating system: the API of `tombolo`, without what needs an operating
+//! system.
 //!
 //! ```ignore
 //! #![no_std]

@@ -180,7 +180,8 @@ class Transfers(unittest.TestCase):
             # Whoever has it, also by its address: the page is only for reading.
             self.assertTrue(memoryview(shared).readonly)
             self.assertEqual(self.peer("bytes(b)"), "b'as it was'")
-            # A moved one that is looked at to be read keeps its place until it is written to, which is refused meanwhile.
+            # A moved one that is looked at to be read keeps its place until it is written to, which is
+            # refused meanwhile.
             bulk.move_to(pool.copy(b"sealed"))
             self.peer("m = bulk.recv(60).buffer; v = m.view('uint8', writable=False)")
             self.assertEqual(self.peer("memoryview(m)"), "Exported")

@@ -17,7 +17,8 @@ import tombolo
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 PATIENCE = 100.0
-#: How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation.
+# : How long the next client may take to come: it calls other servers before, and may be an interpreter under
+# emulation.
 NEXT_CLIENT = 1000.0
 
 

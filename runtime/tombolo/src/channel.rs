@@ -306,8 +306,8 @@ impl Channel {
         if self.store(message) { Ok(()) } else { self.try_send_slow(message) }
     }
 
-    /// Sends a message if that takes stores to memory and nothing else. Not inlined, and makes no call but in its last
-    /// step, so that it saves no registers; see [`Stored`].
+    /// Sends a message if that takes stores to memory and nothing else. Not inlined, and makes no call but in
+    /// its last step, so that it saves no registers; see [`Stored`].
     #[inline(never)]
     fn store(&mut self, message: &[u8]) -> bool {
         // Of whole words first: with less to do, these need no registers that would have to be saved.

@@ -17,12 +17,12 @@
 //! }
 //! ```
 //!
-//! A [`WaitSet`] waits for many channels, timers and descriptors at once. Every operation that waits has an async
-//! variant for any executor, such as [`Channel::recv_into_async`]. [`LatencyOptions`](latency::LatencyOptions) bound the time of
-//! an answer.
+//! A [`WaitSet`] waits for many channels, timers and descriptors at once. Every operation that waits has an
+//! async variant for any executor, such as [`Channel::recv_into_async`].
+//! [`LatencyOptions`](latency::LatencyOptions) bound the time of an answer.
 //!
-//! * Every wait has a deadline, and ends early with [`Error::PeerDied`] when the peer dies. The default is 30 seconds;
-//!   the domain, the channel or [`within`](Channel::within) can set another.
+//! * Every wait has a deadline, and ends early with [`Error::PeerDied`] when the peer dies. The default is 30
+//!   seconds; the domain, the channel or [`within`](Channel::within) can set another.
 //! * A failed send returns an error, and you keep the message.
 //! * On a plain host no set-up is needed: the first program starts a monitor.
 #![forbid(unsafe_code)]

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-/// Kills random parts of a busy machine: domains, monitors, virtual machines, commands half-way through. In between it
-/// stops processes for up to 300 ms. Asserts that every peer learns of each death in time, that nothing hangs, that
-/// the memory of the monitor does not grow, and that nothing is left.
+/// Kills random parts of a busy machine: domains, monitors, virtual machines, commands half-way through. In
+/// between it stops processes for up to 300 ms. Asserts that every peer learns of each death in time, that
+/// nothing hangs, that the memory of the monitor does not grow, and that nothing is left.
 ///
-/// A death on this kernel must be known within 100 ms of its own end and of scheduling delays: a thread per killed
-/// process records when the kernel reports its end, and the scheduler counts how long a survivor waited for a
-/// processor. Deaths across a window, and during a stop, are reported without a limit.
+/// A death on this kernel must be known within 100 ms of its own end and of scheduling delays: a thread per
+/// killed process records when the kernel reports its end, and the scheduler counts how long a survivor
+/// waited for a processor. Deaths across a window, and during a stop, are reported without a limit.
 ///
-/// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run that
-/// fails prints how to repeat it.
+/// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run
+/// that fails prints how to repeat it.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "cargo xtask chaos", max_term_width = 100)]
 pub struct Arguments {

@@ -12,7 +12,8 @@ use crate::monotonic_ns;
 /// When each process ended, by the id of its domain.
 type Gone = Arc<Mutex<HashMap<String, i64>>>;
 
-/// Records the ends of processes, each on a thread that does nothing else, as early as the kernel reports them.
+/// Records the ends of processes, each on a thread that does nothing else, as early as the kernel reports
+/// them.
 #[derive(Default)]
 pub(crate) struct Endings {
     gone_ns: Gone,

@@ -230,8 +230,8 @@ impl Chaos {
             // It was quicker.
             machine.tombolo(["down"]).ok();
         } else if signal == Signal::KILL {
-            // Between the report that the machine is up and the end of the command the machine may be up or not: if it is,
-            // it can be taken down.
+            // Between the report that the machine is up and the end of the command the machine may be up or
+            // not: if it is, it can be taken down.
             let _ = machine.tombolo(["down"]);
         }
         machine.has_ended();
@@ -285,8 +285,8 @@ impl Chaos {
     }
 }
 
-/// What Ctrl-C sends; where this was started so as to ignore that, as a shell starts what it does not wait for, what it
-/// starts ignores it as well, and is told to end by another.
+/// What Ctrl-C sends; where this was started so as to ignore that, as a shell starts what it does not wait
+/// for, what it starts ignores it as well, and is told to end by another.
 fn interrupt() -> Signal {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

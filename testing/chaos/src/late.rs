@@ -46,8 +46,8 @@ const LATEST: usize = 5;
 pub(crate) struct Seen {
     /// From the kill to the error in the survivor's hands.
     pub(crate) latency_ns: i64,
-    /// From the kill to when a thread knew that only waited for the process that was killed; none if it does not
-    /// know yet, or none waited.
+    /// From the kill to when a thread knew that only waited for the process that was killed; none if it does
+    /// not know yet, or none waited.
     pub(crate) gone_after_ns: Option<i64>,
     /// How long the survivor was ready to run without a processor, as the scheduler counts it.
     pub(crate) starved_ns: i64,

@@ -13,7 +13,8 @@ use tombolo_chaos::{Arguments, Chaos};
 /// The exit status of an interrupted run, which has proved nothing.
 const INTERRUPTED: u8 = 130;
 
-/// Becomes true with the first signal that asks for the end, which takes the machine down; a second one does not wait.
+/// Becomes true with the first signal that asks for the end, which takes the machine down; a second one does
+/// not wait.
 fn listen() -> std::io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -45,7 +46,8 @@ fn main() -> ExitCode {
         }
     };
     let run = || Chaos::start(arguments, seed, interrupted).map(|chaos| chaos.run(seed));
-    // What the machine under test is asserted of by panics ends the run as well, and has to say how to repeat it.
+    // What the machine under test is asserted of by panics ends the run as well, and has to say how to repeat
+    // it.
     let summary = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(summary)) => summary,
         Ok(Err(failure)) => {

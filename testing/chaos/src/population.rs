@@ -60,8 +60,8 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    /// Creates members on these nodes, with the number on each, and starts none of them. A death on this kernel is
-    /// late after `latency_ms`.
+    /// Creates members on these nodes, with the number on each, and starts none of them. A death on this
+    /// kernel is late after `latency_ms`.
     pub(crate) fn new(nodes: &[(String, u16)], latency_ms: u64) -> Population {
         let places: Vec<&String> =
             nodes.iter().flat_map(|(node, count)| std::iter::repeat_n(node, usize::from(*count))).collect();
@@ -146,8 +146,8 @@ impl Population {
         self.gave_up = 0;
     }
 
-    /// Notes that the domains of some places are about to be killed, now, by the end of a process of this kernel if
-    /// one is named.
+    /// Notes that the domains of some places are about to be killed, now, by the end of a process of this
+    /// kernel if one is named.
     pub(crate) fn will_die(&mut self, places: &[usize], cause: Cause, process: Option<i32>) {
         let children = places.iter().filter_map(|place| self.members[*place].child.as_ref());
         let ids: Vec<DomainId> = children.map(Child::id).collect();
@@ -232,7 +232,8 @@ impl Population {
         })
     }
 
-    /// Checks that every channel reported as closed was closed by its peer, or given up while it was being opened.
+    /// Checks that every channel reported as closed was closed by its peer, or given up while it was being
+    /// opened.
     pub(crate) fn assert_explained(&self) -> Result<(), Failure> {
         let unexplained: Vec<_> = self.closed.difference(&self.dropped).collect();
         if unexplained.len() <= self.gave_up {

@@ -113,7 +113,8 @@ impl Chaos {
         Ok(chaos)
     }
 
-    /// Kills until it has been enough or something has failed, takes the machine down, and looks for leftovers.
+    /// Kills until it has been enough or something has failed, takes the machine down, and looks for
+    /// leftovers.
     #[must_use]
     pub fn run(mut self, seed: u64) -> Summary {
         let began = Instant::now();

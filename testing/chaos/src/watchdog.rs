@@ -30,8 +30,8 @@ impl Scene {
         Scene { name: machine.name().to_owned(), program }
     }
 
-    /// Every thread of every process of the machine and of this program, with what it waits for in the kernel, and
-    /// what the machine says of itself.
+    /// Every thread of every process of the machine and of this program, with what it waits for in the
+    /// kernel, and what the machine says of itself.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("--- machine {}:\n", self.name);
         for words in [&["status"][..], &["ps"], &["names"], &["channels", "--all"]] {

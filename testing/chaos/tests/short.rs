@@ -1,5 +1,5 @@
-//! Short runs: everything is killed at least once, nothing hangs, nothing is left. Times are shown, not asserted;
-//! `cargo xtask chaos` asserts them.
+//! Short runs: everything is killed at least once, nothing hangs, nothing is left. Times are shown, not
+//! asserted; `cargo xtask chaos` asserts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -14,7 +14,8 @@ pub struct Toolchain {
     foreign: Option<Foreign>,
 }
 
-/// An instruction set as the kit calls it, and the Rust target whose library goes with the C library of Debian's compiler.
+/// An instruction set as the kit calls it, and the Rust target whose library goes with the C library of
+/// Debian's compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Foreign {
     isa: &'static str,
@@ -56,7 +57,8 @@ impl Toolchain {
         }
     }
 
-    /// Builds a program out of one file that is linked with the C library of its node, and with nothing of the tree.
+    /// Builds a program out of one file that is linked with the C library of its node, and with nothing of
+    /// the tree.
     ///
     /// # Panics
     /// When that fails.

@@ -9,7 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::cross::builds_for;
 
-/// The folder that cargo builds in: tests run from `<target>/<profile>/deps`, programs from `<target>/<profile>`.
+/// The folder that cargo builds in: tests run from `<target>/<profile>/deps`, programs from
+/// `<target>/<profile>`.
 pub(crate) fn target() -> PathBuf {
     let exe = std::env::current_exe().expect("a program knows its own path");
     let profile = exe.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).expect("a folder");
@@ -99,7 +100,8 @@ pub fn restartable_actor_image() -> PathBuf {
     IMAGE.get_or_init(|| build_actor("restartable-actor.tbi", &["--restartable"])).clone()
 }
 
-/// Held while something for tests is built: several test programs may want the same file, and none must see half of it.
+/// Held while something for tests is built: several test programs may want the same file, and none must see
+/// half of it.
 pub(crate) fn locked() -> File {
     let folder = target().join("e2e");
     std::fs::create_dir_all(&folder).expect("a folder for what is built");
@@ -108,16 +110,18 @@ pub(crate) fn locked() -> File {
     lock
 }
 
-/// Foreign instruction sets, and the targets that `tombolo build` builds for each with: which of them depends on this Rust.
+/// Foreign instruction sets, and the targets that `tombolo build` builds for each with: which of them depends
+/// on this Rust.
 const FOREIGN: [(&str, &[&str]); 3] = [
     ("aarch64", &["aarch64-unknown-linux-musl", "aarch64-unknown-linux-gnu"]),
     ("riscv64", &["riscv64gc-unknown-linux-gnu"]),
     ("s390x", &["s390x-unknown-linux-gnu"]),
 ];
 
-/// `tombolo build` builds for foreign nodes, in the profile of the kit, with which it shares what it depends on. For this host cargo
-/// has built the program for the tests; another profile would be all of its dependencies once more. Its debug information, two
-/// thirds of it, stays behind: monitors read images into memory.
+/// `tombolo build` builds for foreign nodes, in the profile of the kit, with which it shares what it depends
+/// on. For this host cargo has built the program for the tests; another profile would be all of its
+/// dependencies once more. Its debug information, two thirds of it, stays behind: monitors read images into
+/// memory.
 fn build_actor(name: &str, words: &[&str]) -> PathBuf {
     let _lock = locked();
     let target = target();

@@ -32,11 +32,12 @@ use std::time::Duration;
 /// The deadline of everything that is known to happen: ten times what a busy machine of two processors needs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The deadline of the promise that a death is known: much less than [`PATIENCE`], to be told from a time-out.
+/// The deadline of the promise that a death is known: much less than [`PATIENCE`], to be told from a
+/// time-out.
 pub const DEATH_IS_KNOWN: Duration = Duration::from_secs(10);
 
-/// Reports what a test left out for lack of a tool, past the harness, which hides the output of tests that pass.
-/// `cargo xtask ci --complete` fails for it.
+/// Reports what a test left out for lack of a tool, past the harness, which hides the output of tests that
+/// pass. `cargo xtask ci --complete` fails for it.
 pub fn skipped(what: &str) {
     // A closed standard output is not a reason to fail.
     let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");

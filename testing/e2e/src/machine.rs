@@ -61,8 +61,8 @@ impl MachineFile {
         self
     }
 
-    /// This host with what tests across instruction sets want by default, for it comes up in a moment: a board
-    /// behind a window, and big-endian programs on this kernel.
+    /// This host with what tests across instruction sets want by default, for it comes up in a moment: a
+    /// board behind a window, and big-endian programs on this kernel.
     #[must_use]
     pub fn cheap() -> MachineFile {
         MachineFile::host().with_board("bare0", "aarch64", "").with_user("s390x-user", "s390x")
@@ -260,7 +260,8 @@ impl Machine {
     #[must_use]
     pub fn open_descriptors(&self, pid: i32) -> usize {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process of ours").flatten();
-        // A monitor reads the meters of processes once a second, and may do so for the first time at any time.
+        // A monitor reads the meters of processes once a second, and may do so for the first time at any
+        // time.
         let is_meter = |target: &Path| target.starts_with("/proc");
         entries
             .filter(|entry| !std::fs::read_link(entry.path()).is_ok_and(|target| is_meter(&target)))

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use crate::kit::target;
 
-/// The folder that cargo builds all of them in, so that what they depend on is compiled once. It is kept between runs.
+/// The folder that cargo builds all of them in, so that what they depend on is compiled once. It is kept
+/// between runs.
 #[must_use]
 pub fn folder() -> PathBuf {
     target().join("outside")
 }
 
-/// Settings that make cargo build there, quickly and without a network; packages of the tree too, as what they depend on is compiled
-/// for projects outside it.
+/// Settings that make cargo build there, quickly and without a network; packages of the tree too, as what
+/// they depend on is compiled for projects outside it.
 #[must_use]
 pub fn cargo_settings() -> [(&'static str, String); 6] {
     [

@@ -17,8 +17,8 @@ pub struct Python {
 }
 
 impl Python {
-    /// A Python that is new enough, with the package out of the sources and the library that cargo built for the tests;
-    /// `None`, aloud, where this machine has no such Python.
+    /// A Python that is new enough, with the package out of the sources and the library that cargo built for
+    /// the tests; `None`, aloud, where this machine has no such Python.
     ///
     /// # Panics
     /// When the package cannot be put together.
@@ -86,8 +86,8 @@ pub struct GuestPython {
 }
 
 impl GuestPython {
-    /// Fetches the one and builds the other; `None`, aloud, where the archive of Debian is out of reach or this Rust does
-    /// not build for it.
+    /// Fetches the one and builds the other; `None`, aloud, where the archive of Debian is out of reach or
+    /// this Rust does not build for it.
     ///
     /// # Panics
     /// When either fails otherwise.
@@ -114,7 +114,8 @@ impl GuestPython {
         file.with_vm(name, &files)
     }
 
-    /// Puts what that virtual machine has beside the interpreter where its machine file says; to be done before it comes up.
+    /// Puts what that virtual machine has beside the interpreter where its machine file says; to be done
+    /// before it comes up.
     ///
     /// # Panics
     /// When it cannot be put there.

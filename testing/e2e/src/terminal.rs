@@ -24,8 +24,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts `tombolo` with these words on a terminal of 100 columns and 24 rows. It is the command's controlling terminal if it
-    /// is to be told of a hang-up by a signal as well.
+    /// Starts `tombolo` with these words on a terminal of 100 columns and 24 rows. It is the command's
+    /// controlling terminal if it is to be told of a hang-up by a signal as well.
     ///
     /// # Panics
     /// When there are no pseudo-terminals.

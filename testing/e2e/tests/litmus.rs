@@ -1,4 +1,5 @@
-//! The memory between the host and nodes of every kind is what the protocols rest on, and other memory is detected.
+//! The memory between the host and nodes of every kind is what the protocols rest on, and other memory is
+//! detected.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -113,7 +114,8 @@ fn a_wrong_emulator_setting_is_seen() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it can be run");
     let emulator = format!("emulator = \"{}\"", script.display());
     let machine = Machine::up(&MachineFile::host().with_board("wrong", "aarch64", &emulator));
-    // On a busy host the two may hardly ever run at the same time, and then nothing can go wrong between them.
+    // On a busy host the two may hardly ever run at the same time, and then nothing can go wrong between
+    // them.
     let seen = |test: &dyn Fn() -> Finished| {
         let tries = (0..20).map(|_| test());
         tries.into_iter().find(|finished| finished.status == 1).expect("one of twenty runs sees it")

@@ -1,5 +1,5 @@
-//! Every target on its seeds, on what is kept, and on mutations of both, the same in every run. `cargo xtask fuzz`
-//! looks further.
+//! Every target on its seeds, on what is kept, and on mutations of both, the same in every run. `cargo xtask
+//! fuzz` looks further.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -54,8 +54,8 @@ impl Part {
     }
 }
 
-/// What a side does while it waits for the other, and when it has waited too long. On a busy host the other may not
-/// even be running.
+/// What a side does while it waits for the other, and when it has waited too long. On a busy host the other
+/// may not even be running.
 pub trait Patience {
     /// Called after many polls in vain. False gives up: the other side is gone.
     fn still(&mut self) -> bool;
@@ -135,7 +135,8 @@ pub struct Amount {
 }
 
 impl Default for Amount {
-    /// With a second processor for the other side, half a second; a wrong emulator fails it thousands of times over.
+    /// With a second processor for the other side, half a second; a wrong emulator fails it thousands of
+    /// times over.
     fn default() -> Self {
         Amount::of_rounds(200_000)
     }

@@ -1,7 +1,8 @@
-//! The litmus tests between two nodes: `tombolo run --on host,bare0 litmus.tbi`. Ends with status 1 when the memory
-//! between them is not what the protocols rest on, or the emulator of one is set up wrongly. `tombolo litmus` runs it on
-//! all nodes and reads what it says where `TOMBOLO_LITMUS_REPORT` is set; `TOMBOLO_LITMUS_ROUNDS` is how much it tests, and
-//! `TOMBOLO_LITMUS_SECONDS` how long each of the first two tests may take.
+//! The litmus tests between two nodes: `tombolo run --on host,bare0 litmus.tbi`. Ends with status 1 when the
+//! memory between them is not what the protocols rest on, or the emulator of one is set up wrongly. `tombolo
+//! litmus` runs it on all nodes and reads what it says where `TOMBOLO_LITMUS_REPORT` is set;
+//! `TOMBOLO_LITMUS_ROUNDS` is how much it tests, and `TOMBOLO_LITMUS_SECONDS` how long each of the first two
+//! tests may take.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use core::error::Error;

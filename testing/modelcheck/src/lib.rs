@@ -1,8 +1,8 @@
 //! Revocation under a model checker.
 //!
-//! The root's table is the real one. Around it are agents with a queue in each direction, and domains that map, unmap when
-//! they are told, are stopped, or die, with or without their node. The checker takes every order of all that, and looks at each
-//! state whether what `docs/specs/capability.md` promises holds.
+//! The root's table is the real one. Around it are agents with a queue in each direction, and domains that
+//! map, unmap when they are told, are stopped, or die, with or without their node. The checker takes every
+//! order of all that, and looks at each state whether what `docs/specs/capability.md` promises holds.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

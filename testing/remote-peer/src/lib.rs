@@ -1,5 +1,5 @@
-//! What the suite on the host and a remote peer say to each other: an order, and its answer, over a channel that is not the
-//! one under test.
+//! What the suite on the host and a remote peer say to each other: an order, and its answer, over a channel
+//! that is not the one under test.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -245,7 +245,8 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The bytes of message `number` of a remote peer that sends until it is killed; the suite's own messages are such.
+/// The bytes of message `number` of a remote peer that sends until it is killed; the suite's own messages are
+/// such.
 #[must_use]
 pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
     let mix = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,6 @@
-//! The remote peer of a channel under test. `remote-peer serve PREFIX COUNT` connects to `PREFIX/0` and so on, and follows the orders of each with a
-//! channel of its own; `remote-peer play NAME ROLE SLOT_BYTES SLOTS USED_FLAG HASH` accepts one and sends, receives or idles until
-//! it is killed.
+//! The remote peer of a channel under test. `remote-peer serve PREFIX COUNT` connects to `PREFIX/0` and so
+//! on, and follows the orders of each with a channel of its own; `remote-peer play NAME ROLE SLOT_BYTES SLOTS
+//! USED_FLAG HASH` accepts one and sends, receives or idles until it is killed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod place;

@@ -517,7 +517,8 @@ impl SimAgent {
     }
 }
 
-/// What the tables of a monitor hold besides the entries of `clients` clients, each a domain that asks for nothing.
+/// What the tables of a monitor hold besides the entries of `clients` clients, each a domain that asks for
+/// nothing.
 pub fn left_in(held: &[(&'static str, usize)], clients: usize) -> Option<String> {
     const OF_EACH_CLIENT: [&str; 6] =
         ["clients", "domains", "clients of names", "sessions", "trace pages", "sampled processes"];

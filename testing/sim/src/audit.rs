@@ -1,5 +1,5 @@
-//! What must hold of the root, whatever happens: a model of its own, fed with everything that goes into the root's
-//! core and comes out of it.
+//! What must hold of the root, whatever happens: a model of its own, fed with everything that goes into the
+//! root's core and comes out of it.
 //!
 //! It knows less than the core and decides nothing, so that a mistake there does not repeat itself here.
 
@@ -88,7 +88,8 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// A model of a machine of which these nodes have windows, and whose domains have so long to let revoked memory go.
+    /// A model of a machine of which these nodes have windows, and whose domains have so long to let revoked
+    /// memory go.
     #[must_use]
     pub fn new(windowed: BTreeSet<u16>, let_go_ns: u64) -> Self {
         let rights = RightsModel::new(windowed.clone(), let_go_ns);

@@ -1,7 +1,7 @@
 //! Mistakes that are planted in the code under test, to see that the simulator finds them.
 
-/// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on, each must
-/// be found.
+/// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on,
+/// each must be found.
 pub const CANARIES: [(&str, u64); 23] = [
     ("ring publishes before it writes", 50),
     ("ring gives back too little", 50),

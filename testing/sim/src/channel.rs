@@ -1,4 +1,5 @@
-//! One end of a channel in memory: the real handshake, rings and doorbell protocol, and evidence of the peer's death.
+//! One end of a channel in memory: the real handshake, rings and doorbell protocol, and evidence of the
+//! peer's death.
 
 use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, Violation};
@@ -99,7 +100,8 @@ impl MemoryEnd {
     pub fn shake(&mut self) -> Result<(), Ended> {
         let ChannelState::Shaking(opening, signals) = &mut self.state else { return Ok(()) };
         let Some(agreed) = opening.step(signals)? else { return Ok(()) };
-        // Steps of the simulator are in one order for all, so that a barrier that was agreed on has nothing to do here.
+        // Steps of the simulator are in one order for all, so that a barrier that was agreed on has nothing
+        // to do here.
         if let Ok(end) = opening.end(agreed, *signals) {
             self.state = ChannelState::Open(Box::new(end));
         }

@@ -1,4 +1,5 @@
-//! A channel between two simulated domains: numbered messages whose every byte is known beforehand, or bulk data.
+//! A channel between two simulated domains: numbered messages whose every byte is known beforehand, or bulk
+//! data.
 
 use tombolo_base::{ChannelId, DomainId, Random};
 use tombolo_control::{CapabilityId, Grant};
@@ -43,7 +44,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Opens the end that was granted to a process, for bulk data if `is_bulk`; none when what belongs to it is missing.
+    /// Opens the end that was granted to a process, for bulk data if `is_bulk`; none when what belongs to it
+    /// is missing.
     pub fn open(shared: &mut Shared, pid: i32, grant: &Grant, fds: Vec<Fd>, is_bulk: bool) -> Option<Self> {
         let actor = Actor::Process(pid);
         // As on Linux: between processes of one kernel the sleeper brings the barrier for both.
@@ -113,7 +115,8 @@ impl Conversation {
         shared.channels.entry(self.id).or_default()
     }
 
-    /// Receives and sends as much as possible; returns `false` when the channel has ended. The pools learn of the end of a bulk channel.
+    /// Receives and sends as much as possible; returns `false` when the channel has ended. The pools learn of
+    /// the end of a bulk channel.
     pub fn talk(&mut self, shared: &mut Shared, pools: &mut Pools) -> bool {
         if let ConversationLink::Memory { channel, .. } = &mut self.link {
             channel.wake_up();

@@ -1,5 +1,5 @@
-//! What stands for descriptors: ends of sockets, memory, files. As in a kernel, an end that is dropped shows at the
-//! other.
+//! What stands for descriptors: ends of sockets, memory, files. As in a kernel, an end that is dropped shows
+//! at the other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -120,7 +120,8 @@ impl SocketEnd {
         &self.pair.halves[1 - self.side]
     }
 
-    /// Marks this as the lifeline of a mapping, for the audit, and lets the audit see whether this end is held.
+    /// Marks this as the lifeline of a mapping, for the audit, and lets the audit see whether this end is
+    /// held.
     #[must_use]
     pub fn numbered(&self, number: u64) -> Watch {
         self.pair.number.set(number);

@@ -1,5 +1,5 @@
-//! What processes really have mapped, and which lifelines of mappings anybody holds: what no monitor can know, and what
-//! must not be contradicted by what they say.
+//! What processes really have mapped, and which lifelines of mappings anybody holds: what no monitor can
+//! know, and what must not be contradicted by what they say.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ impl Maps {
         self.mapped.remove(&number);
     }
 
-    /// The monitor of a process is dead, which to everybody else is the end of its domain. It lets go as soon as it sees
-    /// that, and not before.
+    /// The monitor of a process is dead, which to everybody else is the end of its domain. It lets go as soon
+    /// as it sees that, and not before.
     pub fn stray(&mut self, pid: i32) {
         self.mapped.retain(|_, mapped| mapped.pid != pid);
     }
@@ -81,8 +81,8 @@ impl Maps {
         })
     }
 
-    /// Whether there is evidence that no process can have this mapped: its lifeline was never made, or is closed, and
-    /// the process, if there is one, has unmapped.
+    /// Whether there is evidence that no process can have this mapped: its lifeline was never made, or is
+    /// closed, and the process, if there is one, has unmapped.
     #[must_use]
     pub fn is_let_go(&self, number: u64) -> bool {
         let closed = match self.lifelines.get(&number) {

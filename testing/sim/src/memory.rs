@@ -1,5 +1,5 @@
-//! What a program does with memory: it makes regions, derives rights, passes them on in messages, maps, lets go when it is
-//! told to (soon, late or never), revokes, and asks for what it may not have.
+//! What a program does with memory: it makes regions, derives rights, passes them on in messages, maps, lets
+//! go when it is told to (soon, late or never), revokes, and asks for what it may not have.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{ChannelId, DomainId};

@@ -1,7 +1,7 @@
 //! What a seed draws before anything happens: the machine, how much goes on, which faults and how often.
 //!
-//! Even the probabilities are drawn, so that some seeds see one kind of fault in plenty, some many kinds and some
-//! none.
+//! Even the probabilities are drawn, so that some seeds see one kind of fault in plenty, some many kinds and
+//! some none.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! A program: it talks to its monitor and to others, does what its habits and chance say, and may die at any time.
+//! A program: it talks to its monitor and to others, does what its habits and chance say, and may die at any
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What everybody in a simulated machine has in common: time, chance, windows, sockets, and what is to happen next.
+//! What everybody in a simulated machine has in common: time, chance, windows, sockets, and what is to happen
+//! next.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};

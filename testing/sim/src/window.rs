@@ -1,9 +1,9 @@
 //! Windows: memory of which two nodes each have a copy, and a link that carries stores from one to the other.
 //!
 //! A store is a posted write: it is complete for its writer before it arrives. The link promises what the
-//! protocols are allowed to rely on and no more: a store with release order, and the first after a fence, arrive
-//! after all stores made before; stores to one word arrive in order; other stores in any order. Words arrive whole.
-//! What has not arrived when a node dies may never do: so a slot is left torn.
+//! protocols are allowed to rely on and no more: a store with release order, and the first after a fence,
+//! arrive after all stores made before; stores to one word arrive in order; other stores in any order. Words
+//! arrive whole. What has not arrived when a node dies may never do: so a slot is left torn.
 //!
 //! Where both sides map the same memory (a coherent window) stores need no link and are seen at once.
 
@@ -155,8 +155,8 @@ impl Windows {
             .collect()
     }
 
-    /// Takes the stores made since the last call onto their links; the places that now have something to arrive and
-    /// no event for it yet.
+    /// Takes the stores made since the last call onto their links; the places that now have something to
+    /// arrive and no event for it yet.
     pub fn collect(&mut self) -> Vec<WindowPlace> {
         let mut fresh = Vec::new();
         let mut fenced = false;
@@ -186,7 +186,8 @@ impl Windows {
         fresh
     }
 
-    /// Lets up to `count` stores arrive at a place; returns the parties that this wakes, and whether more are in flight.
+    /// Lets up to `count` stores arrive at a place; returns the parties that this wakes, and whether more are
+    /// in flight.
     pub fn arrive(&mut self, place: WindowPlace, count: usize, random: &mut Random) -> (Vec<Actor>, bool) {
         let Some(window) = self.windows.get_mut(&place.window) else { return (Vec::new(), false) };
         let direction = &mut window.directions[place.shore as usize];
@@ -220,7 +221,8 @@ impl Windows {
         needed
     }
 
-    /// The far node died: of its stores on their way some arrive, the rest never; nothing reaches it any more.
+    /// The far node died: of its stores on their way some arrive, the rest never; nothing reaches it any
+    /// more.
     pub fn far_died(&mut self, window: u64, random: &mut Random) -> Vec<Actor> {
         let near = WindowPlace { window, shore: Shore::Near };
         let Some(record) = self.windows.get_mut(&window) else { return Vec::new() };
@@ -265,8 +267,8 @@ fn next_write(writes: &mut VecDeque<Write>, random: &mut Random) -> Option<Write
     writes.remove(index)
 }
 
-/// The tap on stores. Without it (in a build without `--cfg sim`) no window has two copies, so nothing is ever on its
-/// way.
+/// The tap on stores. Without it (in a build without `--cfg sim`) no window has two copies, so nothing is
+/// ever on its way.
 #[cfg(sim)]
 mod tap {
     use tombolo_base::SharedMemory;

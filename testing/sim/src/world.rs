@@ -1,4 +1,5 @@
-//! One run of one seed: a machine starts, is used and damaged, heals, has to make progress, and comes to an end.
+//! One run of one seed: a machine starts, is used and damaged, heals, has to make progress, and comes to an
+//! end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,8 +25,8 @@ use crate::window::{Shore, WindowPlace};
 /// Most that the faulty part may last, in simulated nanoseconds.
 const FAULTY_NS: u64 = 40_000_000_000;
 
-/// How long everything may take that has to come to an end once nothing goes wrong any more: the longest is a node
-/// that hangs in starting, which is given up after a minute and then starts again.
+/// How long everything may take that has to come to an end once nothing goes wrong any more: the longest is a
+/// node that hangs in starting, which is given up after a minute and then starts again.
 const PATIENCE_NS: u64 = 400_000_000_000;
 
 /// Events after which a run is taken to turn in circles.

@@ -1,5 +1,5 @@
-//! The simulator itself. Thousands of seeds, with stores that are seen one by one, run by `cargo xtask sim`; here,
-//! where windows are coherent, it is a few.
+//! The simulator itself. Thousands of seeds, with stores that are seen one by one, run by `cargo xtask sim`;
+//! here, where windows are coherent, it is a few.
 
 use std::process::{Command, Output};
 

@@ -1,9 +1,9 @@
-//! A synthetic machine: the real monitor serving simulated nodes and domains. It tests and measures the programs that
-//! watch a machine (`top`, the web page) at sizes that no test host could boot.
+//! A synthetic machine: the real monitor serving simulated nodes and domains. It tests and measures the
+//! programs that watch a machine (`top`, the web page) at sizes that no test host could boot.
 //!
-//! [`SyntheticMachine`] drives the root's real core with agents that are simulated in this process. They start domains,
-//! sample them every second, report channel traffic, and pause and end domains. From time to time one node goes down
-//! and is restarted.
+//! [`SyntheticMachine`] drives the root's real core with agents that are simulated in this process. They
+//! start domains, sample them every second, report channel traffic, and pause and end domains. From time to
+//! time one node goes down and is restarted.
 #![forbid(unsafe_code)]
 
 mod nodes;
@@ -100,7 +100,8 @@ impl SyntheticMachine {
         self.nodes.domains()
     }
 
-    /// Simulates everything that is due at `now`. The monitor receives the results in [`settle`](Self::settle).
+    /// Simulates everything that is due at `now`. The monitor receives the results in
+    /// [`settle`](Self::settle).
     ///
     /// # Errors
     /// If a request to the monitor exceeds the maximum message length.
@@ -143,8 +144,8 @@ impl SyntheticMachine {
         self.ask_by(connection, Request::Observe { since, timeout: Duration::from_secs(10) }, None)
     }
 
-    /// Advances the monitor to `now` and exchanges reports and effects with it until both are exhausted. Returns the
-    /// effects that do not concern simulated nodes.
+    /// Advances the monitor to `now` and exchanges reports and effects with it until both are exhausted.
+    /// Returns the effects that do not concern simulated nodes.
     ///
     /// # Errors
     /// If the monitor and the simulated agents cannot decode each other's messages.

@@ -23,8 +23,9 @@ use tombolod::core::Effect;
 
 /// Serve a synthetic machine, to test programs that watch machines
 ///
-/// The monitor is real and serves clients at the usual address; the host is this one. All other nodes and their domains
-/// are simulated: they report starts, ends, processor load and messages, but run nothing. Ends on SIGTERM.
+/// The monitor is real and serves clients at the usual address; the host is this one. All other nodes and
+/// their domains are simulated: they report starts, ends, processor load and messages, but run nothing. Ends
+/// on SIGTERM.
 #[derive(Parser, Debug)]
 #[command(after_help = "\
 Examples:

@@ -98,8 +98,8 @@ impl Job {
     }
 }
 
-/// An argument as `tombolo run` takes it: a `:`, which separates images there, gets a backslash, and backslashes before a
-/// `:` get one more.
+/// An argument as `tombolo run` takes it: a `:`, which separates images there, gets a backslash, and
+/// backslashes before a `:` get one more.
 fn escaped(argument: String) -> String {
     let separates = argument.strip_suffix(':').is_some_and(|rest| rest.bytes().all(|byte| byte == b'\\'));
     if separates { format!("\\{argument}") } else { argument }

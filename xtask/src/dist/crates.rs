@@ -9,8 +9,8 @@ use crate::workspace::{Package, Workspace, execute};
 /// The public crate that consists of next to nothing on the host, and what boards are built for.
 const FOR_BOARDS: (&str, &str) = ("tombolo-bare", "aarch64-unknown-none");
 
-/// Packs each public crate and builds it out of what would be published, against the others as they would be; crates for boards
-/// once more for a board.
+/// Packs each public crate and builds it out of what would be published, against the others as they would be;
+/// crates for boards once more for a board.
 pub(super) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let public: Vec<&str> = workspace.public_crates().collect();
     println!("{} crates: {}", public.len(), public.join(", "));

@@ -26,8 +26,8 @@ use architecture::{ARCHITECTURES, Architecture};
 
 /// Makes packages: a tarball, a package for Debian and a wheel for each of x86-64 and Arm
 ///
-/// Everything is built from this tree, and what is built already is taken as it is. The same tree gives the same bytes where
-/// compilers do: times in archives are those of the last commit, or `SOURCE_DATE_EPOCH`.
+/// Everything is built from this tree, and what is built already is taken as it is. The same tree gives the
+/// same bytes where compilers do: times in archives are those of the last commit, or `SOURCE_DATE_EPOCH`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -54,7 +54,8 @@ impl Package<'_> {
         Ok(())
     }
 
-    /// The newest version of the C library whose symbols programs and shared libraries of the host use, as in `2.34`.
+    /// The newest version of the C library whose symbols programs and shared libraries of the host use, as in
+    /// `2.34`.
     pub(super) fn libc_version(&self) -> Result<String, Failure> {
         let mut newest = (0, 0);
         for item in self.source.items(Path::new("lib"))? {
@@ -74,8 +75,8 @@ impl Package<'_> {
     }
 }
 
-/// Whether a part of the kit is loaded by programs of a host of this instruction set. What runs on virtual machines brings its own C
-/// library.
+/// Whether a part of the kit is loaded by programs of a host of this instruction set. What runs on virtual
+/// machines brings its own C library.
 fn is_loaded_on(isa: &str, path: &Path) -> bool {
     let kit = Path::new("lib/tombolo/kit");
     [kit.join("gomp").join(isa), kit.join("mpi").join(isa).join("opt")].iter().any(|it| path.starts_with(it))
@@ -92,8 +93,8 @@ fn is_program_or_library(path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Gives everything in a draft the rights and the time that it has in every package of this tree, whatever the umask and the clock
-/// of this machine are.
+/// Gives everything in a draft the rights and the time that it has in every package of this tree, whatever
+/// the umask and the clock of this machine are.
 pub(super) fn settle(draft: &Path, time: u64) -> Result<(), Failure> {
     execute(Command::new("chmod").args(["--recursive", "u=rwX,go=rX"]).arg(draft))?;
     let mut touch = Command::new("find");
@@ -101,7 +102,8 @@ pub(super) fn settle(draft: &Path, time: u64) -> Result<(), Failure> {
     execute(&mut touch)
 }
 
-/// The instruction set of an archive that OpenMP programs are linked with; most of it is what only a debugger reads.
+/// The instruction set of an archive that OpenMP programs are linked with; most of it is what only a debugger
+/// reads.
 fn isa_of_archive(path: &Path) -> Option<&str> {
     let rest = path.strip_prefix("lib/tombolo/kit/omp").ok()?;
     rest.extension().filter(|end| *end == "a")?;

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use super::{deb, tarball, wheel};
 use crate::workspace::Workspace;
 
-/// Later than any clock that runs this: a package must not be made of the times at which its files were laid out.
+/// Later than any clock that runs this: a package must not be made of the times at which its files were laid
+/// out.
 const TIME: u64 = 4_102_444_800;
 
 const CONTROL: &str = "Package: small\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@example.invalid>\n\
@@ -52,7 +53,8 @@ fn lay_out(draft: &Path, order: &[usize], rest: u32) {
     ["bin", "lib", "share/a", "share", ""].iter().for_each(|folder| allow(&draft.join(folder), rest));
 }
 
-/// Two drafts of the same files below `inner`: the second is made in another order, with another umask, at another time.
+/// Two drafts of the same files below `inner`: the second is made in another order, with another umask, at
+/// another time.
 fn drafts(folder: &Folder, inner: &str) -> [PathBuf; 2] {
     let drafts = ["first", "second"].map(|name| folder.0.join(name));
     lay_out(&drafts[0].join(inner), &[0, 1, 2, 3], 0o755);

@@ -18,12 +18,13 @@ const PYTHON: &str = "cp39-abi3";
 /// Where an installation has the library for C.
 const C_LIBRARY: &str = "lib/tombolo/kit/c";
 
-/// Makes `tombolo-<version>-cp39-abi3-manylinux_<glibc>_<isa>.whl`. What pip installs below its prefix lies there as in every other
-/// installation, so that the command finds its parts.
+/// Makes `tombolo-<version>-cp39-abi3-manylinux_<glibc>_<isa>.whl`. What pip installs below its prefix lies
+/// there as in every other installation, so that the command finds its parts.
 pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     let draft = package.draft("wheel")?;
     let mut items = package.source.programs();
-    // The library for C is for those who install the command; with it a wheel is larger than the index takes, 100 MB.
+    // The library for C is for those who install the command; with it a wheel is larger than the index takes,
+    // 100 MB.
     items.extend(package.source.kit()?.into_iter().filter(|item| !item.path.starts_with(C_LIBRARY)));
     items.extend(package.architecture.foreign_monitors(package.workspace)?);
     let native = package.source.built.join("libtombolo_native.so");

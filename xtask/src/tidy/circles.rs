@@ -1,4 +1,5 @@
-//! Modules of a crate do not need each other in large circles: what is to be changed has to be understood at once.
+//! Modules of a crate do not need each other in large circles: what is to be changed has to be understood at
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

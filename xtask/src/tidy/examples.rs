@@ -3,8 +3,8 @@
 use super::{Finding, Tree};
 use crate::workspace::Package;
 
-/// A crate whose documentation has examples has them tested, and one that has none says `doctest = false`: looking for them takes about
-/// as long as checking the crate.
+/// A crate whose documentation has examples has them tested, and one that has none says `doctest = false`:
+/// looking for them takes about as long as checking the crate.
 pub(super) fn doc_tests(tree: &Tree) -> Vec<Finding> {
     tree.packages.iter().flat_map(|package| of_crate(tree, package)).collect()
 }

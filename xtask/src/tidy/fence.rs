@@ -17,7 +17,8 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// The compiler checks the same: the workspace forbids `unsafe`, and a crate that opts out keeps the other lints.
+/// The compiler checks the same: the workspace forbids `unsafe`, and a crate that opts out keeps the other
+/// lints.
 pub(super) fn lints(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let root = tree.file("Cargo.toml").map(|file| table(&file.text)).unwrap_or_default();

@@ -22,8 +22,8 @@ struct Locked {
     dependencies: Vec<String>,
 }
 
-/// What a workspace beside this one has locked of the crates in this one is what these depend on now: or `--locked` fails
-/// there, and nothing here builds it.
+/// What a workspace beside this one has locked of the crates in this one is what these depend on now: or
+/// `--locked` fails there, and nothing here builds it.
 pub(super) fn locks(tree: &Tree) -> Vec<Finding> {
     let others = tree.files.iter().filter(|file| file.path.ends_with("/Cargo.lock"));
     others.flat_map(|file| of_file(tree, file)).collect()

@@ -68,7 +68,8 @@ pub enum Command {
         /// The number of buffers.
         count: u64,
     },
-    /// Give the right to a buffer away and take it back `count` times; answer with the picoseconds of one round.
+    /// Give the right to a buffer away and take it back `count` times; answer with the picoseconds of one
+    /// round.
     Lend {
         /// The number of buffers.
         count: u64,
@@ -78,7 +79,8 @@ pub enum Command {
         /// The number of buffers.
         count: u64,
     },
-    /// Copy repeatedly for a time, with a buffer that is moved there and passed back; answer with the picoseconds of one copy.
+    /// Copy repeatedly for a time, with a buffer that is moved there and passed back; answer with the
+    /// picoseconds of one copy.
     Copy {
         /// The direction of the copy.
         way: Way,

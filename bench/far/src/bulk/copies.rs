@@ -9,7 +9,8 @@ use tombolo_platform::copy::{self, Loop};
 use super::command::Way;
 use crate::Error;
 
-/// Copies that are timed together, so that reading the clock, which is slow on an emulated processor, matters little.
+/// Copies that are timed together, so that reading the clock, which is slow on an emulated processor, matters
+/// little.
 const BATCH: Duration = Duration::from_micros(20);
 
 /// Copies all of `memory` repeatedly for a time, at least three times; returns the picoseconds of one copy.

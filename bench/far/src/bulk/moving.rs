@@ -128,7 +128,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Nanoseconds to give a buffer away and have it back: the mean of `count` less one; `filled` each time, or untouched.
+    /// Nanoseconds to give a buffer away and have it back: the mean of `count` less one; `filled` each time,
+    /// or untouched.
     ///
     /// # Errors
     /// When the channel fails.

@@ -24,8 +24,8 @@ pub fn run(name: &str) -> Result<(), Error> {
     Far { domain, control, mover: Mover::new(bulk), pool: None, node: None }.serve()
 }
 
-/// The same for one of two programs on different nodes, with a bulk channel between them: its name is `pair`, and it is made by
-/// the program that is given `makes`, the name of the other's node.
+/// The same for one of two programs on different nodes, with a bulk channel between them: its name is `pair`,
+/// and it is made by the program that is given `makes`, the name of the other's node.
 ///
 /// # Errors
 /// As [`run`].

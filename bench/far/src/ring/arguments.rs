@@ -32,7 +32,8 @@ impl Shape {
         Ok(if self.used_flag { options.used_flag() } else { options })
     }
 
-    /// Of channels that are opened for their memory only: the same, with room for the limit and for rings placed there.
+    /// Of channels that are opened for their memory only: the same, with room for the limit and for rings
+    /// placed there.
     #[must_use]
     pub fn roomy(self) -> Shape {
         let least = placement::BYTES / 2 / self.slot_bytes.max(1);

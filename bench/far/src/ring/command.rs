@@ -1,7 +1,7 @@
 //! Commands of the near side to the peer.
 //!
-//! Commands and answers travel on the measured channel itself, between measurements, so that they are in order
-//! with everything else. They are 16 bytes long, as no measured message is.
+//! Commands and answers travel on the measured channel itself, between measurements, so that they are in
+//! order with everything else. They are 16 bytes long, as no measured message is.
 
 use crate::Error;
 
@@ -34,7 +34,8 @@ pub enum Command {
         /// The number of messages.
         rounds: u64,
     },
-    /// Make an end of rings that are [placed](crate::placement) as given, report it, and return `count` messages.
+    /// Make an end of rings that are [placed](crate::placement) as given, report it, and return `count`
+    /// messages.
     Place {
         /// The number of the placement.
         rings: u64,

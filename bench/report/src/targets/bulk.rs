@@ -24,7 +24,8 @@ pub(crate) fn is_of_bulk(results: &Results) -> bool {
     results.rows.iter().any(|row| matches!(row.metric, Metric::Transfer { .. } | Metric::Copy { .. }))
 }
 
-/// How often the first is the second, each over the bare lines of its own minute: the processors may have been moved between.
+/// How often the first is the second, each over the bare lines of its own minute: the processors may have
+/// been moved between.
 fn ratio(a: Option<&Row>, b: Option<&Row>) -> Option<f64> {
     a.zip(b).and_then(|(a, b)| Some(a.probe_ratio? / positive(b.probe_ratio?)?))
 }

@@ -83,7 +83,8 @@ fn times(value: f64) -> String {
     format!("{value:.2} ×")
 }
 
-/// Why a target is missed where it is, after what was tried; the whole account is in ADRs 0016, 0022 and 0026.
+/// Why a target is missed where it is, after what was tried; the whole account is in ADRs 0016, 0022
+/// and 0026.
 mod why {
     pub(crate) const ONE_LINE: &str = "The bare lines carry one word each way; a slot is filled by eight stores and read whole, \
         by some sixty instructions on each side. Tried: slots spread over pairs of lines, the answer's slot fetched for \

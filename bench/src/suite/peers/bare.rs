@@ -1,4 +1,5 @@
-//! What the memory itself can do: two lines that are stored and awaited in turn, and buffers handed over by a store.
+//! What the memory itself can do: two lines that are stored and awaited in turn, and buffers handed over by a
+//! store.
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::AtomicU64;

@@ -1,7 +1,8 @@
 //! A ring in C, between two processes of its own: what an ordered message costs without a channel around it.
 //!
-//! The program `bench/ring/ring.c` is compiled by the host's C compiler when it is first measured, so that building
-//! needs none. Each side of the comparison starts it on its own processor, tells it what to do, and sleeps meanwhile.
+//! The program `bench/ring/ring.c` is compiled by the host's C compiler when it is first measured, so that
+//! building needs none. Each side of the comparison starts it on its own processor, tells it what to do, and
+//! sleeps meanwhile.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,7 @@
 //! Queues between two threads of one process: ours, and a frame for those of others.
 //!
-//! The near program has both ends. The far program lends its processor: it reports which one it is pinned to, sleeps while a
-//! thread of the near program does the far half there, and passes on how long that took.
+//! The near program has both ends. The far program lends its processor: it reports which one it is pinned to,
+//! sleeps while a thread of the near program does the far half there, and passes on how long that took.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -16,8 +16,9 @@ const LINES: u64 = 64;
 /// Words of a line: seven of payload, and one with the number of the message.
 const WORDS: usize = 8;
 
-/// As many lines as a ring has slots, each filled and read whole and handed over by its last word, room given back for
-/// half of them at a time: a ring without lengths, closing, sleeping, checks of the peer and a channel around it.
+/// As many lines as a ring has slots, each filled and read whole and handed over by its last word, room given
+/// back for half of them at a time: a ring without lengths, closing, sleeping, checks of the peer and a
+/// channel around it.
 #[derive(Debug)]
 pub struct Stream;
 

@@ -1,4 +1,5 @@
-//! What needs nothing but this tree: Tombolo itself, what the kernel has, and what the machine can do at best.
+//! What needs nothing but this tree: Tombolo itself, what the kernel has, and what the machine can do at
+//! best.
 
 pub mod bare;
 pub mod c_ring;

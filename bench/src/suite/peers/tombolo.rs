@@ -152,8 +152,8 @@ struct ChannelEnd {
     free: Free,
 }
 
-/// Which buffers this side may fill: the first that came back first. The last one would still lie in the peer's own
-/// cache, from where a line comes slower than from one that both share; see ADR 0026.
+/// Which buffers this side may fill: the first that came back first. The last one would still lie in the
+/// peer's own cache, from where a line comes slower than from one that both share; see ADR 0026.
 #[derive(Default)]
 struct Free {
     bytes: usize,

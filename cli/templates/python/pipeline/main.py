@@ -51,7 +51,8 @@ def stage(domain, name, sink):
                     view[:] = bytes(view).translate(DOUBLED)
                 following.move_to(arrival.buffer, arrival.metadata)
                 ahead += 1
-                # Half of the buffers may be ahead, so that the source has some to fill; in the end all come back.
+                # Half of the buffers may be ahead, so that the source has some to fill; in the end all come
+                # back.
                 while ahead > (0 if number == ROUNDS else BUFFERS // 2):
                     previous.pass_to(take_back(following, pool), b"free")
                     ahead -= 1

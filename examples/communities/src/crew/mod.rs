@@ -1,9 +1,10 @@
-//! The master's side: a [`Crew`](crate::search::Crew) whose members are workers at the other ends of channels.
+//! The master's side: a [`Crew`](crate::search::Crew) whose members are workers at the other ends of
+//! channels.
 //!
-//! The master never waits for one worker while another could proceed. Messages to be sent wait in an outbox per
-//! worker; parts of the round's work are handed out two at a time; a worker that has nothing left takes over
-//! from the one that would be busy longest. If a worker is lost, its parts go to the others, and if none is
-//! left the master does the work. The answer does not depend on who computed what.
+//! The master never waits for one worker while another could proceed. Messages to be sent wait in an outbox
+//! per worker; parts of the round's work are handed out two at a time; a worker that has nothing left takes
+//! over from the one that would be busy longest. If a worker is lost, its parts go to the others, and if none
+//! is left the master does the work. The answer does not depend on who computed what.
 
 mod member;
 mod round;
@@ -76,8 +77,8 @@ pub struct MemberReport {
 pub struct Spreading {
     /// Bytes of the graph for one worker.
     pub bytes: u64,
-    /// From the first byte sent until all workers had acknowledged the whole graph, in seconds; where both ways were
-    /// compared, in the median.
+    /// From the first byte sent until all workers had acknowledged the whole graph, in seconds; where both
+    /// ways were compared, in the median.
     pub seconds: f64,
     /// The same by messages, if they were compared.
     pub by_messages_seconds: Option<f64>,
@@ -138,7 +139,8 @@ impl<'w, P: Port> Workers<'w, P> {
         self.spreading
     }
 
-    /// Ends the search: releases the workers and receives their summaries. The second account is the master's own.
+    /// Ends the search: releases the workers and receives their summaries. The second account is the master's
+    /// own.
     pub fn dismiss(mut self) -> (Vec<MemberReport>, Account) {
         self.broadcast(&[wire::finish()]);
         self.finishing = true;

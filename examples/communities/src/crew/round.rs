@@ -142,8 +142,8 @@ impl<P: Port> Crew for Workers<'_, P> {
 }
 
 impl<P: Port> Workers<'_, P> {
-    /// Gives the input to everybody, and waits until it has arrived: otherwise the fast would have finished a small graph
-    /// before the slow have received it.
+    /// Gives the input to everybody, and waits until it has arrived: otherwise the fast would have finished a
+    /// small graph before the slow have received it.
     fn spread(&mut self, graph: &Csr) {
         let compared = self.options.compare_spreading.then(|| self.compare_spreading(graph));
         let seconds = self.spread_once(graph, true);
@@ -155,8 +155,8 @@ impl<P: Port> Workers<'_, P> {
         self.spreading = Spreading { bytes, seconds, by_messages_seconds };
     }
 
-    /// What spreading takes by bulk, and by messages: medians, in seconds. Each goes first in turn, for what goes first finds
-    /// memory that was never touched, and on an emulated processor code that was never run.
+    /// What spreading takes by bulk, and by messages: medians, in seconds. Each goes first in turn, for what
+    /// goes first finds memory that was never touched, and on an emulated processor code that was never run.
     fn compare_spreading(&mut self, graph: &Csr) -> (f64, f64) {
         // What the report says of each worker is said of the job.
         let accounts: Vec<Account> = self.members.iter().map(|member| member.account).collect();

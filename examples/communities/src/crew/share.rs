@@ -71,7 +71,8 @@ pub(super) fn divide(graph: &Csr, active: &[u32], speeds: &[f64], grain: Grain) 
     parts
 }
 
-/// The share of each worker; they add up to 1. Slow workers whose share would not be worth a message get none.
+/// The share of each worker; they add up to 1. Slow workers whose share would not be worth a message get
+/// none.
 fn shares(total: u64, speeds: &[f64], cost_min: u64) -> Vec<f64> {
     let mut speeds = speeds.to_vec();
     loop {

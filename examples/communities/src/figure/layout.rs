@@ -1,5 +1,5 @@
-//! Where circles lie: heavy lines are short, nothing overlaps. The method of Fruchterman and Reingold ("Graph Drawing by Force-directed
-//! Placement", 1991) with sizes, from a start that is always the same.
+//! Where circles lie: heavy lines are short, nothing overlaps. The method of Fruchterman and Reingold ("Graph
+//! Drawing by Force-directed Placement", 1991) with sizes, from a start that is always the same.
 
 use super::SIDE;
 

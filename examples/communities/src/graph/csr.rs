@@ -177,8 +177,8 @@ impl Csr {
 
     /// A graph from its arrays, all of which are checked: they may come from a peer.
     ///
-    /// `offsets` has one entry more than there are vertices; `loops` is empty or has one per vertex.
-    /// That every arc has its opposite is not checked: a one-sided graph gives a poor search, not a wrong access.
+    /// `offsets` has one entry more than there are vertices; `loops` is empty or has one per vertex. That
+    /// every arc has its opposite is not checked: a one-sided graph gives a poor search, not a wrong access.
     ///
     /// # Errors
     /// Arrays that do not fit together, and the limits of [`Csr::from_edges`].

@@ -1,9 +1,9 @@
 //! The dependency graph of the packages that this machine's package lists offer.
 //!
 //! A vertex is a package name; versions and architectures are one. An edge joins a package with what it
-//! depends on (`Depends`, `Pre-Depends`) and what it recommends (`Recommends`). Of alternatives `a | b` the first
-//! that is a package counts; if none is, the first that some package provides, and then all its providers.
-//! Version limits and `:any` play no part.
+//! depends on (`Depends`, `Pre-Depends`) and what it recommends (`Recommends`). Of alternatives `a | b` the
+//! first that is a package counts; if none is, the first that some package provides, and then all its
+//! providers. Version limits and `:any` play no part.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -151,7 +151,8 @@ impl Archive {
         }
     }
 
-    /// Package lists are far too small to use up 32 bits; if they did, the last name would stand for the rest.
+    /// Package lists are far too small to use up 32 bits; if they did, the last name would stand for the
+    /// rest.
     fn intern(&mut self, name: &[u8]) -> u32 {
         let number = self.names.intern(name).unwrap_or(super::MAX_VERTICES as u32 - 1);
         if self.is_package.len() < self.names.len() {

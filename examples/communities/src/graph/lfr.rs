@@ -1,8 +1,9 @@
-//! A generated graph with known communities, the same each time: the LFR benchmark (Lancichinetti, Fortunato and Radicchi 2008).
+//! A generated graph with known communities, the same each time: the LFR benchmark (Lancichinetti, Fortunato
+//! and Radicchi 2008).
 //!
-//! Degrees and sizes of communities follow power laws. Of each vertex's edges 3 in 10 lead to vertices drawn from the whole graph,
-//! the rest to vertices of its community. Edges are drawn by pairing the ends of edges at random. All arithmetic is in integers,
-//! so that every processor makes the same graph.
+//! Degrees and sizes of communities follow power laws. Of each vertex's edges 3 in 10 lead to vertices drawn
+//! from the whole graph, the rest to vertices of its community. Edges are drawn by pairing the ends of edges
+//! at random. All arithmetic is in integers, so that every processor makes the same graph.
 
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
 use crate::random::Random;

@@ -15,8 +15,8 @@ const HEADER: &str = "`%%MatrixMarket matrix coordinate pattern|integer|real gen
 /// Vertices that a matrix may have however few its entries are.
 const FREE_VERTICES: u64 = 1 << 16;
 
-/// Beyond these: how many vertices there may be for each entry. A vertex takes memory also where no entry names it, so
-/// that without a bound one line of a small file could ask for all there is.
+/// Beyond these: how many vertices there may be for each entry. A vertex takes memory also where no entry
+/// names it, so that without a bound one line of a small file could ask for all there is.
 const VERTICES_PER_ENTRY: u64 = 8;
 
 /// Reads `lines`, the current one of which is the banner.

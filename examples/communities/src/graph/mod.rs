@@ -34,7 +34,8 @@ pub struct Input {
 }
 
 impl Input {
-    /// Reads the graph in a file: an edge list or Matrix Market, plain or gzip, told apart by their first bytes.
+    /// Reads the graph in a file: an edge list or Matrix Market, plain or gzip, told apart by their first
+    /// bytes.
     ///
     /// # Errors
     /// The file cannot be read, a line is malformed, or the graph is beyond the limits.

@@ -1,7 +1,7 @@
 //! A generated graph of any size, the same each time: R-MAT, whose degrees are as uneven as those of the web.
 //!
-//! Each edge falls into one quarter of the adjacency matrix, then into one of that, and so on: with the odds of Graph500,
-//! 57, 19, 19 and 5 in a hundred.
+//! Each edge falls into one quarter of the adjacency matrix, then into one of that, and so on: with the odds
+//! of Graph500, 57, 19, 19 and 5 in a hundred.
 
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
 use crate::random::Random;

@@ -1,7 +1,7 @@
 //! A channel of a domain as a port, with a pool for data that is too long for a message.
 //!
-//! What the master spreads goes into a buffer of the pool, the right to that buffer over the bulk channel, and a message of one
-//! byte tells that it did, so that everything arrives in the order in which it was sent.
+//! What the master spreads goes into a buffer of the pool, the right to that buffer over the bulk channel,
+//! and a message of one byte tells that it did, so that everything arrives in the order in which it was sent.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tombolo::{BulkChannel, Channel, Domain, Error, Pool, PoolOptions, TransportK
 
 use crate::port::{Port, PortError};
 
-/// Length of the buffers that the graph is sent in: 2 MiB for each worker, in the window to its node if it has one.
+/// Length of the buffers that the graph is sent in: 2 MiB for each worker, in the window to its node if it
+/// has one.
 const BUFFER_BYTES: u64 = 512 << 10;
 const BUFFERS: u32 = 4;
 

@@ -3,8 +3,8 @@
 use super::SearchError;
 use crate::graph::{Csr, Weights};
 
-/// Numbers the labels in use `0, 1, …` in the order of their first vertex. Returns the number of each vertex's
-/// community and how many there are.
+/// Numbers the labels in use `0, 1, …` in the order of their first vertex. Returns the number of each
+/// vertex's community and how many there are.
 #[must_use]
 pub fn number_communities(labels: &[u32]) -> (Vec<u32>, usize) {
     const NONE: u32 = u32::MAX;
@@ -43,7 +43,8 @@ pub(super) fn name_by_first_vertex(labels: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// The labels to start from on the contracted graph: parts of one community bear the same. `members[v]` is the part of v.
+/// The labels to start from on the contracted graph: parts of one community bear the same. `members[v]` is
+/// the part of v.
 pub(super) fn labels_of_parts(communities: &[u32], members: &[u32], count: usize) -> Vec<u32> {
     let (communities, _) = number_communities(communities);
     let mut labels = vec![0; count];

@@ -28,7 +28,8 @@ impl Dirty {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// Takes out, in ascending order, the vertices whose turn it is: which of the `turns` a vertex has is a hash of it and `salt`.
+    /// Takes out, in ascending order, the vertices whose turn it is: which of the `turns` a vertex has is a
+    /// hash of it and `salt`.
     pub(super) fn take(&mut self, salt: u64, turn: u32, turns: u32, taken: &mut Vec<u32>) {
         taken.clear();
         for (index, word) in self.words.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
 //! The search on one level: rounds in which a part of the vertices move simultaneously.
 //!
-//! Vertices that all move simultaneously chase each other. Three things damp that. In each round only a pseudo-random
-//! part of the vertices may move; a vertex is looked at again only after a neighbour has left or entered its
-//! surroundings; and what counts in the end is the best labelling met, by exact modularity.
+//! Vertices that all move simultaneously chase each other. Three things damp that. In each round only a
+//! pseudo-random part of the vertices may move; a vertex is looked at again only after a neighbour has left
+//! or entered its surroundings; and what counts in the end is the best labelling met, by exact modularity.
 
 use super::dirty::Dirty;
 use super::{Crew, Modularity, Move, Partition, Tally};
@@ -91,10 +91,12 @@ impl<'a> Climb<'a> {
         self.finish(crew)
     }
 
-    /// Applies the moves of a round together, keeps the modularity exact and marks the vertices to visit again.
+    /// Applies the moves of a round together, keeps the modularity exact and marks the vertices to visit
+    /// again.
     ///
-    /// Takes out of `moves` those that pass each other by: to a community that its only member leaves in the same round, and of a
-    /// vertex that was alone and is joined in the same round. So of two vertices that would change places one joins the other.
+    /// Takes out of `moves` those that pass each other by: to a community that its only member leaves in the
+    /// same round, and of a vertex that was alone and is joined in the same round. So of two vertices that
+    /// would change places one joins the other.
     fn apply(&mut self, moves: &mut Vec<Move>) {
         self.round += 1;
         let alone: Vec<bool> =

@@ -1,10 +1,13 @@
 //! The search for communities: a multilevel local search in exact integers.
 //!
-//! 1. On each level, vertices move between communities in rounds (`level`), or one after another where the graph is small (`queue`).
-//! 2. Communities are contracted to the vertices of a smaller graph (`coarsen`), and so on until nothing is gained.
+//! 1. On each level, vertices move between communities in rounds (`level`), or one after another where the
+//!    graph is small (`queue`).
+//! 2. Communities are contracted to the vertices of a smaller graph (`coarsen`), and so on until nothing is
+//!    gained.
 //! 3. On the way back the labelling of each coarser level is improved by moves of the finer one.
-//! 4. The whole is done again from the labelling reached, as long as that gains. From the second time on communities are first
-//!    divided into parts that belong together (`refine`), and the parts contracted: they can leave one community for another.
+//! 4. The whole is done again from the labelling reached, as long as that gains. From the second time on
+//!    communities are first divided into parts that belong together (`refine`), and the parts contracted:
+//!    they can leave one community for another.
 //!
 //! The answer depends on the graph and the seed only, not on the [`Crew`] that computes the moves.
 
@@ -78,7 +81,8 @@ pub trait Crew {
     /// The crew cannot follow.
     fn enter(&mut self, stage: Stage, graph: &Csr, partition: &Partition) -> Result<(), Self::Error>;
 
-    /// The search continues with the same graph: communities become bounds, and each vertex starts alone within them.
+    /// The search continues with the same graph: communities become bounds, and each vertex starts alone
+    /// within them.
     ///
     /// # Errors
     /// The crew cannot follow.
@@ -217,7 +221,8 @@ impl<'w> Search<'w> {
         self
     }
 
-    /// Another limit in place of [`SMALL_ARCS`], which gives another answer: 0 leaves contracted graphs to the crew too.
+    /// Another limit in place of [`SMALL_ARCS`], which gives another answer: 0 leaves contracted graphs to
+    /// the crew too.
     #[must_use]
     pub fn small_below(mut self, arcs: usize) -> Self {
         self.small_arcs = arcs;
@@ -244,7 +249,8 @@ impl<'w> Search<'w> {
         Ok(Communities { members, count, modularity, tally: self.tally })
     }
 
-    /// Moves communities, `whole` or in parts, on the contracted graph, then single vertices of this one again.
+    /// Moves communities, `whole` or in parts, on the contracted graph, then single vertices of this one
+    /// again.
     fn improve<C: Crew>(
         &mut self,
         graph: &Csr,
@@ -267,7 +273,8 @@ impl<'w> Search<'w> {
         let start = coarsen::labels_of_parts(partition.labels(), &members, count);
         let start = Partition::from_labels(&coarse, start).map_err(C::Error::from)?;
         let (mut found, reached) = self.climb(&coarse, below, start, false, crew)?;
-        // Parts of the input are much smaller than its communities, so that a second contraction is worth it in any case.
+        // Parts of the input are much smaller than its communities, so that a second contraction is worth it
+        // in any case.
         if stage.depth == 0 || reached.noticeably_above(&modularity) {
             (found, _) = self.improve(&coarse, below, found, reached, whole, crew)?;
         }

@@ -27,7 +27,8 @@ pub struct Finder {
 
 impl Finder {
     /// Appends to `moves` the best move of each of the `active` vertices that gains by one, in the order of
-    /// `active`, all judged against `partition` as it is and within its bounds. Returns the number of arcs looked at.
+    /// `active`, all judged against `partition` as it is and within its bounds. Returns the number of arcs
+    /// looked at.
     pub fn best_moves(
         &mut self,
         graph: &Csr,

@@ -24,7 +24,8 @@ impl Partition {
         }
     }
 
-    /// Every vertex by itself, to be joined only with vertices that have the same label in `bounds`, one label per vertex.
+    /// Every vertex by itself, to be joined only with vertices that have the same label in `bounds`, one
+    /// label per vertex.
     #[must_use]
     pub fn singletons_within(graph: &Csr, bounds: Vec<u32>) -> Self {
         Self { bounds: Some(bounds), ..Self::singletons(graph) }

@@ -1,6 +1,7 @@
 //! The search on a small graph: one vertex at a time, each judged against what the moves before it left.
 //!
-//! This finds better communities than rounds do, and a small graph is searched faster than it could be sent to workers.
+//! This finds better communities than rounds do, and a small graph is searched faster than it could be sent
+//! to workers.
 
 use std::collections::VecDeque;
 
@@ -8,8 +9,8 @@ use super::{Finder, MAX_SWEEPS, Move, Partition, Tally};
 use crate::graph::Csr;
 use crate::random::mix;
 
-/// Moves vertices until none gains by moving. Each vertex waits in a queue, and comes back to it when a neighbour has moved away.
-/// Returns the number of arcs looked at.
+/// Moves vertices until none gains by moving. Each vertex waits in a queue, and comes back to it when a
+/// neighbour has moved away. Returns the number of arcs looked at.
 pub(super) fn climb(
     graph: &Csr,
     partition: &mut Partition,
@@ -40,7 +41,8 @@ pub(super) fn climb(
     judge.arcs
 }
 
-/// Joins vertices that are alone, each at most once, within the bounds of `partition`. Returns the number of arcs looked at.
+/// Joins vertices that are alone, each at most once, within the bounds of `partition`. Returns the number of
+/// arcs looked at.
 pub(super) fn refine(
     graph: &Csr,
     partition: &mut Partition,

@@ -1,7 +1,8 @@
-//! Communities divided into parts that belong together: the refinement of the Leiden method (Traag, Waltman and van Eck 2019).
+//! Communities divided into parts that belong together: the refinement of the Leiden method (Traag, Waltman
+//! and van Eck 2019).
 //!
-//! These parts are contracted, not whole communities. So a part can move to another community on the contracted graph,
-//! which a community as a whole never would.
+//! These parts are contracted, not whole communities. So a part can move to another community on the
+//! contracted graph, which a community as a whole never would.
 
 use super::dirty::Dirty;
 use super::{Crew, Partition, ROUNDS_PER_SWEEP, Tally};

@@ -154,7 +154,8 @@ pub enum Order<'a> {
     Finish,
     /// Say whether everything before this has arrived.
     HasArrived,
-    /// Divide the communities of the current graph: they become bounds, and every vertex starts by itself within them.
+    /// Divide the communities of the current graph: they become bounds, and every vertex starts by itself
+    /// within them.
     Refine,
 }
 

@@ -11,7 +11,8 @@ pub(crate) fn graph_of(vertices: usize, pairs: impl IntoIterator<Item = (u32, u3
     Csr::from_edges(vertices, &edges, Duplicates::Collapse).expect("a valid test graph").0
 }
 
-/// `groups` groups of `size` vertices; each vertex draws `inside` partners in its group and `outside` anywhere.
+/// `groups` groups of `size` vertices; each vertex draws `inside` partners in its group and `outside`
+/// anywhere.
 pub(crate) fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u64) -> Csr {
     let mut random = Random::new(seed);
     let vertices = groups * size;

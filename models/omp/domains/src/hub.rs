@@ -118,7 +118,8 @@ impl Hub {
         let listener = channel_options().listen(&domain)?;
         set.add_listener(&listener)?;
         // What cannot be started is reported now, not in the middle of the program. And a program passes to a
-        // virtual machine through its window, so it has to be there before the arena takes what room there is.
+        // virtual machine through its window, so it has to be there before the arena takes what room there
+        // is.
         let children: Vec<Child> = places[1..]
             .iter()
             .zip(1..)
@@ -126,7 +127,8 @@ impl Hub {
             .collect::<Result<_, _>>()?;
         let memory_of_job = memory::create(&domain, &memory, variables, read.settings.arena);
         let (capability, layout) = memory_of_job.inspect_err(|_| {
-            // They would report a job that never began; one that cannot be killed ends when this process does.
+            // They would report a job that never began; one that cannot be killed ends when this process
+            // does.
             children.iter().for_each(|child| drop(child.kill()));
         })?;
         // SAFETY: the caller says so.

@@ -6,8 +6,8 @@
 //! Messages only start workers, and wake those that sleep in another kernel.
 //!
 //! The program's first thread is the [`hub`]: it starts domains, watches them, and forwards wake-ups. In a
-//! worker's process that thread is a [`worker_main`], which executes the hub's requests. The domains of a team
-//! trust each other as threads do: any domain that can write to the arena controls all of them.
+//! worker's process that thread is a [`worker_main`], which executes the hub's requests. The domains of a
+//! team trust each other as threads do: any domain that can write to the arena controls all of them.
 
 pub mod hub;
 pub mod memory;

@@ -1,8 +1,8 @@
 //! Teams of workers: the semantics of OpenMP's constructs.
 //!
-//! All data that a team shares is in one [store](primitives::store), at addresses that are valid for all workers, and workers
-//! wait only on words in it. So the workers can be threads of one process, or processes with their own
-//! address spaces; only [`team::root::StartWorker`] differs.
+//! All data that a team shares is in one [store](primitives::store), at addresses that are valid for all
+//! workers, and workers wait only on words in it. So the workers can be threads of one process, or processes
+//! with their own address spaces; only [`team::root::StartWorker`] differs.
 //!
 //! The interface is that of the constructs, not of a compiler. The functions that GCC calls are in the crate
 //! `tombolo-gomp`.

@@ -131,8 +131,8 @@ fn no_loader() -> CudaError {
     CudaError::NoDriver { why: "this program is linked statically and can load none".into() }
 }
 
-/// Whether this program can load libraries. In the library for programs in C on foreign nodes, which are static, `dlopen` is replaced
-/// by a symbol whose address is null (`xtask/src/c_library.rs`).
+/// Whether this program can load libraries. In the library for programs in C on foreign nodes, which are
+/// static, `dlopen` is replaced by a symbol whose address is null (`xtask/src/c_library.rs`).
 #[cfg(not(target_feature = "crt-static"))]
 fn can_load() -> bool {
     // The compiler takes the address of a function for another than null.
@@ -144,8 +144,8 @@ fn load() -> Result<Functions, CudaError> {
     if !can_load() {
         return Err(no_loader());
     }
-    // SAFETY: a name that ends with zero; the loader runs the library's initialisers, which is what a driver is for: it
-    // lies where only the administrator, or this user's own environment, can put it.
+    // SAFETY: a name that ends with zero; the loader runs the library's initialisers, which is what a driver
+    // is for: it lies where only the administrator, or this user's own environment, can put it.
     let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
         return Err(CudaError::NoDriver { why: "libcuda.so.1 cannot be loaded".into() });

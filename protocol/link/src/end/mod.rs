@@ -56,9 +56,9 @@ pub enum EndError {
 
 /// What an attempt to send by stores alone did.
 ///
-/// A sender that makes no call saves no registers. That counts: a stream of messages is bound by the processor's store
-/// buffer, which drains in order behind lines that are fetched from the peer, so that every store of the sender's own
-/// takes up as much of it as one to the ring (ADR 0022).
+/// A sender that makes no call saves no registers. That counts: a stream of messages is bound by the
+/// processor's store buffer, which drains in order behind lines that are fetched from the peer, so that every
+/// store of the sender's own takes up as much of it as one to the ring (ADR 0022).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
     /// Nothing: the message needs more than stores, and an ordinary send does that.

@@ -94,8 +94,8 @@ impl<S: Signals> ChannelEnd<S> {
         Ok(after.messages - before.messages)
     }
 
-    /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would return
-    /// something other than [`EndError::Full`].
+    /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would
+    /// return something other than [`EndError::Full`].
     pub fn sendable(&mut self) -> bool {
         !matches!(self.ends.producer.claim(self.ends.producer.refused_bytes()), Err(SendError::Full))
     }

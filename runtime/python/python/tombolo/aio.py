@@ -121,8 +121,9 @@ class AsyncBulkChannel:
         self._waiting[waiting] = for_room
         try:
             if self._bulk.arm(any(self._waiting.values())):
-                # Those who are told have to run before there is anything to look for again: what is done already is no wait. Who
-                # waits for room may find that it is something else that came, again and again.
+                # Those who are told have to run before there is anything to look for again: what is done
+                # already is no wait. Who waits for room may find that it is something else that came, again
+                # and again.
                 self._wake()
                 await asyncio.sleep(0.001 if for_room else 0)
             else:

@@ -16,7 +16,8 @@ class Error(Exception):
     #: The number that ``tombolo.h`` has for it; 0 for what C knows under other names.
     status: ClassVar[int] = 0
 
-    #: Of a call that ended with its channel: whether it may be made again over another one, as it is idempotent.
+    # : Of a call that ended with its channel: whether it may be made again over another one, as it is
+    # idempotent.
     may_repeat: bool = False
 
 

@@ -21,7 +21,8 @@ from .errors import FileEnded
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-#: How much a buffered file reads and writes at once: as much as makes a way that is long no slower than a short one.
+# : How much a buffered file reads and writes at once: as much as makes a way that is long no slower than a
+# short one.
 BUFFER_BYTES = 1 << 20
 
 

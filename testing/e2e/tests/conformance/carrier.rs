@@ -23,7 +23,8 @@ use tombolo_transport::{
 use crate::fleet::{self, Convict, RemoteNode};
 use crate::remote::RemotePeer;
 
-/// Channels between this process and a remote peer at `P`, which connects (side A) if `FIRST` and else accepts.
+/// Channels between this process and a remote peer at `P`, which connects (side A) if `FIRST` and else
+/// accepts.
 pub(crate) struct Remote<P, const FIRST: bool>(PhantomData<P>);
 
 /// An end of such a channel.
@@ -155,8 +156,8 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
     type End = String;
     const NAME: &'static str = P::NAME;
     const CAPABILITIES: Capabilities = P::CAPABILITIES;
-    /// Programs introduce themselves as they are and open what the monitors make, so that neither false handshakes nor
-    /// memory before one can be had.
+    /// Programs introduce themselves as they are and open what the monitors make, so that neither false
+    /// handshakes nor memory before one can be had.
     const RIG: &'static [Rig] = &[Rig::Killable];
     const SHAPE_IS_A_S: bool = true;
     const MAX_SLOTS: u32 = 2048;

@@ -18,7 +18,8 @@ pub(crate) trait RemoteNode: 'static {
     const NAME: &'static str;
     /// The node of the remote peer that follows orders.
     const NODE: &'static str;
-    /// Nodes for remote peers that are killed, two of which a case may need at the same time: a board runs one program.
+    /// Nodes for remote peers that are killed, two of which a case may need at the same time: a board runs
+    /// one program.
     const SPARES: [&'static str; 2];
     /// What its channels can do.
     const CAPABILITIES: Capabilities;

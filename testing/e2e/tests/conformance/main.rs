@@ -1,6 +1,6 @@
-//! The suite that every transport passes, with its remote peer on a board without an operating system and in a big-endian
-//! program: `remote-peer` runs there and does to its channel what the suite says over another. Each place takes both sides,
-//! the one that accepts and, as `-first`, the one that connects.
+//! The suite that every transport passes, with its remote peer on a board without an operating system and in
+//! a big-endian program: `remote-peer` runs there and does to its channel what the suite says over another.
+//! Each place takes both sides, the one that accepts and, as `-first`, the one that connects.
 
 mod carrier;
 mod fleet;

@@ -1,4 +1,5 @@
-//! What is installed is enough to build programs in C and C++ out of the tree, with pkg-config, make and CMake.
+//! What is installed is enough to build programs in C and C++ out of the tree, with pkg-config, make and
+//! CMake.
 
 use std::ffi::OsString;
 use std::fs;
@@ -76,7 +77,8 @@ fn is_here(program: &str) -> bool {
     here
 }
 
-/// C and C++ alike: it includes two interfaces that use a third file, calls the library, and writes and reads a message.
+/// C and C++ alike: it includes two interfaces that use a third file, calls the library, and writes and reads
+/// a message.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include "growth.h"
@@ -187,7 +189,8 @@ fn with_cmake(installed: &Installed, project: &Path) {
     symlink(installed.path("elsewhere"), &build).expect("a link");
     let mut configure = Command::new("cmake");
     configure.args(["-G", "Unix Makefiles"]).arg("-S").arg(project).arg("-B").arg(&build);
-    // Where it would look by itself depends on the compiler: a folder below lib/ is the distribution's business.
+    // Where it would look by itself depends on the compiler: a folder below lib/ is the distribution's
+    // business.
     let config = installed.prefix.join("lib/multi/cmake/Tombolo");
     run(configure.arg(format!("-DTombolo_DIR={}", config.display())));
     run(Command::new("cmake").arg("--build").arg(&build));

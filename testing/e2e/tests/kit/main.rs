@@ -1,4 +1,5 @@
-//! What needs the kit and brings no machine up. `cargo xtask ci` runs it beside programs that do, at a low priority.
+//! What needs the kit and brings no machine up. `cargo xtask ci` runs it beside programs that do, at a low
+//! priority.
 
 mod ahead;
 mod install;

@@ -278,7 +278,8 @@ void GOMP_task(void (*task)(void *), void *data, void (*copy)(void *, void *), l
 
 #[test]
 fn regions_whose_body_is_one_call_are_the_same_in_all_builds() {
-    // Each body ends in a jump to another function. They are of many lengths, so that in some builds the next begins where one ends.
+    // Each body ends in a jump to another function. They are of many lengths, so that in some builds the next
+    // begins where one ends.
     let mut source = "#include <stdio.h>\nint work(int *sum, ...);\nint main(void)\n{ int sums[2] = { 0 };\n\
                       #pragma omp parallel\n#pragma omp single\nfor (int i = 0; i < 2; i++) {\n"
         .to_owned();

@@ -1,4 +1,5 @@
-//! Programs that GCC compiled for OpenMP, run on our `libgomp.so.1`. Each checks itself (`testing/omp/programs`).
+//! Programs that GCC compiled for OpenMP, run on our `libgomp.so.1`. Each checks itself
+//! (`testing/omp/programs`).
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;

@@ -172,7 +172,8 @@ fn on<'a>(node: &'a str, program: &'a Path, words: &[&'a str]) -> Vec<&'a OsStr>
     start.into_iter().chain([program.as_os_str()]).chain(words.iter().map(|word| OsStr::new(*word))).collect()
 }
 
-/// What goes wrong with regions and buffers, one after the other; the peer dies in the end, with buffers in its hands.
+/// What goes wrong with regions and buffers, one after the other; the peer dies in the end, with buffers in
+/// its hands.
 #[test]
 fn mistakes_with_memory_in_c_are_told_and_change_nothing() {
     let machine = Machine::up(&MachineFile::host());

@@ -1,4 +1,5 @@
-//! `tombolo new`: its projects build and run unchanged, outside the tree; `tombolo build` of C, and what both refuse.
+//! `tombolo new`: its projects build and run unchanged, outside the tree; `tombolo build` of C, and what both
+//! refuse.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -219,7 +220,8 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
     machine.assert_gone();
 }
 
-/// Two processes that create the same project simultaneously: one succeeds, the other is refused, and nothing is half done.
+/// Two processes that create the same project simultaneously: one succeeds, the other is refused, and nothing
+/// is half done.
 #[test]
 fn a_project_is_there_as_a_whole_or_not_at_all() {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -26,7 +26,8 @@ fn start_job(machine: &Machine, random: &mut Random) -> Running {
     }
 }
 
-/// A job that fails because it was ended, or because something it needs was, must report that and blame no other program.
+/// A job that fails because it was ended, or because something it needs was, must report that and blame no
+/// other program.
 fn failed(job: Running) {
     let finished = job.finish();
     assert_ne!(finished.status, 0, "{finished}");

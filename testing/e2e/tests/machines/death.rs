@@ -29,7 +29,8 @@ fn pair(machine: &Machine, how: &str, node: &str, survivor: &str, name: &str) ->
     (peer, survivor)
 }
 
-/// Waits until the end that will survive sleeps, has met a full ring, or exchanges messages: what [`pair`] was asked for.
+/// Waits until the end that will survive sleeps, has met a full ring, or exchanges messages: what [`pair`]
+/// was asked for.
 fn wait_until_busy(machine: &Machine, how: &str) {
     let is_busy = |direction: &Value| {
         let count = |key: &str| direction[key].as_u64().unwrap_or(0);
@@ -291,7 +292,8 @@ fn killed_while_it_comes_up_it_leaves_nothing() {
             monitors.first().into_iter().for_each(|pid| machine.kill(*pid));
             let finished = up.finish();
             assert!(finished.status <= 1, "{finished}");
-            // It ends by itself, or has ended, or was not touched: down is right in the first and the last case.
+            // It ends by itself, or has ended, or was not touched: down is right in the first and the last
+            // case.
             if finished.status == 0 && !leftovers::sockets(machine.name()).is_empty() {
                 let down = machine.tombolo(["down"]);
                 assert!(down.status == 0 || down.stderr.contains("is not up"), "{down}");

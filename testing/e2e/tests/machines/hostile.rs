@@ -1,4 +1,5 @@
-//! Malicious peers and clients: they break only what is their own, what they take has a limit, and others are served.
+//! Malicious peers and clients: they break only what is their own, what they take has a limit, and others are
+//! served.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -75,7 +76,8 @@ fn is_limit(body: &Reply, key: &str) -> bool {
         if what.contains(key))
 }
 
-/// An honest client talks to the server until `others` have ended, and then ends the server; what that one says.
+/// An honest client talks to the server until `others` have ended, and then ends the server; what that one
+/// says.
 fn talk_beside(machine: &Machine, name: &str, server: Running, mut others: Vec<Running>) -> String {
     let mut talks = 0;
     while talks == 0 || others.iter_mut().any(Running::is_running) {
@@ -188,7 +190,8 @@ fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_o
 
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // What the monitors say to each other, what is lent first, and all the rest; for as long as the machine is up.
+        // What the monitors say to each other, what is lent first, and all the rest; for as long as the
+        // machine is up.
         scope.spawn(|| {
             let mut random = Random::new(6);
             while !stop.load(Ordering::Relaxed) {
@@ -207,7 +210,8 @@ fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_o
             for node in ["host", "s390x-user"] {
                 machine.actor(node, &["honest", "rock", "50"]).ok();
             }
-            // The node may have lost its monitor by that, or lose it just now. It comes back with another window.
+            // The node may have lost its monitor by that, or lose it just now. It comes back with another
+            // window.
             let node = machine.node("arm0");
             if node["state"] == "up" {
                 machine.kill_if_there(node["pid"].as_i64().expect("a process id") as i32);

@@ -1,4 +1,5 @@
-//! The guide's service that takes frames: whichever side is killed, the other gets its buffers back and continues.
+//! The guide's service that takes frames: whichever side is killed, the other gets its buffers back and
+//! continues.
 
 use rustix::process::{Pid, Signal, kill_process};
 use tombolo_e2e::{Machine, MachineFile, Running, built};

@@ -330,8 +330,8 @@ fn a_job_whose_reader_is_gone_ends() {
 
 #[test]
 fn a_plain_host_needs_no_machine() {
-    // The machine `local` belongs to everybody of this user: others may use it at the same time, and its monitor
-    // ends by itself a while after the last.
+    // The machine `local` belongs to everybody of this user: others may use it at the same time, and its
+    // monitor ends by itself a while after the last.
     let machine = Machine::new(&MachineFile::host());
     let start = || {
         let mut command = machine.command();

@@ -67,7 +67,8 @@ fn a_program_of_another_release_is_refused_and_others_are_served() {
     machine.down();
 }
 
-/// What the monitor of a release before says to a program of this one: the bytes of docs/specs/control.md, with another text.
+/// What the monitor of a release before says to a program of this one: the bytes of docs/specs/control.md,
+/// with another text.
 fn refusal(request: u32) -> Vec<u8> {
     let why = "this program is of another release".to_owned();
     let body = Reply::Failed { fault: Fault::Refused { why } };

@@ -1,5 +1,6 @@
-//! Each language on each kind of node serves each, and calls each: every type of the interface language with its limits,
-//! rights to memory and to endpoints, bulk buffers, and the versions of an interface as it was and as it is.
+//! Each language on each kind of node serves each, and calls each: every type of the interface language with
+//! its limits, rights to memory and to endpoints, bulk buffers, and the versions of an interface as it was
+//! and as it is.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -82,10 +83,12 @@ fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> V
     all
 }
 
-/// How long a client may take for all servers: an interpreter under emulation takes its time, and more with each.
+/// How long a client may take for all servers: an interpreter under emulation takes its time, and more with
+/// each.
 const ALL_SERVERS: Duration = Duration::from_secs(1000);
 
-/// Each calls each. Rights are to memory in the window of that node, which all of them reach, or of the one kernel.
+/// Each calls each. Rights are to memory in the window of that node, which all of them reach, or of the one
+/// kernel.
 fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) {
     let names: Vec<&str> = speakers.iter().map(|speaker| speaker.name).collect();
     let clients = names.len().to_string();

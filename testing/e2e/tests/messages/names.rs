@@ -1,5 +1,5 @@
-//! Names on a real machine. The first part asks what the tests of Barrelfish's Octopus ask, and is named after them;
-//! the second what they could not: what is left after a death.
+//! Names on a real machine. The first part asks what the tests of Barrelfish's Octopus ask, and is named
+//! after them; the second what they could not: what is left after a death.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How MPI jobs end that do not end by themselves: what `tombolo mpirun` says is the reason, and what stays behind. And what of MPI's
-//! beginning and end a program may do twice, or give up.
+//! How MPI jobs end that do not end by themselves: what `tombolo mpirun` says is the reason, and what stays
+//! behind. And what of MPI's beginning and end a program may do twice, or give up.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -38,7 +38,8 @@ fn the_rank_that_explains_most_is_the_reason() {
         .fails_with(37, &["rank 1 on host", "called MPI_Abort(37)"]);
     run(&format!("init {others} 1?abort:37 hang"))
         .fails_with(37, &["rank 1 on host", "called MPI_Abort(37)"]);
-    // What others make of an end comes before the news of it. Signals are also those that mpirun sends itself.
+    // What others make of an end comes before the news of it. Signals are also those that mpirun sends
+    // itself.
     for (signal, name) in [(9, "SIGKILL"), (15, "SIGTERM"), (6, "SIGABRT")] {
         let killed = run(&format!("init barrier 0?abort:{ERROR_OF_MPICH} 2?sleep:20 2?raise:{signal} hang"));
         killed.fails_with(128 + signal, &["rank 2 on arm-user", name]);

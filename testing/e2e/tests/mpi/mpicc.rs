@@ -47,7 +47,8 @@ fn objects_and_sources_become_a_program_for_each_processor() {
         .collect();
     assert_eq!(isas, ["x86_64", "aarch64"]);
     machine.bring_up();
-    // The host's build runs by itself; every build runs where its libraries are, and `char` is the same there.
+    // The host's build runs by itself; every build runs where its libraries are, and `char` is the same
+    // there.
     assert_eq!(machine.tombolo(["run", "./job"]).ok(), "7 of 1, char signed\n");
     assert_eq!(machine.tombolo(["run", "--on", "arm-user", "job.tbi"]).ok(), "7 of 1, char signed\n");
     machine.down();

@@ -74,7 +74,8 @@ fn programs_of_the_standards_binary_interface_run_on_unlike_nodes() {
     machine.down();
 }
 
-/// A program of others, linked with Open MPI and started by its own launcher: the provider is found by its environment.
+/// A program of others, linked with Open MPI and started by its own launcher: the provider is found by its
+/// environment.
 #[test]
 fn netpipe_runs_over_open_mpi() {
     let Some(mpi) = Mpi::find() else { return };

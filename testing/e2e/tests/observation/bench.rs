@@ -43,8 +43,8 @@ fn every_length_is_there(rows: &[Value], peer: &str, metric: &str, figure: &str)
     }
 }
 
-/// Two virtual machines have no link: a program of the host is between them. And each is measured by TCP, too, in
-/// a machine of its own, of which nothing is left.
+/// Two virtual machines have no link: a program of the host is between them. And each is measured by TCP,
+/// too, in a machine of its own, of which nothing is left.
 #[test]
 fn virtual_machines_are_measured_by_way_of_the_host_and_by_tcp() {
     let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", "").with_vm("arm1", ""));

@@ -1,4 +1,5 @@
-//! What a page that steers does to a machine beyond one domain: moving a domain to another node, and how fast processors run.
+//! What a page that steers does to a machine beyond one domain: moving a domain to another node, and how fast
+//! processors run.
 
 use std::path::{Path, PathBuf};
 

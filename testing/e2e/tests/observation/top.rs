@@ -25,7 +25,8 @@ fn on_a_terminal(machine: &Machine, words: &str) -> Running {
     Running::start(&mut command)
 }
 
-/// What a terminal shows that was told this: only what moves the cursor matters, for that is all that is used to write less.
+/// What a terminal shows that was told this: only what moves the cursor matters, for that is all that is used
+/// to write less.
 fn screen(told: &str) -> String {
     let mut lines = vec![vec![' '; 120]; 30];
     let (mut row, mut column) = (0, 0);

@@ -1,4 +1,5 @@
-//! OpenMP teams whose workers are domains on unlike nodes: images of `tombolo ompcc` with the run-time of the kit.
+//! OpenMP teams whose workers are domains on unlike nodes: images of `tombolo ompcc` with the run-time of the
+//! kit.
 
 use std::fs;
 use std::path::Path;
@@ -129,7 +130,8 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
     );
     let small = [mode, nodes, "OMP_NUM_THREADS=64", "OMP_STACKSIZE=64K"];
     assert_eq!(machine.tombolo(run("host", &small, &["counts.tbi"])).ok(), "64 threads\n");
-    // What is said of an arena that is too large is one that fits, also where the program has not been on the node before.
+    // What is said of an arena that is too large is one that fits, also where the program has not been on the
+    // node before.
     let said = machine.tombolo(run("host", &[mode, nodes, "OMP_TOMBOLO_ARENA=1G"], &["ends.tbi", "well"]));
     said.fails_with(1, &["the arena cannot be had, 1073741824 bytes", "M makes it smaller"]);
     let smaller = format!("OMP_TOMBOLO_ARENA={}", advised(&said.stderr));
@@ -154,7 +156,8 @@ fn advised(said: &str) -> &str {
     said.split("OMP_TOMBOLO_ARENA=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a size")
 }
 
-/// Regions on a device after regions of one thread on the host: threads that are woken find nothing to do, and sleep again.
+/// Regions on a device after regions of one thread on the host: threads that are woken find nothing to do,
+/// and sleep again.
 const TURNS: &str = r#"
 #include <stdio.h>
 int main(void)

@@ -1,4 +1,5 @@
-//! Teams of OpenMP whose threads are on nodes of unlike speed: an x86-64 host and an emulated Arm processor on it.
+//! Teams of OpenMP whose threads are on nodes of unlike speed: an x86-64 host and an emulated Arm processor
+//! on it.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! `target` regions on nodes of a machine, and data that a node has a copy of. The programs check themselves (`testing/omp/programs`).
+//! `target` regions on nodes of a machine, and data that a node has a copy of. The programs check themselves
+//! (`testing/omp/programs`).
 
 use std::fs;
 

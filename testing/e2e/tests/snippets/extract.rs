@@ -1,7 +1,7 @@
 //! Fenced blocks of Markdown pages, with the marks that stand before them.
 //!
-//! A mark is a comment on the line before a fence, `<!-- snippet: MARK -->`. Readers do not see it; a block may have
-//! several, one per line.
+//! A mark is a comment on the line before a fence, `<!-- snippet: MARK -->`. Readers do not see it; a block
+//! may have several, one per line.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Rust, C and Python out of the pages, compiled in a project outside the workspace, as a user of the crate would.
+//! Rust, C and Python out of the pages, compiled in a project outside the workspace, as a user of the crate
+//! would.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -145,8 +146,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said).into_owned()) }
 }
 
-/// Compiles a block of C with the headers that are installed. A fragment is the body of a function, or what stands
-/// outside of functions if it is given nothing.
+/// Compiles a block of C with the headers that are installed. A fragment is the body of a function, or what
+/// stands outside of functions if it is given nothing.
 ///
 /// # Errors
 /// What the compiler says.
@@ -173,8 +174,8 @@ pub(crate) fn check_c(block: &Snippet, folder: &Path) -> Result<(), String> {
     run(gcc.arg(&source)).map_err(|error| format!("{block}: {error}"))
 }
 
-/// Checks blocks of Python page by page: their syntax, that what they take from `tombolo` is there, and that names which
-/// they use were made before on the page.
+/// Checks blocks of Python page by page: their syntax, that what they take from `tombolo` is there, and that
+/// names which they use were made before on the page.
 ///
 /// # Errors
 /// All that is wrong.

@@ -1,5 +1,5 @@
-//! What a page says to run, run: its files in a folder beside a clone, its commands one block after the other, and what
-//! they print compared with what the page shows.
+//! What a page says to run, run: its files in a folder beside a clone, its commands one block after the
+//! other, and what they print compared with what the page shows.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,8 @@ use crate::{outside, shell, tree};
 /// How long a block may take: some compile all that a program stands on, for each instruction set.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// A machine like that of `machines/default.toml`, under a name of its own, and a shell whose folder is a clone.
+/// A machine like that of `machines/default.toml`, under a name of its own, and a shell whose folder is a
+/// clone.
 pub(crate) struct Session {
     machine: Machine,
     folder: PathBuf,
@@ -133,8 +134,8 @@ impl Session {
     }
 }
 
-/// Whether all lines were printed, in this order, with any others between them. Numbers differ from run to run, and a busy
-/// machine may have more to say at the end of a line.
+/// Whether all lines were printed, in this order, with any others between them. Numbers differ from run to
+/// run, and a busy machine may have more to say at the end of a line.
 fn printed<'a>(shown: impl Iterator<Item = &'a str>, said: &str) -> Result<(), String> {
     let mut lines = said.lines().map(shape);
     for line in shown.filter(|line| !line.trim().is_empty() && line.trim() != "…") {

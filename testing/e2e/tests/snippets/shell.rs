@@ -1,7 +1,7 @@
 //! Commands in `sh` and `console` blocks: each is parsed by the program that it names.
 //!
-//! `tombolo` parses its own command line: the words of the page with `--help` before the first that the program would
-//! act on. That finds subcommands, options and values that do not exist, and runs nothing.
+//! `tombolo` parses its own command line: the words of the page with `--help` before the first that the
+//! program would act on. That finds subcommands, options and values that do not exist, and runs nothing.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -188,8 +188,8 @@ fn subcommands(help: &str) -> Vec<String> {
     list.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// How many words are read before any that belong to another program: those after the first argument of a command that
-/// hands on the rest, and all after `--`.
+/// How many words are read before any that belong to another program: those after the first argument of a
+/// command that hands on the rest, and all after `--`.
 fn own_words(help: &str, words: &[String], path: usize) -> usize {
     let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap_or_default();
     let hands_on =

@@ -1,4 +1,5 @@
-//! Writes the inputs that every target starts from into a folder, one folder a target: where libFuzzer begins.
+//! Writes the inputs that every target starts from into a folder, one folder a target: where libFuzzer
+//! begins.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

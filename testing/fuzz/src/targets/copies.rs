@@ -11,8 +11,8 @@ use tombolo_transport::{ChannelError, StreamChannel};
 const BYTES: usize = 4096;
 const MARK: u8 = 0x5A;
 
-/// Commands from a peer of a stream, its hello included, to one who offers memory to be read, memory to be written, and has
-/// memory between them that it offers to no other process.
+/// Commands from a peer of a stream, its hello included, to one who offers memory to be read, memory to be
+/// written, and has memory between them that it offers to no other process.
 pub(super) fn commands(input: &[u8]) {
     let Ok((theirs, own)) = socket::pair(socket::SocketKind::Stream) else { return };
     if socket::send(&theirs, input, &[]).is_err()

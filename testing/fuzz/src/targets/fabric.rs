@@ -303,7 +303,8 @@ fn listen(choices: &mut Choices<'_>, wire: &RefCell<Wire>) {
     }
 }
 
-/// A peer says a piece of the input. Of an answer one word is one of what the endpoint has said: it names its operations.
+/// A peer says a piece of the input. Of an answer one word is one of what the endpoint has said: it names its
+/// operations.
 fn say(choices: &mut Choices<'_>, wire: &RefCell<Wire>, answer: bool) {
     let link = link(choices);
     let mut chosen = |limit: u8| if answer { choices.below(limit) } else { 0 };
@@ -394,7 +395,8 @@ pub(super) fn endpoint_seeds() -> Vec<Vec<u8>> {
     let head =
         |kind: u64, flags: u64, small: u64, length: u64| kind | flags << 8 | small << 16 | length << 32;
     let says = |bytes: Vec<u8>| [vec![1, 0], piece(bytes)].concat();
-    // Their first word after the head names an operation: that in word `from` of the message `back` messages ago.
+    // Their first word after the head names an operation: that in word `from` of the message `back` messages
+    // ago.
     let answers = |back: u8, from: u8, bytes: Vec<u8>| [vec![2, 0, 1, back, from], piece(bytes)].concat();
     let does = |what: u8, length: u8, options: u8| vec![4, what, 0, length, options];
     let eager = message(head(2, 1, 0, 3), &[5], b"abc");

@@ -167,8 +167,8 @@ pub(super) fn trace_seeds() -> Vec<Vec<u8>> {
     vec![trace_file::header(7).to_vec(), file]
 }
 
-/// Bytes of the first part of a page, which a target cannot be fed in whole: what of it is a line of words each is fed
-/// with the rest zero.
+/// Bytes of the first part of a page, which a target cannot be fed in whole: what of it is a line of words
+/// each is fed with the rest zero.
 const FED_HEAD_WORDS: usize = 48;
 
 /// A page as a domain that wants to harm its readers leaves it, and what they make of it.

@@ -41,8 +41,8 @@ pub(crate) fn close(end: &mut Channel) {
 
 /// Sleeps until there are orders or an end that sleeps is rung.
 ///
-/// A doorbell does not say whose it is: what ended the sleep is looked for. An end that was not rung is not looked at
-/// before something else rings, so a ring that was lost shows as a wait in vain on the other side.
+/// A doorbell does not say whose it is: what ended the sleep is looked for. An end that was not rung is not
+/// looked at before something else rings, so a ring that was lost shows as a wait in vain on the other side.
 pub(crate) fn sleep(domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
     // A report that came before the last order was followed has been taken in, and ends no sleep.
     for station in stations.iter_mut().filter(|station| station.asleep.is_some()) {
@@ -58,8 +58,9 @@ pub(crate) fn sleep(domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
             let (Some(end), Some(awaited)) = (&mut station.end, station.announced) else { continue };
             station.rung = station.asleep.is_some() && end.is_rung(of(awaited));
             if !station.rung {
-                // It may have been rung for less room than it waits for, and is rung once for each announcement; also
-                // before the order to sleep, which then would sleep on a bell that has rung already.
+                // It may have been rung for less room than it waits for, and is rung once for each
+                // announcement; also before the order to sleep, which then would sleep on a bell that has
+                // rung already.
                 end.announce_sleep(of(awaited));
                 station.rung = station.asleep.is_some() && end.is_rung(of(awaited));
             }

@@ -1,4 +1,5 @@
-//! Who has which right to which buffer, as an observer of all programs and messages sees it. Shares no code with tables.
+//! Who has which right to which buffer, as an observer of all programs and messages sees it. Shares no code
+//! with tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,7 +190,8 @@ impl Book {
         }
     }
 
-    /// The monitors take a pool's memory from the process beyond a channel, and from all that got it from there.
+    /// The monitors take a pool's memory from the process beyond a channel, and from all that got it from
+    /// there.
     pub fn revoke_beyond(&mut self, pool: u64, channel: ChannelId) {
         let Some(pool) = self.pools.get_mut(&pool) else { return };
         let mut beyond = vec![channel];

@@ -1,7 +1,8 @@
-//! Bulk channels: the real sessions and tables of `protocol/bulk` over simulated channels, and a checker beside them.
+//! Bulk channels: the real sessions and tables of `protocol/bulk` over simulated channels, and a checker
+//! beside them.
 //!
-//! What programs say about buffers is real, as are the rings and streams that it travels on. Memory is not: that a pool is
-//! taken away from a program is an entry of the [`Book`].
+//! What programs say about buffers is real, as are the rings and streams that it travels on. Memory is not:
+//! that a pool is taken away from a program is an entry of the [`Book`].
 
 mod book;
 mod pools;

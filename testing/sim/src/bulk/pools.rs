@@ -1,5 +1,5 @@
-//! What a program does with pools: it makes them, assigns them to bulk channels, transfers buffers by every verb, reads and
-//! writes them, and takes back what channels that end had.
+//! What a program does with pools: it makes them, assigns them to bulk channels, transfers buffers by every
+//! verb, reads and writes them, and takes back what channels that end had.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,8 @@ pub const MIN_SLOTS: u32 = 16;
 
 const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 4, max_segments: 3, max_metadata_bytes: 16 };
 
-/// The state of one end of a channel besides its pools: the session, and messages that the channel has not yet accepted.
+/// The state of one end of a channel besides its pools: the session, and messages that the channel has not
+/// yet accepted.
 pub struct BulkEnd {
     session: Session,
     unsent: VecDeque<Vec<u8>>,
@@ -104,8 +105,8 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Notes which pools were taken away from this process. Before anything else in each turn: nothing can be done with their
-    /// memory from then on.
+    /// Notes which pools were taken away from this process. Before anything else in each turn: nothing can be
+    /// done with their memory from then on.
     pub fn note_revoked(&mut self, shared: &Shared, pid: i32) {
         for pool in &mut self.known {
             if shared.bulk.is_revoked(pool.number, pid) && !pool.table.is_revoked() {
@@ -200,7 +201,8 @@ impl Pools {
         shared.bulk.used(&mut shared.audit, (number, buffer), pid, writes);
     }
 
-    /// Prepares a transfer of up to three buffers by a verb that is drawn; none if nothing can be transferred.
+    /// Prepares a transfer of up to three buffers by a verb that is drawn; none if nothing can be
+    /// transferred.
     pub fn begin(&mut self, shared: &mut Shared, channel: ChannelId, end: &BulkEnd) -> Option<Transfer> {
         let verb = *shared.random.pick(&Verb::ALL)?;
         let (mut segments, mut pieces) = (Vec::new(), Vec::new());

@@ -43,7 +43,8 @@ impl RightsModel {
         self.complete_what_can_be();
     }
 
-    /// Its bytes are gone and will not be used again: it does not matter which processes still have them mapped.
+    /// Its bytes are gone and will not be used again: it does not matter which processes still have them
+    /// mapped.
     pub(super) fn region_lost(&mut self, region: RegionId) {
         self.regions.remove(&region);
         self.capabilities.retain(|_, record| record.region != region);

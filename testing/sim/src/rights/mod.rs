@@ -1,8 +1,9 @@
-//! What must hold of regions and capabilities: `docs/specs/capability.md` in a model of its own, beside what processes
-//! really have mapped.
+//! What must hold of regions and capabilities: `docs/specs/capability.md` in a model of its own, beside what
+//! processes really have mapped.
 //!
-//! It hears what domains ask for and what is answered. What it does not expect is a failure: an answer, a fault or a
-//! refusal that changed something, which shows in the lists that domains ask for. It is as slow and as simple as may be.
+//! It hears what domains ask for and what is answered. What it does not expect is a failure: an answer, a
+//! fault or a refusal that changed something, which shows in the lists that domains ask for. It is as slow
+//! and as simple as may be.
 
 mod answers;
 mod ends;
@@ -20,7 +21,8 @@ use crate::maps::Maps;
 /// Entries of one answer to a listing.
 const PAGE: usize = 100;
 
-/// How long after it is due something may be done, in nanoseconds: a root whose clock was set back is woken for that.
+/// How long after it is due something may be done, in nanoseconds: a root whose clock was set back is woken
+/// for that.
 const SLACK_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]

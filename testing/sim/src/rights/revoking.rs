@@ -10,7 +10,8 @@ use tombolod::core::Client;
 use super::{Capability, Granted, Revocation, RightsModel, SLACK_NS, tell};
 
 impl RightsModel {
-    /// A holder, with whom an open revocation waits, of those that `may_be_killed`: none, once all are told and killed.
+    /// A holder, with whom an open revocation waits, of those that `may_be_killed`: none, once all are told
+    /// and killed.
     #[must_use]
     pub fn unkilled(&self, may_be_killed: impl Fn(DomainId) -> bool) -> Option<(DomainId, CapabilityId)> {
         let held = self.revocations.iter().flat_map(|open| {

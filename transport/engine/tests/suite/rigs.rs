@@ -143,8 +143,8 @@ fn on_mapped(engine: Box<dyn Engine>) -> Bench {
 
 const PEER_FILE: &str = "TOMBOLO_ENGINE_TEST_FILE";
 
-/// Runs in the process whose memory is copied: maps the inherited file, reports its address, and exits when its
-/// standard input ends.
+/// Runs in the process whose memory is copied: maps the inherited file, reports its address, and exits when
+/// its standard input ends.
 pub(crate) fn be_the_other_process() -> bool {
     let Ok(number) = std::env::var(PEER_FILE) else { return false };
     let file = inherited(number.parse().unwrap()).unwrap();

@@ -1,7 +1,8 @@
 //! Why the program is being ended by SIGSEGV, where the runtime knows.
 //!
-//! The stacks of the arena are smaller than those of the system, so a program that runs elsewhere may overflow one here. The signal's
-//! handler runs on a stack of its own, says what it knows, and lets the signal end the process as it would have.
+//! The stacks of the arena are smaller than those of the system, so a program that runs elsewhere may
+//! overflow one here. The signal's handler runs on a stack of its own, says what it knows, and lets the
+//! signal end the process as it would have.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -25,8 +26,8 @@ pub fn explain_with(other: Explain) {
     install();
 }
 
-/// Has an overflow of the calling thread's stack explained, if that is in the arena. Without memory for the handler's stack, the
-/// signal ends the process without a message.
+/// Has an overflow of the calling thread's stack explained, if that is in the arena. Without memory for the
+/// handler's stack, the signal ends the process without a message.
 pub fn watch(thread: &'static Thread) {
     if thread.stack.get().is_none() {
         return;
@@ -36,8 +37,8 @@ pub fn watch(thread: &'static Thread) {
     let length = HANDLER_BYTES + registers.max(libc::MINSIGSTKSZ);
     let (rights, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    // SAFETY: a new mapping, which stays for as long as the thread does: threads on stacks of the arena end with the process. The
-    // stack is described by a value of ours, which the kernel only reads.
+    // SAFETY: a new mapping, which stays for as long as the thread does: threads on stacks of the arena end
+    // with the process. The stack is described by a value of ours, which the kernel only reads.
     unsafe {
         let memory = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if memory == libc::MAP_FAILED {
@@ -62,7 +63,8 @@ fn install() {
     });
 }
 
-/// Says what was wrong, if it is known, and lets the signal end the process: an access that faults does so again when this returns.
+/// Says what was wrong, if it is known, and lets the signal end the process: an access that faults does so
+/// again when this returns.
 extern "C" fn explain(signal: c_int, about: *const libc::siginfo_t, context: *const c_void) {
     // SAFETY: the kernel tells a handler what the signal is about, and in which context it came.
     let (code, address, pointer) =

@@ -14,8 +14,8 @@ pub struct StackBounds {
 }
 
 impl StackBounds {
-    /// Whether it has been overflowed by a thread with this stack pointer that touched this address. A large frame may skip the
-    /// guard, so that the address is anywhere; the pointer is below the stack then.
+    /// Whether it has been overflowed by a thread with this stack pointer that touched this address. A large
+    /// frame may skip the guard, so that the address is anywhere; the pointer is below the stack then.
     pub fn is_overflowed(&self, pointer: usize, address: usize) -> bool {
         pointer < self.lowest || (self.guard..self.lowest).contains(&address)
     }

@@ -77,7 +77,8 @@ pub(crate) fn sleep(seconds: &str) -> Outcome {
     Ok(())
 }
 
-/// Starts a shell that ignores SIGTERM, as this program's own group does not survive it otherwise, and becomes it.
+/// Starts a shell that ignores SIGTERM, as this program's own group does not survive it otherwise, and
+/// becomes it.
 pub(crate) fn ignore_term() -> Outcome {
     use std::os::unix::process::CommandExt;
     let error = Command::new("sh").args(["-c", "trap '' TERM; echo ignoring; sleep 1000"]).exec();

@@ -1,4 +1,5 @@
-//! Bulk data along a chain of domains: what is moved, shared, passed and released, and what happens when one dies.
+//! Bulk data along a chain of domains: what is moved, shared, passed and released, and what happens when one
+//! dies.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -321,7 +322,8 @@ pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
     }
     println!("holding");
     let ended = wait_for_the_end(&mut bulk);
-    // The owner of the pool takes it back now; then no buffer of it or of any other pool may be available here.
+    // The owner of the pool takes it back now; then no buffer of it or of any other pool may be available
+    // here.
     let until = Instant::now() + PATIENCE;
     let mut bytes = [0; 4];
     while Instant::now() < until {
@@ -367,7 +369,8 @@ pub(crate) fn cheat(name: &str) -> Outcome {
         } else {
             shared = Some(bulk.share(buffer, b"").map_err(Error::from)?);
         }
-        // By the time of its answer the other side has written to what was moved, and tried to write to what is shared.
+        // By the time of its answer the other side has written to what was moved, and tried to write to what
+        // is shared.
         while !matches!(bulk.recv(&mut Vec::new())?, Arrival::Moved(_) | Arrival::Released(_)) {}
         for file in &kept {
             let mut bytes = vec![0; verb.len()];
@@ -395,7 +398,8 @@ fn kept_descriptors() -> std::io::Result<Vec<File>> {
     Ok(kept)
 }
 
-/// The victim of a cheating peer: writes to buffers moved to it, reads buffers shared with it, and reports by moving a buffer.
+/// The victim of a cheating peer: writes to buffers moved to it, reads buffers shared with it, and reports by
+/// moving a buffer.
 pub(crate) fn trusting(name: &str) -> Outcome {
     let options = BulkOptions::default().trust(Trust::None);
     let domain = crate::attach()?;

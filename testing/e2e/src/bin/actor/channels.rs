@@ -158,8 +158,8 @@ pub(crate) fn hold(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Opens a channel to a peer that will die, and prints how that shows: blocked in `recv`, blocked in `send` with full
-/// rings, or in the middle of `traffic`.
+/// Opens a channel to a peer that will die, and prints how that shows: blocked in `recv`, blocked in `send`
+/// with full rings, or in the middle of `traffic`.
 pub(crate) fn lose_peer(how: &str, name: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;

@@ -21,7 +21,8 @@ const ROUNDS: u32 = 300;
 /// Time in which an honest peer makes room.
 const ROOM: Duration = Duration::from_secs(2);
 
-/// The places in this process's memory where channels lie: files in memory, or the window as the guest has it.
+/// The places in this process's memory where channels lie: files in memory, or the window as the guest has
+/// it.
 fn channel_memory() -> Result<Vec<(u64, u64)>, Box<dyn std::error::Error>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let place = |line: &str| {
@@ -41,8 +42,8 @@ fn anything(random: &mut Random) -> u64 {
     }
 }
 
-/// Writes anything anywhere into the memory that it shares with a peer, while it sends and receives as if nothing
-/// were, through one channel after the other.
+/// Writes anything anywhere into the memory that it shares with a peer, while it sends and receives as if
+/// nothing were, through one channel after the other.
 pub(crate) fn scribble(name: &str, seed: &str, channels: &str) -> Outcome {
     let domain = crate::attach()?;
     let own_memory = OpenOptions::new().write(true).open("/proc/self/mem")?;
@@ -91,8 +92,8 @@ fn scribble_on(
     Ok(false)
 }
 
-/// Inside a virtual machine: writes anything anywhere into the window that it shares with the host, the monitors'
-/// own part included, and rings every doorbell of everybody.
+/// Inside a virtual machine: writes anything anywhere into the window that it shares with the host, the
+/// monitors' own part included, and rings every doorbell of everybody.
 pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
     let device = WindowDevice::find()?;
     let window = device.open_memory()?;

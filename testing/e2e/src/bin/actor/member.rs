@@ -1,9 +1,9 @@
-//! A member of a population whose other members die at any moment: it keeps channels to some of them, checks every byte,
-//! and reports how each channel ended and when.
+//! A member of a population whose other members die at any moment: it keeps channels to some of them, checks
+//! every byte, and reports how each channel ended and when.
 //!
-//! Its output, a line each:
-//! `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS STARVED_NS WHY`, `unconnected NAME HOW WHY`,
-//! `alive MESSAGES`. Starved is the time of this turn in which this was ready to run and had no processor. On its standard input `drop` closes one of its channels.
+//! Its output, a line each: `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS STARVED_NS
+//! WHY`, `unconnected NAME HOW WHY`, `alive MESSAGES`. Starved is the time of this turn in which this was
+//! ready to run and had no processor. On its standard input `drop` closes one of its channels.
 
 use std::io::BufRead;
 use std::os::unix::fs::FileExt;
@@ -185,7 +185,8 @@ impl Scheduler {
         Scheduler(std::fs::File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// How long this thread has been ready to run without a processor since it started; 0 if the kernel does not count it.
+    /// How long this thread has been ready to run without a processor since it started; 0 if the kernel does
+    /// not count it.
     fn starved_ns(&self) -> i64 {
         let mut line = [0; 64];
         let read = self.0.as_ref().and_then(|file| file.read_at(&mut line, 0).ok());

@@ -32,8 +32,8 @@ pub(crate) fn queue_for_lock(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Raises a counter under a lock: reads, and writes one more, only ever with the token of the lock. Anything that two
-/// do at the same time is lost, or refused.
+/// Raises a counter under a lock: reads, and writes one more, only ever with the token of the lock. Anything
+/// that two do at the same time is lost, or refused.
 pub(crate) fn count_under_lock(name: &str, rounds: &str) -> Outcome {
     let domain = crate::attach()?;
     let names = domain.names();

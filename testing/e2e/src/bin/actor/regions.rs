@@ -51,8 +51,8 @@ pub(crate) fn require(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
-/// Makes a region, lends it to each client, for reading and a part of it for writing, and finds there what the other
-/// wrote.
+/// Makes a region, lends it to each client, for reading and a part of it for writing, and finds there what
+/// the other wrote.
 pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = domain.export(name)?;

@@ -9,8 +9,8 @@ use tombolo::{Channel, Error};
 use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
 use crate::{Outcome, PATIENCE};
 
-/// Lends a region to `holders` clients. When it reads a line, revokes it from all, prints the outcome, and writes
-/// something else where it was. Ends with its input.
+/// Lends a region to `holders` clients. When it reads a line, revokes it from all, prints the outcome, and
+/// writes something else where it was. Ends with its input.
 pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = domain.export(name)?;
@@ -46,8 +46,8 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
     Ok(())
 }
 
-/// Borrows a region until it is taken back: `busy` reads all of it all the time, `idle` does not touch it, and `deep` has
-/// it by a right below the one that it was granted.
+/// Borrows a region until it is taken back: `busy` reads all of it all the time, `idle` does not touch it,
+/// and `deep` has it by a right below the one that it was granted.
 pub(crate) fn hold(name: &str, how: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;

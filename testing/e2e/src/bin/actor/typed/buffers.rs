@@ -24,7 +24,8 @@ fn sum_of(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte)).sum()
 }
 
-/// How `host`, `none` or the node of a window is meant: how far the ends trust each other, and in whose window the pool is.
+/// How `host`, `none` or the node of a window is meant: how far the ends trust each other, and in whose
+/// window the pool is.
 fn place(place: &str) -> (BulkOptions, PoolOptions) {
     let options = PoolOptions::new(BUFFER_BYTES, COUNT);
     match place {

@@ -1,4 +1,5 @@
-//! Values as a number that depends on every bit of them, and on nothing of how they lie in memory or on a wire.
+//! Values as a number that depends on every bit of them, and on nothing of how they lie in memory or on a
+//! wire.
 
 use tombolo::interface::{Blob, List, Malformed, Text, View};
 use tombolo_stubs::everything::{EntryView, EverythingPartsRequestView, PointView, ShapeView};

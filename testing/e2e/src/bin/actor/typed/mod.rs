@@ -13,7 +13,8 @@ use tombolo::{Channel, ChannelOptions, Listener};
 
 use crate::Outcome;
 
-/// How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation.
+/// How long the next client may take to come: it calls other servers before, and may be an interpreter under
+/// emulation.
 const NEXT_CLIENT: Duration = Duration::from_secs(1000);
 
 /// Serves `clients` clients, one after the other: each opens these channels in this order.
