@@ -159,12 +159,12 @@ static inline tombolo_status greeter_greeter_server_bind(
 }
 
 /* Answers a call of `greet` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+ * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
 static inline tombolo_status greeter_greeter_answer_greet(
     greeter_greeter_server *server, tombolo_pending pending, tombolo_status result, const greeter_greeter_greet_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, GREETER_GREETER_GREET_REPLY_BYTES);
@@ -186,7 +186,7 @@ static inline tombolo_status greeter_greeter_serve(greeter_greeter_server *serve
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
-    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    status = TOMBOLO_UNSERVED; /* unless a handler serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         default:

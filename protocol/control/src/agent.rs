@@ -1,6 +1,5 @@
-//! Between the root monitor of a machine and the agent on each node. The root decides; agents do. An agent
-//! numbers its clients' connections, runs processes, keeps lifelines, and passes its clients' requests up
-//! unread.
+//! Between the root monitor of a machine and the agent on each node. The root decides; agents do. An agent numbers its
+//! clients' connections, runs processes, keeps lifelines, and passes its clients' requests up unread.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/agent.tbl.
 
@@ -434,8 +433,8 @@ rt::owned_messages! {
     };
     /// What this node's names say to a client of another node.
     Message 130 => NamesSay, 24 {
-        /// The client's domain, as in `names_asked`: its generation tells the client from one of the same
-        /// number that came after a restart of the node.
+        /// The client's domain, as in `names_asked`: its generation tells the client from one of the same number that
+        /// came after a restart of the node.
         domain @ 0: rt::DomainId => rt::Domain,
         /// The client's number at its node.
         connection @ 8: u32 => u32,

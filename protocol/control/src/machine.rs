@@ -192,8 +192,8 @@ rt::owned_record! {
     stdin @ 32: bool => bool,
     /// Where on its node it runs.
     cpus @ 40: CpuPlacement => CpuPlacementView<'m>,
-    /// It has a side stream: a socket to the domain that started it, whose descriptor this variable of its
-    /// environment names. That domain alone feeds it, by `input`, and gets what comes from it, as `output`.
+    /// It has a side stream: a socket to the domain that started it, whose descriptor this variable of its environment
+    /// names. That domain alone feeds it, by `input`, and gets what comes from it, as `output`.
     side @ 56: Option<rt::String> => Option<rt::Text<'m, 61440>>,
 }
 

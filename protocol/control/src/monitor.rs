@@ -41,9 +41,9 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
-    /// One end of a new channel. The descriptors that come with it depend on the transport: `shm` and
-    /// `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that wakes
-    /// this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
+    /// One end of a new channel. The descriptors that come with it depend on the transport:
+    /// `shm` and `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that
+    /// wakes this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Grant => GrantView<'m>, inline 80 / 8;
     /// The channel.
@@ -121,9 +121,8 @@ rt::record_view! {
 }
 
 rt::owned_record! {
-    /// Where the memory of a region is to be found. The descriptors that come with it: what to map, and a
-    /// lifeline, which the domain keeps for as long as it has the memory mapped, and whose hang-up says that
-    /// it has to let go.
+    /// Where the memory of a region is to be found. The descriptors that come with it: what to map, and a lifeline, which
+    /// the domain keeps for as long as it has the memory mapped, and whose hang-up says that it has to let go.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct RegionMap => RegionMapView<'m>, inline 56 / 8;
     /// Of which region.
@@ -271,8 +270,8 @@ rt::owned_messages! {
         /// How much.
         bytes @ 12: u32 => u32,
     };
-    /// Feed a stream of a child; empty bytes end it. Answered when it has been taken, and until then nothing
-    /// but an end may follow.
+    /// Feed a stream of a child; empty bytes end it. Answered when it has been taken, and until then nothing but an end
+    /// may follow.
     Call 13 => Input, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
@@ -302,8 +301,8 @@ rt::owned_messages! {
         /// `operation`.
         operation @ 16: Operation => OperationView<'m>,
     };
-    /// Trace on all nodes, or stop. From the start on the pages of domains that die are kept, until the
-    /// request to stop comes once more, when they have been read.
+    /// Trace on all nodes, or stop. From the start on the pages of domains that die are kept, until the request
+    /// to stop comes once more, when they have been read.
     Call 40 => Trace, 8 {
         /// Whether to.
         on @ 0: bool => bool,
@@ -312,8 +311,7 @@ rt::owned_messages! {
         /// Stop when this domain leaves.
         while_attached @ 2: bool => bool,
     };
-    /// Up to a page of the domains that have a trace page, from an id on; and of the dead, whose pages are
-    /// kept.
+    /// Up to a page of the domains that have a trace page, from an id on; and of the dead, whose pages are kept.
     Call 41 => Traced, 8 {
         /// Ids above this one, as bits; 0 from the start.
         after @ 0: u64 => u64,
@@ -334,8 +332,8 @@ rt::owned_messages! {
         /// How long; it is rounded up to pages.
         length_bytes @ 16: u64 => u64,
     };
-    /// Derive a capability: to a part of the memory, or with fewer rights, or for somebody else, which takes
-    /// the right to grant.
+    /// Derive a capability: to a part of the memory, or with fewer rights, or for somebody else, which takes the right
+    /// to grant.
     Call 61 => CapabilityDerive, 64 {
         /// From which.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
@@ -348,8 +346,7 @@ rt::owned_messages! {
         /// The channel that will bring its number there; 0 for none.
         channel @ 56: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
-    /// Hand a capability over to somebody else, which takes the right to grant. The caller has it no longer,
-    /// nor mapped.
+    /// Hand a capability over to somebody else, which takes the right to grant. The caller has it no longer, nor mapped.
     Call 62 => CapabilityGive, 24 {
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
@@ -385,16 +382,15 @@ rt::owned_messages! {
         /// What of its rights is wanted: reading, or reading and writing.
         rights @ 8: crate::Rights => RightsView<'m>,
     };
-    /// Take back everything that was derived from a capability, wherever it is, and whatever it was for.
-    /// Answered when nobody has the memory mapped by it any more, or when a limit of time has passed.
+    /// Take back everything that was derived from a capability, wherever it is, and whatever it was for. Answered when
+    /// nobody has the memory mapped by it any more, or when a limit of time has passed.
     Call 68 => CapabilityRevoke, 16 {
         /// From which.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// Also the capability itself.
         itself @ 8: bool => bool,
     };
-    /// Rule out for good that a region is written to. Takes a capability to all of it with the right to
-    /// write.
+    /// Rule out for good that a region is written to. Takes a capability to all of it with the right to write.
     Call 69 => RegionSeal, 16 {
         /// By which right.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
@@ -410,8 +406,7 @@ rt::owned_messages! {
         /// It has to be to all of a region.
         whole @ 24: bool => bool,
     };
-    /// Take a capability back that the caller granted or gave, and that has not been taken up. The caller
-    /// holds it then.
+    /// Take a capability back that the caller granted or gave, and that has not been taken up. The caller holds it then.
     Call 71 => CapabilityTakeBack, 8 {
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
@@ -423,9 +418,9 @@ rt::owned_messages! {
         /// Who was at its other end.
         granter @ 8: rt::DomainId => rt::Domain,
     };
-    /// What has changed of the machine since a version: first everything, then what is new. Answered at once
-    /// if there is anything, else when there is, or when the time is up. A version is good for as long as the
-    /// connection; after the monitor forgot what is gone since then it starts anew, and says so.
+    /// What has changed of the machine since a version: first everything, then what is new. Answered at once if there is
+    /// anything, else when there is, or when the time is up. A version is good for as long as the connection; after the
+    /// monitor forgot what is gone since then it starts anew, and says so.
     Call 80 => Observe, 16 {
         /// What the caller has: `until` of the answer before, 0 at first.
         since @ 0: u64 => u64,
@@ -438,12 +433,11 @@ rt::owned_messages! {
         part @ 0: Part => PartView<'m>,
         /// What of it.
         measure @ 16: Measure => Measure,
-        /// How finely, in ms: the finest that is remembered that is no finer than this, or the coarsest that
-        /// there is.
+        /// How finely, in ms: the finest that is remembered that is no finer than this, or the coarsest that there is.
         step_ms @ 20: u32 => u32,
     };
-    /// What a domain wrote to its output and errors, as far as it is remembered, whoever takes it otherwise.
-    /// Also of domains that have ended, for a while.
+    /// What a domain wrote to its output and errors, as far as it is remembered, whoever takes it otherwise. Also of domains
+    /// that have ended, for a while.
     Call 82 => RememberedOutput, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
@@ -457,8 +451,8 @@ rt::owned_messages! {
         /// Stop it, rather than let it go on.
         paused @ 8: bool => bool,
     };
-    /// Start the same program again with the same arguments, as a child of the caller. The domain may have
-    /// ended, as long as it is remembered.
+    /// Start the same program again with the same arguments, as a child of the caller. The domain may have ended, as long as it
+    /// is remembered.
     Call 84 => Repeat, 24 {
         /// As which.
         domain @ 0: rt::DomainId => rt::Domain,
@@ -474,8 +468,8 @@ rt::owned_messages! {
         /// How long it may take to end before it is killed.
         grace @ 16: core::time::Duration => DurationView<'m>,
     };
-    /// Set how fast processors of a node run. What was before comes back when the caller leaves, when it says
-    /// so, and when the machine goes down.
+    /// Set how fast processors of a node run. What was before comes back when the caller leaves, when it says so, and when the
+    /// machine goes down.
     Call 86 => SetFrequency, 48 {
         /// Of which node.
         node @ 0: rt::String => rt::Text<'m, 1024>,

@@ -121,28 +121,26 @@ rt::owned_record! {
     /// A node as its kernel tells.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct NodeSample => NodeSampleView<'m>, inline 56 / 8;
-    /// Its processors, in order. None where the kernel is another node's: they are that node's, and so is the
-    /// memory, so that sums over nodes count both once.
+    /// Its processors, in order. None where the kernel is another node's: they are that node's, and so is the memory, so that
+    /// sums over nodes count both once.
     cores @ 0: rt::Vec<CoreSample> => rt::List<'m, CoreSampleView<'m>, 1024>,
     /// Governors that its processors can have; none where nothing tells.
     governors @ 8: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 32>, 16>,
-    /// Memory in use, in bytes: by its monitor and domains where the kernel is another node's, else by
-    /// everything.
+    /// Memory in use, in bytes: by its monitor and domains where the kernel is another node's, else by everything.
     memory_used_bytes @ 16: u64 => u64,
     /// All its memory, in bytes; 0 where the kernel is another node's.
     memory_bytes @ 24: u64 => u64,
     /// What draws power, where the hardware tells.
     power @ 32: rt::Vec<PowerSample> => rt::List<'m, PowerSampleView<'m>, 32>,
-    /// How fast one of its processors is: rounds of a short loop of integer arithmetic in a millisecond,
-    /// measured once. Compares nodes; says nothing by itself. 0 where an emulator runs the programs: what
-    /// that costs is not measured.
+    /// How fast one of its processors is: rounds of a short loop of integer arithmetic in a millisecond, measured once. Compares
+    /// nodes; says nothing by itself. 0 where an emulator runs the programs: what that costs is not measured.
     speed @ 40: u32 => u32,
     /// Time from this sample to the next, in ms. It grows with what a sample costs.
     period_ms @ 44: u32 => u32,
     /// What taking samples costs, in millionths of one processor.
     cost_ppm @ 48: u32 => u32,
-    /// Processor time of its monitor and domains, in thousandths of one processor, where the kernel is
-    /// another node's; else 0, and its processors tell.
+    /// Processor time of its monitor and domains, in thousandths of one processor, where the kernel is another node's; else 0, and
+    /// its processors tell.
     own_load_permille @ 52: u32 => u32,
 }
 
@@ -194,8 +192,8 @@ rt::owned_record! {
     stalls @ 96: u64 => u64,
     /// Slots of the ring that it sends by; 0 where there are none, or that is not known.
     slots @ 104: u32 => u32,
-    /// Of these, how many it knew to be free when it last rang the other, slept or found no room, or a moment
-    /// ago if it sends fast: there may have been more.
+    /// Of these, how many it knew to be free when it last rang the other, slept or found no room, or a moment ago if it sends
+    /// fast: there may have been more.
     credit_slots @ 108: u32 => u32,
     /// The longest message so far, in bytes.
     max_message_bytes @ 112: u64 => u64,
@@ -216,19 +214,19 @@ rt::owned_record! {
 rt::owned_record! {
     /// A node.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct SeenNode => SeenNodeView<'m>, inline 176 / 8;
+    pub struct SeenNode => SeenNodeView<'m>, inline 168 / 8;
     /// What lists say of it.
     info @ 0: NodeInfo => NodeInfoView<'m>,
     /// How far it is.
-    phase @ 88: NodePhase => NodePhase,
+    phase @ 80: NodePhase => NodePhase,
     /// Under Linux, or on a board.
-    target @ 89: tombolo_base::Target => Target,
+    target @ 81: tombolo_base::Target => Target,
     /// As its kernel told last; nothing before the first sample, and for a node that is down.
-    sample @ 96: Option<NodeSample> => Option<NodeSampleView<'m>>,
+    sample @ 88: Option<NodeSample> => Option<NodeSampleView<'m>>,
     /// When that was.
-    sampled_ns @ 160: u64 => u64,
+    sampled_ns @ 152: u64 => u64,
     /// What copies memory there, as far as a program of the node has measured it.
-    engines @ 168: rt::Vec<SeenEngine> => rt::List<'m, SeenEngineView<'m>, 16>,
+    engines @ 160: rt::Vec<SeenEngine> => rt::List<'m, SeenEngineView<'m>, 16>,
 }
 
 rt::owned_record! {
@@ -309,8 +307,8 @@ rt::owned_record! {
     forth @ 16: Flow => FlowView<'m>,
     /// And back.
     back @ 32: Flow => FlowView<'m>,
-    /// There and back between the two nodes' monitors, wake-ups and all, at last; 0 where none of them is the
-    /// host's, or before it was measured.
+    /// There and back between the two nodes' monitors, wake-ups and all, at last; 0 where none of them is the host's, or before
+    /// it was measured.
     round_trip_ns @ 48: u64 => u64,
 }
 

@@ -1,9 +1,8 @@
 //! Files of one node for programs of others that do not have them.
 //!
-//! Nothing here is a message of its own: each is the metadata of a transfer of exactly one buffer over a bulk
-//! channel, whose pool the client has assigned. A call lends a buffer, its answer brings one back, so a
-//! client has as many calls under way as its pool has buffers, and nobody has to wait for room. Data are in
-//! the buffers.
+//! Nothing here is a message of its own: each is the metadata of a transfer of exactly one buffer over a bulk channel, whose
+//! pool the client has assigned. A call lends a buffer, its answer brings one back, so a client has as many calls
+//! under way as its pool has buffers, and nobody has to wait for room. Data are in the buffers.
 //!
 //! Written by `tombolo idl compile` from interfaces/files.tbl.
 
@@ -95,8 +94,7 @@ rt::owned_messages! {
     /// What a client sends of the interface `Files`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum FilesRequest, 'm;
-    /// First of all. Passes a buffer; it is passed back, as it is with every other call of which nothing else
-    /// is said.
+    /// First of all. Passes a buffer; it is passed back, as it is with every other call of which nothing else is said.
     Call 1 => Begin, 8 {
         /// Of this interface, as the caller knows it.
         fingerprint @ 0: u64 => u64,
@@ -108,8 +106,8 @@ rt::owned_messages! {
         /// `mode`.
         mode @ 8: OpenMode => OpenMode,
     };
-    /// Reads. A buffer is moved back, of which the part that is meant is what was read: less than asked for
-    /// at the end of the file, nothing beyond it.
+    /// Reads. A buffer is moved back, of which the part that is meant is what was read: less than asked for at the end of
+    /// the file, nothing beyond it.
     Call 3 => Read, 24 {
         /// `file`.
         file @ 0: u32 => u32,
@@ -130,8 +128,8 @@ rt::owned_messages! {
         /// `path`, up to 1024 bytes.
         path @ 0: rt::Vec<u8> => rt::Blob<'m, 1024>,
     };
-    /// What is in a folder. A buffer is moved back, of which the part that is meant is names in the order of
-    /// their bytes, those of folders with `/` after them, each followed by a zero byte.
+    /// What is in a folder. A buffer is moved back, of which the part that is meant is names in the order of their bytes,
+    /// those of folders with `/` after them, each followed by a zero byte.
     Call 6 => List, 16 {
         /// Which; if empty, all that was granted, as it was granted.
         path @ 0: rt::Vec<u8> => rt::Blob<'m, 1024>,
