@@ -1,6 +1,6 @@
 # What the scripts share that fetch Debian's packages, for arm64 unless they say otherwise. Sourced, not run;
-# POSIX sh. Whoever sources it has set `what`, which it calls itself, and calls `begin` before anything is
-# fetched.
+# POSIX sh. The script that sources it sets `what`, its own name in messages, and calls `begin` before it
+# fetches anything.
 #
 # It reads Debian's signed archive through the system's sources and keys, but into lists of its own, so it
 # needs no root and leaves the system's package lists and architectures alone. shellcheck shell=sh

@@ -21,7 +21,7 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
     elif have sudo; then
-        # Without a terminal nobody can type a password: fail instead of waiting for one.
+        # Without a terminal sudo cannot ask for a password: fail instead of waiting for one.
         if [ -t 0 ]; then sudo "$@"; else sudo -n "$@"; fi
     else
         fail "needs root, and there is no sudo; as root, run: $*"

@@ -28,7 +28,7 @@ in_debian() {
     chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
 }
 
-# as_user ROOT LINE: runs a shell line there as somebody who may do nothing.
+# as_user ROOT LINE: runs a shell line there as an unprivileged user.
 as_user() {
     chroot --userspec=1000:1000 "$1" env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/home/user LC_ALL=C.UTF-8 sh -euc "$2"
 }

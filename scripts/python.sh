@@ -1,5 +1,5 @@
 # What the scripts share that build the package for Python. Sourced, not run, from the root of the tree; POSIX
-# sh. Whoever sources it has set `target`, the folder of what is built. shellcheck shell=sh
+# sh. The script that sources it sets `target`, the build folder. shellcheck shell=sh
 
 python=${TOMBOLO_PYTHON:-python3}
 # Kept between runs, as what cargo built is.

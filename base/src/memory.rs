@@ -3,8 +3,7 @@
 //! A peer may write any byte at any time, so no `&[u8]` or `&T` over such memory can be sound. A slice of
 //! [`AtomicU64`] can: concurrent atomic accesses are defined for any number of writers, and a peer that
 //! writes nonsense changes values, never soundness. Eight bytes is also the widest access that stays whole
-//! between unlike processors: 16-byte vector accesses were seen to tear between an emulated Arm core and its
-//! host.
+//! between unlike processors: 16-byte vector accesses tear between an emulated Arm core and its host.
 //!
 //! Words are in the byte order of the wire (little-endian) where they hold numbers, see [`load_le`] and
 //! [`store_le`]. Payload bytes are copied in address order and have no byte order.

@@ -66,7 +66,7 @@ mod recording {
             AtomicU64(core::sync::atomic::AtomicU64::new(value))
         }
 
-        /// Loads the word.
+        /// Loads the word. Loads are not recorded.
         #[inline]
         #[must_use]
         pub fn load(&self, order: Ordering) -> u64 {

@@ -58,7 +58,7 @@ impl OperationTimeout {
         OperationTimeout { usual, once: None }
     }
 
-    /// The default timeout.
+    /// The timeout of operations for which [`set_once`](Self::set_once) was not called.
     #[must_use]
     pub const fn usual(&self) -> Duration {
         self.usual

@@ -214,7 +214,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size < 2) fail("two ranks or more: there is nobody to talk to", "");
+    if (size < 2) fail("start two ranks or more: the measurements are between two", "");
     buffer = malloc(LONGEST);
     other = malloc(LONGEST);
     if (!buffer || !other) fail("no memory", "");

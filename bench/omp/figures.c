@@ -20,7 +20,7 @@ static int repeat = 5;
 static long size = 1500;
 static int threads;
 
-/* The region that is measured: nobody can see that it does nothing. */
+/* The region that is measured. The asm hides from the compiler that its body is empty. */
 static void empty_region(void) {
 #pragma omp parallel
     __asm__ volatile("" : : : "memory");

@@ -254,7 +254,7 @@ static void fence_step(struct block *block) {
     compute_borders(block);
 }
 
-/* The ghosts of the next step are open before the neighbours ask, as the step before has read them: nobody waits to begin. */
+/* The step before has read the ghosts of the next one, so they are posted before a neighbour starts: no process waits there. */
 static void pscw_step(struct block *block, int is_last) {
     if (!is_last) MPI_Win_post(block->neighbours, 0, block->next.window);
     MPI_Win_start(block->neighbours, 0, block->now.window);

@@ -348,7 +348,7 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except (OSError, SyntaxError, ValueError) as error:
-        # A file that is no RDF, or a query that is none: the others wait for something.
+        # A file that is not RDF, or an invalid query. The other ranks wait for this one: abort them too.
         print(f"rdf_farm.py: rank {RANK}: {error}", file=sys.stderr)
         sys.stderr.flush()
         WORLD.Abort(1)

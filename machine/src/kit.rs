@@ -176,7 +176,7 @@ impl Kit {
         self.named
     }
 
-    /// The folder.
+    /// The folder that holds the kit's files.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root

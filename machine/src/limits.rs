@@ -1,7 +1,8 @@
 //! What the domains of a machine may use, so that one of them cannot take everything from the others.
 
-/// The limits of a machine, from `[limits]` of its machine file. Each is tested at one less, itself and one
-/// more; meeting one is an error that names it, and costs only whoever met it.
+/// The limits of a machine, from `[limits]` of its machine file. A request that would exceed a limit fails
+/// with an error that names the limit; other clients are not affected. Tests try each limit at one less,
+/// itself and one more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     values: [u32; Limit::ALL.len()],
@@ -121,7 +122,7 @@ impl Limit {
         }
     }
 
-    /// The default value.
+    /// The value when the machine file sets none, in the unit that [`meaning`](Self::meaning) names.
     #[must_use]
     pub const fn default_value(self) -> u32 {
         match self {

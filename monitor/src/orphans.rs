@@ -22,8 +22,8 @@ pub(crate) fn children() -> Vec<Kin> {
 
 /// The children of all threads of this process, as the kernel lists them; none where it has no such lists.
 ///
-/// A list can miss a child if another is reaped while it is read. Here nobody reaps but the thread that
-/// reads, and what becomes a child meanwhile comes last.
+/// A list can miss a child if another is reaped while it is read. Here only the thread that reads also
+/// reaps, and processes that become children meanwhile come last.
 fn listed_children() -> Option<Vec<i32>> {
     let mut found = Vec::new();
     for thread in std::fs::read_dir("/proc/self/task").ok()? {

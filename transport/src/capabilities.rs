@@ -10,7 +10,7 @@ use std::ops::BitOr;
 pub struct Capabilities(u32);
 
 impl Capabilities {
-    /// No optional ability.
+    /// The empty set of abilities.
     pub const NONE: Capabilities = Capabilities(0);
     /// Messages lie in memory that both sides map.
     pub const SHARED_MEMORY: Capabilities = Capabilities(1);

@@ -133,7 +133,7 @@ impl StreamChannel {
         let _ = rustix::net::send(socket, &WITHDRAWN.to_le_bytes(), flags);
     }
 
-    /// Connects by TCP.
+    /// Connects to `address` by TCP and opens a channel over the connection.
     ///
     /// # Errors
     /// As [`open`](Self::open); also when the connection is refused.

@@ -151,7 +151,7 @@ mod tests {
         drop(b);
         let mut buffer = Vec::new();
         assert_eq!(a.try_recv_into(&mut buffer), Ok(Some(4)), "what was sent is still there");
-        assert_eq!(a.try_recv_into(&mut buffer), Ok(None), "nobody has said yet that it died");
+        assert_eq!(a.try_recv_into(&mut buffer), Ok(None), "no wakeup has reported its death yet");
         drop(held_a);
         a.woken(true);
         assert_eq!(a.try_recv_into(&mut buffer), Err(EndError::PeerDied));

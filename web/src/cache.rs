@@ -108,9 +108,9 @@ struct Shared {
     picture: watch::Sender<Arc<Picture>>,
 }
 
-/// Keeps up with a machine while somebody looks, also when its monitor ends and another of the same name
-/// comes. A handle: clones are of the same cache. Its thread ends with the last handle, within about a
-/// second; the one that reads what comes unasked, with the monitor.
+/// Keeps up with a machine while it has viewers, also when its monitor ends and another of the same name
+/// starts. A handle: clones are of the same cache. Its thread ends with the last handle, within about a
+/// second; the thread that reads what the monitor sends unasked ends with the monitor.
 #[derive(Clone, Debug)]
 pub struct StateCache {
     shared: Arc<Shared>,
@@ -221,8 +221,8 @@ impl Shared {
     }
 }
 
-/// Reads what comes for a domain that nobody else waits for: the output of what it starts, which is looked at
-/// as the monitor remembers it, and how that ends. Ends with the monitor.
+/// Reads the messages to `domain` that no other thread waits for: the output of the domains that it starts,
+/// which viewers get from the monitor's memory instead, and their exits. Ends with the monitor.
 fn listen(domain: &Domain) {
     domain.on_output(|_, _: Stream, _| {});
     let domain = domain.clone();
@@ -265,7 +265,7 @@ fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<In
         tracing = Some(observer.domain().is_tracing()?);
         *tracing_looked = Some(Instant::now());
     }
-    // Nobody is to wait while it is copied.
+    // Copied before the picture is locked, so that no reader waits for the copy.
     let seen = new.then(|| Arc::new(observer.seen().clone()));
     shared.publish(|picture| {
         if let Some(seen) = seen {
@@ -280,8 +280,8 @@ fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<In
     Ok(())
 }
 
-/// Attaches again, once a machine of that name is up. Looks for it only while somebody looks at it; `None`
-/// when it is all over.
+/// Attaches again, once a machine of that name is up. Looks for it only while there are viewers; `None` once
+/// the cache is stopped.
 fn come_back(shared: &Shared) -> Option<Observer> {
     let name = shared.picture.borrow().machine.clone();
     let mut retry = FIRST_RETRY;

@@ -97,7 +97,7 @@ async fn answer(
     let _ = connection.await;
 }
 
-/// Tells somebody for whom there is no room.
+/// Answers a client for which there is no room with status 503.
 async fn turn_away(stream: TcpStream) {
     let text = "too many connections: close a page\n";
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\nRetry-After: 1\r\n";

@@ -143,7 +143,7 @@ struct Piece {
 }
 
 impl Feed {
-    /// Asks again and again, until the page is gone or there is no more to come.
+    /// Asks again and again, until the page is gone or nothing else can come.
     pub(crate) async fn run(self, site: Arc<Site>, number: u64, feeder: mpsc::Sender<Parcel>) {
         let (door, cache) = (Door { number, feeder }, &site.cache);
         // `None` is that the page is gone.

@@ -294,10 +294,8 @@ fn channels(all: &mut Exposition, seen: &Seen) {
 }
 
 fn left_out(all: &mut Exposition, seen: &Seen) {
-    let mut family = all.gauge(
-        "tombolo_metrics_left_out",
-        "Parts of the machine that are not told of, since there are so many",
-    );
+    let mut family =
+        all.gauge("tombolo_metrics_left_out", "Domains and channels beyond the limit, which have no series");
     for (part, count) in [("domain", seen.live().count()), ("channel", seen.channels.len())] {
         family.series(&[("part", part)], count.saturating_sub(MAX_PARTS));
     }

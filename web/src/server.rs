@@ -124,7 +124,7 @@ pub struct Server {
 pub struct Stopper(watch::Sender<bool>);
 
 impl Stopper {
-    /// Ends it.
+    /// Makes the server end; returns at once.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -165,7 +165,7 @@ impl Server {
         self.token.as_str()
     }
 
-    /// What ends it.
+    /// A handle that ends this server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(self.over.clone())

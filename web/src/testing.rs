@@ -1,4 +1,4 @@
-//! Made-up machines, to look at.
+//! Synthetic machines, for the tests of views and of the API.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -107,7 +107,7 @@ pub(crate) fn ended(domain: SeenDomain, exit: Exit) -> SeenDomain {
     SeenDomain { exit: Some(exit), ended_ns: 50_000_000_000, ..domain }
 }
 
-/// A channel between two domains, by which the first has sent so many messages, of which the other has half.
+/// A channel over which `a` has sent `sent` messages, of which `b` has received half.
 pub(crate) fn channel(number: u64, a: DomainId, b: DomainId, sent: u64) -> SeenChannel {
     let end = |domain, peer, accepting, sent, received| EndSample {
         domain,

@@ -41,7 +41,7 @@ impl Layer {
     pub const ALL: [Layer; 6] =
         [Layer::BareLines, Layer::CRing, Layer::Ring, Layer::ChannelEnd, Layer::Facade, Layer::TypedCall];
 
-    /// For tables.
+    /// The layer's name, as tables show it.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {

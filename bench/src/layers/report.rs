@@ -14,7 +14,7 @@ use crate::suite::{self, Absent, Distance, Failed, Metric, Results, Row};
 pub struct Report {
     /// What it was measured on.
     pub host: Host,
-    /// How.
+    /// The number of runs, and the settings of each.
     pub settings: Settings,
     /// The figures: one row for each layer, metric and distance.
     pub rows: Vec<LayerRow>,
@@ -41,9 +41,9 @@ pub struct Settings {
 /// A figure of a layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LayerRow {
-    /// Of which layer.
+    /// The layer that was measured.
     pub layer: Layer,
-    /// What.
+    /// The quantity that was measured.
     pub metric: Metric,
     /// Where the processors were.
     pub distance: Distance,
@@ -117,7 +117,7 @@ impl Report {
         self.rows.iter().find(|row| row.layer == layer && row.metric == metric && row.distance == distance)
     }
 
-    /// For people.
+    /// The report as tables of text, for people to read.
     #[must_use]
     pub fn table(&self) -> String {
         table::render(self)

@@ -35,7 +35,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// For tables.
+    /// The verdict in words, as tables show it.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -118,7 +118,7 @@ impl Report {
         Report { host, version, rounds, seconds, limit, stacks, rows, targets, absent, complete }
     }
 
-    /// As JSON.
+    /// The report as one JSON object.
     #[must_use]
     pub fn to_json(&self) -> String {
         json(self)

@@ -166,7 +166,7 @@ impl Report {
         }
     }
 
-    /// As JSON.
+    /// The report as one JSON object.
     #[must_use]
     pub fn to_json(&self) -> String {
         json(self)

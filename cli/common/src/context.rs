@@ -8,7 +8,7 @@ use tombolo::find::{MONITOR_VARIABLE, machines_up};
 use crate::arguments::{Global, When};
 use crate::failure::Failure;
 
-/// The global options, made up.
+/// The global options, with defaults taken from the environment and the standard streams.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// The machine that is meant, if one was named.

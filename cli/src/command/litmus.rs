@@ -130,8 +130,8 @@ impl Findings {
         Some(Findings { rounds, both_old, messages, torn, additions, lost })
     }
 
-    /// What they say, when so many rounds were asked for: a quarter as many messages, and as many additions
-    /// by each side.
+    /// The verdict on a run that was asked for `rounds` rounds. A complete run passes `rounds / 4` messages,
+    /// and each side makes `rounds` additions.
     fn verdict(&self, rounds: u64) -> Verdict {
         if (self.both_old, self.torn, self.lost) != (0, 0, 0) {
             Verdict::Unsound

@@ -16,9 +16,9 @@ pub enum BuildError {
     /// A file could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// Not called from a build script.

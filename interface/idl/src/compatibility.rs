@@ -1,8 +1,8 @@
-//! Whether peers of before go on working with what an interface has become.
+//! Whether peers that were built with an old version of an interface work with a new one.
 
 use crate::model::{Case, Enum, Field, Interface, Message, MessageKind, Model, Record, Type, Union};
 
-/// Something that changed.
+/// A difference between two versions of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
     /// Where, such as `Kv.get.key`.

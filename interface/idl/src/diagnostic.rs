@@ -17,7 +17,7 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// One mistake.
+/// A mistake in an interface file: what it is, its place, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic(Box<Details>);
 
@@ -86,7 +86,7 @@ impl Diagnostic {
         &self.0.hint
     }
 
-    /// Where it is.
+    /// The part of the text that the mistake is in.
     #[must_use]
     pub fn span(&self) -> Span {
         self.0.span.clone()

@@ -22,7 +22,7 @@ pub enum FileError {
     File {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// It, or a file that it includes, has mistakes.

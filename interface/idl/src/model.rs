@@ -9,7 +9,7 @@ pub const MAX_RECORD_BYTES: u64 = 65_528;
 /// The longest message, in bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
-/// A checked file.
+/// The content of an interface file that has no mistakes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Model {
     /// Documentation of the file.
@@ -33,7 +33,7 @@ pub struct Model {
     pub packages: std::collections::BTreeMap<String, String>,
 }
 
-/// A named number.
+/// A constant of an interface file: a named integer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Constant {
     /// Its documentation.
@@ -136,7 +136,7 @@ impl HandleKind {
     }
 }
 
-/// An integer type.
+/// An integer type, by its sign and width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Int {
     /// Whether it has a sign.
@@ -251,7 +251,7 @@ pub struct Field {
     pub offset: u64,
 }
 
-/// One of several.
+/// A tagged union: each value is of one of the cases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Union {
     /// Its documentation.
@@ -308,7 +308,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Both.
+    /// The needs of `self` and `other` together.
     #[must_use]
     pub fn and(self, other: Needs) -> Needs {
         Needs {

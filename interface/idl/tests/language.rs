@@ -168,7 +168,7 @@ fn parameters_of_which_something_is_said_have_lines_of_their_own() {
 interface A version 1 {
     /// Says what it does.
     @1 call a(
-        /// This.
+        /// The first.
         b: u8,
         // And that.
         c: u8,

@@ -134,7 +134,7 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
+    /// The path of the folder, which is deleted when this value is dropped.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

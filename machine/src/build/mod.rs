@@ -91,7 +91,7 @@ pub enum Progress<'a> {
     },
 }
 
-/// A finished image.
+/// An image that was built and written to a file.
 #[derive(Debug)]
 pub struct Built {
     /// Where it was put.

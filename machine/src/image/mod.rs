@@ -250,7 +250,7 @@ impl ImageBuilder {
         Ok(self)
     }
 
-    /// The finished image.
+    /// Packs the programs that were added into an image.
     ///
     /// # Errors
     /// [`ImageError::Format`] when there is no program in it, or they are together too long.

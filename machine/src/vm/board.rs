@@ -29,7 +29,7 @@ pub fn program(isa: Isa) -> (&'static str, &'static str) {
     }
 }
 
-/// Describes a board.
+/// An emulated board: its instruction set, its hardware, the emulator and the monitor that it boots.
 #[derive(Clone, Debug)]
 pub struct Board {
     isa: Isa,

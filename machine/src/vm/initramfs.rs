@@ -92,7 +92,8 @@ impl Archive {
         self.link_of(path.as_bytes(), target.as_bytes(), 0);
     }
 
-    /// Adds a directory of any name, with permissions, last changed so many seconds after 1970.
+    /// Adds a directory of any name, with the permissions in `mode`, last changed `modified_s` seconds after
+    /// 1970.
     pub(super) fn folder_of(&mut self, path: &[u8], mode: u32, modified_s: u32) {
         self.entry(path, DIRECTORY | (mode & 0o7777), 2, modified_s, &[]);
     }
@@ -107,7 +108,7 @@ impl Archive {
         self.entry(path, SYMLINK | 0o777, 1, modified_s, target);
     }
 
-    /// The finished archive.
+    /// Ends the archive with its trailer and returns its bytes.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.entries = 0;

@@ -10,13 +10,14 @@
 extern "C" {
 #endif
 
-/* Says that nobody writes to this memory until tombolo_omp_restore. Nodes whose memory is behind a window get a copy of their own, at
-   the same addresses: reading that is faster by orders of magnitude. It has to be memory that workers share: variables, or what
-   malloc gave. Whole pages are copied; edges stay shared. All have it when this returns. Who writes to it ends the job. Returns 0, or
-   EINVAL where the memory is not shared, or ENOMEM. Does nothing where all workers have the same memory. */
+/* Declares that the program does not write to this memory until tombolo_omp_restore. Nodes whose memory is behind a window get a copy
+   of their own, at the same addresses: reading that is faster by orders of magnitude. It has to be memory that workers share:
+   variables, or what malloc returned. Whole pages are copied; pages that it covers in part stay shared. All nodes have their copy when
+   this returns. A write to it ends the job. Returns 0, or EINVAL where the memory is not shared, or ENOMEM. Does nothing where all
+   workers have the same memory. */
 int tombolo_omp_replicate(const void *begin, size_t bytes) __attribute__((weak));
 
-/* Has all share it again. To be called before it is written to, or freed. */
+/* Makes all nodes share this memory again. Call it before the memory is written to or freed. */
 int tombolo_omp_restore(const void *begin, size_t bytes) __attribute__((weak));
 
 /* The name of the node that a device is, or that of the host's: as much of it as fits, with a zero behind. Returns how long it is, or

@@ -101,9 +101,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that serves the clients of `node`, or of the machine's host if none is named. How fast
-    /// processors ran before it changes that it notes down in `ledger`, a memory file, for whoever outlives
-    /// it.
+    /// An agent that serves the clients of `node`, or of the machine's host if none is named. Before it
+    /// changes the frequencies of processors, it writes the former ones to `ledger`, a memory file, for the
+    /// process that outlives it and restores them.
     ///
     /// # Errors
     /// `EADDRINUSE` when another serves them already.
@@ -147,7 +147,7 @@ impl Agent {
         self.core.let_clients_ask(may_ask);
     }
 
-    /// Its window.
+    /// The window of this agent's node, if it has one.
     #[must_use]
     pub fn window(&self) -> Option<&GuestWindow> {
         self.window.as_ref()

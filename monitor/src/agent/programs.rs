@@ -14,12 +14,12 @@ use super::core::ProgramSource;
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl Agent {
-    /// Keeps a program that came as a descriptor, or lies in the window; or why it could not, for whoever
-    /// starts it.
+    /// Keeps a program that came as a descriptor or lies in the window. Where that fails, keeps the error,
+    /// which the start of the program reports.
     pub(super) fn keep_program(&mut self, hash: [u8; 32], source: ProgramSource<OwnedFd>) {
         let kept = match source {
-            // Where the root could not keep it, it has told whoever waits; else this process could not take
-            // it.
+            // Where the root could not keep the program, it has answered the client that waits; else this
+            // process could not take the descriptor.
             ProgramSource::Passed(file) => {
                 file.ok_or_else(|| OsError::new("take the descriptor of a program", Errno::MFILE))
             }
@@ -73,9 +73,9 @@ fn program_file() -> Result<OwnedFd, OsError> {
         .context("keep a program in memory")
 }
 
-/// Nobody may change the program from here on. There are no mappings yet, so refusing what is to come is
-/// enough; `SealFlags::WRITE` would first wait that nobody else holds one of the pages, and give up with
-/// `EBUSY` after a while, and the kernel itself holds pages when it looks for some to reclaim or to move.
+/// Seals a program against all changes. It has no mappings yet, so it is enough to refuse future ones:
+/// `SealFlags::WRITE` would first wait until no other holder has one of the pages, and fail with `EBUSY`
+/// after a while. The kernel itself holds pages while it looks for some to reclaim or to move.
 fn seal(file: &OwnedFd) -> Result<(), OsError> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(file, seals).context("seal a program")

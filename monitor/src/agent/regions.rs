@@ -1,5 +1,5 @@
-//! The memory of regions of this kernel. It is made and kept here, so that who may have it, and for what, is
-//! nobody's to say but the root's.
+//! The memory of regions of this kernel. The agent makes and keeps it, so that only the root decides which
+//! domain may have it, and with which rights.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

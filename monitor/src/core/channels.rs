@@ -158,8 +158,8 @@ impl Core {
         Ok(if vm == from { (inside, outside) } else { (outside, inside) })
     }
 
-    /// An agent's domain let go of its end. The other is hung up; when both have let go, range and vector
-    /// come back, not earlier: a domain that holds an end can still reach the memory.
+    /// A domain of `node` released its end. The other end is hung up. Range and vector come back once both
+    /// are released, not earlier: a domain that holds an end can still reach the memory.
     pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
         let Some(record) = self.channels.get_mut(&channel) else {
             // Regions that are mapped have lifelines too.
@@ -174,7 +174,7 @@ impl Core {
             return;
         }
         if let Some(other) = record.held_by.first().copied() {
-            if tombolo_base::canary!("core hangs nobody up") {
+            if tombolo_base::canary!("core hangs up no channel") {
                 return;
             }
             return self.order(other, Order::HangUp { channel });

@@ -254,9 +254,9 @@ impl Core {
         }
     }
 
-    /// A start failed. Perhaps the program did not arrive, for want of memory there: the next start sends it
-    /// again, and until then the node keeps none that nobody here knows of. An agent takes orders in turn, so
-    /// starts of it that are on their way find it still.
+    /// A start failed, perhaps because the node had no memory for the program. The next start sends the
+    /// program again; until then the node keeps no program that the root has forgotten. An agent takes orders
+    /// in turn, so starts that are on their way still find it.
     fn forget_program(&mut self, id: NodeId, hash: [u8; 32]) {
         if let Some(node) = self.node(id)
             && let Some(index) = node.programs.iter().position(|known| *known == hash)
@@ -285,11 +285,11 @@ impl Core {
         if let Some((_, Some(client))) = record.parent {
             match record.starting {
                 Some(request) => {
-                    let why = "it ended before it was seen to start".into();
+                    let why = "it ended before its node reported the start".into();
                     let fault = self.start_failed(request, domain.node(), why);
                     self.answer(client, request, Err(fault));
                 }
-                None if tombolo_base::canary!("core tells nobody of a death") => {}
+                None if tombolo_base::canary!("core tells no parent of a death") => {}
                 None => self.deliver(client, 0, Reply::Ended { domain, exit: exit.clone() }),
             }
         }

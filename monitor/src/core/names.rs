@@ -172,7 +172,7 @@ impl Core {
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.until <= now);
         self.waiting = rest;
         for waiting in due {
-            if tombolo_base::canary!("core answers nobody who waits in vain") {
+            if tombolo_base::canary!("core answers no wait that is over") {
                 continue;
             }
             let fault = match self.exported(&waiting.name) {

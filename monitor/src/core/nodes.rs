@@ -13,7 +13,7 @@ use super::observing::cut;
 use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, WindowRecord, shown};
 
 impl Core {
-    /// Starts every node.
+    /// Starts every node of the machine.
     pub fn boot_all(&mut self, now: Nanos) {
         let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
         ids.into_iter().for_each(|id| self.boot(now, id));
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    /// What whoever names a node is told that there is none of that name.
+    /// The answer to a client that names a node which the machine does not have.
     pub(super) fn no_such_node(&self, name: &str) -> Fault {
         let available = self.machine.nodes().iter().take(MAX_NAMED).map(|node| node.name.clone()).collect();
         Fault::NoSuchNode { name: shown(name), available }
@@ -262,7 +262,7 @@ const INFO_BYTES: usize = 128;
 /// The most bytes of why a node is down.
 pub(super) const MAX_CAUSE_BYTES: usize = 2048;
 
-/// Nodes that are named to whoever named one that there is not.
+/// The most nodes that [`Fault::NoSuchNode`] lists as available.
 const MAX_NAMED: usize = 256;
 
 /// How far a machine is.

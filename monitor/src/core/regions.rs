@@ -49,7 +49,7 @@ impl Regions {
         self.table.held().into_iter().chain(waiting)
     }
 
-    /// Nobody waits for answers there any more.
+    /// A client left: the answers that it waits for are not sent.
     pub(super) fn client_left(&mut self, client: Client) {
         for (waits, _) in self.making.values_mut() {
             waits.take_if(|(by, _)| *by == client);

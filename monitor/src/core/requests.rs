@@ -52,8 +52,8 @@ impl Core {
                 return self.attached(client, request, result);
             }
             (Some(domain), _) if self.domains.contains_key(&domain) => domain,
-            // The last words of a domain whose end was reported before its connection's: nobody is left to
-            // hear.
+            // A request of a domain whose end was reported before that of its connection: no process is left
+            // to read the answer.
             (Some(_), _) => return,
             (None, _) => {
                 let fault = Fault::Refused { why: "attach to the monitor first".into() };
@@ -320,7 +320,7 @@ impl Core {
         if let Some(domain) = record.domain
             && record.spawned.is_none()
         {
-            // Nobody's child: with its connection goes what we know of it.
+            // No domain started this one: what the core knows of it goes with its connection.
             if let Some(record) = self.domains.remove(domain) {
                 self.domain_gone(domain, record, Exit::Left);
             }

@@ -509,7 +509,7 @@ fn a_node_that_is_up_is_restarted_by_force_alone() {
     assert_eq!(done, [false, true], "it ends before it starts");
     assert!(!bench.core.lives(victim));
     assert!(refused(bench.ask((HOST, 1), restart("arm0", false))).contains("node arm0 is starting"));
-    // One that hangs while it starts is stopped as well, and whoever waits for it is told.
+    // A node that hangs while it starts is stopped as well, and the client that waits for it is told.
     bench.attach((HOST, 2));
     bench.delivered.clear();
     let message = ClientMessage { request: 9, body: restart("arm0", true) }.to_bytes().unwrap();

@@ -78,8 +78,8 @@ impl Core {
         }
     }
 
-    /// Starts or stops tracing everywhere; `held_by` is who ends it by leaving. Stopping what is stopped
-    /// already lets go of the dead whose pages were kept.
+    /// Starts or stops tracing everywhere; it ends when the client `held_by` leaves. To stop it when it is
+    /// stopped already releases the pages that were kept of ended domains.
     pub(super) fn trace(
         &mut self,
         on: bool,
@@ -113,12 +113,12 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// The machine is to stop: at once, or, while somebody records it, when that one has read the rest. With
-    /// the nodes would go what their domains have traced.
+    /// The machine is to stop: at once or, while a client records a trace, when that client has read the
+    /// rest. What domains have traced is lost with their nodes.
     pub(super) fn go_down(&mut self, now: Nanos) {
         match self.traces.held_by {
             Some(recorder) if self.traces.ending.is_none() => {
-                // Whoever records sees that it is stopped, reads on until there is no more, and leaves.
+                // The recorder sees that the trace is stopped, reads the remaining events, and leaves.
                 let _ = self.trace(false, false, None);
                 self.traces.ending = Some((recorder, now.saturating_add(LAST_READS_NS)));
             }
@@ -163,7 +163,7 @@ impl Core {
             self.effects.push(Effect::Shutdown);
         }
         if self.traces.held_by == Some(client) {
-            // Nobody will read what was recorded: stopped, and let go of.
+            // No client will read what was recorded: the first call stops, the second releases the pages.
             for _ in 0..2 {
                 let _ = self.trace(false, false, None);
             }

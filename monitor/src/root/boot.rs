@@ -146,8 +146,8 @@ impl Root {
     }
 }
 
-/// Makes a window of so many MiB with so many doorbells, and starts the emulator that has it. `launch` says
-/// how, given its ends of the serial line and of the window.
+/// Makes a window of `window_mib` MiB with `doorbells` doorbells, and starts the emulator that has it.
+/// `launch` returns the emulator's command, given its ends of the serial line and of the window.
 fn start_behind_window(
     node: NodeId,
     generation: NonZeroU16,

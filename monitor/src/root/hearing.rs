@@ -1,10 +1,10 @@
-//! Which nodes have something to be heard: the kernel keeps the list, so that a wake costs as much as nodes
-//! stir, and not as much as there are.
+//! Which nodes have something for the root to read: the kernel keeps the list, so that the cost of a wakeup
+//! grows with the nodes that stir, not with all nodes.
 //!
-//! A node is armed or stirring. One that is armed has announced on its control link that the root sleeps, and
-//! is in the set; nobody looks at it until the kernel tells of it. One that stirs is looked at in every
-//! round, until it can be armed. Whatever is given to an armed node, an order or what is typed, makes it
-//! stir.
+//! A node is armed or stirring. For an armed node, the root has announced on the control link that it sleeps,
+//! and the node is in the set; the root does not look at it until the kernel reports it. The root looks at a
+//! stirring node in every round, until the node can be armed. Whatever is given to an armed node, an order or
+//! typed input, makes it stir.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

@@ -167,7 +167,7 @@ impl Root {
                 if !said.contains(&node.id) {
                     said.push(node.id);
                     let NodeInfo { name, kind, isa, boot, .. } = node;
-                    // Without whoever asked for the machine there is no need for it.
+                    // The process that asked for the machine may be gone: then it is not needed.
                     self.stopping |= !say(format!("{name}: {kind} {isa} up in {:.2} s", boot.as_secs_f64()));
                 }
             }

@@ -53,8 +53,9 @@ pub(super) struct RunningNode {
     vm: Option<WindowSide>,
     /// Console input that the serial line has not taken yet.
     typed: Vec<u8>,
-    /// What it writes to its standard error: its emulator's or its monitor's complaints. Not ours to inherit,
-    /// as whoever reads the output of `tombolo up` would wait for its end as long as the machine is up.
+    /// What it writes to its standard error: its emulator's or its monitor's complaints. It does not inherit
+    /// the root's standard error: a process that reads the output of `tombolo up` would see no end of it
+    /// while the machine is up.
     errors: Option<OwnedFd>,
     /// The end of that.
     complaint: Vec<u8>,

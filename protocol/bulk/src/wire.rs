@@ -519,7 +519,7 @@ pub struct Preface {
 impl Preface {
     const MAGIC: [u8; 8] = *b"tombulk1";
 
-    /// Encodes the preface.
+    /// Encodes the preface as its 24 bytes on the wire.
     #[must_use]
     pub fn encode(self) -> [u8; 24] {
         let mut bytes = [0; 24];

@@ -39,7 +39,7 @@ impl Table {
             && !record.hung_up
         {
             record.hung_up = true;
-            if tombolo_base::canary!("table tells nobody to let go") {
+            if tombolo_base::canary!("table hangs up no mapping") {
                 return;
             }
             let node = record.holder.node();

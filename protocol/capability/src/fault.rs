@@ -81,8 +81,8 @@ impl fmt::Display for CapabilityFault {
                     write!(f, "{} domain {holder}", if index == 0 { "" } else { "," })?;
                 }
                 f.write_str(
-                    ", which did not let go in time and could not be killed: it is given to nobody else until they do or \
-                     are dead",
+                    ", which did not unmap it in time and could not be killed: the memory is not given to another domain \
+                     until they unmap it or are dead",
                 )
             }
         }

@@ -19,7 +19,7 @@ impl fmt::Display for CapabilityId {
 pub struct Rights(u8);
 
 impl Rights {
-    /// No rights.
+    /// The empty set of rights.
     pub const NONE: Rights = Rights(0);
     /// The right to map it for reading, or to copy from it.
     pub const READ: Rights = Rights(1);
@@ -29,7 +29,7 @@ impl Rights {
     pub const GRANT: Rights = Rights(4);
     /// The rights to read and write.
     pub const READ_WRITE: Rights = Rights(3);
-    /// All rights.
+    /// The rights to read, write and grant.
     pub const ALL: Rights = Rights(7);
 
     /// The rights as bits: 1 to read, 2 to write, 4 to grant.

@@ -51,13 +51,13 @@ pub use wire::{
 
 /// The numbers of a domain's streams in [`Request::Input`] and [`Reply::Output`].
 pub mod streams {
-    /// Standard input.
+    /// The number of standard input.
     pub const INPUT: u8 = 0;
-    /// Standard output.
+    /// The number of standard output.
     pub const OUTPUT: u8 = 1;
-    /// Standard error.
+    /// The number of standard error.
     pub const ERROR: u8 = 2;
-    /// The side stream, both ways.
+    /// The number of the side stream, in both directions.
     pub const SIDE: u8 = 3;
 }
 

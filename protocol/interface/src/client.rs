@@ -69,7 +69,7 @@ pub enum CallError<E, D = Never> {
     /// The channel ended, mostly because the peer did.
     #[error("{error} (the call {})", if *.may_repeat { "can be repeated" } else { "may have been served" })]
     Ended {
-        /// Why.
+        /// The error of the channel.
         error: E,
         /// Whether it can be repeated on another channel: it was not sent, or is idempotent.
         may_repeat: bool,
@@ -211,7 +211,7 @@ pub struct Answer<M, E> {
 }
 
 impl<M: Method, E> Answer<M, E> {
-    /// Reads it.
+    /// Reads the results of the call, or the error that the peer answered with.
     ///
     /// # Errors
     /// [`CallError::Declined`], [`CallError::Fault`], [`CallError::Malformed`].
@@ -277,13 +277,13 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         self
     }
 
-    /// What has passed.
+    /// What has passed through this client.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The channel.
+    /// The channel that the client calls over.
     pub fn port(&mut self) -> &mut P {
         &mut self.port
     }

@@ -110,7 +110,7 @@ macro_rules! record_view {
         impl<$m> $view<$m> {
             $(
                 $(#[$field_docs])*
-                ///
+                #[doc = ""]
                 /// # Errors
                 /// The peer wrote something that the interface does not have.
                 #[inline]
@@ -444,13 +444,13 @@ macro_rules! interface {
         pub struct $name;
 
         impl $name {
-            /// Package and name.
+            /// The package and name of the interface.
             pub const NAME: &'static str = $identity;
-            /// Grows when peers of before cannot be served.
+            /// The version, which grows when older peers can no longer be served.
             pub const VERSION: u32 = $version;
-            /// What both sides of a channel must have in common, of package, name and version.
+            /// A hash of package, name and version, which must be equal on both sides of a channel.
             pub const HASH: u64 = $hash;
-            /// Of everything that peers can notice.
+            /// A hash of everything that peers can notice.
             pub const FINGERPRINT: u64 = $fingerprint;
         }
 

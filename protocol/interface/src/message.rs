@@ -131,7 +131,7 @@ impl Header {
         self.word as u16
     }
 
-    /// What it is.
+    /// Whether it is a one-way message, a call, an answer or a cancellation.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> Kind {

@@ -115,7 +115,7 @@ impl<'m> Incoming<'m> {
         (self.header.kind(), self.header.ordinal())
     }
 
-    /// What it carries.
+    /// A view of the parameters that it carries.
     #[inline]
     #[must_use]
     pub fn view<V: From<Record<'m>>>(&self) -> V {
@@ -269,13 +269,13 @@ impl<I: Interface, P: Port> Server<I, P> {
         self
     }
 
-    /// What has passed.
+    /// What has passed through this server.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.served.counts
     }
 
-    /// The channel.
+    /// The channel that the server serves.
     pub fn port(&mut self) -> &mut P {
         &mut self.port
     }

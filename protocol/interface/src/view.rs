@@ -18,7 +18,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For a message.
+    /// A budget of the length of the message, in bytes.
     #[must_use]
     pub fn of(source: &dyn Source) -> Self {
         Budget { bytes: source.len_bytes() as u64 }
@@ -352,7 +352,7 @@ impl<const MAX: u32> Text<'_, MAX> {
         core::str::from_utf8(copied).map_err(|_| Malformed::Utf8 { at: self.at })
     }
 
-    /// The text; allocates.
+    /// Copies the text into a new string.
     ///
     /// # Errors
     /// [`Malformed::Utf8`].
@@ -442,7 +442,7 @@ pub struct List<'m, T, const MAX: u32> {
 }
 
 impl<'m, T: View<'m>, const MAX: u32> List<'m, T, MAX> {
-    /// How many.
+    /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.elements.count as usize
@@ -454,7 +454,7 @@ impl<'m, T: View<'m>, const MAX: u32> List<'m, T, MAX> {
         self.elements.count == 0
     }
 
-    /// One of them.
+    /// The element at `index`; `None` if the list is shorter.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Result<T, Malformed>> {
         self.elements.get(index)
@@ -489,7 +489,7 @@ pub struct Array<'m, T, const N: u32> {
 }
 
 impl<'m, T: View<'m>, const N: u32> Array<'m, T, N> {
-    /// One of them.
+    /// The element at `index`; `None` if it is not less than `N`.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Result<T, Malformed>> {
         self.elements.get(index)

@@ -78,7 +78,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The opposite side.
+    /// The side at the other end.
     #[must_use]
     pub const fn other(self) -> Side {
         match self {

@@ -55,7 +55,7 @@ impl Query {
         Query { name: NamePattern::Exact(name.into()), constraints: Vec::new() }
     }
 
-    /// Matches every record.
+    /// Matches every record, whatever its name and attributes.
     #[must_use]
     pub fn any() -> Query {
         Query { name: NamePattern::Any, constraints: Vec::new() }
@@ -203,7 +203,7 @@ impl CompiledConstraint {
     }
 }
 
-/// A compiled query.
+/// A query whose patterns are compiled.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     name: NameMatcher,

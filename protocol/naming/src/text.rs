@@ -59,7 +59,7 @@ pub fn parse_record(text: &str) -> Result<(String, Attributes), TextError> {
     Ok((name, attributes))
 }
 
-/// Parses a query.
+/// Parses the text form of a query.
 ///
 /// # Errors
 /// The position and kind of the syntax error. Patterns are checked when the query is used.

@@ -53,9 +53,9 @@ impl SlotSize {
 pub struct SlotCount(u32);
 
 impl SlotCount {
-    /// The smallest ring.
+    /// The slots of the smallest ring.
     pub const MIN: SlotCount = SlotCount(2);
-    /// The largest ring.
+    /// The slots of the largest ring.
     pub const MAX: SlotCount = SlotCount(65_536);
 
     /// A count of `slots`.

@@ -112,7 +112,7 @@ impl Shape {
         [MAGIC, VERSION, self.lanes as u64, self.lane_events as u64, self.rows as u64, self.text_bytes as u64]
     }
 
-    /// Decodes the header.
+    /// Decodes the first six words of the header.
     ///
     /// # Errors
     /// [`NotAPage`] says what is wrong.

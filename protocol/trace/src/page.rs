@@ -82,7 +82,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Opens a page.
+    /// Opens the page that a writer has formatted in `memory`.
     ///
     /// # Errors
     /// [`NotAPage`] says what is wrong.

@@ -25,7 +25,7 @@ pub fn args() -> impl Iterator<Item = String> {
     core::iter::once(name).chain(arguments)
 }
 
-/// A variable.
+/// The value of an environment variable.
 ///
 /// # Errors
 /// [`NotPresent`].

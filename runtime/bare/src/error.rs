@@ -4,7 +4,8 @@ use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Fault, JobError, Unsendable};
+pub use tombolo_control::Fault;
+use tombolo_control::{JobError, Unsendable};
 use tombolo_link::HandshakeError;
 
 /// Why an operation did not happen. What was to be sent is still the caller's.
@@ -53,7 +54,7 @@ pub enum Error {
         peer: DomainId,
         /// The name of its node.
         node: String,
-        /// Why.
+        /// What the handshake found wrong.
         why: HandshakeError,
     },
     /// The peer broke the protocol.

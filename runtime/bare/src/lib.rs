@@ -33,7 +33,7 @@ extern crate alloc;
 mod channel;
 mod domain;
 pub mod env;
-mod error;
+pub mod error;
 mod link;
 pub mod output;
 mod start;
@@ -45,7 +45,7 @@ pub use error::Error;
 pub use start::Outcome;
 
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
-pub use tombolo_control::{Fault, JobError, Membership};
+pub use tombolo_control::{JobError, Membership};
 pub use tombolo_link::TransportKind;
 pub use tombolo_link::end::Awaited;
 #[doc(hidden)]

@@ -123,7 +123,7 @@ impl Link {
         }
     }
 
-    /// Lets go of an end of a channel.
+    /// Gives an end of a channel back to the monitor.
     pub(crate) fn release(&self, channel: ChannelId) {
         // Refused only for a channel that the monitor knows nothing of.
         let _ = Report::Released { channel }.to_bytes().map(|report| program::report(&report));
@@ -140,7 +140,7 @@ impl Link {
         self.arrived.borrow_mut().incoming.get_mut(&listener)?.pop_front()
     }
 
-    /// Makes room for more of those who connect: so many were taken from those who wait.
+    /// Tells the monitor that `count` connections were accepted, so that it has room for more of them.
     pub(crate) fn accepted(&self, count: u32) {
         // Refused only if the message were too long.
         let _ = self.tell(Request::Accepted { count });

@@ -6,7 +6,7 @@ use core::fmt::{Arguments, Write};
 
 use tombolo_platform_bare::program;
 
-/// Where output goes.
+/// The streams that output can go to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
     /// The board's console: `tombolo console`.

@@ -10,13 +10,13 @@ use tombolo_platform_bare::program;
 pub struct Instant(u64);
 
 impl Instant {
-    /// Now.
+    /// The time now, on the board's clock.
     #[must_use]
     pub fn now() -> Instant {
         Instant(program::clock_ns())
     }
 
-    /// Time since then.
+    /// The time that has passed since this instant.
     #[must_use]
     pub fn elapsed(self) -> Duration {
         Duration::from_nanos(program::clock_ns().saturating_sub(self.0))

@@ -302,7 +302,7 @@ pub unsafe extern "C" fn tombolo_bulk_close(bulk: *mut BulkHandle) -> Status {
         // SAFETY: a live handle, by the contract. One that is in use is refused, and stays.
         unsafe { shared(bulk, "the bulk channel") }?.end.retire()?;
         // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and
-        // whoever comes from now on is refused.
+        // calls that come from now on are refused.
         drop(unsafe { take_back(bulk) });
         Ok(())
     })
@@ -459,10 +459,10 @@ pub(crate) unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterato
     }
 }
 
-/// So many handles.
+/// The handles in an array of the caller's: 1 to 65536.
 ///
 /// # Safety
-/// The pointer points to so many pointers, which do not change meanwhile.
+/// `buffers` is null or points to `count` pointers, which do not change meanwhile.
 pub(crate) unsafe fn list<'a>(
     buffers: *const *mut BufferHandle,
     count: usize,
@@ -470,7 +470,7 @@ pub(crate) unsafe fn list<'a>(
     if buffers.is_null() || count == 0 || count > 1 << 16 {
         return Err(Failure::invalid("there are no buffers to be sent"));
     }
-    // SAFETY: not null, and so many, by this function's condition.
+    // SAFETY: not null, and `count` pointers, by this function's condition.
     Ok(unsafe { std::slice::from_raw_parts(buffers, count) })
 }
 
@@ -488,7 +488,7 @@ pub unsafe extern "C" fn tombolo_bulk_move(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many pointers and bytes of the caller's, by the contract.
+        // SAFETY: `count` pointers and `metadata_length` bytes of the caller's, by the contract.
         let (handles, metadata) =
             unsafe { (list(buffers, count)?, bytes(metadata, metadata_length, "the metadata")?) };
         let timeout = Duration::from_nanos(timeout_ns);
@@ -527,7 +527,7 @@ pub unsafe extern "C" fn tombolo_bulk_share(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many pointers and bytes of the caller's, by the contract.
+        // SAFETY: `count` pointers and `metadata_length` bytes of the caller's, by the contract.
         let (handles, metadata) =
             unsafe { (list(buffers, count)?, bytes(metadata, metadata_length, "the metadata")?) };
         let timeout = Duration::from_nanos(timeout_ns);
@@ -567,13 +567,13 @@ pub unsafe extern "C" fn tombolo_bulk_share(
 /// Passes or releases one buffer, whose handle is given back by that.
 ///
 /// # Safety
-/// Live handles, and so many bytes.
+/// Live handles, and `metadata` is null or points to `metadata_length` bytes.
 unsafe fn give_up(
     (bulk, buffer): (*mut BulkHandle, *mut BufferHandle),
     (metadata, metadata_length): (*const u8, usize),
     send: impl FnOnce(&mut BulkChannel, Hand, &[u8]) -> Result<(), (Failure, Hand)>,
 ) -> Result<(), Failure> {
-    // SAFETY: so many bytes, by this function's condition.
+    // SAFETY: `metadata_length` bytes, by this function's condition.
     let metadata = unsafe { bytes(metadata, metadata_length, "the metadata") }?;
     let give = |end: &mut End| {
         let channel = end.channel()?;
@@ -613,7 +613,7 @@ pub unsafe extern "C" fn tombolo_bulk_pass(
             }
             other => Err((Failure::new(Status::BufferState, "the buffer is shared, or not here"), other)),
         };
-        // SAFETY: live handles and so many bytes, by the contract.
+        // SAFETY: live handles and `metadata_length` bytes, by the contract.
         unsafe { give_up((bulk, buffer), (metadata, metadata_length), pass) }
     })
 }
@@ -638,7 +638,7 @@ pub unsafe extern "C" fn tombolo_bulk_release(
             }
             other => Err((Failure::new(Status::BufferState, "the buffer is not shared, or not here"), other)),
         };
-        // SAFETY: live handles and so many bytes, by the contract.
+        // SAFETY: live handles and `metadata_length` bytes, by the contract.
         unsafe { give_up((bulk, buffer), (metadata, metadata_length), release) }
     })
 }

@@ -184,7 +184,7 @@ pub unsafe extern "C" fn tombolo_close(channel: *mut ChannelHandle) -> Status {
         // SAFETY: a live handle, by the contract. One that is in use is refused, and stays.
         unsafe { shared(channel, "the channel") }?.end.retire()?;
         // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and
-        // whoever comes from now on is refused.
+        // calls that come from now on are refused.
         drop(unsafe { take_back(channel) });
         Ok(())
     })
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn tombolo_send(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller's, by the contract.
         let message = unsafe { bytes(message, length, "the message") }?;
         let send = |end: &mut End| match timeout_ns {
             0 => Ok(end.channel()?.try_send(message)?),
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn tombolo_receive(
 ) -> Status {
     guard(|| {
         present(length, "where to put the length")?;
-        // SAFETY: so many bytes of the caller's, by the contract.
+        // SAFETY: `capacity` bytes of the caller's, by the contract.
         let target = unsafe { bytes_mut(buffer, capacity, "the buffer") }?;
         // SAFETY: a live handle, by the contract.
         let received = unsafe { with(channel, |end| end.receive(target, timeout_ns)) }?;
@@ -301,7 +301,8 @@ pub unsafe extern "C" fn tombolo_message_read(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: what a reader was given, while it runs, and so many bytes of the caller's, by the contract.
+        // SAFETY: what a reader was given, while it runs, and `length` bytes of the caller's, by the
+        // contract.
         let (message, target) =
             unsafe { (shared(message, "the message")?, bytes_mut(target, length, "the target")?) };
         message.0.read_at(offset, target).map_err(|error| Failure::invalid(error.to_string()))
@@ -344,7 +345,7 @@ pub unsafe extern "C" fn tombolo_draft_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller's, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: null is told apart; else what a writer was given, while it runs, by the contract. A writer
         // runs in one thread and this function calls no other code, so there is no other reference.
@@ -369,7 +370,7 @@ pub unsafe extern "C" fn tombolo_wait(
         if count != 0 && (channels.is_null() || count > isize::MAX as usize / size_of::<usize>()) {
             return Err(Failure::invalid("the channels are null"));
         }
-        // SAFETY: so many pointers of the caller's, by the contract.
+        // SAFETY: `count` pointers of the caller's, by the contract.
         let pointers = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(channels, count) } };
         let mut handles = Vec::with_capacity(count);
         for pointer in pointers {

@@ -281,7 +281,7 @@ pub unsafe extern "C" fn tombolo_file_read(
     count: *mut usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle, and so many bytes of the caller's, by the contract.
+        // SAFETY: a live handle, and `length` bytes of the caller's, by the contract.
         let (file, target) = unsafe { (opened(file)?, bytes_mut(target, length, "the target")?) };
         if count.is_null() {
             return Ok(file.read_exact_at(offset, target)?);
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn tombolo_file_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: a live handle, and so many bytes of the caller's, by the contract.
+        // SAFETY: a live handle, and `length` bytes of the caller's, by the contract.
         let (file, source) = unsafe { (opened(file)?, bytes(source, length, "the source")?) };
         Ok(file.write_at(offset, source)?)
     })

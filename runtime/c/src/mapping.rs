@@ -124,7 +124,7 @@ pub unsafe extern "C" fn tombolo_mapping_read(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller's, by the contract.
         let target = unsafe { bytes_mut(target, length, "the target") }?;
         // SAFETY: a live handle, by the contract.
         Ok(unsafe { mapped(mapping) }?.read(offset, target)?)
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn tombolo_mapping_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller's, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: a live handle, by the contract.
         Ok(unsafe { mapped(mapping) }?.write(offset, source)?)

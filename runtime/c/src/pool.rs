@@ -316,7 +316,7 @@ pub unsafe extern "C" fn tombolo_buffer_read(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller's, by the contract.
         let target = unsafe { bytes_mut(target, length, "the target") }?;
         // SAFETY: a live handle, by the contract.
         unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.read(offset, target)?)) }
@@ -335,7 +335,7 @@ pub unsafe extern "C" fn tombolo_buffer_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: so many bytes of the caller's, by the contract.
+        // SAFETY: `length` bytes of the caller's, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: a live handle, by the contract.
         unsafe { with_hand(buffer, |hand| Ok(mine(hand)?.write(offset, source)?)) }

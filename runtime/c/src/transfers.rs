@@ -55,7 +55,7 @@ pub unsafe extern "C" fn tombolo_open_bulk(
         let handles: &[*const PoolHandle] = match count {
             0 => &[],
             1..=32 if !pools.is_null() => {
-                // SAFETY: not null, and so many pointers, by the contract.
+                // SAFETY: not null, and `count` pointers, by the contract.
                 unsafe { std::slice::from_raw_parts(pools, count) }
             }
             _ => return Err(Failure::invalid("a channel has up to 32 pools")),
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn tombolo_move_buffers(
 ) -> Status {
     guard(|| {
         present(rights, "where to put the rights")?;
-        // SAFETY: a live handle, and so many pointers, by the contract.
+        // SAFETY: a live handle, and `count` pointers, by the contract.
         let (transfers, handles) = unsafe { (shared(transfers, "the transfers")?, list(buffers, count)?) };
         // SAFETY: live handles, by the contract.
         let all = unsafe { taken(handles) }?;

@@ -459,7 +459,7 @@ impl ClientEnd {
         self.with(py, |state| state.send_call(py, message.get(), values, room, deadline_ns))
     }
 
-    /// Waits for the answer to a call, so many seconds of those that it has in all.
+    /// Waits up to `left` seconds for the answer to a call that has `timeout` seconds in all.
     fn _wait<'py>(
         &self,
         py: Python<'py>,

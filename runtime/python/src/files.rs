@@ -148,7 +148,7 @@ impl OpenFile {
         })
     }
 
-    /// Reads up to so many bytes from `offset` on.
+    /// Reads up to `length` bytes from `offset` on.
     fn read_at<'py>(
         &self,
         py: Python<'py>,

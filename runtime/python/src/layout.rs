@@ -73,26 +73,26 @@ pub(crate) fn plain() -> Vec<(&'static str, Type)> {
     ]
 }
 
-/// Text of up to so many bytes of UTF-8.
+/// Text of up to `max` bytes of UTF-8.
 #[pyfunction]
 pub(crate) fn text(max: u32) -> Type {
     made(codec::Type::apart(Form::Text { max }))
 }
 
-/// Up to so many bytes.
+/// A blob of up to `max` bytes.
 #[pyfunction]
 pub(crate) fn blob(max: u32) -> Type {
     made(codec::Type::apart(Form::Blob { max }))
 }
 
-/// So many of a type.
+/// An array of `count` elements of a type.
 #[pyfunction]
 pub(crate) fn array(of: &Type, count: u32) -> Type {
     let bytes = of.0.bytes.saturating_mul(count);
     made(codec::Type { form: Form::Array { of: Arc::clone(&of.0), count }, bytes, align: of.0.align })
 }
 
-/// Up to so many of a type.
+/// A sequence of up to `max` elements of a type.
 #[pyfunction]
 pub(crate) fn sequence(of: &Type, max: u32) -> Type {
     made(codec::Type::apart(Form::List { of: Arc::clone(&of.0), max }))

@@ -120,8 +120,9 @@ pub(crate) fn wait_on<T: Send>(
     }
 }
 
-/// Waits for what is neither a future nor can be cut into slices, on a thread of its own. When a signal
-/// raises an exception meanwhile, nobody takes the result, and it is dropped when it comes.
+/// Does work that neither is a future nor can be cut into slices on a thread of its own, and waits for it.
+/// When a signal raises an exception meanwhile, the caller does not take the result, and it is dropped when
+/// it comes.
 pub(crate) fn wait_apart<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,

@@ -177,7 +177,7 @@ class Transfers(unittest.TestCase):
                 self.assertTrue(fixed.readonly)
             shared = bulk.share(buffer)
             self.peer("b = bulk.recv(60).buffer")
-            # Whoever has it, also by its address: the page is only for reading.
+            # The page is read-only for every holder, however it is reached.
             self.assertTrue(memoryview(shared).readonly)
             self.assertEqual(self.peer("bytes(b)"), "b'as it was'")
             # A moved one that is looked at to be read keeps its place until it is written to, which is

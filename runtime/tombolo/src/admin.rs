@@ -115,7 +115,7 @@ impl Domain {
     }
 }
 
-/// A node's console.
+/// The console of a node, opened by [`Domain::console`].
 #[derive(Debug)]
 pub struct Console {
     domain: Domain,

@@ -531,7 +531,7 @@ impl Channel {
         &self.peer_node
     }
 
-    /// What carries it.
+    /// The kind of transport that carries this channel.
     #[must_use]
     pub fn transport(&self) -> TransportKind {
         self.carrier.describe().kind

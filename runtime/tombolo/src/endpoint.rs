@@ -15,8 +15,8 @@ use crate::region::{FarEnd, Right};
 /// How names of endpoints begin. The number follows in 16 hexadecimal digits.
 const PREFIX: &str = "endpoint-";
 
-/// Where a [`Listener`] can be reached: a random number of 64 bits, to be passed in messages. Whoever
-/// has it can connect, for as long as the listener is there.
+/// Where a [`Listener`] can be reached: a random number of 64 bits, to be passed in messages. Any program
+/// that has it can connect, for as long as the listener is there.
 ///
 /// ```no_run
 /// # use tombolo::{Domain, Error};

@@ -15,10 +15,10 @@
 //! # }
 //! ```
 //!
-//! What each engine costs by the length is measured by the first program of a node that asks, and kept with
+//! What each engine costs by the length is measured by the first program of a node that asks. It is kept with
 //! the machine as records of its names (`copy.costs/NODE/ENGINE`), where all others find it; `tombolo bulk
-//! explain` shows who would be chosen and why. A channel is an engine too: [`Channel::into_engine`] has the
-//! far side copy, at whose end somebody [serves](Channel::into_copy_server).
+//! explain` shows which engine would be chosen and why. A channel is an engine too: [`Channel::into_engine`]
+//! has the far side copy, where a program [serves](Channel::into_copy_server) the other end.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ const MEASURED_BYTES: usize = 4 << 20;
 pub struct Missing {
     /// The engine that was asked for.
     pub engine: String,
-    /// Why.
+    /// The error that kept it from being used, as text.
     pub why: String,
 }
 
@@ -221,8 +221,8 @@ fn directions() -> Result<Vec<Direction>, Error> {
 }
 
 impl Channel {
-    /// Makes an engine of the far side of this channel, at whose end somebody
-    /// [serves](Self::into_copy_server). It takes `limit` requests; its name is that of the channel.
+    /// Makes an engine of the far side of this channel, where a program [serves](Self::into_copy_server) the
+    /// other end. It takes `limit` requests; its name is that of the channel.
     ///
     /// # Errors
     /// The channel's messages are too short; no more threads.

@@ -16,7 +16,7 @@ pub(crate) type Ended = Arc<OnceLock<Exit>>;
 #[derive(Debug, Default)]
 pub(crate) struct Exits {
     waiting: VecDeque<(DomainId, Exit)>,
-    /// Children that live, and that somebody has in hand or had.
+    /// Children that have not ended, with the cells for their ends, which their owners may have dropped.
     watched: HashMap<DomainId, Weak<OnceLock<Exit>>>,
 }
 

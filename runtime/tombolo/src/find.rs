@@ -47,8 +47,8 @@ impl Target {
         if let Ok(name) = std::env::var(MACHINE_VARIABLE) {
             return Self::machine(&name);
         }
-        // The monitor of a plain host lingers after its last program; a machine that somebody brought up is
-        // meant.
+        // The monitor of a plain host lingers after its last program, so a machine that a user brought up
+        // takes precedence.
         let mut up = machines_up()?;
         up.retain(|name| name != LOCAL_MACHINE);
         match up.as_slice() {

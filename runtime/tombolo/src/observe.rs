@@ -86,7 +86,7 @@ impl Seen {
         }
     }
 
-    /// Domains that live.
+    /// The domains that have not ended.
     pub fn live(&self) -> impl Iterator<Item = &SeenDomain> {
         self.domains.values().filter(|domain| domain.exit.is_none())
     }
@@ -179,7 +179,7 @@ impl Observer {
         &self.seen
     }
 
-    /// By whom.
+    /// The domain that observes the machine.
     #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.domain
@@ -187,7 +187,7 @@ impl Observer {
 }
 
 impl Domain {
-    /// Watches the machine.
+    /// Makes an observer of the machine, which has seen nothing yet.
     #[must_use]
     pub fn observe(&self) -> Observer {
         Observer { domain: self.clone(), seen: Seen::default(), since: 0 }

@@ -42,7 +42,7 @@ impl SideStream {
         Some(SideStream { domain, link: Arc::clone(link), finished: false })
     }
 
-    /// Whose it is.
+    /// The child at the other end.
     #[must_use]
     pub fn domain(&self) -> DomainId {
         self.domain

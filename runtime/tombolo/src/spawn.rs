@@ -78,14 +78,14 @@ impl SpawnOptions {
         self
     }
 
-    /// Adds an argument.
+    /// Adds an argument behind those it has.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.request.program.arguments.push(argument.into());
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments behind those it has.
     #[must_use]
     pub fn args<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
         self.request.program.arguments.extend(arguments.into_iter().map(Into::into));

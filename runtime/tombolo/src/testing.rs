@@ -200,7 +200,7 @@ impl Monitor {
         self.say(request, Reply::Export { listener }, &[]);
     }
 
-    /// Somebody connects; that one's end.
+    /// Connects to a listener as a peer; the thread returns the peer's end.
     pub(crate) fn connect(&self, listener: u32) -> std::thread::JoinHandle<Channel> {
         self.connect_with(listener, ChannelOptions::default())
     }

@@ -1,8 +1,8 @@
 //! Tracing: what a program adds to the trace of its machine, and reading such traces.
 //!
-//! Channels trace by themselves what passes them, while somebody records (`tombolo trace record`). A program
-//! can add what it is about: spans of time, markers and values. While nothing is recorded each costs a load
-//! and a branch.
+//! Channels trace by themselves what passes through them, while a recording runs (`tombolo trace record`). A
+//! program can add what it is about: spans of time, markers and values. While no recording runs each costs a
+//! load and a branch.
 //!
 //! ```
 //! fn sort(numbers: &mut [u32]) {
@@ -33,7 +33,7 @@ use crate::monitor::ANSWER_TIMEOUT;
 use crate::monitor::unexpected;
 use crate::recorder::own;
 
-/// Whether somebody records now: for what is dear to find out only to trace it.
+/// Whether a recording runs now: for values that are costly to compute and needed only for the trace.
 #[inline]
 #[must_use]
 pub fn is_on() -> bool {
@@ -91,7 +91,7 @@ pub fn value(name: &str, value: u64) {
 /// How a recording is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recording {
-    /// Where there is no more room: keep the first events, rather than the latest.
+    /// When the room is used up: keep the first events, rather than the latest.
     pub keep_first: bool,
     /// It ends when this domain does.
     pub while_attached: bool,
@@ -116,8 +116,8 @@ impl Domain {
         self.link.ask(Request::Trace { on: true, keep_first, while_attached }, ANSWER_TIMEOUT).map(|_| ())
     }
 
-    /// Stops tracing on all nodes. What was recorded stays, to be read; stopping once more lets go of what
-    /// domains left that have died.
+    /// Stops tracing on all nodes. What was recorded stays, to be read; stopping once more discards the
+    /// records of domains that have ended.
     ///
     /// # Errors
     /// [`Error::MonitorLost`].

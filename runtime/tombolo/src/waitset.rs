@@ -52,7 +52,7 @@ pub enum Ready {
     /// Something happened on this descriptor, told as it was added. A hint, as with `epoll`: what was done to
     /// the descriptor since may have used it up.
     Descriptor(Token, DescriptorReady),
-    /// This timer went off, so many times since it was last told. One that goes off once is then removed.
+    /// This timer expired this number of times since it was last told. A one-shot timer is then removed.
     Timer(Token, u64),
     /// [`Waker::wake`] was called.
     Woken,
@@ -318,8 +318,8 @@ impl<T: Waited> WaitSet<T> {
         self.set.set_interest(token, awaited)
     }
 
-    /// Adds a listener, to be told when somebody connects. It need not outlive the set: of one that is
-    /// dropped nothing more is told.
+    /// Adds a listener, to be told when a domain connects. It need not outlive the set: nothing more is told
+    /// of one that was dropped.
     ///
     /// # Errors
     /// [`Error::Os`].

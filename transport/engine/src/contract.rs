@@ -15,7 +15,7 @@ use crate::request::{Completion, Reach, Refusal, Request, RequestId, Route};
 pub struct Abilities(u32);
 
 impl Abilities {
-    /// No optional ability.
+    /// The empty set of abilities.
     pub const NONE: Abilities = Abilities(0);
     /// Fills as well as copies.
     pub const FILL: Abilities = Abilities(1);

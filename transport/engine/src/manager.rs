@@ -66,7 +66,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The cheapest candidate.
+    /// The first candidate, which is the cheapest.
     #[must_use]
     pub fn chosen(&self) -> &Candidate {
         // A choice is only made of at least one possible candidate.
@@ -121,7 +121,7 @@ impl Manager {
         Manager::default()
     }
 
-    /// Adds an engine.
+    /// Adds an engine that requests may be given to.
     ///
     /// # Errors
     /// Its descriptor cannot be watched: too many open files.

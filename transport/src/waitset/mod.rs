@@ -236,7 +236,7 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
-    /// Adds a timer.
+    /// Adds a timer, which is ready at the times of `schedule`.
     ///
     /// # Errors
     /// `ENOSPC` when the set has 2³² - 1 members.

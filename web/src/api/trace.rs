@@ -22,8 +22,7 @@ use crate::server::Site;
 /// The longest time to record, in seconds.
 const MAX_SECONDS: u64 = 60;
 
-/// Recording ends earlier when it has come to so many events, some 40 bytes each: it is put in order in
-/// memory.
+/// The number of events, some 40 bytes each, at which recording ends early: they are sorted in memory.
 const MAX_EVENTS: u64 = 4_000_000;
 
 /// Between two looks at what domains have written.
@@ -80,12 +79,12 @@ impl From<CollectError> for Problem {
     }
 }
 
-/// Stops tracing, whatever happens, and lets go of what the dead left.
+/// Stops tracing when dropped, and releases the trace pages of domains that ended.
 struct Tracing<'a>(&'a Domain);
 
 impl Drop for Tracing<'_> {
     fn drop(&mut self) {
-        // Where the monitor is gone, so is the trace. The first stops, the second lets go.
+        // Where the monitor is gone, so is the trace. The first call stops it, the second releases the pages.
         let _ = self.0.stop_trace().and_then(|()| self.0.stop_trace());
     }
 }

@@ -124,7 +124,7 @@ mod tests {
             assert_eq!(
                 owner(peer, accepted.local_addr().unwrap()),
                 None,
-                "nobody is at the other end of {address}"
+                "the client of {address} has closed its end"
             );
         }
     }

@@ -29,7 +29,7 @@ pub struct DomainsQuery {
     pub cut: Cut,
 }
 
-/// Which domains.
+/// Selects domains by whether they live.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "they say what they are")]

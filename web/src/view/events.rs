@@ -5,7 +5,7 @@ use tombolo::observe::{Happening, Seen, SeenEvent};
 
 use super::{Cut, Filter, Page, ms, node_name};
 
-/// Which events.
+/// Selects events by a word, and a page of them.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct EventsQuery {
@@ -16,7 +16,7 @@ pub struct EventsQuery {
     pub cut: Cut,
 }
 
-/// Something that happened.
+/// An event in the history of the machine.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct EventRow {

@@ -33,7 +33,7 @@ pub struct NodeRow {
     pub window_bytes: u64,
 }
 
-/// A processor.
+/// A processor of a node, as it was sampled last.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct CoreRow {
@@ -162,7 +162,7 @@ pub fn nodes(seen: &Seen) -> Vec<NodeRow> {
 /// A node by its name, with all that is known of it.
 ///
 /// # Errors
-/// When there is none of that name.
+/// When no node has that name.
 pub fn node(seen: &Seen, name: &str) -> Result<NodeDetail, Missing> {
     let node = node_named(seen, name)?;
     let sample = node.sample.as_ref();
@@ -208,7 +208,7 @@ fn cores(sample: &NodeSample) -> Vec<CoreRow> {
     sample.cores.iter().map(row).collect()
 }
 
-/// A link.
+/// The row of a link between two nodes.
 #[must_use]
 pub fn link(seen: &Seen, link: &SeenLink) -> LinkRow {
     let (a, b) = (node_name(seen, link.a), node_name(seen, link.b));
@@ -226,7 +226,7 @@ pub fn link(seen: &Seen, link: &SeenLink) -> LinkRow {
     }
 }
 
-/// All links.
+/// The rows of all links.
 #[must_use]
 pub fn links(seen: &Seen) -> Vec<LinkRow> {
     seen.links.values().map(|each| link(seen, each)).collect()

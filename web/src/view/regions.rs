@@ -6,7 +6,7 @@ use tombolo::region::{Backing, CapabilityInfo, Seal};
 
 use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
 
-/// Which regions.
+/// Selects regions by a word, node or maker, and a page of them.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct RegionsQuery {
@@ -21,7 +21,7 @@ pub struct RegionsQuery {
     pub cut: Cut,
 }
 
-/// A region.
+/// A region of memory, with its maker and its uses.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct RegionRow {
@@ -36,7 +36,7 @@ pub struct RegionRow {
     pub mappings: u32,
 }
 
-/// A capability.
+/// A capability to a region, with its holder and rights.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct HolderRow {

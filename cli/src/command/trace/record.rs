@@ -45,7 +45,7 @@ pub(super) struct Options {
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "command")]
     time: Option<Duration>,
 
-    /// Keep the first events when there is no more room, not the latest
+    /// Keep the first events when a buffer is full, not the latest
     #[arg(long)]
     keep_first: bool,
 

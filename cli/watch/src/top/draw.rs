@@ -205,7 +205,7 @@ fn cells(list: &List, row: &[lists::Cell], widths: &[(usize, usize)], colour: bo
     widths.iter().filter_map(cell).collect()
 }
 
-/// The text in so many columns, cut or filled up.
+/// `text` cut or padded to `width` columns; aligned to the right if `right` is set.
 fn fit(text: &str, width: usize, right: bool) -> String {
     let length = Line::from(text).width();
     if length <= width {

@@ -137,7 +137,7 @@ pub(super) fn nanoseconds(ns: u64) -> String {
     if ns < 10_000 { format!("{ns} ns") } else { format!("{} µs", ns / 1000) }
 }
 
-/// The load of something with so many processors, and how bad that is.
+/// The load of `count` processors together, in a tone that shows how busy each is on average.
 fn load(permille: u64, count: usize) -> Cell {
     let share = permille / count.max(1) as u64;
     let tone = match share {

@@ -1,4 +1,4 @@
-//! Screens of a made-up machine.
+//! Screens of a synthetic machine.
 
 use std::num::NonZeroU16;
 
@@ -110,7 +110,7 @@ fn machine() -> Seen {
     seen
 }
 
-/// An end of channel 7 of a ping-pong, that has sent and received so many messages when it was sampled.
+/// A sample of an end of channel 7, which a ping-pong uses: `sent` and `received` count its messages.
 fn end(index: u32, accepting: bool, sent: u64, received: u64) -> EndSample {
     EndSample {
         domain: id(index),

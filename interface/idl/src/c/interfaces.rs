@@ -142,7 +142,8 @@ impl Interfaces<'_, '_> {
             .unwrap_or_else(|| "0".into())
     }
 
-    /// What lists in a type take, so many times.
+    /// Appends to `terms` the memory that the lists in `times` values of the type `of` take, as C
+    /// expressions.
     fn lists(&self, of: &Type, times: u64, terms: &mut Vec<String>) {
         match of {
             Type::List { of: inner, max } => {

@@ -2,34 +2,34 @@
 
 /// What completions are flagged with: libfabric's numbers, so that no translation is needed.
 pub mod flags {
-    /// An untagged message.
+    /// The operation is an untagged message.
     pub const MSG: u64 = 1 << 1;
-    /// Access to memory of a peer.
+    /// The operation accesses memory of a peer.
     pub const RMA: u64 = 1 << 2;
-    /// A tagged message.
+    /// The operation is a tagged message.
     pub const TAGGED: u64 = 1 << 3;
-    /// An atomic operation.
+    /// The operation is an atomic access to memory.
     pub const ATOMIC: u64 = 1 << 4;
-    /// A read.
+    /// The operation reads memory of a peer.
     pub const READ: u64 = 1 << 8;
-    /// A write.
+    /// The operation writes to memory of a peer.
     pub const WRITE: u64 = 1 << 9;
-    /// A receive.
+    /// The operation receives a message.
     pub const RECV: u64 = 1 << 10;
-    /// A send.
+    /// The operation sends a message.
     pub const SEND: u64 = 1 << 11;
-    /// A peer wrote.
+    /// A peer wrote to memory of this endpoint.
     pub const REMOTE_WRITE: u64 = 1 << 13;
     /// A buffer for many messages is the program's again.
     pub const MULTI_RECV: u64 = 1 << 16;
-    /// Data came along.
+    /// The completion has data that the peer sent with the operation.
     pub const REMOTE_CQ_DATA: u64 = 1 << 17;
 }
 
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
-    /// The message was longer than the buffer by so many bytes; what fits is there.
+    /// The message was longer than the buffer; the buffer has as much of it as fits.
     #[error("the message is longer than the buffer by {missing_bytes} bytes")]
     Truncated {
         /// What did not fit.
@@ -85,7 +85,7 @@ pub struct Completion {
     pub failure: Option<Failure>,
 }
 
-/// What is counted.
+/// The kinds of operation that are counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompletionKind {
     /// Sends.
@@ -110,13 +110,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Those that went well.
+    /// How many operations of a kind have succeeded.
     #[must_use]
     pub fn done(&self, kind: CompletionKind) -> u64 {
         self.done[kind as usize]
     }
 
-    /// Those that failed.
+    /// How many operations of a kind have failed.
     #[must_use]
     pub fn failed(&self, kind: CompletionKind) -> u64 {
         self.failed[kind as usize]

@@ -55,13 +55,14 @@ impl fmt::Display for Mpi {
 pub struct Build {
     /// What it is for.
     pub target: Target,
-    /// The library of MPI that it needs, and whose that is; none where it is none of MPI, or brings its own.
+    /// The MPI that it is built for, and the name of the library that it needs; `None` where it does not use
+    /// MPI, or brings its own library.
     pub mpi: Option<(Mpi, String)>,
     /// Where it looks for libraries first.
     pub run_path: Vec<String>,
 }
 
-/// Something to run.
+/// A program to be run, with its builds.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// As it was asked for.

@@ -169,7 +169,7 @@ unsafe extern "C" fn regv(
     mr: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the program passes so many entries.
+    // SAFETY: the program passes `count` entries at `iov`.
     let memory = unsafe { Span::of_iov(iov, count) };
     register(domain, memory, (access, offset, requested_key), mr, context)
 }
@@ -185,7 +185,7 @@ unsafe extern "C" fn regattr(
     if attr.iface != 0 {
         return -FI_ENOSYS;
     }
-    // SAFETY: the program passes so many entries.
+    // SAFETY: the program passes `iov_count` entries at `mr_iov`.
     let memory = unsafe { Span::of_iov(attr.mr_iov, attr.iov_count) };
     register(domain, memory, (attr.access, attr.offset, attr.requested_key), mr, attr.context)
 }

@@ -187,7 +187,7 @@ unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usi
 /// Gives a program an address, as far as there is room, and says how long it is.
 ///
 /// # Safety
-/// At `addrlen` is a length, and at `addr` are so many bytes.
+/// `addrlen` points to a length, and `addr` is null or points to that number of bytes.
 pub(crate) unsafe fn give_address(address: Address, addr: *mut c_void, addrlen: *mut usize) {
     let bytes = address.to_bytes();
     // SAFETY: the caller's: no more is written than there is room for.

@@ -103,7 +103,7 @@ unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len:
     }
     let bytes = match len {
         0 => Box::default(),
-        // SAFETY: the program passes so many bytes.
+        // SAFETY: the program passes `len` bytes at `buf`.
         _ => unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) }.into(),
     };
     events.entries.push_back((event, bytes));

@@ -52,7 +52,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 // SAFETY: callers keep to what libfabric's manual says of the call.
 unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: so many pointers to objects are there.
+        // SAFETY: the program passes `count` pointers to objects.
         let fid = unsafe { *fids.add(index) };
         // SAFETY: each is the beginning of an object.
         let class = unsafe { (*fid).fclass };

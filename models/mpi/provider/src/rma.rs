@@ -82,7 +82,7 @@ fn of_message(msg: &fi_msg_rma) -> Option<(Span, Target)> {
         return None;
     }
     let there = given!(msg.rma_iov);
-    // SAFETY: the program passes so many entries.
+    // SAFETY: the program passes `iov_count` entries at `msg_iov`.
     let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
     let target = Target { peer: msg.addr, address: there.addr, key: there.key, context: msg.context };
     (memory.len() == there.len).then_some((memory, target))

@@ -8,8 +8,8 @@ use crate::abi::{fi_ioc, iovec};
 
 /// Ranges of a program's memory, lent for a transfer or registered.
 ///
-/// The maker of one promises what libfabric's users promise: that the ranges are there, and what is received
-/// into is used by nobody else, until the transfer is over or the registration closed.
+/// The code that makes one vouches for what libfabric's users promise: until the transfer is over or the
+/// registration closed, the ranges stay valid, and no other code uses the memory that is received into.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     first: Range,
@@ -41,27 +41,27 @@ impl Span {
     /// The ranges of a vector of C.
     ///
     /// # Safety
-    /// There are so many entries at `iov`.
+    /// `iov` is null or points to `count` entries.
     pub(crate) unsafe fn of_iov(iov: *const iovec, count: usize) -> Span {
         if count == 0 || iov.is_null() {
             return Span::new(core::ptr::null(), 0);
         }
-        // SAFETY: the caller's: so many entries, and not null.
+        // SAFETY: not null, and the caller vouches for `count` entries.
         let entries = unsafe { core::slice::from_raw_parts(iov, count) };
         Span::of_ranges(
             entries.iter().map(|entry| Range { address: entry.base.expose_provenance(), length: entry.len }),
         )
     }
 
-    /// The ranges of a vector of numbers of so many bytes.
+    /// The ranges of a vector of numbers, each of `bytes` bytes.
     ///
     /// # Safety
-    /// There are so many entries at `iov`.
+    /// `iov` is null or points to `count` entries.
     pub(crate) unsafe fn of_ioc(iov: *const fi_ioc, count: usize, bytes: usize) -> Span {
         if count == 0 || iov.is_null() {
             return Span::new(core::ptr::null(), 0);
         }
-        // SAFETY: the caller's: so many entries, and not null.
+        // SAFETY: not null, and the caller vouches for `count` entries.
         let entries = unsafe { core::slice::from_raw_parts(iov, count) };
         Span::of_ranges(entries.iter().map(|entry| Range {
             address: entry.addr.expose_provenance(),

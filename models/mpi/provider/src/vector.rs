@@ -161,12 +161,12 @@ unsafe extern "C" fn insert(
     let errors = if flags & FI_SYNC_ERR != 0 { context.cast::<c_int>() } else { ptr::null_mut() };
     let mut inserted = 0;
     for index in 0..count {
-        // SAFETY: so many addresses of this length lie there.
+        // SAFETY: the program passes `count` addresses of this length.
         let bytes =
             unsafe { slice::from_raw_parts(addr.cast::<u8>().add(index * ADDRESS_BYTES), ADDRESS_BYTES) };
         let found = Address::from_bytes(bytes).map(|address| vector.insert(address));
         inserted += c_int::from(found.is_some());
-        // SAFETY: where there is an array it has so many entries.
+        // SAFETY: an array that is not null has `count` entries.
         unsafe {
             if !fi_addr.is_null() {
                 *fi_addr.add(index) = found.unwrap_or(FI_ADDR_NOTAVAIL);
@@ -184,7 +184,7 @@ unsafe extern "C" fn remove(av: *mut fid_av, fi_addr: *mut u64, count: usize, _:
     let vector = object!(av, Vector);
     // Those inserted last go first, so that indexes stay together.
     for index in (0..count).rev() {
-        // SAFETY: so many indexes lie there.
+        // SAFETY: the program passes `count` indexes.
         if !vector.remove(unsafe { *fi_addr.add(index) }) {
             return -FI_EINVAL;
         }

@@ -1,6 +1,6 @@
 //! When a thread that waits should ask the kernel to run another thread.
 
-/// So many questions without anybody run in between, and the thread is taken to be alone.
+/// After this many questions in a row that let no other thread run, the thread is taken to be alone.
 const QUESTIONS_IN_VAIN: u32 = 32;
 
 /// Questions in vain are this many times as far apart as one takes, in the long run.
@@ -131,7 +131,7 @@ mod tests {
     struct Pretended<F> {
         now_ns: Cell<u64>,
         questions: Cell<u64>,
-        /// How often the thread has lost it after so many questions.
+        /// Maps the number of questions so far to how often the thread has lost the processor.
         switches: F,
     }
 
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// How often a thread asks in waits that each take so many looks.
+    /// How often a thread asks in `waits` waits of `looks_a_wait` looks each.
     fn asked(looks: &mut Looks, waits: u32, looks_a_wait: u32) -> u32 {
         let mut asked = 0;
         for _ in 0..waits {

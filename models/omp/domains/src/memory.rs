@@ -153,7 +153,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// What lies where.
+    /// Where each part of the job's memory lies.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout

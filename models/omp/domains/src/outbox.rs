@@ -1,6 +1,6 @@
 //! What a side has to say and the other has had no room for yet.
 //!
-//! The hub and its workers never wait for room: whoever waits does not hear meanwhile, and with both
+//! The hub and its workers never wait for room. A side that waits does not receive meanwhile, and with both
 //! directions full each would wait for the other until one of them gives up.
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tombolo::{Error, Interest, Token, WaitSet};
 
-/// What is said.
+/// A message from one side to the other.
 pub trait Message {
     /// As it is sent.
     fn encode(&self) -> Vec<u8>;
@@ -32,7 +32,7 @@ impl<M> Default for Outbox<M> {
 }
 
 impl<M: Message> Outbox<M> {
-    /// Enters a message.
+    /// Adds a message at the end, or merges it with the last one.
     pub fn enter(&mut self, message: M) {
         if !self.messages.back_mut().is_some_and(|last| last.absorb(&message)) {
             self.messages.push_back(message);

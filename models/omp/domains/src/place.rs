@@ -50,7 +50,7 @@ pub enum Where {
 /// Why a job cannot have its nodes.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// There is none of that name.
+    /// The machine has no node of that name.
     #[error("OMP_TOMBOLO_NODES: unknown node {name}; the machine has {known}")]
     Unknown {
         /// The name.

@@ -1,6 +1,6 @@
-//! Where threads of a process leave what its first thread is to send for them. Nobody waits here: whoever has
-//! something sent may be what others wait for, and the memory of lists comes from a heap that others may
-//! hold.
+//! Where threads of a process leave what its first thread is to send for them. No thread waits here, as
+//! others may wait for the thread that calls. For the same reason the lists allocate no memory: another
+//! thread may hold the heap's lock.
 
 use std::sync::OnceLock;
 

@@ -15,7 +15,7 @@ use crate::api;
 /// Questions about a level or a place.
 macro_rules! about_number {
     ($($name:ident $fortran:ident $fortran8:ident;)*) => {$(
-        /// As in C.
+        /// The Fortran entry of the C function of this name.
         ///
         /// # Safety
         /// The value is the program's variable.

@@ -58,7 +58,7 @@ fn of_program(handle: usize) -> Option<&'static Allocator> {
 /// `omp_init_allocator`. 0 if the traits make no sense.
 ///
 /// # Safety
-/// There are so many traits.
+/// `traits` points to `count` traits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *const Trait) -> usize {
     let mut made = Allocator {
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
             FALLBACK if value == DEFAULT_VALUE => made.fallback = DEFAULT_MEMORY,
             FALLBACK if (DEFAULT_MEMORY..=OTHER).contains(&value) => made.fallback = value,
             FALLBACK_DATA => made.other = value,
-            // Pinned memory there is none of.
+            // Pinned memory is not supported.
             PINNED if value == 1 => return 0,
             1 | 3 | 7 | 8 => {}
             _ => return 0,
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn GOMP_free(block: *mut c_void, handle: usize) {
 /// `omp_init_allocator` of Fortran.
 ///
 /// # Safety
-/// All are variables of the program, and there are so many traits.
+/// All arguments are the program's variables, and `traits` points to as many traits as `count` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_allocator_(
     space: *const usize,
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn omp_init_allocator_(
 /// The same with numbers of 64 bits.
 ///
 /// # Safety
-/// All are variables of the program, and there are so many traits.
+/// All arguments are the program's variables, and `traits` points to as many traits as `count` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_allocator_8_(
     space: *const usize,

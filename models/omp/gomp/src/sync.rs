@@ -129,7 +129,7 @@ pub extern "C" fn GOMP_doacross_wait() {
     )
 }
 
-/// As on x86-64.
+/// As on x86-64, with eight arguments in registers.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 #[cfg(target_arch = "aarch64")]

@@ -79,7 +79,7 @@ unsafe fn dependence_of_object(object: *const [usize; 2]) -> Dependence {
 /// What a list of such objects says; `None` if there are none.
 ///
 /// # Safety
-/// There are so many.
+/// `list` is null or points to `count` objects.
 pub(crate) unsafe fn dependences_of_objects(count: i32, list: *const [usize; 2]) -> Option<Vec<Dependence>> {
     let count = usize::try_from(count).unwrap_or(0);
     if count == 0 || list.is_null() {

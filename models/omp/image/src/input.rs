@@ -12,7 +12,7 @@ use object::{Architecture, Endianness, Object as _, ObjectSection, ObjectSymbol,
 
 use crate::plan::Wanted;
 
-/// Whose something is.
+/// Whether an object belongs to the program or to a library.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Owner {
     /// The program's: its data are shared by all workers.
@@ -138,7 +138,7 @@ pub struct Common {
     pub align: u64,
 }
 
-/// An object.
+/// What planning needs of an object file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Object {
     /// What has a place of its own.

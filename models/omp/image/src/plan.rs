@@ -35,7 +35,8 @@ const CODE_MAX_BYTES: u64 = 1 << 27;
 /// Where programs end at the latest: addresses have 31 bits in the code of x86-64.
 const END: u64 = 0x7fff_0000;
 
-/// What some processors do not bear at the end of so many bytes: see [`Wanted::not_at_ends`].
+/// Size of the blocks, in bytes, at whose ends some processors mishandle certain instructions: see
+/// [`Wanted::not_at_ends`].
 const BLOCK_BYTES: u64 = 0x1000;
 
 /// The last bytes of a block, as two instructions.
@@ -104,7 +105,7 @@ impl Range {
     }
 }
 
-/// Where everything goes.
+/// The address of each function and variable, the same in all builds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// The slots, by what is in them. The same name may be in two areas.

@@ -114,7 +114,7 @@ fn where_nobody_says_how_many_the_slowest_node_has_one_for_each_processor() {
     assert_eq!((count(0), count(1), count(2)), (20, 8, 1));
 }
 
-/// What each thread got of a loop, by number; that all of it is there once is seen to.
+/// How many iterations of a loop each thread got, by number. Asserts that the chunks cover the loop once.
 fn shares(threads: u32, count: u64, schedule: (ScheduleKind, u64), ordered: bool) -> Vec<u64> {
     let chunks = region(threads, |me| {
         loops::start(me, Range::counted(count), schedule);

@@ -165,9 +165,9 @@ impl<D> AgentCore<D> {
         }
     }
 
-    /// A domain's process has ended and is reaped. What it wrote last is still in the pipes: all of it is to
-    /// be read, and an end of each stream reported, also where somebody else still holds the pipe: a program
-    /// that it started and that left its group.
+    /// A domain's process has ended and is reaped. Its last output is still in the pipes: the agent reads all
+    /// of it and reports the end of each stream, even where another process still holds the pipe: a program
+    /// that the domain started and that left its process group.
     pub fn ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         child.exit = Some(exit);

@@ -35,8 +35,8 @@ pub(super) struct ClientRecord {
 }
 
 impl<D> AgentCore<D> {
-    /// Somebody connected: a process of this user, or not. The number of the connection, or `None` if it is
-    /// to be closed at once.
+    /// A process connected, `of_this_user` or of another. The number of the connection, or `None` if the
+    /// caller is to close it at once.
     pub fn client_connected(&mut self, pid: i32, of_this_user: bool) -> Option<u32> {
         // An abstract name has no permissions, so other users are turned away here.
         if !of_this_user {

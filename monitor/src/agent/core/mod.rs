@@ -142,7 +142,7 @@ pub enum Action<D> {
     StopSampling,
 }
 
-/// New processor frequencies.
+/// A change of the frequencies at which processors run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrequencyChange {
     /// The processors; all if the list is empty.

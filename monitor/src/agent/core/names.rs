@@ -66,8 +66,8 @@ impl<D> AgentCore<D> {
         let (node, connection) = client;
         if let Some(names) = &mut self.names {
             if node == names.node() && !self.clients.contains_key(&connection) {
-                // It left while this was on its way through the root. Nobody would ever take from it what it
-                // got.
+                // The client left while this request was on its way through the root. What it got now, it
+                // would keep for good: its end has been handled already.
                 return;
             }
             names.admit(client, domain);

@@ -117,7 +117,7 @@ pub(in crate::core) struct Channels {
     /// Channels that are closed, and when they are shown no more.
     closing: VecDeque<(Nanos, ChannelId)>,
     pub(super) probes: u64,
-    /// Somebody was told that there is no room for more.
+    /// Whether the lack of room for more channels has been reported since a channel was removed.
     told_full: bool,
 }
 
@@ -180,7 +180,7 @@ impl Channels {
     }
 }
 
-/// So many more in so much time: per second, in units of which there are `units` in one.
+/// The rate at which a count grew by `more` in `time_ns`: per second, in units of `1 / units`.
 fn per_second(more: u64, time_ns: Nanos, units: u64) -> u64 {
     let scaled = u128::from(more) * u128::from(units) * 1_000_000_000 / u128::from(time_ns.max(1));
     u64::try_from(scaled).unwrap_or(MAX_RATE).min(MAX_RATE)

@@ -16,7 +16,7 @@ use crate::core::{Core, DomainRecord};
 /// Domains that ended and are remembered.
 pub(in crate::core) const MAX_ENDED: usize = 256;
 
-/// Images that are kept only because domains that ended ran them: so many, and so many bytes of them.
+/// The most images that are kept only because domains that ended ran them, and the most bytes of these.
 pub(in crate::core) const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 64 << 20;
 

@@ -1,8 +1,8 @@
 //! What the root tells observers: every part of the machine as it is now, and its history.
 //!
-//! A part is shown from what the core knows when it is told; what is kept for that is in which order parts
-//! changed ([`versions`]). So a change costs next to nothing until somebody asks, and watching nothing for
-//! each watcher.
+//! An answer shows each part as the core knows it at that moment; all that is kept for answers is the order
+//! in which parts changed ([`versions`]). So a change costs next to nothing until an observer asks, and the
+//! core keeps no copy for each observer.
 //!
 //! What agents say of domains and channels is an allegation of theirs: of those of their own node they are
 //! believed, of others not heard.

@@ -191,7 +191,7 @@ mod tests {
         let (pieces, next, lost) = tail.page(9);
         assert_eq!((text(&pieces).as_str(), next, lost), ("2:h  1:three", 16, 0));
         assert_eq!(tail.page(16), (vec![], 16, 0));
-        assert_eq!(tail.page(u64::MAX), (vec![], 16, 0), "whoever says that he has more has all");
+        assert_eq!(tail.page(u64::MAX), (vec![], 16, 0), "a reader that claims more has all");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Core {
         // A clock that went back, which only a simulator's does, is no reason to wait for it.
         if pulse.next.is_none_or(|next| next > now.saturating_add(2 * BEAT_NS)) {
             pulse.next = Some(now.saturating_add(BEAT_NS));
-            // Nobody is told of a past in which nothing was known.
+            // Histories have gaps for the beats at which no sample was taken.
             let silent = now.saturating_sub(pulse.last) / BEAT_NS;
             if pulse.last > 0 && silent > 1 {
                 self.miss_beats(silent - 1);
@@ -99,7 +99,7 @@ impl Core {
         self.observing.pulse.next = goes_on.then_some(at.saturating_add(BEAT_NS));
     }
 
-    /// Nothing was known for a while.
+    /// No sample was taken for `count` beats.
     fn miss_beats(&mut self, count: u64) {
         let first = self.observing.pulse.beats + 1;
         self.observing.pulse.beats += count;

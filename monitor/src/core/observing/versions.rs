@@ -155,12 +155,12 @@ mod tests {
         versions.changed(one);
         versions.changed(two);
         versions.changed(one);
-        assert_eq!(all(&versions), [(1, one, false), (2, two, false)], "nobody has been told of the first");
+        assert_eq!(all(&versions), [(1, one, false), (2, two, false)], "no observer was told of the first");
         versions.were_told([one], 1);
         versions.changed(one);
         assert_eq!(all(&versions), [(2, two, false), (3, one, false)]);
         versions.gone(two);
-        assert_eq!(all(&versions), [(3, one, false)], "nobody knows it");
+        assert_eq!(all(&versions), [(3, one, false)], "no observer knows it");
         versions.gone(one);
         versions.gone(one);
         assert_eq!(all(&versions), [(4, one, true)]);

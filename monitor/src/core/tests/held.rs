@@ -1,4 +1,4 @@
-//! Whoever comes and goes leaves nothing in any table.
+//! Clients and domains that come and go leave no entry in any table.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whoever watches: what changed since a version, and nothing else.
+//! Answers to observers: what changed since a version, and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::*;
 
 mod samples;
 
-/// What somebody has who takes in every answer.
+/// The state of an observer that takes in every answer.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Replica {
     pub(super) parts: BTreeMap<String, Observation>,
@@ -476,8 +476,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whoever takes in differences, in whatever order things happen and pages are asked for, has what
-    /// somebody has who asks for everything.
+    /// An observer that takes in differences, in whatever order things happen and pages are asked for, has
+    /// the same state as one that asks for everything.
     #[test]
     fn differences_add_up(steps in proptest::collection::vec(step(), 1..60)) {
         let mut bench = Bench::up(4);

@@ -252,7 +252,7 @@ fn a_right_that_is_taken_back_is_answered_when_nobody_has_it_mapped() {
     let revoke = Request::CapabilityRevoke { capability: all.id, itself: false };
     assert_eq!(bench.ask(OWNER, revoke.clone()), None);
     assert_eq!(bench.hung_up(), [(ARM0, 1)]);
-    // It does not let go in time, and is killed; that shows as any end of it does.
+    // The child does not unmap in time, and is killed; that shows as any end of it does.
     bench.core.tick(SECOND);
     bench.collect();
     assert_eq!(bench.orders, [(ARM0, Order::Signal { domain: child, signal: 9 })]);
@@ -260,7 +260,7 @@ fn a_right_that_is_taken_back_is_answered_when_nobody_has_it_mapped() {
     assert_eq!(bench.answer(OWNER), None, "its process may have it mapped yet");
     bench.report(ARM0, Report::Released { channel: ChannelId(1) });
     assert_eq!(bench.answer(OWNER), Some(Reply::CapabilityRevoke { removed: 0, killed: vec![child] }));
-    // One that came by itself is nobody's to kill: its hold is said.
+    // A domain that the machine did not start is not killed: the answer names it as a holder.
     let visitor = bench.attach(OTHER);
     let granted = bench.granted(OWNER, &all, visitor, Rights::READ);
     bench.map(OTHER, &granted, Rights::READ);

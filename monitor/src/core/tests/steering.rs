@@ -66,7 +66,7 @@ fn what_is_asked_of_a_paused_domain_lets_it_go_on() {
     bench.orders.clear();
     bench.ask(USER, Request::Kill { domain, signal: 15, grace: Duration::ZERO });
     assert_eq!(signals(&bench), [(domain, 15)], "it goes on anyway");
-    // Somebody else's signals are seen in samples, once what was sent here is settled.
+    // Samples show the signals of other processes, once the effect of the monitor's own is settled.
     let mut now = 10 * SECOND;
     for (stopped, later, paused) in [(true, 0, true), (false, 0, false)] {
         now += later;
@@ -321,7 +321,7 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     let fault = Fault::Refused { why: "node arm0: no governors".into() };
     assert_eq!(bench.answer((HOST, 2)), Some(Reply::Failed { fault }));
     assert_eq!(restored(&bench), 1);
-    // Who has set nothing is in nobody's way; what was half done there is undone.
+    // A client whose change failed does not block another; what was half done is undone.
     assert_eq!(set(&mut bench, USER, "arm0"), None);
     let of_user = ticket(&bench);
     bench.report(ARM0, Report::FrequencySet { ticket: of_user, failed: Some("no governors".into()) });
@@ -337,13 +337,13 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     assert_eq!(restored(&bench), 0);
     bench.report(HOST, Report::Left { connection: 2 });
     assert_eq!(restored(&bench), 1);
-    // Said by whoever set it, and once.
+    // The client that set it may restore it; the second time restores nothing.
     set(&mut bench, USER, "arm0");
     let last = ticket(&bench);
     assert_eq!(bench.ask(USER, restore.clone()), Some(Reply::Done));
     assert_eq!(bench.ask(USER, restore), Some(Reply::Done));
     assert_eq!(restored(&bench), 1);
-    // A node that is lost answers nobody, and starts as it does.
+    // The loss of a node fails the request that waits for it, and the node keeps no setting.
     set(&mut bench, USER, "arm1");
     bench.core.node_lost(ARM1, "cut");
     bench.collect();

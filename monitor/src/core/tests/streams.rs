@@ -28,7 +28,8 @@ fn a_side_stream_is_of_whoever_started_the_domain() {
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
     let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
     assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attach { .. })));
-    // A child of the child: its output is for whoever started the job, its side stream for its parent.
+    // A child of the child: its output goes to the client that started the job, its side stream to its
+    // parent.
     let grandchild = {
         assert_eq!(bench.spawn((ARM0, 5), "arm1"), None);
         let Some((ARM1, Order::Start { order })) = bench.orders.last() else { panic!() };
@@ -43,7 +44,7 @@ fn a_side_stream_is_of_whoever_started_the_domain() {
     let told: Vec<_> = bench.delivered.iter().map(|(to, message, ..)| (*to, message.body.clone())).collect();
     let output = |stream: u8| Reply::Output { domain: grandchild, stream, bytes: vec![stream] };
     assert_eq!(told, [((HOST, 1), output(1)), ((ARM0, 5), output(SIDE))]);
-    // What comes from it is taken by the same, and fed by nobody else.
+    // Only the parent acknowledges output of the side stream, and only the parent feeds it.
     bench.orders.clear();
     for client in [(HOST, 1), (ARM0, 5)] {
         bench.ask(client, Request::OutputTaken { domain: grandchild, stream: SIDE, bytes: 1 });

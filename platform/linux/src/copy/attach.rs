@@ -71,7 +71,7 @@ impl ForeignProcess {
         Ok(ForeignProcess { pid, pidfd: crate::process::watch(pid)? })
     }
 
-    /// The process id.
+    /// The process id; the kernel may reuse it once the process has been reaped.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
@@ -171,7 +171,7 @@ impl ForeignProcess {
         let local = libc::iovec { iov_base: local.cast(), iov_len: length };
         let remote =
             libc::iovec { iov_base: core::ptr::without_provenance_mut(remote as usize), iov_len: length };
-        // SAFETY: `local` lies in memory of this process that was checked to have so many bytes and stays
+        // SAFETY: `local` lies in memory of this process that was checked to have `length` bytes and stays
         // mapped while the caller borrows it; it is shared, so the kernel may write it at any time.
         // `remote` is an address in the other process: the kernel checks it, and nothing here dereferences
         // it.

@@ -26,7 +26,7 @@ use core::fmt;
 
 use tombolo_base::SharedMemory;
 
-/// A copy loop.
+/// A copy loop, by the instructions that it copies with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Loop {
     /// The best of the others for the length, for programs that have not measured.

@@ -141,7 +141,7 @@ impl Steering {
         !self.former.is_empty()
     }
 
-    /// Makes a change.
+    /// Makes all of a change or, on an error, none of it.
     ///
     /// # Errors
     /// [`Refusal`]; all settings are unchanged.

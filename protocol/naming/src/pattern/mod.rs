@@ -82,7 +82,7 @@ enum Instruction {
     Match,
 }
 
-/// A compiled pattern.
+/// A regular expression or glob, compiled to be matched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     program: Vec<Instruction>,

@@ -25,7 +25,7 @@ pub struct NodeHead {
     pub isa: String,
 }
 
-/// A recorded domain.
+/// The identity of a recorded domain, its node and its program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DomainHead {
     /// The domain's identity and clock.

@@ -113,7 +113,7 @@ impl Recording {
     }
 }
 
-/// Reads a file.
+/// Reads the bytes of a trace file, which must be valid and complete.
 ///
 /// # Errors
 /// [`FileError`]: the first error and its position.

@@ -15,7 +15,7 @@ impl Message {
         Message::default()
     }
 
-    /// The encoding.
+    /// The message in its encoded form.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

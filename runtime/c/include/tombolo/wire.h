@@ -177,7 +177,7 @@ typedef struct tombolo_memory {
     size_t used;
 } tombolo_memory;
 
-/* So many zero bytes, aligned to eight; null if there are not so many left. */
+/* Takes `bytes` zero bytes, aligned to eight; null if fewer are left. */
 static inline void *tombolo_memory_take(tombolo_memory *memory, size_t bytes)
 {
     const size_t gap = (size_t)(-(uintptr_t)(memory->start + memory->used) & 7);
@@ -524,7 +524,7 @@ static inline uint32_t tombolo_get_case(tombolo_reader *r, tombolo_record in, ui
     const uint64_t word = tombolo_get(r, in, at), start = tombolo_get(r, in, at + 8);
     const uint32_t bytes = (uint32_t)(word >> 32);
     if ((uint32_t)word == 0 || bytes % 8 != 0) {
-        tombolo_get_fail(r, TOMBOLO_MALFORMED, at, "a union that is none of its cases");
+        tombolo_get_fail(r, TOMBOLO_MALFORMED, at, "a union without a valid case");
     }
     *inside = tombolo_get_lying(r, start, bytes, at);
     return (uint32_t)word;

@@ -135,7 +135,7 @@ class RawFile(io.RawIOBase):
         return length
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Up to so many bytes from `offset` on: less at the end of the file alone."""
+        """Reads up to `length` bytes from `offset` on; fewer only at the end of the file."""
         self._check_mode(self.readable(), "reading")
         return self._file.read_at(offset, length)
 

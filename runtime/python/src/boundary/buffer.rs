@@ -111,9 +111,9 @@ impl Source {
         if self.len() == 0 {
             return &[];
         }
-        // SAFETY: the exporter has promised so many bytes there until the view is released, which `self` is.
-        // The interpreter is held, so that no code of Python writes to them; a thread of other code that does
-        // has a race of its own making.
+        // SAFETY: the exporter guarantees `len` bytes at this address until the view is released, which
+        // happens when `self` is dropped. The interpreter is held, so that no Python code writes to them;
+        // native code that writes without holding it causes a data race of its own.
         unsafe { std::slice::from_raw_parts(self.address(), self.len()) }
     }
 

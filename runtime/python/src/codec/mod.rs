@@ -59,7 +59,7 @@ pub(crate) enum Form {
 }
 
 impl Type {
-    /// A number of so many bits.
+    /// A number of `bits` bits.
     pub(crate) fn plain(form: Form, bits: u32) -> Type {
         Type { form, bytes: bits / 8, align: bits / 8 }
     }

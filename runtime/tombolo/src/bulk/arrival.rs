@@ -22,13 +22,13 @@ impl<T> Received<T> {
         Received { first, rest: Vec::new() }
     }
 
-    /// How many pieces.
+    /// How many pieces were received, at least 1.
     #[must_use]
     pub fn pieces(&self) -> usize {
         1 + self.rest.len()
     }
 
-    /// The first piece; the others, if there are any, are let go.
+    /// The first piece; the others, if there are any, are dropped.
     #[must_use]
     pub fn into_first(self) -> T {
         self.first

@@ -241,7 +241,7 @@ macro_rules! reading {
             self.handle.length_bytes
         }
 
-        /// The pool.
+        /// The pool that the buffer belongs to.
         #[must_use]
         pub fn pool(&self) -> Pool {
             Pool { inner: Arc::clone(&self.handle.pool) }

@@ -100,7 +100,7 @@ impl BulkOptions {
 }
 
 impl Listener {
-    /// Waits for somebody to connect to a name that was [exported for bulk data](Domain::export_bulk), and
+    /// Waits for a domain to connect to a name that was [exported for bulk data](Domain::export_bulk), and
     /// opens the channel.
     ///
     /// # Errors

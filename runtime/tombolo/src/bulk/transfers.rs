@@ -210,8 +210,8 @@ impl Joint {
         result
     }
 
-    /// If somebody is at work on the channel, that one does it afterwards: it looks after it has let the lock
-    /// go, and the one that finds the lock taken has said before that there is something.
+    /// If another thread is at work on the channel, that thread does it afterwards: it looks at `dropped`
+    /// after it has released the lock, and the thread that finds the lock taken has set `dropped` before.
     fn give_back_dropped(&self) {
         while self.dropped.load(Ordering::Relaxed) {
             let Ok(mut beside) = self.beside.try_lock() else { return };
@@ -308,9 +308,9 @@ impl Transfers {
     /// [`Shared`]. It came before the message; on some channels it may come later, and is waited for.
     ///
     /// # Errors
-    /// [`BulkError::NoTransfer`]: there is none of that number, or it was claimed, or it went back because so
-    /// much else came. [`BulkError::OtherVerb`]. The end of the peer. In the handler of a server `?` makes
-    /// each the answer of this call.
+    /// [`BulkError::NoTransfer`]: no transfer has that number, or it was claimed before, or it went back
+    /// because too much else came. [`BulkError::OtherVerb`]: it was moved and is claimed as lent, or the
+    /// reverse. The end of the peer. In the handler of a server `?` makes each the answer of this call.
     pub fn claim<H: Parcelled>(&self, handle: H) -> Result<H::Claimed, Error> {
         let timeout = self.timeout;
         handle.claim(self, timeout)

@@ -73,7 +73,7 @@ macro_rules! floats {
 
 floats!(f32 as u32, f64 as u64);
 
-/// The word of `bytes` from `at` on that holds a number, where nobody else writes.
+/// The number of `length` bytes that lies at `at` in `bytes`, where no other process writes.
 #[inline]
 fn word_of(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let mut word = [0; 8];
@@ -103,7 +103,7 @@ pub struct Values<'b, T> {
 enum Source<'b> {
     /// Memory that others map, and where in it the values begin.
     Words(&'b SharedMemory, usize),
-    /// Memory that nobody else writes.
+    /// Memory that no other process writes.
     Bytes(&'b [u8]),
 }
 
@@ -205,7 +205,7 @@ impl<T: Scalar> ValuesMut<'_, T> {
     /// Sets as many as there are `values`, from `first` on.
     ///
     /// # Panics
-    /// There are not so many.
+    /// `first` plus the number of `values` is more than there are here.
     pub fn fill(&mut self, first: usize, values: &[T]) {
         for (index, value) in values.iter().enumerate() {
             self.set(first + index, *value);

@@ -104,7 +104,7 @@ impl Connection {
     }
 
     /// Whether one more reader or writer may keep a buffer between calls. A quarter of them may be kept: the
-    /// others are under way and come back, so that somebody who waits for one gets it.
+    /// others are under way and come back, so that a call that waits for one gets it.
     pub(super) fn leave_to_keep(&self) -> Option<Leave> {
         let kept = Arc::strong_count(&self.kept) - 1;
         (kept < self.pool.count() as usize / 4).then(|| Leave { _kept: Arc::clone(&self.kept) })

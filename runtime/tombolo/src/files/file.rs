@@ -204,7 +204,7 @@ impl File {
     }
 
     /// Reads up to a buffer, from `offset_bytes` on, and leaves the bytes where they arrived: in memory that
-    /// whoever serves the file reaches too. Dropping the buffer gives it back to be read into again.
+    /// the file's server can reach too. Dropping the buffer gives it back to be read into again.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at); [`BulkError::NoBuffer`](crate::bulk::BulkError::NoBuffer) when the

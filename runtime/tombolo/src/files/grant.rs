@@ -33,13 +33,13 @@ pub enum GrantError {
 }
 
 impl FileGrant {
-    /// To read.
+    /// Grants the right to read a file.
     #[must_use]
     pub fn read_only(path: impl Into<PathBuf>) -> Self {
         FileGrant { path: path.into(), writable: false }
     }
 
-    /// To read and write. A file that is not there may be made, where its folder is.
+    /// Grants the right to read and write a file. A file that is not there may be made, where its folder is.
     #[must_use]
     pub fn read_write(path: impl Into<PathBuf>) -> Self {
         FileGrant { path: path.into(), writable: true }

@@ -31,7 +31,7 @@ impl FileMap {
         Ok(FileMap { file, offset_bytes, bytes, changed: 0..0 })
     }
 
-    /// The file.
+    /// The file that the bytes were read from.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file

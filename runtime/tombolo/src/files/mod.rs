@@ -66,12 +66,12 @@ impl Default for FilesOptions {
     }
 }
 
-/// The most calls that can be under way: so many answers have room without being taken.
+/// The most calls that can be under way: the answers to this number have room without being taken.
 const BUFFERS_MAX: u32 = 64;
 
 impl FilesOptions {
-    /// The memory that bytes go through: 2 to 64 buffers of so many bytes, a multiple of 64. As many reads
-    /// can be under way.
+    /// The memory that bytes go through: 2 to 64 buffers of `buffer_bytes` bytes each, a multiple of 64. As
+    /// many reads can be under way.
     ///
     /// # Errors
     /// [`FileError::Buffers`] for another number.

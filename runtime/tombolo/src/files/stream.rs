@@ -39,7 +39,7 @@ impl FileReader {
         FileReader { file, current: None, position: 0, ahead: VecDeque::new(), next: 0, depth: 1 }
     }
 
-    /// The file.
+    /// The file that is read.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
@@ -165,7 +165,7 @@ impl FileWriter {
         FileWriter { file, current: None, position: 0, under_way: VecDeque::new() }
     }
 
-    /// The file.
+    /// The file that is written.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file

@@ -148,7 +148,7 @@ async fn open(
 }
 
 impl Domain {
-    /// [`connect`](Self::connect) as a future. Like that it waits for somebody to export `name`; one that is
+    /// [`connect`](Self::connect) as a future. Like that it waits for a domain to export `name`; one that is
     /// dropped leaves no channel behind.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl Listener {
     pub async fn accept_async(&self) -> Result<Channel, Error> {
         let timeout = self.timeout();
         let deadline = Deadline::after(timeout);
-        let what = format!("that somebody connects to '{}'", self.name());
+        let what = format!("that a domain connects to '{}'", self.name());
         let number = self.number();
         let take = move |arrived: &mut Arrived| arrived.incoming.get_mut(&number)?.pop_front();
         let (grant, fds) = Arrival::new(self.link(), what, timeout, take).await?;

@@ -280,7 +280,7 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
                     pending = Some(started);
                     return None;
                 }
-                // Does not wait: the answer is here, or there is no more time.
+                // Does not wait: the answer is here, or the time is up.
                 Some(client.wait_for_answer(started))
             })
         })

@@ -393,7 +393,7 @@ fn a_service_has_many_clients_and_none_ends_it() {
     assert!(matches!(service.within(Duration::ZERO).serve_one(&mut one), Err(Error::TimedOut { .. })));
 }
 
-/// A service with so many clients.
+/// A service with `clients` clients.
 fn service_with(clients: usize) -> (crate::Domain, Monitor, Service<Kv>, Vec<KvClient<Channel>>) {
     let (domain, monitor) = Monitor::with_domain();
     let mut service = std::thread::scope(|scope| {

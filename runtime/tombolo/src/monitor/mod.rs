@@ -62,7 +62,7 @@ pub struct ConsoleOutput {
 #[derive(Default)]
 pub(crate) struct Arrived {
     reading: bool,
-    /// Somebody looked for more while another was reading, and left it to that one.
+    /// A thread wanted to read while another was reading, and left it to that one.
     read_again: bool,
     lost: bool,
     /// Why the monitor does not serve this program.

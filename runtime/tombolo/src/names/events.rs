@@ -69,7 +69,7 @@ impl Names {
         self.subscribe_with(query, DEFAULT_CAPACITY)
     }
 
-    /// As [`subscribe`](Self::subscribe), where so many events may wait: 1 to 4096.
+    /// As [`subscribe`](Self::subscribe), where up to `capacity` events may wait: 1 to 4096.
     ///
     /// # Errors
     /// As [`subscribe`](Self::subscribe).
@@ -99,7 +99,7 @@ fn to_events(capacity: u32) -> WatchOptions {
 }
 
 impl Publisher {
-    /// Publishes an event.
+    /// Publishes an event to the subscribers whose query it matches.
     ///
     /// # Errors
     /// [`Error::Monitor`]: a limit.

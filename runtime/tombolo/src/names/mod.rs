@@ -24,7 +24,7 @@
 //!
 //! A name as it stands is the machine's; `@/NAME` is one of the node that this program runs on, which is
 //! served there, and `@NODE/NAME` one of that node. What a record holds, how it is asked for, and what all of
-//! it promises when somebody dies is in `docs/specs/names.md`.
+//! it promises when a domain ends is in `docs/specs/names.md`.
 
 mod barrier;
 mod events;
@@ -207,7 +207,7 @@ impl Names {
         Ok(question.that_waits(timeout))
     }
 
-    /// Deletes a record.
+    /// Deletes a record, and returns what it was.
     ///
     /// # Errors
     /// [`NameFault::NoSuchName`], [`NameFault::NotYours`] in [`Error::Monitor`].

@@ -43,7 +43,7 @@ impl NewRecord {
         }
     }
 
-    /// With an attribute.
+    /// Adds an attribute, or replaces its value.
     #[must_use]
     pub fn with(mut self, attribute: &str, value: impl Into<Value>) -> NewRecord {
         self.attributes.insert(attribute.to_owned(), value.into());
@@ -71,7 +71,7 @@ impl NewRecord {
         self
     }
 
-    /// It outlives this program: it stays until somebody deletes it, or its machine or node goes.
+    /// It outlives this program: it stays until a program deletes it, or its machine or node goes.
     #[must_use]
     pub fn persistent(mut self) -> NewRecord {
         self.lifetime = Lifetime::Persistent;
@@ -108,7 +108,7 @@ pub struct Changed {
 }
 
 impl Names {
-    /// Sets a record.
+    /// Sets a record, if its condition holds.
     ///
     /// # Errors
     /// [`Error::Monitor`]: what its condition says, a limit, or a name that is another's export.

@@ -18,8 +18,8 @@ pub struct Semaphore {
 }
 
 impl Names {
-    /// A semaphore. The first who names it makes it, with so many permits; it stays until it is
-    /// [removed](Semaphore::remove).
+    /// The semaphore with this name. The first program that asks for it makes it, with `permits` permits; it
+    /// stays until it is [removed](Semaphore::remove).
     ///
     /// # Errors
     /// [`Error::Monitor`]: a bad name, a limit.
@@ -90,7 +90,7 @@ impl Semaphore {
         }
     }
 
-    /// Adds permits.
+    /// Adds permits to the semaphore.
     ///
     /// # Errors
     /// [`NameFault::NoSuchSemaphore`], [`NameFault::Limit`] in [`Error::Monitor`].

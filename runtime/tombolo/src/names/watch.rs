@@ -38,7 +38,7 @@ impl Default for WatchOptions {
     }
 }
 
-/// What happened.
+/// What a watch reports: a change of a record, or an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Change {

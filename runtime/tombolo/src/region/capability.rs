@@ -65,7 +65,7 @@ impl Capability {
         self.held.info.id
     }
 
-    /// The region.
+    /// The region that it gives rights to.
     #[must_use]
     pub fn region(&self) -> RegionId {
         self.held.info.region
@@ -246,7 +246,7 @@ impl Capability {
     /// kernel checks and keeps that. Takes a capability to all of the region, with the right to write.
     ///
     /// # Errors
-    /// [`Error::Monitor`] while somebody has it mapped for writing, and for a region that is not in memory of
+    /// [`Error::Monitor`] while a domain has it mapped for writing, and for a region that is not in memory of
     /// a kernel.
     pub fn freeze(&self) -> Result<(), Error> {
         self.ask(Request::RegionSeal { capability: self.id(), seal: Seal::Frozen }).map(|_| ())

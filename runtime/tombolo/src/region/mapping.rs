@@ -134,7 +134,7 @@ impl Mapping {
         Ok(Mapping { region, extent, mapped, file, held })
     }
 
-    /// The region.
+    /// The region that is mapped here.
     #[must_use]
     pub fn region(&self) -> RegionId {
         self.region

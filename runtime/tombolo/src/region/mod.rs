@@ -155,7 +155,7 @@ impl RegionOptions {
 }
 
 impl Domain {
-    /// Makes a region. It is there for as long as somebody holds a capability to it or has it mapped.
+    /// Makes a region. It exists for as long as a domain holds a capability to it or has it mapped.
     ///
     /// # Errors
     /// [`Error::Monitor`]: no such node, no room in its window, a limit of the machine, memory that cannot be

@@ -15,9 +15,10 @@ use crate::error::{BulkError, Error};
 use crate::monitor::ANSWER_TIMEOUT;
 use crate::monitor::unexpected;
 
-/// The other end of a channel, as somebody to whom rights go and from whom they come. It can be kept beside a
-/// server that has the channel. Of a [`DomainId`] it is a domain, whatever brings it the handle: then nothing
-/// but the end of that domain, or [taking it back](Domain::take_back), lets go what it never takes up.
+/// The other end of a channel, as the party that rights are passed to or come from. It can be kept beside a
+/// server that has the channel. Made from a [`DomainId`], it stands for that domain, whatever brings it the
+/// handle. What the domain never takes up is then released only by its end, or by [taking it
+/// back](Domain::take_back).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FarEnd {
     domain: DomainId,
@@ -32,7 +33,7 @@ impl FarEnd {
         FarEnd { domain, channel }
     }
 
-    /// Who is there.
+    /// The domain at the other end.
     #[must_use]
     pub fn domain(self) -> DomainId {
         self.domain

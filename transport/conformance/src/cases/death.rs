@@ -48,7 +48,7 @@ pub(crate) fn of_a_sender<C: Carrier>() {
         });
         assert_eq!(end, ChannelError::PeerDied, "after {number} messages");
         assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::PeerDied));
-        assert_eq!(channel.try_send(b"to nobody"), Err(EndError::PeerDied));
+        assert_eq!(channel.try_send(b"too late"), Err(EndError::PeerDied));
     }
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn of_one_that_closed_first<C: Carrier>() {
     channel.close();
     peer.kill();
     for _ in 0..3 {
-        assert_eq!(channel.try_send(b"to nobody"), Err(EndError::Closed));
+        assert_eq!(channel.try_send(b"too late"), Err(EndError::Closed));
         assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
     }
 }

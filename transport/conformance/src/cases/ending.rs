@@ -22,7 +22,7 @@ fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn
     for _ in 0..3 {
         assert!(channel.readable());
         assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
-        assert_eq!(channel.try_send(b"to nobody"), Err(EndError::Closed));
+        assert_eq!(channel.try_send(b"too late"), Err(EndError::Closed));
     }
 }
 

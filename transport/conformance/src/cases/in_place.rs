@@ -108,7 +108,7 @@ pub(crate) fn errors_leave_the_closures_alone<C: Carrier>() {
         // A stream closes in one direction; the other learns of it when it polls.
         let sent = b.try_send_in_place(1, |_| ()).and_then(|()| b.try_send(b"."));
         assert_eq!(sent, Err(EndError::Closed));
-        let batch = b.try_send_batch(|batch| assert!(batch.push(b"to nobody").is_err()));
+        let batch = b.try_send_batch(|batch| assert!(batch.push(b"too late").is_err()));
         assert_eq!(batch, Err(EndError::Closed));
     }
 }

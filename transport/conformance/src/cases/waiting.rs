@@ -42,7 +42,7 @@ pub(crate) fn ping_pong_asleep<C: Carrier>() {
         });
         let can_sleep = C::CAPABILITIES.contains(Capabilities::DESCRIPTORS);
         let sleeps = a.stats().sleeps + b.stats().sleeps;
-        assert!(!can_sleep || sleeps > 0, "nobody ever slept: nothing was tested");
+        assert!(!can_sleep || sleeps > 0, "neither side ever slept: nothing was tested");
     }
 }
 

@@ -237,7 +237,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Records an event.
+    /// Records an event of any kind at `time_ns`.
     ///
     /// # Errors
     /// An error of the sink.
@@ -269,7 +269,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Flushes the sink.
+    /// Flushes the sink of the capture.
     ///
     /// # Errors
     /// An error of the sink.

@@ -82,8 +82,8 @@ impl Witness {
         let Some(expected) = account.on_its_way.pop_front() else {
             let (length_bytes, accepted) = (message.len(), account.accepted);
             return Err(format!(
-                "a message of {length_bytes} bytes was received, and all {accepted} that were sent had been: it was \
-                 repeated or made up"
+                "a message of {length_bytes} bytes was received after all {accepted} that were sent: it is a duplicate \
+                 or was never sent"
             ));
         };
         let found = (message.len(), digest(message));

@@ -31,7 +31,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let drained = |(index, peer): (usize, &Peer<N::View, M>)| {
-            // There are no more of them than that number says.
+            // Peers are numbered with 32 bits, so their index fits.
             let index = index as u32;
             let sent = peer.backlog.is_empty() && peer.control.is_empty();
             peer.gone.is_some() || peer.leaving.is_some() || sent && !self.core.holds_chunks(index)

@@ -161,9 +161,10 @@ struct Route {
 
 pub(crate) const NO_PEER: u32 = u32::MAX;
 
-/// One endpoint.
+/// One endpoint of the fabric: its links, its peers and its operations.
 ///
-/// Nothing happens but in its calls, and none waits. It is not shared between threads.
+/// It works only while one of its functions is called, and none of them waits. It is not shared between
+/// threads.
 #[derive(Debug)]
 pub struct Engine<N: Net, M: Memory> {
     net: N,
@@ -210,7 +211,7 @@ pub(crate) struct Core<V, M> {
     counts: Counts,
     /// Receives name the sender.
     directed: bool,
-    /// From so many bytes of room on a buffer for several messages takes more.
+    /// A buffer for several messages stays posted while it has at least this many bytes of room.
     min_multi_bytes: usize,
 }
 
@@ -365,9 +366,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Does what can be done now: takes what has come, and sends what found no room before. Says whether
     /// anything came.
     ///
-    /// What peers ask of memory here concerns nobody who calls this. While that is all that comes it is
-    /// served on, for who calls may give the processor to others before the next call, and peers wait for as
-    /// long as that takes.
+    /// What peers ask of memory here produces no completion for the caller. While only such requests arrive,
+    /// this goes on serving them: the caller may give up the processor before its next call, and the peers
+    /// would wait for as long as that takes.
     #[inline]
     pub fn progress(&mut self) -> bool {
         let came = self.turn();

@@ -155,7 +155,7 @@ impl Pool {
         for (chunk, holder) in self.holders.iter_mut().enumerate() {
             if *holder == peer {
                 *holder = NO_PEER;
-                // There are no more of them than a small number says.
+                // Chunks are numbered with 16 bits, so the index fits.
                 self.free.push(chunk as u16);
             }
         }

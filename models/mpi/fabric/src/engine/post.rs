@@ -31,7 +31,7 @@ pub struct Send<M> {
     pub delivery: bool,
 }
 
-/// A receive.
+/// A receive that a program posts, with where its bytes go.
 #[derive(Debug)]
 pub struct Receive<M> {
     /// The sender, by the index of the address vector, or [`NO_ADDRESS`].
@@ -133,7 +133,7 @@ pub struct Atomic<M> {
 }
 
 impl<N: Net, M: Memory> Engine<N, M> {
-    /// Sends a message.
+    /// Sends a message to a peer.
     ///
     /// # Errors
     /// [`Busy`]; nothing was sent.

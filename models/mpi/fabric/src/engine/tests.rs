@@ -72,7 +72,7 @@ impl Memory for Buffer {
 
 type TestEngine = Engine<SimNet, Buffer>;
 
-/// So many endpoints, each of which has all in its address vector, in order.
+/// Makes `count` endpoints, each with the addresses of all in its address vector, in order.
 fn endpoints(count: u64, room: usize, shared: bool) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
     let world = World::new(room, shared);
     let mut engines: Vec<TestEngine> =

@@ -1,8 +1,8 @@
 //! Sends that their program takes back.
 //!
-//! What has not gone yet is dropped here. What was offered to a peer is asked back: the peer lets go of it
-//! and says so, unless a receive takes it already, which it has said then. So a message is received or
-//! withdrawn, and not both.
+//! A send that has not left this endpoint is dropped here. If it was offered to a peer, this endpoint asks
+//! the peer to forget the offer. The peer does so and confirms it, unless a receive has taken the message
+//! before, which the peer has then reported. So a message is either received or withdrawn, never both.
 //!
 //! A peer answers when its program calls MPI. A program must not wait for that for ever, so after a while a
 //! send counts as withdrawn in any case. If the peer asks for the bytes later, it is refused them, and its

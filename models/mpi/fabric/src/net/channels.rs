@@ -26,7 +26,7 @@ const RINGS_BYTES: usize = 2 << 20;
 
 const SLOT_BYTES: usize = 64;
 
-/// Slots of each ring of a link to one of so many peers.
+/// Slots of each ring of a link, where an endpoint has links to `peers` peers.
 fn slots_for(peers: usize) -> u32 {
     let each = RINGS_BYTES / (2 * SLOT_BYTES) / peers.max(1);
     let most = u32::try_from(each).unwrap_or(MAX_SLOTS).clamp(MIN_SLOTS, MAX_SLOTS);

@@ -1,5 +1,5 @@
-//! What takes long, on threads of its own: accepting, connecting, making and mapping regions. A program that
-//! computes for an hour keeps nobody from connecting to it.
+//! Slow operations, on threads of their own: accepting, connecting, making and mapping regions. So peers can
+//! connect even to a program that computes for an hour without calling MPI.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,8 +110,8 @@ impl Worker {
         queue.jobs.push_back(job);
         if queue.threads < MAX_THREADS {
             let shared = Arc::clone(&self.shared);
-            // Where there are no threads to be had the others do it, or nobody: then the peer is never
-            // reached.
+            // If no thread can be started, those that exist do the job. If there are none, the job is never
+            // done, and the peer is never reached.
             if spawn("fabric-work", move || work(&shared)).is_ok() {
                 queue.threads += 1;
             }
@@ -133,8 +133,8 @@ impl Worker {
         outcome
     }
 
-    /// Whether somebody is being accepted. Who connected has heard so only after this said yes, and it says
-    /// no only after there is an outcome.
+    /// Whether a peer is being accepted. A peer learns that it is connected only after this has returned
+    /// true, and this returns false only after the outcome is there to be taken.
     pub(super) fn is_accepting(&self) -> bool {
         self.shared.accepting.load(Ordering::SeqCst)
     }

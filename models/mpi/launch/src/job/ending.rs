@@ -121,7 +121,7 @@ pub struct RankEnd {
     pub program: String,
     /// The rank's domain; `None` if it did not start.
     pub domain: Option<DomainId>,
-    /// How; none if it did not start, or was not seen to end.
+    /// How the rank ended; `None` if it did not start, or if its end was not observed.
     pub exit: Option<Exit>,
 }
 
@@ -193,7 +193,7 @@ mod tests {
         let signalled = |signal| Exit::Signalled { signal };
         let mut ending = Ending::new(Cause::MpiError, "first".into(), 1, 0);
         assert!(ending.hold().is_some_and(|left| left <= HOLD));
-        assert!(!ending.caused(&signalled(15)), "nobody was sent it");
+        assert!(!ending.caused(&signalled(15)), "no rank has been sent it");
         let grace = Duration::from_secs(10);
         ending.order = Some(Order { signal: 15, grace, since: Instant::now() });
         assert!(ending.caused(&signalled(15)) && ending.hold().is_none());

@@ -24,7 +24,7 @@ pub struct SpawnCommand {
 }
 
 impl SpawnCommand {
-    /// A hint.
+    /// The value of the hint `key`, if the command has it.
     #[must_use]
     pub fn hint(&self, key: &str) -> Option<&str> {
         self.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())

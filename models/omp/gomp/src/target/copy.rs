@@ -205,7 +205,7 @@ pub unsafe extern "C" fn omp_target_memcpy(
 /// The same by a task, which depends on what the program's objects say. 0, or `EINVAL`.
 ///
 /// # Safety
-/// As for [`omp_target_memcpy`], until the task is finished. There are so many objects.
+/// As for [`omp_target_memcpy`], until the task is finished. `list` points to `objects` objects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_target_memcpy_async(
     target: *mut c_void,
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn omp_target_memcpy_rect(
 /// The same by a task, which depends on what the program's objects say.
 ///
 /// # Safety
-/// As for [`omp_target_memcpy_rect`], until the task is finished. There are so many objects.
+/// As for [`omp_target_memcpy_rect`], until the task is finished. `list` points to `objects` objects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_target_memcpy_rect_async(
     target: *mut c_void,

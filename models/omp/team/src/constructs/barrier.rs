@@ -55,8 +55,9 @@ struct Meeting<'a> {
     bell: &'a Bell,
 }
 
-/// Waits until all have come, or the region is cancelled, which is true then. Whoever comes last does
-/// something before others go on, unless it finds that the region is cancelled, and wakes them.
+/// Waits until all have come, or the region is cancelled; returns whether it was cancelled. The thread that
+/// comes last calls `last`, which says whether the region is cancelled. If it is not, that thread wakes the
+/// others.
 #[inline]
 fn meet(
     me: &'static Thread,

@@ -6,7 +6,7 @@ use super::tasking;
 use crate::team::group::Group;
 use crate::team::thread::Thread;
 
-/// Begins a group.
+/// Begins a task group: what the current task creates from now on belongs to it.
 pub fn start(me: &'static Thread) -> &'static Group {
     let task = me.task();
     let group = Group::create(me.store(), &me.parker, task.group());

@@ -233,7 +233,7 @@ fn finish_chunk(me: &'static Thread) {
     }
 }
 
-/// Comes to a `sections` construct of so many.
+/// Comes to a `sections` construct with `count` sections.
 pub fn start_sections(me: &'static Thread, count: u64) -> (&'static WorkShare, bool) {
     start(me, Range::counted(count), (ScheduleKind::Dynamic, 1))
 }

@@ -68,7 +68,8 @@ pub fn resolve(me: &'static Thread, asked: u32) -> u32 {
     size.min(icv.limit).clamp(1, 1 << 20)
 }
 
-/// Takes threads out of what a limit leaves; how many there are, of so many wanted.
+/// Reserves threads for a team of `wanted`, as far as `limit` allows. Returns the size of the team, which
+/// includes the caller.
 fn count_against_limit(root: &Root, limit: u32, wanted: u32) -> u32 {
     let mut busy = root.busy.load(Ordering::Relaxed);
     loop {
@@ -179,7 +180,7 @@ fn assemble(me: &'static Thread, size: u32) -> &'static Team {
     }
 }
 
-/// Hires workers until the team has so many threads, each on the node that its number says.
+/// Hires workers until the team has `size` threads, each on the node that its number says.
 fn recruit(me: &'static Thread, team: &Team, size: u32) {
     let crew = team.crew.get();
     if crew >= size {

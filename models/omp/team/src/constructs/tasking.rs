@@ -19,7 +19,7 @@ use crate::team::waiting;
 
 /// Changes of thread that are looked at to tell whether a task of another's queue may be taken.
 const LOOK: u32 = 8;
-/// After so many looks in vain at the queues of others they are not looked at less often any more.
+/// How often the time between looks at the queues of others doubles while they find nothing.
 const MISSES: u32 = 9;
 
 /// Puts a task where it will be found. It descends from what its creator executes.

@@ -9,11 +9,11 @@ use crate::team::thread::Thread;
 /// How a loop is cut into tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Into so many, or as many as there are threads for 0.
+    /// Into this number of tasks; 0 leaves the number to the runtime.
     Tasks(u64),
-    /// Into tasks of at least so many iterations, and less than twice as many.
+    /// Into tasks of at least this many iterations, and less than twice as many.
     Grain(u64),
-    /// Into tasks of just so many iterations; the last may be shorter.
+    /// Into tasks of exactly this many iterations; the last may be shorter.
     Strict(u64),
 }
 
@@ -29,7 +29,7 @@ impl Cut {
         tasks.clamp(1, iterations.max(1))
     }
 
-    /// The iterations of one of so many tasks.
+    /// The iterations of task `index` of `tasks`: the first, and where they end.
     fn part(self, iterations: u64, tasks: u64, index: u64) -> (u64, u64) {
         match self {
             Self::Strict(grain) => {

@@ -183,8 +183,8 @@ pub fn run_here(me: &'static Thread, function: Function, data: *mut libc::c_void
     }
 }
 
-/// A record that is used again and again is ready but for what is said here: most of these tasks create none,
-/// and nobody ever knows of them but who runs them.
+/// Runs a task at once. A record that is used again needs only the fields that are set here: most of these
+/// tasks create no others, and no thread refers to them but the one that runs them.
 fn include(
     me: &'static Thread,
     parent: &'static Task,

@@ -137,7 +137,7 @@ impl fmt::Display for Failure {
 /// Memory of a device, as its own threads have it.
 #[derive(Clone, Copy)]
 pub struct Memory {
-    /// Gives so many bytes, aligned to 64; null if there are none.
+    /// Allocates this number of bytes, aligned to 64; null if the device has not enough memory.
     pub allocate: fn(usize) -> *mut u8,
     /// Takes them back.
     ///
@@ -411,8 +411,8 @@ impl Work<'_> {
         }
     }
 
-    /// Where the device has what a pointer of the host points to; the same address if it is none of those
-    /// that it has.
+    /// Where the device has what a pointer of the host points to; the pointer as it is if the device does not
+    /// have that.
     fn translate(&self, value: usize, bias: usize) -> usize {
         match self.table.find(value.wrapping_add(bias), 0) {
             Found::Whole(index) if value != 0 => self.table.entries()[index].translate(value),

@@ -30,7 +30,7 @@ pub enum OrderKind {
     Exit,
     /// Have bytes go and come.
     Update,
-    /// Allocate so many bytes of the device's memory.
+    /// Allocate bytes of the device's memory.
     Allocate,
     /// Give them back.
     Release,
@@ -111,7 +111,7 @@ impl Order {
         let list = allocate(size_of_val(items)).cast::<Item>();
         let addresses = allocate(count * size_of::<usize>()).cast::<usize>();
         for (index, item) in items.iter().enumerate() {
-            // SAFETY: there is room for so many.
+            // SAFETY: the list has room for `count` items.
             unsafe { list.add(index).write(*item) };
         }
         store.place(Self {
@@ -150,7 +150,7 @@ impl Order {
     /// Its items. Only the thread that has the order may call this.
     #[expect(clippy::mut_from_ref, reason = "an order is one thread's at a time")]
     pub fn items(&self) -> &mut [Item] {
-        // SAFETY: there are so many, and the order is the caller's.
+        // SAFETY: the list has `count` items, and only the caller uses the order.
         unsafe { slice::from_raw_parts_mut(self.items, self.count) }
     }
 

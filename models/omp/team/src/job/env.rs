@@ -12,7 +12,7 @@ use crate::primitives::places;
 use crate::primitives::sys::{self, Processors};
 use crate::team::root::Root;
 
-/// What workers are.
+/// Whether the workers of a job are threads or processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Threads of the program.
@@ -25,7 +25,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// By its name.
+    /// The mode with this name; an empty name stands for [`Shared`](Self::Shared).
     #[must_use]
     pub fn named(text: &[u8]) -> Option<Self> {
         Some(match text {

@@ -67,8 +67,8 @@ struct Worker {
 #[repr(align(64))]
 struct Post(AtomicU32);
 
-// SAFETY: cells are written under the lock; what is behind `UnsafeCell` is the starter's, and whoever ends
-// the job.
+// SAFETY: cells are written under the lock; only the starter uses what is in the `UnsafeCell`, and `end` once
+// the job ends.
 unsafe impl Sync for Nursery {}
 
 static NURSERY: AtomicPtr<Nursery> = AtomicPtr::new(ptr::null_mut());
@@ -166,7 +166,7 @@ fn share(begin: usize, length: usize) {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the copy is made before its original is replaced, and moved onto it by the kernel in one step;
-    // the range is the program's own data, which nobody else uses yet.
+    // the range is the program's own data, which no other code uses yet.
     unsafe {
         let copy = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if copy == libc::MAP_FAILED {
@@ -268,10 +268,10 @@ impl Nursery {
 
     /// Starts the worker that is wanted in this process.
     fn start_here(&self) {
-        // Whoever wants the next worker may say so as soon as this one was started.
+        // Read before the worker starts: once it has, the next request may replace this one.
         let Some((thread, stack)) = self.worker.get() else { return };
         let argument = ptr::from_ref(thread).cast_mut().cast();
-        // SAFETY: whoever wants a worker got the stack for it.
+        // SAFETY: the thread that asked for the worker obtained the stack for it.
         match unsafe { stack.run(worker::worker, argument) } {
             Ok(()) => self.say(1),
             Err(text) => {
@@ -405,7 +405,7 @@ fn more_descriptors() {
 fn end() {
     let Some(nursery) = nursery() else { return };
     nursery.ending.store(1, Ordering::SeqCst);
-    // SAFETY: the job ends: nobody starts workers any more.
+    // SAFETY: the job ends, and no thread starts workers any more.
     let workers = unsafe { &*nursery.workers.get() };
     for worker in &workers.list[..workers.count] {
         // SAFETY: the process is our child; one that was waited for has no number that is used again before

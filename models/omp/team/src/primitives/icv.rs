@@ -16,7 +16,7 @@ pub enum ScheduleKind {
 }
 
 impl ScheduleKind {
-    /// By OpenMP's number.
+    /// The kind with this number in OpenMP, 1 to 4; `None` for any other.
     pub fn from_number(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Static,
@@ -163,7 +163,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Without an environment.
+    /// The settings of a program with an empty environment on `processors` processors.
     pub fn of(processors: u32) -> Self {
         Self {
             icv: Icv { threads: processors, ..Icv::default() },

@@ -51,7 +51,7 @@ impl Local {
         self.parker.set(parker);
     }
 
-    /// Where it sleeps.
+    /// The parker on which the thread sleeps.
     #[inline]
     pub fn parker(&self) -> &'static Parker {
         // SAFETY: `set_parker` has stored a reference before the thread was used.

@@ -55,7 +55,7 @@ impl Isa {
         }
     }
 
-    /// By its name.
+    /// The instruction set with this name, `x86_64` or the like; `None` for any other.
     pub fn named(name: &str) -> Option<Self> {
         [Self::X86_64, Self::Aarch64, Self::Riscv64].into_iter().find(|isa| isa.name() == name)
     }
@@ -92,7 +92,7 @@ pub struct About<'a> {
     pub runs_on: Option<u32>,
 }
 
-/// A node.
+/// A node that threads of the job run on.
 #[repr(C, align(64))]
 pub struct Node {
     name: UnsafeCell<[u8; NAME]>,
@@ -153,12 +153,12 @@ impl Node {
         String::from_utf8_lossy(&name[..length]).into_owned()
     }
 
-    /// Its instruction set.
+    /// The instruction set of its processors.
     pub fn isa(&self) -> Isa {
         Isa::of_number(self.isa.get())
     }
 
-    /// Its processors.
+    /// How many processors the node has.
     pub fn processors(&self) -> u32 {
         self.processors.get()
     }
@@ -434,7 +434,7 @@ mod tests {
         About { name, isa: Isa::Aarch64, processors, threads, runs_on: None }
     }
 
-    /// Nodes with so many processors, threads at most, and a speed.
+    /// Makes nodes from triples: processors, threads at most, and speed.
     fn table(list: &[(u32, u32, u32)]) -> Box<Nodes> {
         let (first, others) = list.split_first().expect("a node");
         let nodes = Nodes::table(About { isa: Isa::own(), ..about("host", first.0, first.1) });

@@ -54,7 +54,7 @@ impl Places {
         self.list.is_empty()
     }
 
-    /// A place.
+    /// The place with this index, from 0; `None` if there are not that many.
     pub fn at(&self, index: u32) -> Option<&'static Processors> {
         self.list.get(index as usize)
     }

@@ -73,8 +73,8 @@ pub fn part(count: u64, weight: Weight) -> (u64, u64) {
     (at(weight.ahead), at(weight.ahead.saturating_add(weight.own)))
 }
 
-/// How many of the iterations that are `left` a thread takes of a guided loop, when chunks have so many at
-/// least.
+/// How many of the iterations that are `left` a thread takes of a guided loop with chunks of at least `chunk`
+/// iterations.
 pub fn guided(left: u64, chunk: u64, weight: Weight) -> u64 {
     let share = (u128::from(left) * u128::from(weight.own)).div_ceil(u128::from(weight.all.max(1)));
     u64::try_from(share).unwrap_or(left).max(chunk).min(left)
@@ -88,8 +88,9 @@ pub fn dynamic(left: u64, size: u64, weight: Weight) -> u64 {
     ratio.min(CHUNKS).min(left / size.saturating_mul(4).max(1)).clamp(1, left.max(1))
 }
 
-/// Tasks that a loop is cut into for a team of so many, of whom the lightest has so little of all weight:
-/// that one's share, but no more than eight for each thread.
+/// How many tasks a loop is cut into for a team of `size` threads with weights that sum to `all`, where
+/// `least` is the smallest: each task is the share of the slowest thread, but there are at most eight tasks
+/// for each thread.
 pub fn tasks(size: u64, all: u64, least: u64) -> u64 {
     all.div_ceil(least.max(1)).clamp(size, size.saturating_mul(8))
 }
@@ -103,7 +104,8 @@ mod tests {
         About { name, isa: Isa::Aarch64, processors, threads: 0, runs_on: None }
     }
 
-    /// Nodes of so many processors and a speed, the last on the processors of the first if that is said.
+    /// Makes nodes from pairs of processors and speed. With `shared` the last is on the processors of the
+    /// first.
     fn table(list: &[(u32, u32)], shared: bool) -> Box<Nodes> {
         let nodes = Nodes::table(about("host", list[0].0));
         for (index, &(processors, _)) in list.iter().enumerate().skip(1) {

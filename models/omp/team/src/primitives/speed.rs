@@ -21,7 +21,7 @@ use super::sys;
 pub const WORDS: usize = 4096;
 /// How long steps are timed at least, in nanoseconds.
 pub const LEAST_NS: u64 = 100_000;
-/// How often.
+/// How often the steps are timed; the shortest time counts.
 pub const RUNS: u32 = 10;
 /// The largest number of steps that is tried.
 const MOST_STEPS: u32 = 1 << 24;
@@ -43,7 +43,7 @@ impl StepState {
 /// What words begin with.
 const WORD: f64 = 0.25;
 
-/// One step.
+/// Does one step of the measured work.
 #[inline]
 pub fn step(state: &mut StepState, memory: &mut [f64; WORDS]) {
     for (integer, float) in state.integers.iter_mut().zip(&mut state.floats) {

@@ -136,7 +136,7 @@ impl Store {
         Advice { length: self.length(), most: self.most.load(Ordering::Relaxed) }
     }
 
-    /// Bytes in all.
+    /// The size of the store in bytes.
     pub fn length(&self) -> usize {
         (self.spans as usize) << SPAN_BITS
     }
@@ -150,8 +150,8 @@ impl Store {
         (self.base + ((index as usize) << SPAN_BITS)) as *mut u8
     }
 
-    /// Memory for `size` bytes at a multiple of `align`, a power of two; what is in it is left over from
-    /// others. `None` when there is no more.
+    /// Memory for `size` bytes at a multiple of `align`, a power of two; it still holds what was in it
+    /// before. `None` when the store is exhausted.
     pub fn allocate(&self, size: usize, align: usize) -> Option<*mut u8> {
         let size = fitted(size, align);
         if size > SMALL || align > SMALL {
@@ -268,8 +268,8 @@ impl Store {
         }
     }
 
-    /// Cuts objects of a fresh span and makes a list of them, whose lock is held: a page of them at once, as
-    /// a page that nobody needs is not to be touched.
+    /// Adds objects of a fresh span to the list of their class, whose lock the caller holds: those of one
+    /// page at a time, so that a page is touched only when it is needed.
     fn carve(&self, central: &Central, class: usize) -> Option<()> {
         let size = size_of_class(class);
         if central.left.get() == 0 {
@@ -348,7 +348,7 @@ impl Store {
         Some(self.address(index))
     }
 
-    /// A free run of at least so many spans; what is too long goes back.
+    /// Takes a free run of at least `count` spans, and returns those beyond `count` to the free ones.
     fn find(&self, runs: &mut Runs, count: u32) -> Option<u32> {
         for bin in count.ilog2() as usize..BINS {
             let mut index = runs.bins[bin];

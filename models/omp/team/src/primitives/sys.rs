@@ -46,7 +46,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32) {
     }
 }
 
-/// As [`futex_wait`], for at most so many milliseconds.
+/// As [`futex_wait`], for at most `milliseconds`.
 pub fn futex_wait_for(word: &AtomicU32, expected: u32, milliseconds: u32) {
     let time = libc::timespec {
         tv_sec: i64::from(milliseconds / 1000),
@@ -360,7 +360,7 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// For so many turns.
+    /// Allows `left` turns of spinning.
     pub fn turns(left: u64) -> Self {
         Self { left }
     }

@@ -55,8 +55,8 @@ pub(super) struct Entry(AtomicPtr<Parker>);
 
 const END: *mut Parker = ptr::without_provenance_mut(align_of::<Parker>());
 
-/// Parkers that a thread of this process is to tell something. Entering one takes no lock and no memory, so
-/// it can be done by whoever has locks that others wait for.
+/// Parkers that a thread of this process is to tell something. Adding one takes no lock and allocates
+/// nothing, so the caller may hold locks that other threads wait for.
 #[derive(Debug)]
 pub struct List(AtomicPtr<Parker>);
 

@@ -8,7 +8,7 @@ use crate::primitives::local;
 use crate::primitives::parker::Parker;
 use crate::primitives::store::Store;
 
-/// A task group.
+/// A task group, which is waited for or cancelled as a whole.
 pub struct Group {
     outer: Cell<Option<&'static Group>>,
     /// Tasks of the group that are not finished.
@@ -26,12 +26,12 @@ pub struct Group {
 unsafe impl Sync for Group {}
 
 impl Group {
-    /// One more task.
+    /// Counts one more task that is not finished.
     pub fn enter(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One task is finished.
+    /// Counts a task as finished, and wakes the owner after the last one.
     pub fn leave(&self) {
         // The group may be gone as soon as it is empty.
         let owner = self.owner;

@@ -300,7 +300,7 @@ impl Team {
         self.special.set(weights.is_some() || root.settings.report);
     }
 
-    /// A thread's part.
+    /// The part of the team that thread `id` has.
     #[inline]
     pub fn member(&self, id: u32) -> &'static Member {
         let members =
@@ -310,7 +310,7 @@ impl Team {
         unsafe { &*members.add(id as usize) }
     }
 
-    /// All parts.
+    /// The parts of all threads of the team, by number.
     pub fn members(&self) -> impl Iterator<Item = &'static Member> + '_ {
         (0..self.size()).map(|id| self.member(id))
     }

@@ -42,7 +42,7 @@ impl<T: Copy> List<T> {
         if self.length.get() == 0 {
             return &mut [];
         }
-        // SAFETY: there are so many, and the list is borrowed alone.
+        // SAFETY: the list has `length` entries, and this borrow of it is exclusive.
         unsafe { slice::from_raw_parts_mut(self.memory.get(), self.length.get()) }
     }
 

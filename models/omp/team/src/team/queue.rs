@@ -66,11 +66,12 @@ impl Queue {
         self.pushed.get()
     }
 
-    /// Whether so many wait, or did and a quarter of them still does. For the member whose queue it is.
+    /// Whether at least `enough` tasks wait, or did and more than a quarter of `enough` still do. Only the
+    /// member whose queue it is calls this.
     ///
-    /// Without the second, a member that walks a tree of tasks, newest first, would queue one for each that
-    /// it takes: of 2^n tasks as many as there are subsets of n things with at most `enough` in them, which
-    /// is most of them.
+    /// Without the second condition, a member that walks a tree of tasks, newest first, would queue one for
+    /// each that it takes: of 2^n tasks as many as there are subsets of n things with at most `enough` in
+    /// them, which is most of them.
     #[inline]
     pub fn is_filled(&self, enough: u32) -> bool {
         let length = self.length();
@@ -115,7 +116,7 @@ impl Queue {
         Some(task)
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest task of the queue.
     #[inline]
     pub fn take_oldest(&self) -> Option<&'static Task> {
         if !self.any() {

@@ -157,7 +157,7 @@ impl RegionTally {
         slice(self.by_node, nodes)
     }
 
-    /// Makes room for so many threads, and for nodes.
+    /// Makes room for `threads` threads, and for all nodes.
     fn grow(&mut self, store: &Store, threads: u32) {
         if self.by_node.is_null() {
             self.by_node = sums(store, NODES);
@@ -195,8 +195,7 @@ impl RegionTally {
         for (id, (node, tally)) in (0..).zip(members) {
             let node = node as usize % NODES;
             there[node] += 1;
-            // SAFETY: `grow` has made room for so many threads and for all nodes, and the report's lock is
-            // held.
+            // SAFETY: `grow` has made room for all threads and nodes, and the report's lock is held.
             let (by_thread, by_node) =
                 unsafe { (&mut *self.by_thread.add(id), &mut *self.by_node.add(node)) };
             let busy = add_run(by_thread, tally, nanoseconds);

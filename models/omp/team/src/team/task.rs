@@ -40,7 +40,7 @@ pub struct Origin {
     pub strand: Option<&'static Task>,
 }
 
-/// A task.
+/// The record of one task.
 #[repr(C, align(64))]
 pub struct Task {
     /// Its place in a queue.
@@ -140,13 +140,13 @@ impl Task {
         }
     }
 
-    /// Its variables.
+    /// The internal control variables of the task.
     #[inline]
     pub fn icv(&self) -> Icv {
         self.icv.get().unwrap_or_default()
     }
 
-    /// Changes its variables.
+    /// Changes the internal control variables of the task.
     pub fn set_icv(&self, change: impl FnOnce(&mut Icv)) {
         let mut icv = self.icv();
         change(&mut icv);
@@ -278,8 +278,8 @@ impl Task {
         self.counts.load(Ordering::Acquire) & (KNOWN - 1) == 0
     }
 
-    /// Whether it, being queued, descends from what a member of the team executes. At most so many changes of
-    /// thread are looked at.
+    /// Whether it, being queued, descends from what a member of the team executes. Follows at most `look`
+    /// changes of thread.
     #[inline]
     pub fn descends_from(&self, member: u32, current: &Task, look: u32) -> bool {
         let mut origin = self.origin.get();

@@ -127,7 +127,7 @@ impl Thread {
         self.local.awake()
     }
 
-    /// The job.
+    /// The job that the thread works for.
     #[inline]
     pub fn root(&self) -> &'static Root {
         self.root
@@ -175,7 +175,7 @@ impl Thread {
         self.seated()
     }
 
-    /// What it executes.
+    /// The task that the thread executes.
     #[inline]
     pub fn task(&self) -> &'static Task {
         // SAFETY: the thread's own seat.
@@ -189,7 +189,7 @@ impl Thread {
         unsafe { (*self.seated()).task = task };
     }
 
-    /// Its team.
+    /// The team that the thread is in.
     #[inline]
     pub fn team(&self) -> &'static Team {
         // SAFETY: the thread's own seat.

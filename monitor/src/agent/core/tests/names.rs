@@ -118,7 +118,7 @@ fn clients_of_other_nodes_are_served_through_the_root() {
     let [Report::NamesSay { domain, connection: 1, message }] = said.as_slice() else { panic!("{said:?}") };
     assert_eq!(*domain, far, "the root tells by it whether the client is still the one that asked");
     assert_eq!(MonitorMessage::from_bytes(message).unwrap().number(), 5);
-    // A client here has the same number, and is somebody else.
+    // A connection of this node with the same number is another client.
     ask(&mut agent, 1, Scope::Own, lock());
     assert_eq!(told(&mut agent), []);
     agent.execute(Order::NamesLeft { node: NodeId(0), connection: 1 }, vec![]).unwrap();

@@ -155,7 +155,7 @@ fn what_was_told_is_not_told_again() {
     let (count, domains, ends, _) =
         one_round(&mut agent, &[sample(1, 5), sample(2, 7)], &[end(1, 7, 0), end(2, 8, 3)]);
     assert_eq!((count, domains, ends), (1, vec![sample(2, 7)], vec![end(2, 8, 3)]));
-    // Who is not one of this agent's is nobody.
+    // Samples of a domain that is not one of this agent's are dropped.
     let (_, domains, ends, _) = one_round(&mut agent, &[sample(3, 5)], &[end(3, 7, 0)]);
     assert_eq!((domains, ends), (vec![], vec![]));
     // A closed end is told once; what was opened and closed between rounds too.
@@ -296,7 +296,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whoever takes in only what is told knows what was seen last of all that live, and nothing is open of
+    /// A reader of the differences knows the last sample of every domain that lives, and has no open end of
     /// the others.
     #[test]
     fn differences_come_to_the_whole(steps in prop::collection::vec(step(), 0..60)) {

@@ -115,7 +115,7 @@ fn of_others_a_node_is_not_heard() {
     let replica = bench.replica(SECOND, WATCHER);
     assert_eq!(replica.domain(domain).unwrap().sample, Some(samples[0]));
     assert!(replica.channel(1).is_some());
-    // Somebody else's end stays his as long as he lives.
+    // An end stays with its domain while that lives, even if the sample of another domain claims it.
     let other = start(&mut bench, WATCHER);
     bench.report_at(2 * SECOND, ARM0, sampled(vec![], vec![end_of(other, 1, false, (7, 7))]));
     let replica = bench.replica(2 * SECOND, WATCHER);
@@ -149,7 +149,7 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
     let replica = round(&mut bench, 4, vec![], vec![]);
     assert_eq!(replica.channel(5).unwrap().back, STILL);
     assert_eq!(replica.link(HOST, ARM0).unwrap().forth, STILL);
-    // When it closes it is no more on the link, and shown for a while.
+    // A closed channel does not count on its link, and is still shown for a while.
     let closed = EndSample { open: false, ..connecting(0, 40) };
     let replica = round(&mut bench, 6, vec![closed.clone()], vec![]);
     assert_eq!(replica.link(HOST, ARM0).unwrap().channels, 0);
@@ -302,8 +302,8 @@ fn what_has_no_history_says_why() {
 
 #[test]
 fn history_takes_no_more_than_it_may() {
-    // Two measures of 480 bytes for each: of 1 MiB that leaves room for so many, less what nodes and links
-    // take.
+    // Each domain has two measures of 480 bytes: 1 MiB, less what nodes and links take, has room for `fit`
+    // domains.
     let mut bench = Bench::up_with(4, "[limits]\nhistory_mib = 1\n");
     bench.attach(WATCHER);
     let domains: Vec<DomainId> = (0..1010).map(|_| start(&mut bench, WATCHER)).collect();
@@ -394,7 +394,7 @@ fn output_is_remembered_as_far_as_there_is_room() {
     assert!(bench.core.observing.outputs.kept_bytes() <= 1 << 20);
     let all: usize = (0..4).map(|which| kept(&mut bench, which).0).sum();
     assert!((600 << 10..=1 << 20).contains(&all), "{all}");
-    // Whoever reads it otherwise gets all of it.
+    // The client that started the domain still gets all of its output.
     let report = Report::Output { domain: domains[3], stream: 2, bytes: b"oh".to_vec() };
     bench.delivered.clear();
     bench.report(ARM0, report);
