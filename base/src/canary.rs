@@ -1,7 +1,7 @@
 //! Deliberate bugs, planted to check that the simulator finds them.
 //!
 //! [`canary!`](crate::canary!) is the constant `false` except in builds with `--cfg sim`, and even there a
-//! bug is active only after a test calls [`plant`].
+//! bug is active only after a test calls `plant`.
 
 /// Whether the deliberate bug `$name` is active. Always `false` without `--cfg sim`.
 #[cfg(sim)]

@@ -62,6 +62,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/stubs/src/common.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/echo.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/everything.rs", cost: Cost::Built, generate: stubs },
+    Generator { path: "interface/stubs/src/greeter.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/everything_owned.rs", cost: Cost::Built, generate: owned_stubs },
     Generator { path: "interface/stubs/src/growth.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/growth_before.rs", cost: Cost::Built, generate: stubs },

@@ -11,6 +11,8 @@ pub mod everything;
 #[rustfmt::skip]
 pub mod everything_owned;
 #[rustfmt::skip]
+pub mod greeter;
+#[rustfmt::skip]
 pub mod growth;
 #[rustfmt::skip]
 pub mod growth_before;

@@ -210,7 +210,7 @@ impl Waker {
         self.check() == WakeCheck::Ring
     }
 
-    /// Whether [`look`](Self::look) has nothing to do: the peer is awake, or was rung for already, and this
+    /// Whether [`check`](Self::check) has nothing to do: the peer is awake, or was rung for already, and this
     /// side does not fence for a while. Makes no call and stores nothing.
     #[inline(always)]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]

@@ -97,8 +97,8 @@ pub fn ask(me: &'static Thread, kind: RequestKind, words: [u64; 4]) -> (i32, u64
     answer
 }
 
-/// Requests that the first thread of this process has not passed on yet. As [parkers](tombolo_omp_team::wake
-/// domain::List) they are entered without a lock.
+/// Requests that the first thread of this process has not passed on yet. Like
+/// [parkers](tombolo_omp_team::primitives::wake_domain::List), they are entered without a lock.
 struct Asked(AtomicPtr<Request>);
 
 static ASKED: Asked = Asked(AtomicPtr::new(ptr::null_mut()));

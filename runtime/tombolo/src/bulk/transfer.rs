@@ -33,8 +33,9 @@ impl BulkChannel {
     /// Moves several buffers, or parts of them, as one transfer: all of them or none.
     ///
     /// # Errors
-    /// As [`move_to`](Self::move_to); [`BulkSendError::Segments`](crate::BulkSendError::Segments) for more
-    /// pieces than both sides take.
+    /// As [`move_to`](Self::move_to);
+    /// [`BulkSendError::Segments`](crate::bulk::BulkSendError::Segments) for more pieces than both sides
+    /// take.
     pub fn move_all(
         &mut self,
         buffers: Vec<Buffer>,

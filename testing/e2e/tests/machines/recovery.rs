@@ -29,7 +29,7 @@ fn frames_in_flight_outlive_the_server() {
     client.wait_for("3 frames in flight");
     machine.kill(pid);
     assert_eq!(server.finish().status, 137);
-    client.wait_for("died (open a new channel once it is back)");
+    client.wait_for("open a new channel once it is back");
     let next = start(&machine, &["serve"]);
     let said = client.finish().ok();
     assert!(said.contains("; 3 frames in flight are recovered"), "{said}");

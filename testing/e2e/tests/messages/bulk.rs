@@ -120,7 +120,7 @@ fn a_pool_larger_than_the_window_is_refused() {
     // One that the other side cannot reach is not taken, and it says why.
     machine
         .actor("host", &["bulk-outlive", "sink", "full", "-", "forwarded"])
-        .fails_with(1, &["cannot be reached"]);
+        .fails_with(1, &["cannot reach the pool's memory"]);
     drop(sink);
     machine.down();
 }

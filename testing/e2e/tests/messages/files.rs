@@ -125,7 +125,7 @@ fn all_is_refused(place: &GrantedFiles, on: &str) {
         ("data/in", "opened", read_only),
         ("data/none", "there is no such file", read_only),
         ("data/below", "it is a folder", read_only),
-        ("data/hello/x", "is no folder", read_only),
+        ("data/hello/x", "is not a folder", read_only),
         ("secret", "it was not granted", "it was not granted"),
         ("/etc/passwd", "it was not granted", "it was not granted"),
         ("", "it was not granted", "it was not granted"),

@@ -360,7 +360,7 @@ fn what_was_read_of_a_virtual_machine_that_is_killed_is_kept() {
     recorder.signal(Signal::INT);
     let said = recorder.finish();
     // The one that stays, and the other if the recorder had not come to its end yet.
-    assert!(said.stderr.contains("went with their node, and what they did last"), "{said}");
+    assert!(said.stderr.contains("lost with their node, and so were their latest events"), "{said}");
     let sent = sent_from(&machine, &file);
     assert!(sent["host"] >= 200 && sent.get("arm0").is_some_and(|sent| *sent > 0), "{sent:?}");
     // A reader that asks for more than was kept is told what is missing.

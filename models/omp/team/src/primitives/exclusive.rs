@@ -6,8 +6,8 @@
 //! starts workers, or waits to be told to, and does nothing else. What is not shared is what the libraries
 //! keep for themselves, and what the program maps by itself.
 //!
-//! Worker processes are of two kinds: children of the program, started by [`forked`], for a program that GCC
-//! linked as any other; and domains on nodes of a machine, for an image with builds that agree on addresses.
+//! Worker processes are of two kinds: children of the program, started by `job::forked`, for a program that
+//! GCC linked as any other; and domains on nodes of a machine, for an image with builds that agree on addresses.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -1,0 +1,92 @@
+//! A service that greets: the smallest typed call.
+//!
+//! Written by `tombolo idl compile` from interfaces/greeter.tbl.
+
+use tombolo_interface as rt;
+
+rt::record! {
+    /// What is sent: greeter greet request.
+    pub struct GreeterGreetRequest<'a> => GreeterGreetRequestView<'m>, apart 8 / 8;
+    /// `name`, up to 64 bytes.
+    name @ 0: &'a str => rt::Text<'m, 64>,
+}
+
+rt::record! {
+    /// What answers: greeter greet reply.
+    pub struct GreeterGreetReply<'a> => GreeterGreetReplyView<'m>, apart 8 / 8;
+    /// `greeting`, up to 128 bytes.
+    greeting @ 0: &'a str => rt::Text<'m, 128>,
+}
+
+rt::interface! {
+    /// Greets by name.
+    pub struct Greeter = "example.greeter.Greeter" version 1;
+    hash 0x7c8380208b766fea, fingerprint 0x6ede78eccb49fdbd;
+    capabilities false, buffers false, message_bytes 16;
+    client GreeterClient<GreeterEvents>, server GreeterServer;
+}
+
+rt::method! {
+    /// A greeting for a name.
+    pub struct GreeterGreet of Greeter @ 1, idempotent false;
+    GreeterGreetRequest<'_> => GreeterGreetRequestView;
+    GreeterGreetReply<'a> => GreeterGreetReplyView;
+    error rt::Never => rt::Never;
+}
+
+impl<P: rt::Port, E: GreeterEvents> GreeterClient<P, E> {
+    /// A greeting for a name.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    #[inline]
+    pub fn greet(&mut self, request: &GreeterGreetRequest<'_>) -> rt::Called<'_, GreeterGreet, P::Error> {
+        self.0.call(request)
+    }
+}
+
+/// Takes the events of [`Greeter`]; `()` takes none.
+pub trait GreeterEvents {
+}
+
+impl GreeterEvents for () {}
+
+impl<E: GreeterEvents + ?Sized> rt::Hears<E> for Greeter {
+    #[inline]
+    fn hear(_: &mut E, _: u16, _: rt::Record<'_>) -> Result<bool, rt::Malformed> {
+        Ok(false)
+    }
+}
+
+/// Serves [`Greeter`].
+pub trait GreeterHandler {
+    /// A greeting for a name.
+    ///
+    /// # Errors
+    /// What declines it.
+    fn greet<'s>(&'s mut self, call: rt::Call<'_, GreeterGreet>) -> Result<rt::Response<GreeterGreetReply<'s>>, rt::Decline<rt::Never>>;
+}
+
+rt::answers! {
+    /// What a server of [`Greeter`] sends back.
+    pub enum GreeterAnswer<'s>;
+    GreetReply(GreeterGreetReply<'s>),
+}
+
+impl<H: GreeterHandler + ?Sized> rt::Serves<H> for Greeter {
+    type Answers<'s>
+        = GreeterAnswer<'s>
+    where
+        H: 's;
+
+    #[inline]
+    fn dispatch<'s>(handler: &'s mut H, request: &rt::Incoming<'_>) -> rt::Outcome<Self::Answers<'s>> {
+        match request.what() {
+            (rt::Kind::Call, 1) => {
+                let result = handler.greet(request.call());
+                rt::Outcome::of_sure(result, GreeterAnswer::GreetReply)
+            }
+            _ => request.unknown(),
+        }
+    }
+}
