@@ -384,7 +384,7 @@ fn mistakes_and_what_cannot_be_followed_are_told() {
     says(&["-shared", "main.c"], 1, &["-shared cannot be followed"]);
     says(&["main.c", "-lodd"], 1, &["there is no libodd.a in any folder of -L"]);
     says(&["none.c"], 1, &["cannot read none.c"]);
-    says(&["--isa", "riscv64", "main.c"], 2, &["not made for 'riscv64'"]);
+    says(&["--isa", "riscv64", "main.c"], 2, &["cannot be compiled for 'riscv64'"]);
     machine.tombolo(["ompcc", "--isa", "x86_64", "-w", "-c", "main.c", "-o", "missing.o"]).ok();
     says(
         &["-w", "main.c", "missing.o"],

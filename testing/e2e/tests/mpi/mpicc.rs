@@ -82,7 +82,7 @@ fn mistakes_are_told_once_with_the_processors() {
     assert!(!machine.folder().join("job.tbi").exists() && !machine.folder().join("job").exists());
     machine.tombolo(["mpicc", "none.c"]).fails_with(1, &["cannot read none.c"]);
     machine.tombolo(["mpicc", "both.c", "-o"]).fails_with(1, &["-o needs a value"]);
-    machine.tombolo(["mpicc", "--isa", "arm64", "both.c"]).fails_with(2, &["no MPI for 'arm64'"]);
+    machine.tombolo(["mpicc", "--isa", "arm64", "both.c"]).fails_with(2, &["cannot be compiled for 'arm64'"]);
 }
 
 #[test]
