@@ -125,7 +125,7 @@ fn say(context: &Context, path: &Path, summary: &Summary) {
     let lost = match summary.lost {
         0 => String::new(),
         lost => {
-            format!("; {} were lost with their node, and so were their latest events", count(lost, "domain"))
+            format!("; {} lost with a node, and the latest events of these", count(lost, "domain"))
         }
     };
     context.say(format!("{}: {events} of {domains}{missed}{lost}", path.display()));

@@ -370,7 +370,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     let machine = Machine::new(&MachineFile::host());
     machine.tombolo(["web"]).fails_with(1, &["is not up"]);
     let machine = Machine::up(&MachineFile::host());
-    machine.tombolo(["web", "--bind", "0.0.0.0"]).fails_with(2, &["no loopback address"]);
+    machine.tombolo(["web", "--bind", "0.0.0.0"]).fails_with(2, &["is not a loopback address"]);
     machine.tombolo(["web", "--port", "70000"]).fails_with(2, &["port"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
