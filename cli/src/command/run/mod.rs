@@ -43,7 +43,7 @@ use restart::Policy;
 /// Each domain finds its place in the job in its environment: TOMBOLO_RANK (from 0), TOMBOLO_SIZE (the number
 /// of domains) and TOMBOLO_JOB (a prefix for names that no other job has). Variables of OpenMP that are set
 /// here, OMP_… and GOMP_…, are passed on. Rank 0 reads the standard input; the others read end of file. If
-/// the job has several domains, each line of output is labelled with its origin, [rank@node].
+/// the job has several domains, each line of output is labelled with its origin, `[rank@node]`.
 ///
 /// When a domain fails, the others have one second to notice and end by themselves, and are then ended; with
 /// --keep-going they run to their own ends. With --restart a failed rank is first started again, on the same
