@@ -7,7 +7,8 @@
 //! keep for themselves, and what the program maps by itself.
 //!
 //! Worker processes are of two kinds: children of the program, started by `job::forked`, for a program that
-//! GCC linked as any other; and domains on nodes of a machine, for an image with builds that agree on addresses.
+//! GCC linked as any other; and domains on nodes of a machine, for an image with builds that agree on
+//! addresses.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
