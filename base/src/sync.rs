@@ -81,7 +81,7 @@ pub fn prefetch_for_write(word: &AtomicU64) {
 /// instruction where the processor has one that wide. The pair is not atomic as a whole. Returns false, and
 /// stores nothing, where `source` or `words` ends before.
 ///
-/// A processor queues a bounded number of stores that wait for their cache lines (ADR 0022); this takes one
+/// A processor queues a bounded number of stores that wait for their cache lines (ADR 0069); this takes one
 /// queue entry for two words. `source` is read in words on purpose: a caller that has just filled it word
 /// by word still has those stores in the same queue, and a load wider than a queued store waits until that
 /// store, and every one before it, has retired.

@@ -75,8 +75,8 @@ pub enum WakeOrder {
     Fence,
     /// The waker only stops its compiler from reordering; the sleeper makes every processor that may run
     /// the waker execute a full barrier. On Linux that is `membarrier(2)` with
-    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, for which the
-    /// *waking* process must have registered. Only between processes of one kernel.
+    /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`, for which the *waking* process must have registered. Only between
+    /// processes of one kernel.
     ///
     /// The barrier falls somewhere in the waker's program. If it falls before the waker's load of the line,
     /// the load sees the line odd, since that was stored before the barrier. If after, the store of the

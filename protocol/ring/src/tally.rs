@@ -4,7 +4,7 @@
 ///
 /// While messages of one slot or two are as long as the one before, only the position changes, which the end
 /// keeps anyway. A stream of messages is bound by the processor's store buffer, so that a counter that is
-/// stored for each would show in its rate (ADR 0022).
+/// stored for each would show in its rate (ADR 0069).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
     /// Where the current run of equal messages begins.

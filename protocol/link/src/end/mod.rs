@@ -1,8 +1,7 @@
 //! One end of a channel in memory, independent of the operating system.
 //!
 //! It holds both rings, both doorbells and the state of the channel's end. What it needs besides memory is
-//! behind
-//! [`Signals`]: a bell, a lifeline and a clock. Linux, boards and the simulator supply these and
+//! behind [`Signals`]: a bell, a lifeline and a clock. Linux, boards and the simulator supply these and
 //! nothing else, so that what is simulated and model-checked is what ships.
 //!
 //! Every operation that a sleeping peer must learn of rings by itself. To sleep:
@@ -56,9 +55,9 @@ pub enum EndError {
 
 /// What an attempt to send by stores alone did.
 ///
-/// A sender that makes no call saves no registers. That counts: a stream of messages is bound by the
-/// processor's store buffer, which drains in order behind lines that are fetched from the peer, so that every
-/// store of the sender's own takes up as much of it as one to the ring (ADR 0022).
+/// A sender that makes no call saves no registers. A stream of messages is bound by the processor's store
+/// buffer, which drains in order behind lines that are fetched from the peer: a store of the sender's own
+/// takes as much of it as a store to the ring (ADR 0069).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
     /// Nothing: the message needs more than stores, and an ordinary send does that.

@@ -11,11 +11,11 @@ impl<S: Signals> ChannelEnd<S> {
     /// [`EndError`]; nothing was sent.
     #[inline(always)]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        self.send_credit();
-        if !self.ends.producer.try_send_short(message) {
-            return self.send_slow(message);
+        match self.try_store(message, ShortMessage::OneSlot) {
+            Stored::Nothing => return self.send_slow(message),
+            Stored::Message => {}
+            Stored::Unfinished => self.finish(),
         }
-        self.wake_peer();
         Ok(())
     }
 
@@ -30,6 +30,7 @@ impl<S: Signals> ChannelEnd<S> {
     }
 
     /// Wakes the peer, if it sleeps, after [`Stored::Unfinished`].
+    #[inline(never)]
     pub fn finish(&mut self) {
         self.wake_peer();
     }
