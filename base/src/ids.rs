@@ -20,6 +20,16 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// A window of a machine: its position among the windows, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct WindowId(pub u16);
+
+impl fmt::Display for WindowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "window {}", self.0)
+    }
+}
+
 /// What kind of thing an [`Id`] names; implemented by marker types without values.
 pub trait IdKind {
     /// The name of the id's type, for debug output.

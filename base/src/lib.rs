@@ -19,7 +19,7 @@ pub mod sync;
 pub mod tap;
 pub mod timeout;
 
-pub use ids::{ChannelId, DomainId, NodeId, RegionId};
+pub use ids::{ChannelId, DomainId, NodeId, RegionId, WindowId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
 pub use random::Random;

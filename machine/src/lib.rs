@@ -19,9 +19,11 @@ mod model;
 pub mod paths;
 pub mod suggest;
 pub mod vm;
+mod windows;
 
 pub use image::{Image, ImageId, NoBuildForIsa};
 pub use kit::Kit;
 pub use limits::{Limit, Limits};
 pub use model::{BareNode, Folder, Link, Machine, Node, NodeSettings, UserNode, VmNode};
 pub use tombolo_link::TransportKind;
+pub use windows::Window;

@@ -3,11 +3,12 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use tombolo_base::{Isa, NodeId, Target};
+use tombolo_base::{Isa, NodeId, Target, WindowId};
 use tombolo_link::TransportKind;
 
 use crate::limits::Limits;
 use crate::vm::{board, ivshmem, qemu};
+use crate::windows::{self, Window};
 
 /// A set of nodes and the links between them. Every value in it has been checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +18,8 @@ pub struct Machine {
     pub(crate) nodes: Vec<Node>,
     /// Links between unlike nodes, `a < b`, sorted.
     pub(crate) links: Vec<Link>,
+    /// Indexed by window id; those of nodes with the host are first.
+    pub(crate) windows: Vec<Window>,
     pub(crate) limits: Limits,
 }
 
@@ -179,6 +182,8 @@ pub struct Link {
     pub b: NodeId,
     /// What carries messages between them.
     pub transport: TransportKind,
+    /// The window that carries them, if one does.
+    pub window: Option<WindowId>,
 }
 
 impl Machine {
@@ -189,6 +194,7 @@ impl Machine {
             name: "local".to_owned(),
             nodes: vec![Node::host("host", Isa::current())],
             links: Vec::new(),
+            windows: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -241,6 +247,41 @@ impl Machine {
         &self.links
     }
 
+    /// All windows, each at the index that is its id.
+    #[must_use]
+    pub fn windows(&self) -> &[Window] {
+        &self.windows
+    }
+
+    /// The window with this id.
+    #[must_use]
+    pub fn window(&self, id: WindowId) -> Option<&Window> {
+        self.windows.get(usize::from(id.0))
+    }
+
+    /// The window with this name: that between a node and the host is called like the node.
+    #[must_use]
+    pub fn window_named(&self, name: &str) -> Option<&Window> {
+        self.windows.iter().find(|window| window.name == name)
+    }
+
+    /// The window between a node and the host, through which their monitors talk.
+    #[must_use]
+    pub fn own_window(&self, node: NodeId) -> Option<&Window> {
+        self.windows.iter().find(|window| window.own_of == Some(node))
+    }
+
+    /// The windows that a node maps, its own first.
+    pub fn windows_of(&self, node: NodeId) -> impl Iterator<Item = &Window> {
+        self.windows.iter().filter(move |window| window.members.contains(&node))
+    }
+
+    /// The node whose kernel a node's programs run under: the host's for foreign programs on it.
+    #[must_use]
+    pub fn kernel_of(&self, node: NodeId) -> NodeId {
+        if self.node(node).is_some_and(Node::behind_window) { node } else { NodeId::HOST }
+    }
+
     /// What its domains may use.
     #[must_use]
     pub fn limits(&self) -> &Limits {
@@ -255,10 +296,22 @@ impl Machine {
             // A board runs one program at a time, so it has no channels of its own.
             return self.node(a).filter(|node| node.as_bare().is_none()).map(|_| TransportKind::Shm);
         }
+        self.link(a, b).map(|link| link.transport)
+    }
+
+    /// The link between two different nodes; `None` when nothing joins the two.
+    #[must_use]
+    pub fn link(&self, a: NodeId, b: NodeId) -> Option<&Link> {
         let (a, b) = (a.min(b), a.max(b));
         // They are in this order.
         let found = self.links.binary_search_by_key(&(a, b), |link| (link.a, link.b)).ok()?;
-        self.links.get(found).map(|link| link.transport)
+        self.links.get(found)
+    }
+
+    /// The window that carries what domains on `a` and on `b` send each other, if one does.
+    #[must_use]
+    pub fn window_between(&self, a: NodeId, b: NodeId) -> Option<&Window> {
+        self.window(self.link(a, b)?.window?)
     }
 }
 
@@ -306,25 +359,38 @@ impl Node {
         matches!(self.settings, NodeSettings::Vm(_) | NodeSettings::Bare(_))
     }
 
-    /// The transports that can join it to `other`, best first; none when nothing can.
+    /// The size in MiB and the doorbells of its window with the host, if it has one.
     #[must_use]
-    pub fn transports_to(&self, other: &Node) -> &'static [TransportKind] {
-        match (self.behind_window(), other.behind_window()) {
-            // A window joins a VM or a board to the kernel that made it, not to another.
-            (true, true) => &[],
-            (true, false) | (false, true) => &[TransportKind::Window],
-            (false, false) => &[TransportKind::Shm, TransportKind::Socket],
+    pub fn own_window(&self) -> Option<(u32, u16)> {
+        match &self.settings {
+            NodeSettings::Vm(vm) => Some((vm.window_mib, vm.doorbells)),
+            NodeSettings::Bare(bare) => Some((bare.window_mib, bare.doorbells)),
+            NodeSettings::Host | NodeSettings::User(_) => None,
         }
+    }
+
+    /// The node whose kernel its programs run under.
+    pub(crate) fn kernel(&self) -> NodeId {
+        if self.behind_window() { self.id } else { NodeId::HOST }
     }
 }
 
+/// The ways in which two nodes can be joined, best first; none when nothing can.
+pub(crate) fn ways(windows: &[Window], a: &Node, b: &Node) -> Vec<(TransportKind, Option<WindowId>)> {
+    if a.kernel() == b.kernel() {
+        return [TransportKind::Shm, TransportKind::Socket].map(|kind| (kind, None)).to_vec();
+    }
+    let common = windows::common(windows, a.kernel(), b.kernel());
+    common.map(|window| (TransportKind::Window, Some(window.id))).into_iter().collect()
+}
+
 /// Links of all pairs of nodes that can reach each other, each by its best transport.
-pub(crate) fn default_links(nodes: &[Node]) -> Vec<Link> {
+pub(crate) fn default_links(nodes: &[Node], windows: &[Window]) -> Vec<Link> {
     let mut links = Vec::new();
     for (index, a) in nodes.iter().enumerate() {
         for b in &nodes[index + 1..] {
-            if let Some(&transport) = a.transports_to(b).first() {
-                links.push(Link { a: a.id, b: b.id, transport });
+            if let Some(&(transport, window)) = ways(windows, a, b).first() {
+                links.push(Link { a: a.id, b: b.id, transport, window });
             }
         }
     }
@@ -334,6 +400,12 @@ pub(crate) fn default_links(nodes: &[Node]) -> Vec<Link> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn machine(nodes: Vec<Node>) -> Machine {
+        let windows = windows::own_windows(&nodes);
+        let links = default_links(&nodes, &windows);
+        Machine { name: "m".to_owned(), nodes, links, windows, limits: Limits::default() }
+    }
 
     #[test]
     fn the_local_machine_is_one_host_joined_to_itself() {
@@ -361,8 +433,7 @@ mod tests {
             settings: NodeSettings::User(UserNode::default()),
         };
         let nodes = vec![Node::host("host", Isa::X86_64), vm(1, "arm0"), vm(2, "arm1"), user];
-        let links = default_links(&nodes);
-        let machine = Machine { name: "m".to_owned(), nodes, links, limits: Limits::default() };
+        let machine = machine(nodes);
         let between = |a, b| machine.link_between(NodeId(a), NodeId(b));
         assert_eq!(between(1, 0), Some(TransportKind::Window));
         assert_eq!(between(1, 2), None);
@@ -371,6 +442,10 @@ mod tests {
         assert_eq!(between(2, 2), Some(TransportKind::Shm));
         assert_eq!(machine.targets(), [Isa::X86_64, Isa::Aarch64, Isa::Riscv64].map(Target::from));
         assert_eq!(machine.links().len(), 5);
+        let window = machine.window_between(NodeId(3), NodeId(2)).unwrap();
+        assert_eq!((window.name.as_str(), &window.members[..]), ("arm1", &[NodeId(0), NodeId(2)][..]));
+        assert_eq!((window.peer(NodeId(2)), window.peer(NodeId(1))), (Some(1), None));
+        assert_eq!(machine.own_window(NodeId(1)), machine.window_named("arm0"));
     }
 
     #[test]
@@ -382,8 +457,7 @@ mod tests {
             settings: NodeSettings::Bare(BareNode::default()),
         };
         let nodes = vec![Node::host("host", Isa::X86_64), board];
-        let machine =
-            Machine { name: "m".to_owned(), links: default_links(&nodes), nodes, limits: Limits::default() };
+        let machine = machine(nodes);
         assert_eq!(machine.link_between(NodeId(0), NodeId(1)), Some(TransportKind::Window));
         assert_eq!(machine.link_between(NodeId(1), NodeId(1)), None);
         assert_eq!(machine.targets(), [Target::linux(Isa::X86_64), Target::bare(Isa::Aarch64)]);

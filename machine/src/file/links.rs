@@ -8,9 +8,10 @@ use toml::de::{DeTable, DeValue};
 use super::nodes::unknown_word;
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list};
-use crate::model::{Link, Node, default_links};
+use crate::model::{Link, Node, default_links, ways};
+use crate::windows::Window;
 
-const KEYS: [&str; 2] = ["between", "transport"];
+const KEYS: [&str; 3] = ["between", "transport", "window"];
 const BETWEEN_NOTE: &str = "for example: between = [\"host\", \"arm0\"]";
 
 /// What links may refer to.
@@ -26,13 +27,15 @@ pub(super) fn read<'t, 'i: 't>(
     reader: &mut Reader,
     tables: impl Iterator<Item = (&'t DeTable<'i>, Range<usize>)>,
     ends: &Ends<'_>,
+    windows: &[Window],
 ) -> Vec<Link> {
-    let mut links = default_links(ends.nodes);
+    let mut links = default_links(ends.nodes, windows);
     let mut seen = Vec::new();
     for (table, header) in tables {
         reader.refuse_unknown_keys(table, &KEYS, "a link");
         let pair = read_between(reader, table, header.clone(), ends);
         let transport = read_transport(reader, table, header);
+        let window = read_window(reader, table, windows);
         if let Some((a, b)) = &pair {
             let mut names = [a.text.clone(), b.text.clone()];
             names.sort();
@@ -45,7 +48,8 @@ pub(super) fn read<'t, 'i: 't>(
             seen.push(names);
         }
         if let (Some((a, b)), Some((transport, span))) = (pair, transport) {
-            apply(reader, &mut links, ends, [&a.text, &b.text], transport, span);
+            let way = Way { transport, span, window };
+            apply(reader, &mut links, ends, windows, [&a.text, &b.text], way);
         }
     }
     links.sort_by_key(|link| (link.a, link.b));
@@ -76,8 +80,8 @@ fn read_between(
         );
         return None;
     }
-    let a = read_end(reader, &array[0], ends);
-    let b = read_end(reader, &array[1], ends);
+    let a = read_node(reader, "between", &array[0], BETWEEN_NOTE, ends);
+    let b = read_node(reader, "between", &array[1], BETWEEN_NOTE, ends);
     let (a, b) = (a?, b?);
     if a.text == b.text {
         reader.report(
@@ -89,8 +93,15 @@ fn read_between(
     Some((a, b))
 }
 
-fn read_end(reader: &mut Reader, value: &Value<'_>, ends: &Ends<'_>) -> Option<Text> {
-    let text = reader.text("between", value, BETWEEN_NOTE)?;
+/// The name of a node that the machine has.
+pub(super) fn read_node(
+    reader: &mut Reader,
+    key: &str,
+    value: &Value<'_>,
+    note: &str,
+    ends: &Ends<'_>,
+) -> Option<Text> {
+    let text = reader.text(key, value, note)?;
     if ends.names.contains(&text.text) {
         return Some(text);
     }
@@ -120,37 +131,79 @@ fn read_transport(
     Some((transport, text.span))
 }
 
+/// What a `[[link]]` says of how two nodes are joined.
+struct Way<'a> {
+    transport: TransportKind,
+    /// Where the transport is written.
+    span: Range<usize>,
+    /// The window that it names, and where.
+    window: Option<(&'a Window, Range<usize>)>,
+}
+
+/// The window that a link names; `None` also when it is wrong, which is then reported.
+fn read_window<'a>(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    windows: &'a [Window],
+) -> Option<(&'a Window, Range<usize>)> {
+    const NOTE: &str = "window: the name of a [[window]] that has both nodes";
+    let value = reader.value(table, "window")?;
+    let text = reader.text("window", value, NOTE)?;
+    let window = windows.iter().find(|window| window.name == text.text);
+    if window.is_none() {
+        let names = windows.iter().map(|window| window.name.as_str());
+        reader.report(unknown_word(&text, "window", names).note(NOTE));
+    }
+    Some((window?, text.span))
+}
+
 /// Puts the transport in place of the default, if it can join the two nodes at all.
 fn apply(
     reader: &mut Reader,
     links: &mut [Link],
     ends: &Ends<'_>,
+    windows: &[Window],
     names: [&str; 2],
-    transport: TransportKind,
-    span: Range<usize>,
+    way: Way<'_>,
 ) {
     let find = |name: &str| ends.nodes.iter().find(|node| node.name == name);
     let (Some(a), Some(b)) = (find(names[0]), find(names[1])) else {
         return; // one of them has a mistake of its own
     };
-    let possible = a.transports_to(b);
-    if possible.contains(&transport) {
-        let pair = (a.id.min(b.id), a.id.max(b.id));
-        if let Some(link) = links.iter_mut().find(|link| (link.a, link.b) == pair) {
-            link.transport = transport;
-        }
-        return;
-    }
-    let (a_kind, b_kind) = (a.settings.name(), b.settings.name());
-    let note = match possible {
-        [] => "nothing joins two vm nodes: the window of each is shared with this kernel only".to_owned(),
-        _ => format!("between them: {}", quoted_list(possible.iter().map(|kind| kind.name()))),
+    let possible = ways(windows, a, b);
+    let Some(&(_, mut window)) = possible.iter().find(|(transport, _)| *transport == way.transport) else {
+        return refuse(reader, (a, b), &possible, &way);
     };
-    reader.report(
-        Problem::new(
-            span,
-            format!("`{transport}` cannot join `{}` ({a_kind}) and `{}` ({b_kind})", a.name, b.name),
-        )
-        .note(note),
-    );
+    if let Some((named, span)) = way.window {
+        let joins = [a.kernel(), b.kernel()].iter().all(|kernel| named.members.contains(kernel));
+        if !joins || way.transport != TransportKind::Window {
+            let message = format!("window `{}` does not join `{}` and `{}`", named.name, a.name, b.name);
+            let label = match way.transport {
+                TransportKind::Window => "it has not both of them",
+                _ => "only `window` links have a window",
+            };
+            return reader.report(Problem::new(span, message).label(label));
+        }
+        window = Some(named.id);
+    }
+    let pair = (a.id.min(b.id), a.id.max(b.id));
+    if let Some(link) = links.iter_mut().find(|link| (link.a, link.b) == pair) {
+        (link.transport, link.window) = (way.transport, window);
+    }
+}
+
+fn refuse(
+    reader: &mut Reader,
+    (a, b): (&Node, &Node),
+    possible: &[(TransportKind, Option<tombolo_base::WindowId>)],
+    way: &Way<'_>,
+) {
+    let note = match possible {
+        [] => "nothing joins these two nodes: give them a [[window]] in common".to_owned(),
+        _ => format!("between them: {}", quoted_list(possible.iter().map(|(kind, _)| kind.name()))),
+    };
+    let kinds = (a.settings.name(), b.settings.name());
+    let message =
+        format!("`{}` cannot join `{}` ({}) and `{}` ({})", way.transport, a.name, kinds.0, b.name, kinds.1);
+    reader.report(Problem::new(way.span.clone(), message).note(note));
 }

@@ -6,6 +6,7 @@ mod links;
 mod nodes;
 mod report;
 mod values;
+mod windows;
 
 use std::fs::File;
 use std::io::Read;
@@ -27,7 +28,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The most nodes that a machine has.
 pub const MAX_NODES: usize = 1024;
 
-const KEYS: [&str; 4] = ["name", "node", "link", "limits"];
+const KEYS: [&str; 5] = ["name", "node", "window", "link", "limits"];
 const HOST_NOTE: &str = "a machine has exactly one host: [[node]] name = \"host\", kind = \"host\"";
 
 /// Why a machine file cannot be used.
@@ -151,9 +152,12 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
     }
     let nodes = number_nodes(drafts);
     let link_tables = tables(reader, root, "link");
-    let links = links::read(reader, link_tables.into_iter(), &links::Ends { nodes: &nodes, names: &names });
+    let window_tables = tables(reader, root, "window");
+    let ends = links::Ends { nodes: &nodes, names: &names };
+    let windows = windows::read(reader, window_tables.into_iter(), &ends);
+    let links = links::read(reader, link_tables.into_iter(), &ends, &windows);
     let limits = limits::read(reader, root);
-    Some(Machine { name: name?.text, nodes, links, limits })
+    Some(Machine { name: name?.text, nodes, links, windows, limits })
 }
 
 /// The tables `[[key]]` of the file, with where each begins.

@@ -262,14 +262,21 @@ fn read_bare(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> BareNod
 }
 
 /// A key with a number, and what it means.
-type Number = (&'static str, &'static str);
+pub(super) type Number = (&'static str, &'static str);
 
 const MEMORY: Number = ("memory_mib", "the node's own memory");
 const PROCESSORS: Number = ("processors", "how many the node has");
 const WINDOW: Number = ("window_mib", "the memory shared with the host, a power of two");
-const DOORBELLS: Number = ("doorbells", "interrupts of the window, one of them the monitor's");
+const DOORBELLS: Number =
+    ("doorbells", "interrupts of the window, one for the monitors and one that channels share");
 
-fn number(reader: &mut Reader, table: &DeTable<'_>, key: &Number, range: (u32, u32), usual: u32) -> u32 {
+pub(super) fn number(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    key: &Number,
+    range: (u32, u32),
+    usual: u32,
+) -> u32 {
     let (key, meaning) = *key;
     let value = reader.value(table, key);
     value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(usual)
@@ -279,22 +286,22 @@ fn number(reader: &mut Reader, table: &DeTable<'_>, key: &Number, range: (u32, u
 fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32, u16)) -> (u32, u16) {
     let window_mib = number(reader, table, &WINDOW, ends(&VmNode::WINDOW_MIB), usual.0);
     let doorbells = number(reader, table, &DOORBELLS, ends(&VmNode::DOORBELLS), usual.1.into());
-    check_window(reader, table, window_mib);
+    check_window(reader, table, "window_mib", window_mib);
     (window_mib, u16::try_from(doorbells).unwrap_or(usual.1))
 }
 
 /// The ends of a range, as wide as values are read.
-fn ends<T: Copy + Into<u32>>(range: &RangeInclusive<T>) -> (u32, u32) {
+pub(super) fn ends<T: Copy + Into<u32>>(range: &RangeInclusive<T>) -> (u32, u32) {
     ((*range.start()).into(), (*range.end()).into())
 }
 
-fn check_window(reader: &mut Reader, table: &DeTable<'_>, window_mib: u32) {
-    if let Some(value) = reader.value(table, "window_mib")
+pub(super) fn check_window(reader: &mut Reader, table: &DeTable<'_>, key: &str, window_mib: u32) {
+    if let Some(value) = reader.value(table, key)
         && !window_mib.is_power_of_two()
     {
         let above = window_mib.next_power_of_two();
         reader.report(
-            Problem::new(value.span(), format!("`window_mib` must be a power of two; {window_mib} is not"))
+            Problem::new(value.span(), format!("`{key}` must be a power of two; {window_mib} is not"))
                 .label(format!("the nearest are {} and {above}", above / 2))
                 .note("a window is a PCI memory region, which has no other sizes"),
         );

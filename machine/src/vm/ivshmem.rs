@@ -19,6 +19,9 @@ pub const VM_PEER: u16 = 1;
 /// Most vectors that a window has. Their descriptors wait in a socket until QEMU takes them.
 pub const MAX_VECTORS: u16 = 64;
 
+/// Most vectors of all peers of a window together, for the same reason.
+pub const MAX_ANNOUNCED: u16 = 2 * MAX_VECTORS;
+
 /// Smallest window, in bytes.
 pub const MIN_WINDOW_BYTES: u64 = 64 << 10;
 

@@ -1,0 +1,233 @@
+//! The `[[window]]` tables of a machine file: memory that several nodes share, beside the window that each
+//! has with the host.
+
+use std::ops::Range;
+
+use tombolo_base::{NodeId, WindowId};
+use toml::de::{DeTable, DeValue};
+
+use super::links::{Ends, read_node};
+use super::nodes::{Number, check_window, ends, number};
+use super::report::Problem;
+use super::values::{Reader, Text};
+use crate::model::{Node, NodeSettings, VmNode};
+use crate::windows::{Window, own_windows};
+
+const KEYS: [&str; 5] = ["name", "nodes", "size_mib", "doorbells", "trust"];
+const NODES_NOTE: &str = "for example: nodes = [\"arm0\", \"arm1\"]";
+const TRUST_NOTE: &str =
+    "trust: a name for the nodes that trust each other with all that is in their windows";
+
+const SIZE: Number = ("size_mib", "the memory that the nodes share, a power of two");
+const DOORBELLS: Number =
+    ("doorbells", "interrupts of each node, one for the monitors and one that channels share");
+
+/// What a window has that says nothing.
+const DEFAULT_SIZE_MIB: u32 = 64;
+const DEFAULT_DOORBELLS: u16 = 16;
+
+/// The most `[[window]]` tables.
+const MAX_TABLES: usize = 256;
+
+/// The most windows of one node, that with the host among them: each is a device on its PCI bus.
+const MAX_OF_NODE: usize = 8;
+
+/// Reads all `[[window]]` tables; the result has the windows of nodes with the host too, which come first.
+pub(super) fn read<'t, 'i: 't>(
+    reader: &mut Reader,
+    tables: impl Iterator<Item = (&'t DeTable<'i>, Range<usize>)>,
+    around: &Ends<'_>,
+) -> Vec<Window> {
+    let mut windows = own_windows(around.nodes);
+    for (count, (table, header)) in tables.enumerate() {
+        if count == MAX_TABLES {
+            let message = format!("a machine has {MAX_TABLES} [[window]] tables at most");
+            reader.report(Problem::new(header, message));
+            break;
+        }
+        let window = read_window(reader, table, header.clone(), around, &windows);
+        if let Some(window) = window {
+            check_nodes(reader, around.nodes, &windows, &window, header);
+            windows.push(window);
+        }
+    }
+    windows
+}
+
+fn read_window(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    header: Range<usize>,
+    around: &Ends<'_>,
+    windows: &[Window],
+) -> Option<Window> {
+    reader.refuse_unknown_keys(table, &KEYS, "a window");
+    let name = match reader.value(table, "name") {
+        Some(value) => reader.name(value, "a window"),
+        None => {
+            reader.missing(header.clone(), "name", "this window", "for example: name = \"arms\"");
+            None
+        }
+    };
+    let name = name.and_then(|name| fresh_name(reader, name, around, windows));
+    let members = read_nodes(reader, table, header, around);
+    let size_mib = number(reader, table, &SIZE, ends(&VmNode::WINDOW_MIB), DEFAULT_SIZE_MIB);
+    check_window(reader, table, "size_mib", size_mib);
+    let bells = ends(&VmNode::DOORBELLS);
+    let doorbells = number(reader, table, &DOORBELLS, bells, DEFAULT_DOORBELLS.into()) as u16;
+    let trust = match reader.value(table, "trust") {
+        Some(value) => reader.argument("trust", value, TRUST_NOTE)?,
+        None => Window::DEFAULT_TRUST.to_owned(),
+    };
+    let (name, members) = (name?, members?);
+    let mut members: Vec<NodeId> = members
+        .iter()
+        .filter_map(|name| around.nodes.iter().find(|node| node.name == name.text))
+        .map(|node| node.id)
+        .collect();
+    members.sort();
+    check_size(reader, table, &name, members.len(), size_mib);
+    check_doorbells(reader, table, &name, members.len(), doorbells);
+    let id = WindowId(windows.len() as u16);
+    Some(Window { id, name: name.text, members, size_mib, doorbells, own_of: None, trust })
+}
+
+/// A name that no node and no other window has: regions are made in a window by its name.
+fn fresh_name(reader: &mut Reader, name: Text, around: &Ends<'_>, windows: &[Window]) -> Option<Text> {
+    let label = if around.names.contains(&name.text) {
+        format!("a node is called `{}`, and so is its window with the host", name.text)
+    } else if windows.iter().any(|window| window.name == name.text) {
+        "another window has this name".to_owned()
+    } else {
+        return Some(name);
+    };
+    reader.report(
+        Problem::new(name.span, format!("two windows are called `{}`", name.text))
+            .label(label)
+            .note("names of windows are unique among windows and nodes"),
+    );
+    None
+}
+
+/// The names of its nodes; `None` when one is wrong, which is then reported.
+fn read_nodes(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    header: Range<usize>,
+    around: &Ends<'_>,
+) -> Option<Vec<Text>> {
+    let Some(value) = reader.value(table, "nodes") else {
+        reader.missing(header, "nodes", "this window", NODES_NOTE);
+        return None;
+    };
+    let DeValue::Array(array) = value.get_ref() else {
+        let message = "`nodes` must be an array of names of nodes";
+        reader.report(Problem::new(value.span(), message).note(NODES_NOTE));
+        return None;
+    };
+    if !Window::MEMBERS.contains(&array.len()) {
+        let (least, most) = (Window::MEMBERS.start(), Window::MEMBERS.end());
+        reader.report(
+            Problem::new(value.span(), format!("a window has {least} to {most} nodes, not {}", array.len()))
+                .note(NODES_NOTE),
+        );
+        return None;
+    }
+    let mut members: Vec<Text> = Vec::new();
+    let mut right = true;
+    for item in array.iter() {
+        let Some(name) = read_node(reader, "nodes", item, NODES_NOTE, around) else {
+            right = false;
+            continue;
+        };
+        if members.iter().any(|member| member.text == name.text) {
+            let message = format!("`{}` is in this window twice", name.text);
+            reader.report(Problem::new(name.span.clone(), message).label("named before").note(NODES_NOTE));
+            right = false;
+        } else if let Some(node) = around.nodes.iter().find(|node| node.name == name.text)
+            && let Some(why) = cannot_have_one(node)
+        {
+            let message = format!("`{}` ({}) cannot be in a window", name.text, node.settings.name());
+            reader.report(Problem::new(name.span.clone(), message).label(why).note(NODES_NOTE));
+            right = false;
+        }
+        members.push(name);
+    }
+    right.then_some(members)
+}
+
+/// Why a node can be in no `[[window]]`.
+fn cannot_have_one(node: &Node) -> Option<&'static str> {
+    match node.settings {
+        NodeSettings::Host | NodeSettings::Vm(_) => None,
+        NodeSettings::User(_) => Some("its programs share the memory of the host: name the host instead"),
+        NodeSettings::Bare(_) => Some("a board has the window with the host only"),
+    }
+}
+
+/// A MiB for each node is the least in which all can have channels to all.
+fn check_size(reader: &mut Reader, table: &DeTable<'_>, name: &Text, count: usize, size_mib: u32) {
+    let least = (count as u32).next_power_of_two();
+    if size_mib < least {
+        let span = reader.value(table, "size_mib").map_or(name.span.clone(), |value| value.span());
+        reader.report(
+            Problem::new(span, format!("window `{}` is too small for its {count} nodes", name.text))
+                .label(format!("at least {least}"))
+                .note("size_mib: a MiB or more for each node"),
+        );
+    }
+}
+
+fn check_doorbells(reader: &mut Reader, table: &DeTable<'_>, name: &Text, count: usize, doorbells: u16) {
+    let most = usize::from(Window::MAX_DOORBELLS) / count.max(1);
+    if usize::from(doorbells) > most {
+        let span = reader.value(table, "doorbells").map_or(name.span.clone(), |value| value.span());
+        let message = format!("window `{}` has too many doorbells for {count} nodes", name.text);
+        reader.report(Problem::new(span, message).label(format!("at most {most}")).note(format!(
+            "doorbells: {} for all nodes of a window together; channels share one when there are not enough",
+            Window::MAX_DOORBELLS
+        )));
+    }
+}
+
+/// What a node can have of windows, all of them together.
+fn check_nodes(
+    reader: &mut Reader,
+    nodes: &[Node],
+    windows: &[Window],
+    window: &Window,
+    header: Range<usize>,
+) {
+    let guests = nodes.iter().filter(|node| window.members.contains(&node.id) && node.behind_window());
+    for node in guests {
+        let others = || windows.iter().filter(|other| other.members.contains(&node.id));
+        let count = others().count() + 1;
+        if count > MAX_OF_NODE {
+            let message = format!("node `{}` is in too many windows", node.name);
+            let label = format!("its window number {count}, with that to the host; at most {MAX_OF_NODE}");
+            reader.report(Problem::new(header.clone(), message).label(label));
+        }
+        let bells = others().map(|other| other.doorbells).sum::<u16>() + window.doorbells;
+        if bells > Window::MAX_DOORBELLS_OF_NODE {
+            let message = format!("the windows of node `{}` have too many doorbells: {bells}", node.name);
+            let label = format!("at most {} together", Window::MAX_DOORBELLS_OF_NODE);
+            reader.report(Problem::new(header.clone(), message).label(label).note(format!(
+                "give `doorbells` of node `{}` or of its windows a smaller number; channels share one when there \
+                 are not enough",
+                node.name
+            )));
+        }
+        let distrusted = others().find(|other| other.own_of.is_none() && other.trust != window.trust);
+        if let Some(other) = distrusted {
+            let message = format!(
+                "node `{}` is in windows of two trust domains, `{}` and `{}`",
+                node.name, other.trust, window.trust
+            );
+            reader.report(
+                Problem::new(header.clone(), message)
+                    .label(format!("window `{}` is of `{}`", other.name, other.trust))
+                    .note("a node other than the host belongs to one trust domain: its programs reach everything in its windows"),
+            );
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The windows of a machine: memory that several nodes map, with doorbells between every two of them.
+//!
+//! Every virtual machine and board has a window with the host, called like the node; the monitors talk
+//! through it. The `[[window]]` tables of a machine file add windows of any other set of nodes.
+
+use std::ops::RangeInclusive;
+
+use tombolo_base::{NodeId, WindowId};
+
+use crate::model::Node;
+use crate::vm::ivshmem;
+
+/// Memory that several nodes map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// Its position in the machine.
+    pub id: WindowId,
+    /// What people call it: for the window between a node and the host the name of the node. No other window
+    /// or node is called the same.
+    pub name: String,
+    /// The nodes that map it, each with a kernel of its own, in the order of their ids. The position of a
+    /// node is its peer number.
+    pub members: Vec<NodeId>,
+    /// Its size, a power of two.
+    pub size_mib: u32,
+    /// Interrupt vectors of each member: the first is the monitors', the second is shared by channels that
+    /// have none of their own.
+    pub doorbells: u16,
+    /// The node whose window with the host this is; `None` for one that the machine file adds.
+    pub own_of: Option<NodeId>,
+    /// The trust domain of its members: each can read and write all of it.
+    pub trust: String,
+}
+
+impl Window {
+    /// How many nodes a window of a `[[window]]` table has.
+    pub const MEMBERS: RangeInclusive<usize> = 2..=8;
+    /// The most doorbells that all members of one window have together: the announcements of all of them
+    /// wait in a socket until an emulator takes them.
+    pub const MAX_DOORBELLS: u16 = ivshmem::MAX_ANNOUNCED;
+    /// The most doorbells that all windows of one node have together, which is how many interrupts the
+    /// emulated interrupt controller has for messages.
+    pub const MAX_DOORBELLS_OF_NODE: u16 = ivshmem::MAX_VECTORS;
+    /// The trust domain of a window that says none.
+    pub const DEFAULT_TRUST: &'static str = "machine";
+
+    /// The peer number of a member.
+    #[must_use]
+    pub fn peer(&self, node: NodeId) -> Option<u16> {
+        self.members.iter().position(|member| *member == node).map(|position| position as u16)
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        u64::from(self.size_mib) << 20
+    }
+}
+
+/// The windows between nodes and the host, in the order of the nodes.
+pub(crate) fn own_windows(nodes: &[Node]) -> Vec<Window> {
+    let own = |node: &Node| {
+        let (size_mib, doorbells) = node.own_window()?;
+        Some((node.id, node.name.clone(), size_mib, doorbells))
+    };
+    let own = nodes.iter().filter_map(own).zip(0..);
+    own.map(|((node, name, size_mib, doorbells), id)| Window {
+        id: WindowId(id),
+        name,
+        members: vec![NodeId::HOST, node],
+        size_mib,
+        doorbells,
+        own_of: Some(node),
+        trust: Window::DEFAULT_TRUST.to_owned(),
+    })
+    .collect()
+}
+
+/// The first window that both nodes map: the node's own for the host and a node.
+pub(crate) fn common(windows: &[Window], a: NodeId, b: NodeId) -> Option<&Window> {
+    windows.iter().find(|window| window.members.contains(&a) && window.members.contains(&b))
+}
