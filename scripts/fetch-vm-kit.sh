@@ -3,6 +3,7 @@
 #   vmlinuz             Debian's kernel for clouds
 #   modules/*.ko,order  its vfio modules, and their order, each after those it needs
 #   network-modules/*   the same for a network, which nodes have none of: `tombolo bench bulk` measures one
+#   device-modules/*    the same for devices that a program provides (TUN, NBD), loaded when one is first asked for
 #   busybox             the shell and tools of the node's console
 #   copyright-*,SOURCES under which licences they are, and where their sources are, for those who pass them on
 #
@@ -14,11 +15,14 @@ set -eu
 
 target=${1:-target}
 kit=$target/kit/aarch64
-kernel=linux-image-cloud-arm64
+# The first of these packages that the archive has: Debian 12 has an older kernel beside this one, which lacks
+# devices that programs provide and write protection for userfaultfd; Debian 13 has no other.
+kernels='linux-image-6.12-cloud-arm64 linux-image-cloud-arm64'
 needed_modules='vfio_iommu_type1 vfio-pci'
 network_modules='virtio_pci virtio_net'
+device_modules='tun nbd'
 # To be raised when this script makes something else of the same packages.
-recipe=3
+recipe=4
 
 what='vm kit'
 # shellcheck source=scripts/debs.sh
@@ -33,7 +37,9 @@ begin "$kit"
 
 # The package that holds the kernel itself: its name has the kernel's version.
 kernel_image() {
-    with_apt apt-cache depends "$kernel" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p' | head -n 1
+    for kernel in $kernels; do
+        with_apt apt-cache depends "$kernel" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p'
+    done | head -n 1
 }
 
 fetch() {
@@ -41,7 +47,7 @@ fetch() {
     image=$(kernel_image)
     [ -n "$image" ] || {
         cat "$work/log" >&2
-        fail "apt knows no $kernel: an archive of Debian must be among its sources, and within reach"
+        fail "apt knows no ${kernels%% *}: an archive of Debian must be among its sources, and within reach"
     }
     kept "${image}_*_arm64.deb" >/dev/null || download "$image"
     kept "$busybox_pattern" >/dev/null || download busybox-static
@@ -52,9 +58,15 @@ module_file() {
     find "$work/lib" -name "$(printf '%s' "$1" | sed 's/[-_]/[-_]/g').ko*" | head -n 1
 }
 
-# Installs a module into $folder after those it needs, as its own description lists them.
+is_built_in() {
+    grep -q "/$(printf '%s' "$1" | sed 's/[-_]/[-_]/g').ko\$" "$work"/lib/lib/modules/*/modules.builtin
+}
+
+# Installs a module into $folder after those it needs, as its own description lists them. One that the kernel
+# itself contains needs no file.
 add_module() {
     case " $added " in *" $1 "*) return ;; esac
+    ! is_built_in "$1" || return 0
     [ -n "$(module_file "$1")" ] || fail "$kernel_deb has no module $1"
     case $(module_file "$1") in
     *.ko) ;;
@@ -69,7 +81,8 @@ add_module() {
     added="$added $1"
 }
 
-image_pattern='linux-image-[0-9]*-cloud-arm64_*_arm64.deb'
+# From 6.10 on.
+image_pattern='linux-image-6.[1-9][0-9]*-cloud-arm64_*_arm64.deb'
 busybox_pattern='busybox-static_*_arm64.deb'
 if ! kept "$image_pattern" >/dev/null || ! kept "$busybox_pattern" >/dev/null; then
     fetch
@@ -78,24 +91,29 @@ kernel_deb=$(kept "$image_pattern")
 busybox_deb=$(kept "$busybox_pattern")
 
 say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
-mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules"
-dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/kernel/drivers/*' '*/kernel/net/core/*' './usr/share/doc/*/copyright'
+mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules" "$work/device-modules"
+dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/modules.builtin' '*/kernel/drivers/*' '*/kernel/net/core/*' './usr/share/doc/*/copyright'
 dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox' './usr/share/doc/*/copyright'
-folder=modules
-added=
-for module in $needed_modules; do
-    add_module "$module"
-done
-folder=network-modules
-added=
-for module in $network_modules; do
-    add_module "$module"
-done
+add_modules() {
+    folder=$1
+    added=
+    shift
+    : >"$work/$folder/order"
+    for module in "$@"; do
+        add_module "$module"
+    done
+}
+# shellcheck disable=SC2086  # lists of names
+{
+    add_modules modules $needed_modules
+    add_modules network-modules $network_modules
+    add_modules device-modules $device_modules
+}
 mv "$work"/lib/boot/vmlinuz-* "$work/vmlinuz"
 mv "$work"/busybox/*bin/busybox "$work/bin-busybox"
 chmod 644 "$work/vmlinuz"
 chmod 755 "$work/bin-busybox"
-chmod 644 "$work"/modules/* "$work"/network-modules/*
+chmod 644 "$work"/modules/* "$work"/network-modules/* "$work"/device-modules/*
 
 cp "$work"/lib/usr/share/doc/*/copyright "$work/copyright-linux"
 cp "$work"/busybox/usr/share/doc/*/copyright "$work/copyright-busybox"
@@ -107,9 +125,10 @@ cp "$work"/busybox/usr/share/doc/*/copyright "$work/copyright-busybox"
     done
 } >"$work/SOURCES"
 
-rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules"
+rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules" "$kit/device-modules"
 mv "$work/modules" "$kit/modules"
 mv "$work/network-modules" "$kit/network-modules"
+mv "$work/device-modules" "$kit/device-modules"
 mv "$work/vmlinuz" "$kit/vmlinuz"
 mv "$work/bin-busybox" "$kit/busybox"
 mv "$work/copyright-linux" "$work/copyright-busybox" "$work/SOURCES" "$kit/"

@@ -150,7 +150,8 @@ impl Archive {
 /// # Errors
 /// All but [`InitramfsError::Cache`] and [`InitramfsError::NoCache`].
 pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
-    pack_with(kit, &kit.modules_dir, &read(&kit.tombolod)?, files)
+    let modules = [(&*kit.modules_dir, init::MODULES), (&*kit.device_modules_dir, init::DEVICE_MODULES)];
+    pack_with(kit, &modules, &read(&kit.tombolod)?, files)
 }
 
 /// Packs the boot image of a machine that is no node: `program` as process 1, modules for a network, and
@@ -163,7 +164,7 @@ pub fn pack_program(kit: &VmKit, program: &[u8], files: &Files) -> Result<Vec<u8
         let error = std::io::Error::new(std::io::ErrorKind::NotFound, missing.to_string());
         InitramfsError::Read { path: missing.path, error }
     })?;
-    pack_with(kit, &modules, program, files)
+    pack_with(kit, &[(&*modules, init::MODULES)], program, files)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {
@@ -172,26 +173,18 @@ fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {
 
 fn pack_with(
     kit: &VmKit,
-    modules_dir: &Path,
+    modules: &[(&Path, &'static str)],
     program: &[u8],
     files: &Files,
 ) -> Result<Vec<u8>, InitramfsError> {
-    let relative = |path: &'static str| path.trim_start_matches('/');
     let mut archive = Archive::new();
-    for directory in [relative(init::OWN), relative(init::MODULES), "dev", "proc", "run", "sys", "tmp"] {
+    for directory in [relative(init::OWN), "dev", "proc", "run", "sys", "tmp"] {
         archive.directory(directory);
     }
     archive.file(relative(init::BUSYBOX), 0o755, &read(&kit.busybox)?);
-    let order_path = modules_dir.join(init::MODULE_ORDER);
-    let order = read(&order_path)?;
-    for name in String::from_utf8_lossy(&order).lines().filter(|name| !name.is_empty()) {
-        if name.contains('/') || name.starts_with('.') {
-            return Err(InitramfsError::ModuleName { path: order_path, name: name.to_owned() });
-        }
-        let content = read(&modules_dir.join(name))?;
-        archive.file(&format!("{}/{name}", relative(init::MODULES)), 0o644, &content);
+    for (source, target) in modules {
+        pack_modules(&mut archive, source, relative(target))?;
     }
-    archive.file(&format!("{}/{}", relative(init::MODULES), init::MODULE_ORDER), 0o644, &order);
     archive.file("init", 0o755, program);
     if !files.has("bin") {
         archive.directory("bin");
@@ -201,6 +194,26 @@ fn pack_with(
         archive.symlink(&shell, init::BUSYBOX);
     }
     Ok(archive.finish())
+}
+
+/// A path as an archive has it.
+fn relative(path: &str) -> &str {
+    path.trim_start_matches('/')
+}
+
+/// Adds the modules that the folder `source` lists, and the list.
+fn pack_modules(archive: &mut Archive, source: &Path, target: &str) -> Result<(), InitramfsError> {
+    archive.directory(target);
+    let order_path = source.join(init::MODULE_ORDER);
+    let order = read(&order_path)?;
+    for name in String::from_utf8_lossy(&order).lines().filter(|name| !name.is_empty()) {
+        if name.contains('/') || name.starts_with('.') {
+            return Err(InitramfsError::ModuleName { path: order_path, name: name.to_owned() });
+        }
+        archive.file(&format!("{target}/{name}"), 0o644, &read(&source.join(name))?);
+    }
+    archive.file(&format!("{target}/{}", init::MODULE_ORDER), 0o644, &order);
+    Ok(())
 }
 
 /// The directory that boot images are cached in: `$XDG_CACHE_HOME/tombolo`, or `~/.cache/tombolo`.

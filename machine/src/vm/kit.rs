@@ -10,6 +10,9 @@ const MODULE_ORDER: &str = "order";
 /// The folder of the modules for a network.
 const NETWORK_MODULES: &str = "network-modules";
 
+/// The folder of the modules for devices that a program provides.
+const DEVICE_MODULES: &str = "device-modules";
+
 /// A part of the kit is missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `make kit`", path = path.display())]
@@ -29,6 +32,8 @@ pub struct VmKit {
     pub kernel: PathBuf,
     /// The kernel's modules for the window's interrupts, and the file `order` that lists them.
     pub modules_dir: PathBuf,
+    /// The kernel's modules for devices that a program provides, with their own order.
+    pub device_modules_dir: PathBuf,
     /// The shell and tools of the node's console, one static program.
     pub busybox: PathBuf,
     /// The node's monitor, one static program.
@@ -49,10 +54,12 @@ impl VmKit {
         let kit = VmKit {
             kernel: part("vmlinuz", "a Linux kernel")?,
             modules_dir: part("modules", "the kernel's modules")?,
+            device_modules_dir: part(DEVICE_MODULES, "the kernel's modules for devices of programs")?,
             busybox: part("busybox", "busybox")?,
             tombolod: part("tombolod", "its monitor")?,
         };
         part(&format!("modules/{MODULE_ORDER}"), "the order of the kernel's modules")?;
+        part(&format!("{DEVICE_MODULES}/{MODULE_ORDER}"), "the order of the kernel's modules for devices")?;
         Ok(kit)
     }
 
@@ -78,12 +85,18 @@ mod tests {
         let root = std::env::temp_dir().join(format!("tombolo-kit-{}", std::process::id()));
         let folder = root.join("aarch64");
         std::fs::create_dir_all(folder.join("modules")).unwrap();
-        for name in ["vmlinuz", "busybox", "tombolod", "modules/order"] {
+        for name in ["vmlinuz", "device-modules", "busybox", "tombolod", "modules/order"] {
             let error = VmKit::locate(&root, Isa::Aarch64).unwrap_err();
             assert!(error.path.ends_with(name), "{error}");
             assert!(error.to_string().contains("make kit"), "{error}");
-            std::fs::write(folder.join(name), "").unwrap();
+            match name {
+                "device-modules" => std::fs::create_dir_all(folder.join(name)).unwrap(),
+                _ => std::fs::write(folder.join(name), "").unwrap(),
+            }
         }
+        let error = VmKit::locate(&root, Isa::Aarch64).unwrap_err();
+        assert!(error.path.ends_with("device-modules/order"), "{error}");
+        std::fs::write(folder.join("device-modules/order"), "").unwrap();
         let kit = VmKit::locate(&root, Isa::Aarch64).unwrap();
         assert_eq!(kit.busybox, folder.join("busybox"));
         let error = kit.network_modules_dir().unwrap_err();

@@ -88,9 +88,14 @@ fn kit(folder: &Path, order: &str) -> VmKit {
     std::fs::create_dir_all(&modules_dir).unwrap();
     std::fs::write(modules_dir.join("order"), order).unwrap();
     std::fs::write(modules_dir.join("vfio.ko"), "m").unwrap();
+    let device_modules_dir = folder.join("device-modules");
+    std::fs::create_dir_all(&device_modules_dir).unwrap();
+    std::fs::write(device_modules_dir.join("order"), "tun.ko\n").unwrap();
+    std::fs::write(device_modules_dir.join("tun.ko"), "d").unwrap();
     VmKit {
         kernel: folder.join("vmlinuz"),
         modules_dir,
+        device_modules_dir,
         busybox: folder.join("busybox"),
         tombolod: folder.join("tombolod"),
     }
@@ -106,6 +111,8 @@ fn a_boot_image_holds_the_kit() {
         "tombolo/modules\0",
         "tombolo/modules/vfio.ko\0",
         "tombolo/modules/order\0",
+        "tombolo/device-modules/tun.ko\0",
+        "tombolo/device-modules/order\0",
     ] {
         assert!(packed.contains(name), "{name:?}");
     }

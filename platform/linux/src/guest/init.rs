@@ -20,7 +20,10 @@ pub const OWN: &str = "/tombolo";
 /// The folder of the boot image with the kernel's modules and their load order.
 pub const MODULES: &str = "/tombolo/modules";
 
-/// The file in the modules' folder that lists them, one name a line, each after those it depends on.
+/// The folder with those for devices that a program provides, loaded when one is first asked for.
+pub const DEVICE_MODULES: &str = "/tombolo/device-modules";
+
+/// The file in a modules' folder that lists them, one name a line, each after those it depends on.
 pub const MODULE_ORDER: &str = "order";
 
 /// The tools in the boot image.
