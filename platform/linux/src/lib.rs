@@ -9,6 +9,7 @@ pub mod calls;
 pub mod clock;
 pub mod confined;
 pub mod copy;
+pub mod device;
 pub mod epoll;
 pub mod error;
 pub mod event;

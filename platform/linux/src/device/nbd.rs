@@ -1,0 +1,134 @@
+//! A disk whose blocks this program has: the kernel's network block device, over a socket pair.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, opcode};
+
+use super::tap::Number;
+use crate::error::{Context, OsError};
+use crate::socket::{self, SocketKind};
+
+const SET_SOCKET: Opcode = opcode::none(0xab, 0);
+const SET_BLOCK_BYTES: Opcode = opcode::none(0xab, 1);
+const RUN: Opcode = opcode::none(0xab, 3);
+const CLEAR_SOCKET: Opcode = opcode::none(0xab, 4);
+const SET_BLOCKS: Opcode = opcode::none(0xab, 7);
+const DISCONNECT: Opcode = opcode::none(0xab, 8);
+const SET_TIMEOUT: Opcode = opcode::none(0xab, 9);
+const SET_FLAGS: Opcode = opcode::none(0xab, 10);
+
+/// The most devices that are looked at for a free one; the module has 16 unless told otherwise.
+const MAX_DEVICES: u32 = 256;
+
+/// What a disk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Bytes of a block, a power of two from 512 to 4096.
+    pub block_bytes: u32,
+    /// How many blocks there are.
+    pub blocks: u64,
+    /// The protocol's transmission flags.
+    pub flags: u16,
+    /// How long the kernel waits for an answer, in seconds; then it ends the device.
+    pub timeout_s: u32,
+}
+
+/// A disk. Reads and writes of it are requests of the NBD protocol on the socket that came with it.
+#[derive(Debug)]
+pub struct NbdDevice {
+    device: File,
+    path: PathBuf,
+}
+
+impl NbdDevice {
+    /// Prepares a device that is free, or the one at `path`, and gives the other end of its socket. It is a
+    /// disk while [`run`](Self::run) runs.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENODEV`: the kernel has none; `EACCES`, `EPERM`; `EBUSY`: all, or that one, are in use.
+    pub fn prepare(path: Option<&Path>, geometry: &Geometry) -> Result<(NbdDevice, OwnedFd), OsError> {
+        super::load_modules_for("/dev/nbd0")?;
+        let (near, far) = socket::pair(SocketKind::Stream)?;
+        let device = match path {
+            Some(path) => Self::take(path, &far)?,
+            None => Self::take_free(&far)?,
+        };
+        let set = |result: Result<(), Errno>| result.context(&format!("set up {}", device.path.display()));
+        set(device.control::<SET_BLOCK_BYTES>(geometry.block_bytes.into()))?;
+        set(device.control::<SET_BLOCKS>(geometry.blocks))?;
+        set(device.control::<SET_FLAGS>(geometry.flags.into()))?;
+        set(device.control::<SET_TIMEOUT>(geometry.timeout_s.into()))?;
+        // The kernel keeps `far` open.
+        Ok((device, near))
+    }
+
+    fn take_free(socket: &OwnedFd) -> Result<NbdDevice, OsError> {
+        for number in 0..MAX_DEVICES {
+            let path = PathBuf::from(format!("/dev/nbd{number}"));
+            match Self::take(&path, socket) {
+                Err(error) if error.errno == Errno::BUSY => {}
+                Err(error) if error.errno == Errno::NOENT && number > 0 => break,
+                result => return result,
+            }
+        }
+        Err(OsError::new("find a network block device that is not in use", Errno::BUSY))
+    }
+
+    fn take(path: &Path, socket: &OwnedFd) -> Result<NbdDevice, OsError> {
+        let operation = format!("use {}", path.display());
+        let device = File::options().read(true).write(true).open(path).context(&operation)?;
+        let device = NbdDevice { device, path: path.to_owned() };
+        device.control::<SET_SOCKET>(socket.as_fd().as_raw_fd() as u64).context(&operation)?;
+        Ok(device)
+    }
+
+    /// The path of the device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The device as its number is in `/sys/block`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Serves the kernel's requests, on a thread of its own, until the socket's other end is closed or
+    /// [`disconnect`](Self::disconnect) is called. Then the device is empty, and what still waits for it
+    /// fails.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn run(&self) -> Result<(), OsError> {
+        let ran = self.control::<RUN>(0);
+        let _ = self.control::<CLEAR_SOCKET>(0);
+        ran.context(&format!("run {}", self.path.display()))
+    }
+
+    /// Ends [`run`](Self::run): the kernel sends what says so on the socket.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn disconnect(&self) -> Result<(), OsError> {
+        self.control::<DISCONNECT>(0).context(&format!("disconnect {}", self.path.display()))
+    }
+
+    fn control<const OPERATION: Opcode>(&self, argument: u64) -> Result<(), Errno> {
+        // Sizes above the address space's are of processors of 32 bits.
+        let argument = libc::c_ulong::try_from(argument).map_err(|_| Errno::OVERFLOW)?;
+        // SAFETY: these operations take a number, and access no memory of this program. The socket's is that
+        // of an open one, of which the kernel takes a reference of its own.
+        unsafe { rustix::ioctl::ioctl(&self.device, Number::<OPERATION>(argument)) }
+    }
+}
+
+impl Drop for NbdDevice {
+    fn drop(&mut self) {
+        // Of a device that never ran, or runs no more, this frees it for others.
+        let _ = self.control::<CLEAR_SOCKET>(0);
+    }
+}

@@ -1,0 +1,297 @@
+//! A network card whose cable ends in this program (TUN/TAP).
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Setter, Updater, opcode};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::error::{Context, OsError};
+
+/// The longest name of a network device.
+pub const MAX_NAME_BYTES: usize = libc::IFNAMSIZ - 1;
+
+/// Bytes before each frame that say what is still to be done to it: `struct virtio_net_hdr`, little-endian.
+pub const HEADER_BYTES: usize = 10;
+
+/// The longest frame with its header: segments that are still to be cut, of 64 KiB.
+pub const MAX_FRAME_BYTES: usize = HEADER_BYTES + 14 + 4 + 65_535;
+
+/// The least and the most that an IP packet on such a card may have.
+pub const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
+
+const DEVICE: &str = "/dev/net/tun";
+
+const SET_INTERFACE: Opcode = opcode::write::<libc::c_int>(b'T', 202);
+const SET_OFFLOAD: Opcode = opcode::write::<libc::c_uint>(b'T', 208);
+const SET_HEADER_BYTES: Opcode = opcode::write::<libc::c_int>(b'T', 216);
+const SET_LITTLE_ENDIAN: Opcode = opcode::write::<libc::c_int>(b'T', 220);
+const SET_CARRIER: Opcode = opcode::write::<libc::c_int>(b'T', 226);
+
+/// `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`: frames may come with a checksum that is not filled in, and TCP
+/// segments uncut.
+const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
+
+/// A network card. It disappears when this is dropped.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+    /// For requests about the device.
+    socket: std::os::fd::OwnedFd,
+    name: String,
+}
+
+impl Tap {
+    /// Creates a card of this name. Nothing is plugged in, it is down, and each frame has a header of
+    /// [`HEADER_BYTES`].
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENODEV`: the kernel has no TUN; `EPERM`: not permitted (it takes `CAP_NET_ADMIN`); `EBUSY`:
+    /// another program has a card of this name; `EINVAL`: not a name.
+    pub fn create(name: &str) -> Result<Tap, OsError> {
+        super::load_modules_for(DEVICE)?;
+        let operation = format!("create the network device {name}");
+        let file = File::options().read(true).write(true).open(DEVICE).context(&operation)?;
+        rustix::io::ioctl_fionbio(&file, true).context(&operation)?;
+        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | IFF_TUN_EXCL;
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        // SAFETY: this operation reads and writes one `struct ifreq`, which `request` is, whole.
+        unsafe { rustix::ioctl::ioctl(&file, Updater::<SET_INTERFACE, libc::ifreq>::new(&mut request)) }
+            .context(&operation)?;
+        set::<SET_HEADER_BYTES>(&file, HEADER_BYTES as libc::c_int, &operation)?;
+        set::<SET_LITTLE_ENDIAN>(&file, 1, &operation)?;
+        set::<SET_CARRIER>(&file, 0, &operation)?;
+        // SAFETY: this operation takes a number, and nothing that it points to.
+        unsafe { rustix::ioctl::ioctl(&file, Number::<SET_OFFLOAD>(OFFLOADS)) }.context(&operation)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+                .context("create a socket")?;
+        Ok(Tap { file, socket, name: name.to_owned() })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Plugs the cable in, or out: programs see the link come up or go down.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn set_carrier(&self, on: bool) -> Result<(), OsError> {
+        set::<SET_CARRIER>(&self.file, libc::c_int::from(on), "change the carrier of a network device")
+    }
+
+    /// Sets the hardware address. Only while the device is down.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn set_hardware_address(&self, address: [u8; 6]) -> Result<(), OsError> {
+        let mut request = request(&self.name)?;
+        let mut hardware = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+        for (to, from) in hardware.sa_data.iter_mut().zip(address) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_hwaddr = hardware;
+        self.ask::<{ libc::SIOCSIFHWADDR as Opcode }>(&mut request, "set the hardware address")
+    }
+
+    /// Sets how long an IP packet may be, within [`MTU`].
+    ///
+    /// # Errors
+    /// `EINVAL` outside of it.
+    pub fn set_mtu(&self, bytes: u32) -> Result<(), OsError> {
+        let mut request = request(&self.name)?;
+        request.ifr_ifru.ifru_mtu = i32::try_from(bytes).unwrap_or(i32::MAX);
+        self.ask::<{ libc::SIOCSIFMTU as Opcode }>(&mut request, "set the MTU")
+    }
+
+    /// Gives it an address in a network of `prefix` bits.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn set_address(&self, address: Ipv4Addr, prefix: u8) -> Result<(), OsError> {
+        let mut asked = request(&self.name)?;
+        asked.ifr_ifru.ifru_addr = internet(address);
+        self.ask::<{ libc::SIOCSIFADDR as Opcode }>(&mut asked, "set the address")?;
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+        let mut asked = request(&self.name)?;
+        asked.ifr_ifru.ifru_netmask = internet(Ipv4Addr::from_bits(mask));
+        self.ask::<{ libc::SIOCSIFNETMASK as Opcode }>(&mut asked, "set the netmask")
+    }
+
+    /// Switches the device on.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn bring_up(&self) -> Result<(), OsError> {
+        let mut request = request(&self.name)?;
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        self.ask::<{ libc::SIOCSIFFLAGS as Opcode }>(&mut request, "switch on the device")
+    }
+
+    fn ask<const OPERATION: Opcode>(&self, request: &mut libc::ifreq, what: &str) -> Result<(), OsError> {
+        // SAFETY: these operations read one `struct ifreq`, which this is, whole; all its bytes are
+        // initialised.
+        unsafe { rustix::ioctl::ioctl(&self.socket, Updater::<OPERATION, libc::ifreq>::new(request)) }
+            .context(&format!("{what} of {}", self.name))
+    }
+
+    /// Takes the next frame that programs sent, with its header; `None` when there is none now.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn receive(&self, frame: &mut [u8]) -> Result<Option<usize>, OsError> {
+        match (&self.file).read(frame) {
+            Ok(length) => Ok(Some(length)),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::AGAIN | Errno::INTR) => Ok(None),
+                _ => Err(OsError::from_io("read from a network device", &error)),
+            },
+        }
+    }
+
+    /// Gives programs a frame, with its header. False when the kernel did not take it: the device is down,
+    /// its queue is full, or what is in it is not a frame.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn send(&self, frame: &[u8]) -> Result<bool, OsError> {
+        // The kernel takes a frame whole or not at all.
+        match (&self.file).write(frame) {
+            Ok(length) => Ok(length == frame.len()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::BADFD | Errno::NODEV) => {
+                    Err(OsError::from_io("write to a network device", &error))
+                }
+                _ => Ok(false),
+            },
+        }
+    }
+}
+
+impl AsFd for Tap {
+    /// Readable when there is a frame.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// `IFF_TUN_EXCL`: fail where a card of this name exists.
+const IFF_TUN_EXCL: libc::c_int = 0x8000;
+
+/// Passes a number to the kernel.
+fn set<const OPERATION: Opcode>(file: &File, value: libc::c_int, operation: &str) -> Result<(), OsError> {
+    // SAFETY: the operations that this is called with read one `int`, which `Setter` points to.
+    unsafe { rustix::ioctl::ioctl(file, Setter::<OPERATION, libc::c_int>::new(value)) }.context(operation)
+}
+
+/// An ioctl whose argument is a number.
+pub(super) struct Number<const OPERATION: Opcode>(pub(super) libc::c_ulong);
+
+// SAFETY: the argument is a number, and the kernel accesses no memory of this program.
+unsafe impl<const OPERATION: Opcode> rustix::ioctl::Ioctl for Number<OPERATION> {
+    type Output = ();
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        OPERATION
+    }
+
+    fn as_ptr(&mut self) -> *mut rustix::ffi::c_void {
+        std::ptr::without_provenance_mut(self.0 as usize)
+    }
+
+    unsafe fn output_from_ptr(
+        _: rustix::ioctl::IoctlOutput,
+        _: *mut rustix::ffi::c_void,
+    ) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A request about the device of this name, with zeros otherwise.
+fn request(name: &str) -> Result<libc::ifreq, OsError> {
+    // The kernel would take a name with a percent sign as a pattern.
+    let unfit = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, 0 | b'/' | b':' | b'%');
+    let length = 1..=MAX_NAME_BYTES;
+    if !length.contains(&name.len()) || name == "." || name == ".." || name.bytes().any(unfit) {
+        return Err(OsError::new(format!("name a network device {name:?}"), Errno::INVAL));
+    }
+    // SAFETY: a structure of numbers, of which any bits, zero too, are values.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// An address as a `struct sockaddr_in`, in bytes that are in network order on every processor.
+fn internet(address: Ipv4Addr) -> libc::sockaddr {
+    let mut socket = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
+    for (to, from) in socket.sa_data[2..].iter_mut().zip(address.octets()) {
+        *to = from as libc::c_char;
+    }
+    socket
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_is_there_until_it_is_dropped() {
+        let name = format!("tap{}", std::process::id());
+        let tap = match Tap::create(&name) {
+            Ok(tap) => tap,
+            Err(error) => return crate::unsupported(&format!("network devices of programs: {error}")),
+        };
+        assert_eq!(Tap::create(&name).unwrap_err().errno, Errno::BUSY);
+        tap.set_hardware_address([2, 0, 0, 0, 0, 7]).unwrap();
+        tap.set_mtu(9000).unwrap();
+        tap.set_address(Ipv4Addr::new(192, 0, 2, 1), 24).unwrap();
+        tap.bring_up().unwrap();
+        assert_eq!(tap.set_mtu(*MTU.end() + 1).unwrap_err().errno, Errno::INVAL);
+        // `/sys` may be that of another network namespace.
+        let asked = |fill: fn(&Tap, &mut libc::ifreq)| {
+            let mut asked = request(&name).unwrap();
+            fill(&tap, &mut asked);
+            asked
+        };
+        let mtu = asked(|tap, asked| tap.ask::<{ libc::SIOCGIFMTU as Opcode }>(asked, "").unwrap());
+        // SAFETY: any bits are a number.
+        assert_eq!(unsafe { mtu.ifr_ifru.ifru_mtu }, 9000);
+        let is_running = || {
+            let flags = asked(|tap, asked| tap.ask::<{ libc::SIOCGIFFLAGS as Opcode }>(asked, "").unwrap());
+            // SAFETY: as above.
+            let flags = unsafe { flags.ifr_ifru.ifru_flags };
+            libc::c_int::from(flags) & libc::IFF_RUNNING != 0
+        };
+        assert!(!is_running());
+        tap.set_carrier(true).unwrap();
+        assert!(is_running());
+        // The kernel announces itself on the link; what else is there ends with `None`.
+        let mut frame = vec![0; MAX_FRAME_BYTES];
+        while tap.receive(&mut frame).unwrap().is_some() {}
+        assert!(!tap.send(&[0; 5]).unwrap(), "not even a header");
+        let mut frame = vec![0_u8; HEADER_BYTES + 60];
+        frame[HEADER_BYTES..][..6].fill(0xff);
+        assert!(tap.send(&frame).unwrap());
+        drop(tap);
+        drop(Tap::create(&name).unwrap());
+    }
+
+    #[test]
+    fn names_that_are_not() {
+        for name in ["", ".", "..", "a/b", "a b", "tap%d", "a\0", "sixteen-bytes-xx"] {
+            assert_eq!(request(name).unwrap_err().errno, Errno::INVAL, "{name:?}");
+        }
+        assert!(request("fifteen-bytes-x").is_ok());
+    }
+}
