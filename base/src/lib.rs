@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod canary;
+pub mod coherence;
 pub mod hash;
 pub mod ids;
 pub mod isa;
@@ -19,6 +20,7 @@ pub mod sync;
 pub mod tap;
 pub mod timeout;
 
+pub use coherence::{Coherence, Coherent};
 pub use ids::{ChannelId, DomainId, NodeId, RegionId, WindowId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};

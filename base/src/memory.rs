@@ -11,6 +11,9 @@
 //! [`load_le`]: SharedMemory::load_le
 //! [`store_le`]: SharedMemory::store_le
 
+use core::ops::Range;
+
+use crate::coherence::{Coherence, Coherent};
 use crate::sync::{AtomicU64, Ordering};
 
 /// An offset or length does not lie inside the memory it names, or is not a multiple of eight.
@@ -29,9 +32,10 @@ pub struct OutOfRange {
 
 /// A range of memory that a peer may read and write at the same time, accessed in 64-bit atomic words.
 ///
-/// Cloning is cheap and names the same bytes; the owner (the mapping) is dropped with the last clone.
+/// Cloning is cheap and names the same bytes; the owner (the mapping) is dropped with the last clone. `C` says
+/// what a store takes to reach the peer; see [`crate::coherence`].
 #[derive(Clone)]
-pub struct SharedMemory {
+pub struct SharedMemory<C = Coherent> {
     #[cfg(not(loom))]
     words: core::ptr::NonNull<AtomicU64>,
     #[cfg(not(loom))]
@@ -42,16 +46,17 @@ pub struct SharedMemory {
     #[cfg(loom)]
     words: alloc::sync::Arc<alloc::vec::Vec<AtomicU64>>,
     #[cfg(loom)]
-    range: core::ops::Range<usize>,
+    range: Range<usize>,
+    coherence: C,
 }
 
 // SAFETY: the pointer is to memory that is valid from every thread for as long as the owner lives (contract
 // of `from_raw`), and all access through it is atomic.
 #[cfg(not(loom))]
-unsafe impl Send for SharedMemory {}
+unsafe impl<C: Send> Send for SharedMemory<C> {}
 // SAFETY: as above; `&SharedMemory` gives out only `&[AtomicU64]`.
 #[cfg(not(loom))]
-unsafe impl Sync for SharedMemory {}
+unsafe impl<C: Sync> Sync for SharedMemory<C> {}
 
 #[cfg(not(loom))]
 impl SharedMemory {
@@ -68,7 +73,12 @@ impl SharedMemory {
         owner: alloc::sync::Arc<dyn core::any::Any + Send + Sync>,
     ) -> Self {
         debug_assert_eq!(address.as_ptr() as usize % 8, 0);
-        SharedMemory { words: address.cast(), len_words: length_bytes / 8, _owner: Some(owner) }
+        SharedMemory {
+            words: address.cast(),
+            len_words: length_bytes / 8,
+            _owner: Some(owner),
+            coherence: Coherent,
+        }
     }
 
     /// Names static memory: on a board without an OS, or in a test.
@@ -79,6 +89,7 @@ impl SharedMemory {
             len_words: words.len(),
             #[cfg(feature = "alloc")]
             _owner: None,
+            coherence: Coherent,
         }
     }
 
@@ -91,9 +102,12 @@ impl SharedMemory {
         let len_words = words.len();
         let owner = alloc::sync::Arc::new(words);
         let words = core::ptr::NonNull::from(owner.as_slice()).cast();
-        SharedMemory { words, len_words, _owner: Some(owner) }
+        SharedMemory { words, len_words, _owner: Some(owner), coherence: Coherent }
     }
+}
 
+#[cfg(not(loom))]
+impl<C: Clone> SharedMemory<C> {
     /// The words. `&AtomicU64` is the one reference that may point into memory a peer writes.
     #[inline]
     #[must_use]
@@ -122,9 +136,12 @@ impl SharedMemory {
         let words: alloc::vec::Vec<AtomicU64> =
             (0..length_bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
         let range = 0..words.len();
-        SharedMemory { words: alloc::sync::Arc::new(words), range }
+        SharedMemory { words: alloc::sync::Arc::new(words), range, coherence: Coherent }
     }
+}
 
+#[cfg(loom)]
+impl<C: Clone> SharedMemory<C> {
     /// The memory as words.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
@@ -133,11 +150,80 @@ impl SharedMemory {
 
     fn narrow(&self, first_word: usize, len_words: usize) -> Self {
         let start = self.range.start + first_word;
-        SharedMemory { words: self.words.clone(), range: start..start + len_words }
+        SharedMemory {
+            words: self.words.clone(),
+            range: start..start + len_words,
+            coherence: self.coherence.clone(),
+        }
     }
 }
 
-impl SharedMemory {
+impl<C: Coherence> SharedMemory<C> {
+    /// The same bytes, kept consistent by `coherence`.
+    #[must_use]
+    pub fn with_coherence<D>(self, coherence: D) -> SharedMemory<D> {
+        SharedMemory {
+            words: self.words,
+            #[cfg(not(loom))]
+            len_words: self.len_words,
+            #[cfg(all(not(loom), feature = "alloc"))]
+            _owner: self._owner,
+            #[cfg(loom)]
+            range: self.range,
+            coherence,
+        }
+    }
+
+    /// What keeps this view consistent with those of other sides.
+    #[inline(always)]
+    #[must_use]
+    pub fn coherence(&self) -> &C {
+        &self.coherence
+    }
+
+    /// Writes back `words`, a range of indexes; see [`Coherence::write_back`].
+    ///
+    /// # Panics
+    /// When the range does not lie inside, a mistake of the caller.
+    #[inline(always)]
+    pub fn write_back(&self, words: Range<usize>) {
+        if !C::COHERENT {
+            self.coherence.write_back(&self.words()[words]);
+        }
+    }
+
+    /// Invalidates `words`, a range of indexes; see [`Coherence::invalidate`].
+    ///
+    /// # Panics
+    /// As [`write_back`](Self::write_back).
+    #[inline(always)]
+    pub fn invalidate(&self, words: Range<usize>) {
+        if !C::COHERENT {
+            self.coherence.invalidate(&self.words()[words]);
+        }
+    }
+
+    /// Loads word `index` as a little-endian number, as the peer last wrote it back.
+    ///
+    /// # Panics
+    /// As [`load_le`](Self::load_le).
+    #[inline(always)]
+    #[must_use]
+    pub fn load_current_le(&self, index: usize, order: Ordering) -> u64 {
+        self.invalidate(index..index + 1);
+        self.load_le(index, order)
+    }
+
+    /// Stores word `index` as a little-endian number and writes it back.
+    ///
+    /// # Panics
+    /// As [`load_le`](Self::load_le).
+    #[inline(always)]
+    pub fn store_through_le(&self, index: usize, value: u64, order: Ordering) {
+        self.store_le(index, value, order);
+        self.write_back(index..index + 1);
+    }
+
     /// The length in bytes.
     #[inline]
     #[must_use]
@@ -241,7 +327,7 @@ pub fn copy_from_words(words: &[AtomicU64], target: &mut [u8]) {
     }
 }
 
-impl core::fmt::Debug for SharedMemory {
+impl<C: Coherence> core::fmt::Debug for SharedMemory<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "SharedMemory({} bytes)", self.len_bytes())
     }

@@ -5,7 +5,7 @@
 //! peer after every step that returns [`Progress::Changed`] and decides how long to wait.
 
 use tombolo_base::sync::Ordering;
-use tombolo_base::{OutOfRange, SharedMemory};
+use tombolo_base::{Coherence, Coherent, OutOfRange, SharedMemory};
 
 use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
@@ -54,26 +54,30 @@ pub enum Progress {
 
 /// One side of a handshake in progress.
 #[derive(Debug)]
-pub struct Handshake {
+pub struct Handshake<C: Coherence = Coherent> {
     ours: Hello,
-    own_line: SharedMemory,
-    peer_line: SharedMemory,
+    own_line: SharedMemory<C>,
+    peer_line: SharedMemory<C>,
     agreed: Option<Agreed>,
 }
 
-impl Handshake {
+impl<C: Coherence> Handshake<C> {
     /// Publishes `hello` as `side` of the channel in `memory`; wake the peer afterwards.
     ///
     /// # Errors
     /// [`OutOfRange`] when the memory is too short for the lines.
-    pub fn start(memory: &SharedMemory, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
+    pub fn start(memory: &SharedMemory<C>, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
         let own_line = ChannelLayout::hello_line(memory, side)?;
         let peer_line = ChannelLayout::hello_line(memory, side.other())?;
         for (index, word) in hello.to_words().into_iter().enumerate().take(PRESENT_WORD) {
             own_line.store_le(index, word, Ordering::Relaxed);
         }
         let relaxed = tombolo_base::canary!("hello is published in no order");
-        own_line.store_le(PRESENT_WORD, PRESENT, if relaxed { Ordering::Relaxed } else { Ordering::Release });
+        own_line.store_through_le(
+            PRESENT_WORD,
+            PRESENT,
+            if relaxed { Ordering::Relaxed } else { Ordering::Release },
+        );
         Ok(Handshake { ours: hello, own_line, peer_line, agreed: None })
     }
 
@@ -81,14 +85,14 @@ impl Handshake {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn refrain(memory: &SharedMemory, side: Side) -> Result<(), OutOfRange> {
-        ChannelLayout::hello_line(memory, side)?.store_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
+    pub fn refrain(memory: &SharedMemory<C>, side: Side) -> Result<(), OutOfRange> {
+        ChannelLayout::hello_line(memory, side)?.store_through_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
         Ok(())
     }
 
     /// Tells the peer that this side's program declines the channel. Wake the peer afterwards.
     pub fn decline(self, reason: u32) {
-        self.own_line.store_le(VERDICT_WORD, declined(reason), Ordering::Release);
+        self.own_line.store_through_le(VERDICT_WORD, declined(reason), Ordering::Release);
     }
 
     /// Tells the peer that this side has stopped waiting. Wake the peer afterwards.
@@ -97,7 +101,7 @@ impl Handshake {
     /// the caller must close it.
     #[must_use = "a peer that uses the channel already does not look here any more"]
     pub fn withdraw(&mut self) -> bool {
-        self.own_line.store_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
+        self.own_line.store_through_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
         self.agreed.is_some()
     }
 
@@ -111,7 +115,7 @@ impl Handshake {
             return self.compare();
         };
         // Pairs with the release store of the peer's verdict.
-        let verdict = self.peer_line.load_le(VERDICT_WORD, Ordering::Acquire);
+        let verdict = self.peer_line.load_current_le(VERDICT_WORD, Ordering::Acquire);
         if verdict == 0 {
             return Ok(Progress::Waiting);
         }
@@ -120,8 +124,8 @@ impl Handshake {
 
     fn compare(&mut self) -> Result<Progress, HandshakeError> {
         // Pairs with the release store that publishes the peer's hello.
-        match self.peer_line.load_le(PRESENT_WORD, Ordering::Acquire) {
-            0 if self.peer_line.load_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN => {
+        match self.peer_line.load_current_le(PRESENT_WORD, Ordering::Acquire) {
+            0 if self.peer_line.load_current_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN => {
                 return Err(HandshakeError::Withdrawn);
             }
             0 => return Ok(Progress::Waiting),
@@ -135,11 +139,11 @@ impl Handshake {
         match self.ours.agree(&theirs) {
             Ok(agreed) => {
                 self.agreed = Some(agreed);
-                self.own_line.store_le(VERDICT_WORD, ACCEPTED, Ordering::Release);
+                self.own_line.store_through_le(VERDICT_WORD, ACCEPTED, Ordering::Release);
                 Ok(Progress::Changed)
             }
             Err(refusal) => {
-                self.own_line.store_le(VERDICT_WORD, DISAGREED, Ordering::Release);
+                self.own_line.store_through_le(VERDICT_WORD, DISAGREED, Ordering::Release);
                 Err(refusal.into())
             }
         }

@@ -18,7 +18,7 @@
 //! returned to a side that waits for a reply. The owner of the memory zeroes it, so neither side clears
 //! anything and either may come first.
 
-use tombolo_base::{LINE_BYTES, OutOfRange, SharedMemory};
+use tombolo_base::{Coherence, Coherent, LINE_BYTES, OutOfRange, SharedMemory};
 use tombolo_ring::{
     Consumer, LayoutError, Producer, RingConfig, RingMemory, Sleeper, SlotCount, SlotSize, Variant,
     WakeOrder, Waker,
@@ -108,22 +108,22 @@ pub enum AttachError {
 
 /// One side's half of each structure in a channel's memory.
 #[derive(Debug)]
-pub struct Ends {
+pub struct Ends<C: Coherence = Coherent> {
     /// Sends to the peer.
-    pub producer: Producer,
+    pub producer: Producer<C>,
     /// Receives from the peer.
-    pub consumer: Consumer,
+    pub consumer: Consumer<C>,
     /// Announces this side's sleep for a message.
-    pub sleeper: Sleeper,
+    pub sleeper: Sleeper<C>,
     /// Detects the peer's sleep for a message.
-    pub waker: Waker,
+    pub waker: Waker<C>,
     /// Announces this side's sleep for room.
-    pub room_sleeper: Sleeper,
+    pub room_sleeper: Sleeper<C>,
     /// Detects the peer's sleep for room.
-    pub room_waker: Waker,
+    pub room_waker: Waker<C>,
 }
 
-impl Ends {
+impl<C: Coherence> Ends<C> {
     /// Closes both halves, first the consumer: a peer that finds the end of what was sent can rely on
     /// sending being over too, because both stores are releases.
     pub fn close(&mut self) {
@@ -155,7 +155,10 @@ impl ChannelLayout {
         (HEADER_BYTES + 2 * self.slots_bytes()).next_multiple_of(PAGE_BYTES)
     }
 
-    pub(crate) fn hello_line(memory: &SharedMemory, side: Side) -> Result<SharedMemory, OutOfRange> {
+    pub(crate) fn hello_line<C: Coherence>(
+        memory: &SharedMemory<C>,
+        side: Side,
+    ) -> Result<SharedMemory<C>, OutOfRange> {
         memory.slice(side.index() * LINE_BYTES, LINE_BYTES)
     }
 
@@ -165,7 +168,12 @@ impl ChannelLayout {
     ///
     /// # Errors
     /// [`AttachError`] when the memory is too small for the shape or the shape is invalid.
-    pub fn attach(&self, memory: &SharedMemory, side: Side, order: WakeOrder) -> Result<Ends, AttachError> {
+    pub fn attach<C: Coherence>(
+        &self,
+        memory: &SharedMemory<C>,
+        side: Side,
+        order: WakeOrder,
+    ) -> Result<Ends<C>, AttachError> {
         let line =
             |group: usize, side: Side| memory.slice((2 * group + side.index()) * LINE_BYTES, LINE_BYTES);
         let ring = |from: Side| {

@@ -7,7 +7,7 @@
 
 use core::convert::Infallible;
 
-use tombolo_base::{OutOfRange, SharedMemory};
+use tombolo_base::{Coherence, Coherent, OutOfRange, SharedMemory};
 use tombolo_ring::WakeOrder;
 
 use crate::end::{ChannelEnd, Signals};
@@ -59,20 +59,20 @@ impl OpenError {
 
 /// One side of a channel that is being opened.
 #[derive(Debug)]
-pub struct Opening {
-    handshake: Handshake,
-    memory: SharedMemory,
+pub struct Opening<C: Coherence = Coherent> {
+    handshake: Handshake<C>,
+    memory: SharedMemory<C>,
     side: Side,
     config: ChannelConfig,
 }
 
-impl Opening {
+impl<C: Coherence> Opening<C> {
     /// Publishes the hello as `side` of the channel in `memory` and rings the peer.
     ///
     /// # Errors
     /// [`OutOfRange`] when the memory is too short for the handshake.
     pub fn start(
-        memory: &SharedMemory,
+        memory: &SharedMemory<C>,
         side: Side,
         hello: Hello,
         signals: &mut impl Signals,
@@ -129,7 +129,7 @@ impl Opening {
     ///
     /// # Errors
     /// [`AttachError`] when the memory is too small for the channel.
-    pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<ChannelEnd<S>, AttachError> {
+    pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<ChannelEnd<S, C>, AttachError> {
         let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
         ChannelEnd::attach(&self.memory, self.side, self.config, order, signals)
     }
@@ -151,8 +151,8 @@ impl Opening {
 ///
 /// # Errors
 /// As [`Opening::start`].
-pub fn decline(
-    memory: &SharedMemory,
+pub fn decline<C: Coherence>(
+    memory: &SharedMemory<C>,
     side: Side,
     hello: Hello,
     reason: u32,
@@ -167,7 +167,11 @@ pub fn decline(
 ///
 /// # Errors
 /// As [`Opening::start`].
-pub fn refrain(memory: &SharedMemory, side: Side, signals: &mut impl Signals) -> Result<(), OutOfRange> {
+pub fn refrain<C: Coherence>(
+    memory: &SharedMemory<C>,
+    side: Side,
+    signals: &mut impl Signals,
+) -> Result<(), OutOfRange> {
     Handshake::refrain(memory, side)?;
     signals.ring();
     Ok(())

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use tombolo_base::SharedMemory;
+use tombolo_base::{Coherence, Coherent, SharedMemory};
 
 /// The size of a slot. Its last eight bytes are the control word; the rest is payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -176,20 +176,24 @@ pub const CREDIT_LINE_BYTES: usize = 16;
 ///
 /// All of it must be zero before either end is created, and one side writes each part: the producer `slots`
 /// and `producer_line`, the consumer `credit_line`. (With [`Variant::UsedFlag`] the consumer also clears
-/// control words.) Align `slots` to the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES)
+/// control words.) In memory that is not [`Coherent`] no two of them may share a cache line. Align `slots` to the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES)
 /// for speed; correctness does not depend on it.
 #[derive(Clone, Debug)]
-pub struct RingMemory {
+pub struct RingMemory<C: Coherence = Coherent> {
     /// The slots: exactly [`RingConfig::slots_bytes`].
-    pub slots: SharedMemory,
+    pub slots: SharedMemory<C>,
     /// The producer marks here that it has closed: at least [`PRODUCER_LINE_BYTES`].
-    pub producer_line: SharedMemory,
+    pub producer_line: SharedMemory<C>,
     /// The consumer returns credit and marks here that it has closed: at least [`CREDIT_LINE_BYTES`].
-    pub credit_line: SharedMemory,
+    pub credit_line: SharedMemory<C>,
 }
 
-impl RingMemory {
+impl<C: Coherence> RingMemory<C> {
     pub(crate) fn check(&self, config: &RingConfig) -> Result<(), LayoutError> {
+        // Two slots would share a line that both sides write.
+        if !C::COHERENT && config.variant == Variant::UsedFlag && config.slot_size == SlotSize::B32 {
+            return Err(LayoutError::SharedLines);
+        }
         let (have_bytes, need_bytes) = (self.slots.len_bytes(), config.slots_bytes());
         if have_bytes != need_bytes {
             return Err(LayoutError::SlotsLength { have_bytes, need_bytes });
@@ -199,9 +203,9 @@ impl RingMemory {
     }
 }
 
-pub(crate) fn check_line(
+pub(crate) fn check_line<C: Coherence>(
     line: &'static str,
-    memory: &SharedMemory,
+    memory: &SharedMemory<C>,
     need_bytes: usize,
 ) -> Result<(), LayoutError> {
     let have_bytes = memory.len_bytes();
@@ -224,6 +228,11 @@ pub enum LayoutError {
     /// A line is too short.
     #[error("the {line} line has {have_bytes} bytes; it needs at least {need_bytes}")]
     LineLength { line: &'static str, have_bytes: usize, need_bytes: usize },
+    /// Both sides would write the same cache line, in memory that is not coherent.
+    #[error(
+        "slots of 32 bytes with a used flag need coherent memory; use slots of 64 bytes, or return them by credit"
+    )]
+    SharedLines,
 }
 
 #[cfg(all(test, not(loom)))]

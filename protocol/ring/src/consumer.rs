@@ -1,7 +1,7 @@
 //! The receiving end.
 
-use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
+use tombolo_base::{Coherence, Coherent, SharedMemory};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MASK};
@@ -43,9 +43,9 @@ impl Found {
 
 /// The result of [`Consumer::try_recv_fast`].
 #[derive(Debug)]
-pub enum FastRecv<'a> {
+pub enum FastRecv<'a, C: Coherence = Coherent> {
     /// The next message.
-    Message(Message<'a>),
+    Message(Message<'a, C>),
     /// No message, and no other work for the consumer.
     Empty,
     /// Anything else: an error, the end, or slots to return. [`Consumer::try_recv`] handles it.
@@ -55,8 +55,8 @@ pub enum FastRecv<'a> {
 /// The receiving end of a ring.
 ///
 /// Dropping a consumer does not [close](Self::close) it.
-pub struct Consumer {
-    pub(crate) slots: Slots,
+pub struct Consumer<C: Coherence = Coherent> {
+    pub(crate) slots: Slots<C>,
     /// The next slot to be read.
     pub(crate) position: u64,
     /// The tag of `position`; [`IMPOSSIBLE`] once the ring is closed or failed.
@@ -76,19 +76,19 @@ pub struct Consumer {
     /// What was consumed.
     tally: Tally,
     credit_stores: u64,
-    producer_line: SharedMemory,
-    credit_line: SharedMemory,
+    producer_line: SharedMemory<C>,
+    credit_line: SharedMemory<C>,
     config: RingConfig,
     /// Why nothing more can be received.
     ended: Option<RecvError>,
 }
 
-impl Consumer {
+impl<C: Coherence> Consumer<C> {
     /// The receiving end of the ring in `memory`, which must be zero before either end is created.
     ///
     /// # Errors
     /// [`LayoutError`] when the size of `memory` does not match `config`.
-    pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
+    pub fn new(config: RingConfig, memory: RingMemory<C>) -> Result<Self, LayoutError> {
         memory.check(&config)?;
         let slots = Slots::new(&config, memory.slots);
         let credit_step = match config.variant() {
@@ -140,7 +140,7 @@ impl Consumer {
     /// # Errors
     /// [`RecvError`]; the same from then on.
     #[inline(always)]
-    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
+    pub fn try_recv(&mut self) -> Result<Option<Message<'_, C>>, RecvError> {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
             return Ok(Some(self.single(word)));
@@ -167,7 +167,7 @@ impl Consumer {
     ///
     /// For callers whose fast path would otherwise keep room for an error in memory.
     #[inline(always)]
-    pub fn try_recv_fast(&mut self) -> FastRecv<'_> {
+    pub fn try_recv_fast(&mut self) -> FastRecv<'_, C> {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
             return FastRecv::Message(self.single(word));
@@ -207,6 +207,8 @@ impl Consumer {
         let len_bytes = payload_bytes + rest_bytes;
         let is_last = second & SINGLE_MASK == self.slots.tag(self.position + 1);
         let fits = (1..=payload_bytes).contains(&rest_bytes) && len_bytes <= self.config.max_message_bytes();
+        self.slots.invalidate_payload(self.position);
+        self.slots.invalidate_payload(self.position + 1);
         (is_last && fits).then_some(len_bytes)
     }
 
@@ -218,11 +220,12 @@ impl Consumer {
 
     /// The message announced by a control word that is [single](Self::is_single).
     #[inline(always)]
-    fn single(&mut self, word: u64) -> Message<'_> {
+    fn single(&mut self, word: u64) -> Message<'_, C> {
         self.note_credit(word);
         if self.position >= self.prefetch_from {
             self.slots.prefetch(self.position + PREFETCH_SLOTS);
         }
+        self.slots.invalidate_payload(self.position);
         Message::new(self, control::length_bytes(word), 1)
     }
 
@@ -252,7 +255,7 @@ impl Consumer {
     fn nothing_new(&self, word: u64) -> bool {
         word & TAG_MASK == self.idle
             && self.credited == self.position
-            && self.producer_line.load_le(0, Acquire) == 0
+            && self.producer_line.load_current_le(0, Acquire) == 0
     }
 
     /// Handles everything except single-slot messages and common empty polls. Returns no slots when there
@@ -288,7 +291,7 @@ impl Consumer {
     /// What to read at an idle slot: `None` while the producer has not closed. When it has closed beyond
     /// this position, the slot's word, loaded again.
     fn word_after_close(&self) -> Result<Option<u64>, RecvError> {
-        let close_word = self.producer_line.load_le(0, Acquire);
+        let close_word = self.producer_line.load_current_le(0, Acquire);
         let Some(closed_at) = close_word.checked_sub(1) else { return Ok(None) };
         let position = self.position;
         if closed_at == position {
@@ -324,6 +327,7 @@ impl Consumer {
             {
                 return Err(Violation::FragmentLength { position, length_bytes: fragment_bytes as u8 });
             }
+            self.slots.invalidate_payload(position);
             len_bytes += fragment_bytes;
             if len_bytes > max_bytes || (more && len_bytes == max_bytes) {
                 return Err(Violation::MessageTooLong { position: self.position, max_bytes });
@@ -379,9 +383,9 @@ impl Consumer {
         }
         match self.config.variant() {
             Variant::EpochCredit if tombolo_base::canary!("ring gives back too little") => {
-                self.credit_line.store_le(0, self.position - 1, Release);
+                self.credit_line.store_through_le(0, self.position - 1, Release);
             }
-            Variant::EpochCredit => self.credit_line.store_le(0, self.position, Release),
+            Variant::EpochCredit => self.credit_line.store_through_le(0, self.position, Release),
             Variant::UsedFlag => {
                 for position in self.credited..self.position {
                     self.slots.store_control(position, 0, Release);
@@ -422,7 +426,7 @@ impl Consumer {
     /// [`SendError::Closed`](crate::SendError::Closed) when it next looks for room.
     pub fn close(&mut self) {
         self.return_slots();
-        self.credit_line.store_le(1, 1, Release);
+        self.credit_line.store_through_le(1, 1, Release);
         self.end_with(self.ended.unwrap_or(RecvError::Closed));
     }
 
@@ -441,7 +445,7 @@ impl Consumer {
     }
 }
 
-impl core::fmt::Debug for Consumer {
+impl<C: Coherence> core::fmt::Debug for Consumer<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Consumer")
             .field("config", &self.config)

@@ -49,9 +49,9 @@
 
 use core::sync::atomic::compiler_fence;
 
-use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use tombolo_base::sync::fence;
+use tombolo_base::{Coherence, Coherent, SharedMemory};
 
 use crate::config::{LayoutError, check_line};
 
@@ -86,20 +86,20 @@ pub enum WakeOrder {
 
 /// The sleeping side's line: written by the sleeper, read by the peer's [`Waker`].
 #[derive(Debug)]
-pub struct Sleeper {
-    line: SharedMemory,
+pub struct Sleeper<C: Coherence = Coherent> {
+    line: SharedMemory<C>,
     order: WakeOrder,
     sequence: u64,
     /// Where the peer announces that it fences.
-    peer_line: Option<SharedMemory>,
+    peer_line: Option<SharedMemory<C>>,
 }
 
-impl Sleeper {
+impl<C: Coherence> Sleeper<C> {
     /// A sleeper that is awake. `line` must be zero.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `line` has fewer than [`SLEEP_LINE_BYTES`].
-    pub fn new(line: SharedMemory, order: WakeOrder) -> Result<Self, LayoutError> {
+    pub fn new(line: SharedMemory<C>, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
         Ok(Sleeper { line, order, sequence: 0, peer_line: None })
     }
@@ -108,14 +108,14 @@ impl Sleeper {
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `peer_line` has fewer than [`FENCE_LINE_BYTES`].
-    pub fn with_peer_fence_line(self, peer_line: SharedMemory) -> Result<Self, LayoutError> {
+    pub fn with_peer_fence_line(self, peer_line: SharedMemory<C>) -> Result<Self, LayoutError> {
         check_line("sleep", &peer_line, FENCE_LINE_BYTES)?;
         Ok(Sleeper { peer_line: Some(peer_line), ..self })
     }
 
     /// Whether the peer announces that it fences. The caller has stored its line and fenced.
     fn peer_fences(&self) -> bool {
-        self.peer_line.as_ref().is_some_and(|line| line.load_le(FENCE_WORD, Acquire) != 0)
+        self.peer_line.as_ref().is_some_and(|line| line.load_current_le(FENCE_WORD, Acquire) != 0)
     }
 
     /// Announces that this side is about to sleep, and orders that before the poll that must follow. Arming
@@ -128,7 +128,7 @@ impl Sleeper {
     /// Whatever `heavy_barrier` returned.
     pub fn arm<E>(&mut self, heavy_barrier: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         self.sequence = (self.sequence + 1) | 1;
-        self.line.store_le(0, self.sequence, Relaxed);
+        self.line.store_through_le(0, self.sequence, Relaxed);
         match self.order {
             WakeOrder::Fence => fence(SeqCst),
             WakeOrder::Asymmetric => {
@@ -146,7 +146,7 @@ impl Sleeper {
     pub fn disarm(&mut self) {
         if self.is_armed() {
             self.sequence += 1;
-            self.line.store_le(0, self.sequence, Relaxed);
+            self.line.store_through_le(0, self.sequence, Relaxed);
         }
     }
 
@@ -159,13 +159,13 @@ impl Sleeper {
 
 /// The waking side: reads the peer's sleep line after publishing.
 #[derive(Debug)]
-pub struct Waker {
-    line: SharedMemory,
+pub struct Waker<C: Coherence = Coherent> {
+    line: SharedMemory<C>,
     order: WakeOrder,
     /// The sleep that was last rung for; zero, which is even, stands for none.
     rung: u64,
     /// This side's own sleep line, where it announces that it fences.
-    own_line: Option<SharedMemory>,
+    own_line: Option<SharedMemory<C>>,
     /// Whether this waker fences although its order does not require it.
     fencing: bool,
     /// Messages since the last ring, while fencing.
@@ -184,12 +184,12 @@ pub enum WakeCheck {
     StopFencing,
 }
 
-impl Waker {
+impl<C: Coherence> Waker<C> {
     /// A waker of the peer with the sleep line `line`.
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `line` has fewer than [`SLEEP_LINE_BYTES`].
-    pub fn new(line: SharedMemory, order: WakeOrder) -> Result<Self, LayoutError> {
+    pub fn new(line: SharedMemory<C>, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
         Ok(Waker { line, order, rung: 0, own_line: None, fencing: false, quiet_messages: 0 })
     }
@@ -198,7 +198,7 @@ impl Waker {
     ///
     /// # Errors
     /// [`LayoutError::LineLength`] when `own_line` has fewer than [`FENCE_LINE_BYTES`].
-    pub fn with_own_fence_line(self, own_line: SharedMemory) -> Result<Self, LayoutError> {
+    pub fn with_own_fence_line(self, own_line: SharedMemory<C>) -> Result<Self, LayoutError> {
         check_line("sleep", &own_line, FENCE_LINE_BYTES)?;
         Ok(Waker { own_line: Some(own_line), ..self })
     }
@@ -219,7 +219,7 @@ impl Waker {
             WakeOrder::Asymmetric => compiler_fence(SeqCst),
             WakeOrder::Fence => fence(SeqCst),
         }
-        let sequence = self.line.load_le(0, Relaxed);
+        let sequence = self.line.load_current_le(0, Relaxed);
         !self.fencing && (sequence.is_multiple_of(2) || sequence == self.rung)
     }
 
@@ -232,7 +232,7 @@ impl Waker {
             WakeOrder::Asymmetric if !self.fencing => compiler_fence(SeqCst),
             WakeOrder::Asymmetric | WakeOrder::Fence => fence(SeqCst),
         }
-        let sequence = self.line.load_le(0, Relaxed);
+        let sequence = self.line.load_current_le(0, Relaxed);
         if sequence.is_multiple_of(2) || sequence == self.rung {
             return if self.fencing { self.count_quiet() } else { WakeCheck::NotNeeded };
         }
@@ -249,7 +249,7 @@ impl Waker {
         self.quiet_messages = 0;
         if let (WakeOrder::Asymmetric, Some(line), false) = (self.order, &self.own_line, self.fencing) {
             self.fencing = true;
-            line.store_le(FENCE_WORD, 1, Release);
+            line.store_through_le(FENCE_WORD, 1, Release);
         }
     }
 
@@ -261,7 +261,7 @@ impl Waker {
     /// Leaves the barrier to the sleeper again. `heavy_barrier` is that of [`Sleeper::arm`].
     pub fn stop_fencing(&mut self, heavy_barrier: impl FnOnce()) {
         if let (Some(line), true) = (&self.own_line, self.fencing) {
-            line.store_le(FENCE_WORD, 0, Release);
+            line.store_through_le(FENCE_WORD, 0, Release);
             heavy_barrier();
             self.fencing = false;
         }

@@ -1,6 +1,7 @@
 //! A received message, read in place.
 
 use tombolo_base::sync::Ordering::Relaxed;
+use tombolo_base::{Coherence, Coherent};
 
 use crate::bytes;
 use crate::consumer::Consumer;
@@ -12,15 +13,15 @@ use crate::error::{OutOfMessage, TargetTooShort};
 /// leaves them alone until they are returned, a hostile one may change them between two reads. Read a value
 /// once, check it, and use that copy.
 #[must_use = "a message is consumed when it is dropped"]
-pub struct Message<'a> {
-    consumer: &'a mut Consumer,
+pub struct Message<'a, C: Coherence = Coherent> {
+    consumer: &'a mut Consumer<C>,
     len_bytes: usize,
     slots: u64,
 }
 
-impl<'a> Message<'a> {
+impl<'a, C: Coherence> Message<'a, C> {
     #[inline(always)]
-    pub(crate) fn new(consumer: &'a mut Consumer, len_bytes: usize, slots: u64) -> Self {
+    pub(crate) fn new(consumer: &'a mut Consumer<C>, len_bytes: usize, slots: u64) -> Self {
         Message { consumer, len_bytes, slots }
     }
 
@@ -106,7 +107,7 @@ impl<'a> Message<'a> {
 
 /// Copies the next message, which takes several slots; `target` has its length.
 #[inline(never)]
-fn copy_fragments(consumer: &Consumer, target: &mut [u8]) {
+fn copy_fragments<C: Coherence>(consumer: &Consumer<C>, target: &mut [u8]) {
     let slots = &consumer.slots;
     let fragments = target.chunks_mut(slots.payload_bytes());
     for (position, fragment) in (consumer.position..).zip(fragments) {
@@ -116,8 +117,8 @@ fn copy_fragments(consumer: &Consumer, target: &mut [u8]) {
 
 /// Copies a part of the next message.
 #[inline(never)]
-fn read_part(
-    consumer: &Consumer,
+fn read_part<C: Coherence>(
+    consumer: &Consumer<C>,
     len_bytes: usize,
     offset_bytes: usize,
     target: &mut [u8],
@@ -136,14 +137,14 @@ fn read_part(
     Ok(())
 }
 
-impl Drop for Message<'_> {
+impl<C: Coherence> Drop for Message<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
         self.consumer.consume(self.slots, self.len_bytes);
     }
 }
 
-impl core::fmt::Debug for Message<'_> {
+impl<C: Coherence> core::fmt::Debug for Message<'_, C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Message({} bytes in {} slots)", self.len_bytes, self.slots)
     }

@@ -1,7 +1,7 @@
 //! The sending end.
 
-use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{self, Acquire, Relaxed, Release};
+use tombolo_base::{Coherence, Coherent, SharedMemory};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE};
@@ -36,8 +36,8 @@ pub enum ShortMessage {
 ///
 /// A send happens whole or changes nothing. Dropping a producer does not [close](Self::close) it: the end
 /// of a program is detected by other evidence.
-pub struct Producer {
-    pub(crate) slots: Slots,
+pub struct Producer<C: Coherence = Coherent> {
+    pub(crate) slots: Slots<C>,
     /// The next slot to be written.
     pub(crate) position: u64,
     /// Slots before this position may be written. Equals `position` for good once the ring is closed or
@@ -65,16 +65,16 @@ pub struct Producer {
     piggybacked_credit: u64,
     /// The credit of the last message of the reverse ring, not yet applied.
     noted_credit: u32,
-    producer_line: SharedMemory,
-    credit_line: SharedMemory,
+    producer_line: SharedMemory<C>,
+    credit_line: SharedMemory<C>,
 }
 
-impl Producer {
+impl<C: Coherence> Producer<C> {
     /// The sending end of the ring in `memory`, which must be zero.
     ///
     /// [`LayoutError`] when the size of `memory` does not match `config`. [`LayoutError`] when `memory` is
     /// not the size that `config` says.
-    pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
+    pub fn new(config: RingConfig, memory: RingMemory<C>) -> Result<Self, LayoutError> {
         memory.check(&config)?;
         let slots = Slots::new(&config, memory.slots);
         Ok(Producer {
@@ -226,7 +226,7 @@ impl Producer {
     /// # Errors
     /// [`SendError`]; the ring is unchanged.
     #[inline]
-    pub fn claim(&mut self, len_bytes: usize) -> Result<Claim<'_>, SendError> {
+    pub fn claim(&mut self, len_bytes: usize) -> Result<Claim<'_, C>, SendError> {
         if !self.has_single(len_bytes) {
             self.reserve(len_bytes)?;
         }
@@ -234,7 +234,7 @@ impl Producer {
     }
 
     /// Starts a batch of messages that become visible together; see [`Batch`].
-    pub fn batch(&mut self) -> Batch<'_> {
+    pub fn batch(&mut self) -> Batch<'_, C> {
         Batch::new(self)
     }
 
@@ -283,6 +283,7 @@ impl Producer {
         for position in self.position + 1..self.position + slots {
             let fragment = rest.min(payload_bytes);
             rest -= fragment;
+            self.slots.write_back_before_control(position);
             self.slots.store_control(position, self.word(position, fragment, rest > 0), Relaxed);
         }
         self.word(self.position, payload_bytes, true)
@@ -356,7 +357,7 @@ impl Producer {
             return Ok(());
         }
         self.credit_loads += 1;
-        if self.credit_line.load_le(1, Acquire) != 0 {
+        if self.credit_line.load_current_le(1, Acquire) != 0 {
             return Err(self.end_with(SendError::Closed));
         }
         match self.config.variant() {
@@ -369,7 +370,7 @@ impl Producer {
     }
 
     fn load_credit(&mut self) -> Result<(), SendError> {
-        let credit = self.credit_line.load_le(0, Acquire);
+        let credit = self.credit_line.load_current_le(0, Acquire);
         let before = self.line_credit;
         if credit < before {
             return Err(self.violated(Violation::CreditWentBack { credit, before }));
@@ -498,7 +499,7 @@ impl Producer {
     /// room.
     #[must_use]
     pub fn peer_closed(&self) -> bool {
-        self.credit_line.load_le(1, Acquire) != 0
+        self.credit_line.load_current_le(1, Acquire) != 0
     }
 
     /// Sends nothing more. The consumer receives what was sent before, then
@@ -508,7 +509,7 @@ impl Producer {
         if let Some(SendError::Closed | SendError::Abandoned) = self.ended {
             return;
         }
-        self.producer_line.store_le(0, self.published() + 1, Release);
+        self.producer_line.store_through_le(0, self.published() + 1, Release);
         self.end_with(self.ended.unwrap_or(SendError::Closed));
     }
 
@@ -539,7 +540,7 @@ impl Producer {
     }
 }
 
-impl core::fmt::Debug for Producer {
+impl<C: Coherence> core::fmt::Debug for Producer<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Producer")
             .field("config", &self.config)

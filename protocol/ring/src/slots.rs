@@ -1,15 +1,16 @@
 //! Addressing: the words of each position.
 
-use tombolo_base::SharedMemory;
+use tombolo_base::coherence::CACHE_LINE_BYTES;
 use tombolo_base::sync::{AtomicU64, Ordering, prefetch, prefetch_for_write};
+use tombolo_base::{Coherence, SharedMemory};
 
 use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
 use crate::control;
 
 /// The slots of a ring. A position counts slots since the ring was created; it never wraps.
-pub(crate) struct Slots {
-    memory: SharedMemory,
+pub(crate) struct Slots<C> {
+    memory: SharedMemory<C>,
     /// Slot count minus one.
     mask: u64,
     /// Binary logarithm of the slot count.
@@ -23,9 +24,9 @@ pub(crate) struct Slots {
     size: SlotSize,
 }
 
-impl Slots {
+impl<C: Coherence> Slots<C> {
     /// The caller has checked that `memory` is as long as `config` says.
-    pub(crate) fn new(config: &RingConfig, memory: SharedMemory) -> Self {
+    pub(crate) fn new(config: &RingConfig, memory: SharedMemory<C>) -> Self {
         let slot_words = config.slot_size().bytes() / 8;
         Slots {
             memory,
@@ -121,7 +122,9 @@ impl Slots {
         if let Some((payload, [control])) = self.sized::<WORDS>(position).split_first_chunk::<PAYLOAD_WORDS>()
         {
             bytes::store(payload, source);
+            self.write_back_before_control(position);
             control.store(word.to_le(), order);
+            self.write_back_control(position);
         }
     }
 
@@ -151,26 +154,71 @@ impl Slots {
         &self.memory.words()[(slot << self.words_shift) | self.control_index]
     }
 
-    /// Prefetches the slot at `position`.
+    /// Prefetches the slot at `position`. Memory that is not coherent is left alone: the line would be stale.
     #[inline(always)]
     pub(crate) fn prefetch(&self, position: u64) {
-        prefetch(self.control(position));
+        if C::COHERENT {
+            prefetch(self.control(position));
+        }
     }
 
     /// Prefetches the slot at `position` for writing.
     #[inline(always)]
     pub(crate) fn prefetch_for_write(&self, position: u64) {
-        prefetch_for_write(self.control(position));
+        if C::COHERENT {
+            prefetch_for_write(self.control(position));
+        }
     }
 
+    /// Loads the control word of the slot at `position`, and invalidates its line before.
     #[inline(always)]
     pub(crate) fn load_control(&self, position: u64, order: Ordering) -> u64 {
+        if !C::COHERENT {
+            self.memory.coherence().invalidate(core::slice::from_ref(self.control(position)));
+        }
         u64::from_le(self.control(position).load(order))
     }
 
+    /// Stores the control word of the slot at `position` and writes its line back. The other lines of a slot
+    /// that is published must have been written back before.
     #[inline(always)]
     pub(crate) fn store_control(&self, position: u64, word: u64, order: Ordering) {
         self.control(position).store(word.to_le(), order);
+        self.write_back_control(position);
+    }
+
+    #[inline(always)]
+    fn write_back_control(&self, position: u64) {
+        if !C::COHERENT {
+            self.memory.coherence().write_back(core::slice::from_ref(self.control(position)));
+        }
+    }
+
+    /// Writes back what must reach memory before the control word of the slot can. Stores to its line leave
+    /// the cache together with it, or earlier.
+    #[inline(always)]
+    pub(crate) fn write_back_before_control(&self, position: u64) {
+        if !C::COHERENT {
+            if self.size.bytes() > CACHE_LINE_BYTES {
+                self.memory.coherence().write_back(self.payload_before_control_line(position));
+            }
+            self.memory.coherence().between_stores(self.payload(position));
+        }
+    }
+
+    /// Invalidates what a message in the slot at `position` may use of it apart from the line of its control
+    /// word, which has just been loaded.
+    #[inline(always)]
+    pub(crate) fn invalidate_payload(&self, position: u64) {
+        if !C::COHERENT && self.size.bytes() > CACHE_LINE_BYTES {
+            self.memory.coherence().invalidate(self.payload_before_control_line(position));
+        }
+    }
+
+    /// The payload that lies in other cache lines than the control word, which is in the last.
+    fn payload_before_control_line(&self, position: u64) -> &[AtomicU64] {
+        let payload = self.payload(position);
+        &payload[..(payload.len() + 1).saturating_sub(CACHE_LINE_BYTES / 8)]
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! Messages written before they are published: in place, or several together.
 
 use tombolo_base::sync::Ordering::{Relaxed, Release};
+use tombolo_base::{Coherence, Coherent};
 
 use crate::bytes;
 use crate::error::{OutOfMessage, SendError};
@@ -29,14 +30,14 @@ use crate::tally::Tally;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a claim that is not committed sends nothing"]
-pub struct Claim<'a> {
-    producer: &'a mut Producer,
+pub struct Claim<'a, C: Coherence = Coherent> {
+    producer: &'a mut Producer<C>,
     len_bytes: usize,
 }
 
-impl<'a> Claim<'a> {
+impl<'a, C: Coherence> Claim<'a, C> {
     /// The caller has reserved the slots.
-    pub(crate) fn new(producer: &'a mut Producer, len_bytes: usize) -> Self {
+    pub(crate) fn new(producer: &'a mut Producer<C>, len_bytes: usize) -> Self {
         Claim { producer, len_bytes }
     }
 
@@ -102,6 +103,7 @@ impl<'a> Claim<'a> {
         } else {
             producer.finish_fragments(len_bytes, slots)
         };
+        producer.slots.write_back_before_control(producer.position);
         producer.slots.store_control(producer.position, first_word, Release);
         producer.advance(slots, len_bytes);
     }
@@ -113,8 +115,8 @@ impl<'a> Claim<'a> {
 /// Dropping a batch leaves the ring unchanged. (Leaking it with [`core::mem::forget`] blocks the ring: the
 /// consumer waits for a slot that is never published.)
 #[must_use = "a batch that is not committed sends nothing"]
-pub struct Batch<'a> {
-    producer: &'a mut Producer,
+pub struct Batch<'a, C: Coherence = Coherent> {
+    producer: &'a mut Producer<C>,
     /// The producer's state before the batch.
     start: Mark,
     /// The control word that publishes the batch; unused before the first message.
@@ -128,8 +130,8 @@ pub(crate) struct Mark {
     pub(crate) tally: Tally,
 }
 
-impl<'a> Batch<'a> {
-    pub(crate) fn new(producer: &'a mut Producer) -> Self {
+impl<'a, C: Coherence> Batch<'a, C> {
+    pub(crate) fn new(producer: &'a mut Producer<C>) -> Self {
         Batch { start: producer.mark(), producer, first_word: 0 }
     }
 
@@ -183,7 +185,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Drop for Batch<'_> {
+impl<C: Coherence> Drop for Batch<'_, C> {
     fn drop(&mut self) {
         if !self.is_empty() {
             self.producer.retract(self.start);

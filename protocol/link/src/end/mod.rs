@@ -15,7 +15,7 @@ mod sleep;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use tombolo_base::{OutOfRange, SharedMemory};
+use tombolo_base::{Coherence, Coherent, OutOfRange, SharedMemory};
 use tombolo_ring::{RecvError, SendError, WakeCheck};
 
 pub use signals::{Deferred, Signals};
@@ -101,8 +101,8 @@ pub struct Room {
 
 /// One end of a channel.
 #[derive(Debug)]
-pub struct ChannelEnd<S> {
-    ends: Ends,
+pub struct ChannelEnd<S, C: Coherence = Coherent> {
+    ends: Ends<C>,
     signals: S,
     /// How the peer broke the protocol; final.
     violation: Option<Violation>,
@@ -120,14 +120,14 @@ pub struct ChannelEnd<S> {
     sleeps: u64,
 }
 
-impl<S: Signals> ChannelEnd<S> {
+impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
     /// Attaches to `side` of a channel with the shape `config` in `memory`, after the handshake. Each side
     /// attaches once, both with the same `order`.
     ///
     /// # Errors
     /// [`AttachError`] when the memory is too small or the shape invalid.
     pub fn attach(
-        memory: &SharedMemory,
+        memory: &SharedMemory<C>,
         side: Side,
         config: ChannelConfig,
         order: WakeOrder,

@@ -1,17 +1,18 @@
 //! Receiving.
 
+use tombolo_base::Coherence;
 use tombolo_ring::{FastRecv, Message, Producer};
 
 use super::{ChannelEnd, EndError, Signals};
 
-impl<S: Signals> ChannelEnd<S> {
+impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
     /// Receives the next message, if any, in place: it is consumed when `read` returns.
     ///
     /// # Errors
     /// [`EndError::Closed`] and [`EndError::PeerDied`] only after everything sent before was received;
     /// [`EndError::Broken`].
     #[inline(always)]
-    pub fn try_recv<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+    pub fn try_recv<R>(&mut self, read: impl FnOnce(&Message<'_, C>) -> R) -> Result<Option<R>, EndError> {
         // Asked before the ring is polled: a peer that is gone by now has sent everything it ever will.
         let peer_gone = self.signals.peer_gone();
         let received = 'received: {
@@ -43,7 +44,7 @@ impl<S: Signals> ChannelEnd<S> {
     fn recv_slow<R>(
         &mut self,
         peer_gone: bool,
-        read: impl FnOnce(&Message<'_>) -> R,
+        read: impl FnOnce(&Message<'_, C>) -> R,
     ) -> Result<Option<R>, EndError> {
         let received = match self.ends.consumer.try_recv() {
             Ok(Some(message)) => {
@@ -71,7 +72,7 @@ impl<S: Signals> ChannelEnd<S> {
     pub fn try_recv_batch(
         &mut self,
         max: usize,
-        mut read: impl FnMut(&Message<'_>),
+        mut read: impl FnMut(&Message<'_, C>),
     ) -> Result<usize, EndError> {
         let peer_gone = self.signals.peer_gone();
         let mut received = 0;
@@ -141,7 +142,7 @@ impl<S: Signals> ChannelEnd<S> {
 /// of the peer, which polls it, and takes as long to arrive as the message did. Where messages only arrive
 /// and none are sent the slot is left alone, because the peer would have to fetch it again.
 #[inline(always)]
-fn prepare_answer(sent_at_receive: &mut u64, producer: &Producer) {
+fn prepare_answer<C: Coherence>(sent_at_receive: &mut u64, producer: &Producer<C>) {
     let sent = producer.messages();
     if sent != *sent_at_receive {
         *sent_at_receive = sent;

@@ -1,10 +1,11 @@
 //! Sending.
 
+use tombolo_base::Coherence;
 use tombolo_ring::{Batch, Claim, SendError, ShortMessage};
 
 use super::{ChannelEnd, EndError, Signals, Stored};
 
-impl<S: Signals> ChannelEnd<S> {
+impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
     /// Sends a message, whole or not at all.
     ///
     /// # Errors
@@ -56,7 +57,7 @@ impl<S: Signals> ChannelEnd<S> {
     pub fn try_send_in_place(
         &mut self,
         length_bytes: usize,
-        write: impl FnOnce(Claim<'_>),
+        write: impl FnOnce(Claim<'_, C>),
     ) -> Result<(), EndError> {
         self.send_credit();
         // A separate statement, because a possible claim borrows the ring to the end of its statement.
@@ -76,7 +77,7 @@ impl<S: Signals> ChannelEnd<S> {
     /// # Errors
     /// [`EndError`] when the channel has ended: `fill` was not called.
     #[inline(always)]
-    pub fn try_send_batch(&mut self, fill: impl FnOnce(Batch<'_>)) -> Result<u64, EndError> {
+    pub fn try_send_batch(&mut self, fill: impl FnOnce(Batch<'_, C>)) -> Result<u64, EndError> {
         if let Err(error) = self.ends.producer.check_open() {
             return Err(self.not_sent(error));
         }

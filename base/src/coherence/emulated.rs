@@ -1,0 +1,267 @@
+//! An emulated cache: one side's view of a memory that is not coherent.
+//!
+//! The side works on a copy of the memory, its cache, at the full speed of the processor. Only these move a
+//! line between the copy and the memory: the operations of [`Coherence`](super::Coherence), and evictions at
+//! random. What the copy held when it last met the memory is remembered, so that the emulation knows which
+//! words the side has stored since.
+//!
+//! A missing write-back leaves the store in the copy, a missing invalidation leaves the old value there, for
+//! ever if there are no evictions. With many evictions lines move at every moment, which exposes stores in
+//! the wrong order. Both must be tried.
+//!
+//! It is stricter than a cache in one respect: a line moves word by word, the last word last, so that another
+//! side can see a part of it. Only words are whole here.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+use core::ops::Range;
+// The emulation's own state, which a simulator must not take for stores to shared memory.
+use core::sync::atomic::{AtomicBool, AtomicU64 as Counter};
+
+use super::{CACHE_LINE_BYTES, Flushed};
+use crate::memory::SharedMemory;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+
+/// Words of a line.
+const LINE_WORDS: usize = CACHE_LINE_BYTES / 8;
+
+/// How many of the lines used last can be evicted. A cache evicts any line, but only lines in use matter.
+const RECENT_LINES: usize = 16;
+
+/// When lines move without being asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Evictions {
+    /// Chooses which lines move, and when.
+    pub seed: u64,
+    /// At one in this many operations on average a line moves; never if `None`.
+    pub one_in: Option<NonZeroU32>,
+}
+
+/// What an operation costs on the modelled processor, in cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheCosts {
+    /// To write a line back to memory.
+    pub write_back_cycles: u64,
+    /// To invalidate a line.
+    pub invalidate_cycles: u64,
+    /// To load a line from memory after it was invalidated.
+    pub load_cycles: u64,
+}
+
+impl CacheCosts {
+    /// The Single-chip Cloud Computer at its standard frequencies, 533 MHz for the cores: a line from memory
+    /// takes 40 core and 46 memory cycles at the least distance (Intel, SCC Programmer's Guide 1.0, section 8),
+    /// some 86 core cycles; an invalidation (`CL1INVMB`) takes a cycle.
+    pub const SCC: CacheCosts = CacheCosts { write_back_cycles: 86, invalidate_cycles: 1, load_cycles: 86 };
+}
+
+/// What a cache has done, in lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheCounters {
+    /// Lines written back on request that held new stores.
+    pub written_back: u64,
+    /// Lines for which a write-back was requested although they held no new store.
+    pub clean_write_backs: u64,
+    /// Lines invalidated.
+    pub invalidated: u64,
+    /// Of those invalidated, lines that held an old value: a load without the invalidation would have been wrong.
+    pub stale: u64,
+    /// Lines that moved without being asked.
+    pub evicted: u64,
+}
+
+impl CacheCounters {
+    /// An estimate of the time these took on a processor with such `costs`, in cycles.
+    #[must_use]
+    pub fn cycles(&self, costs: CacheCosts) -> u64 {
+        self.written_back * costs.write_back_cycles
+            + self.invalidated * (costs.invalidate_cycles + costs.load_cycles)
+    }
+}
+
+/// One side's emulated cache of a memory.
+pub struct EmulatedCache {
+    /// The memory that all sides share.
+    memory: SharedMemory,
+    /// What this side sees of it.
+    cached: SharedMemory,
+    lines: Box<[Line]>,
+    evictions: Evictions,
+    /// Operations so far, by which evictions are chosen.
+    operations: Counter,
+    recent: [Counter; RECENT_LINES],
+    counters: [Counter; 5],
+}
+
+/// The state of a line.
+struct Line {
+    /// Held while the line moves: the side's threads and an evicting thread may want it at the same time.
+    moving: AtomicBool,
+    /// What cache and memory held when they last met.
+    met: [Counter; LINE_WORDS],
+}
+
+impl EmulatedCache {
+    /// A side's view of `memory` through a cache of its own. The start of `memory` is the start of a line.
+    #[must_use]
+    pub fn view(memory: SharedMemory, evictions: Evictions) -> SharedMemory<Flushed> {
+        let cached = SharedMemory::zeroed(memory.len_bytes());
+        let lines: Vec<Line> = (0..cached.words().len().div_ceil(LINE_WORDS)).map(|_| Line::new()).collect();
+        let cache = Arc::new(EmulatedCache {
+            memory,
+            cached: cached.clone(),
+            lines: lines.into(),
+            evictions,
+            operations: Counter::new(0),
+            recent: [const { Counter::new(0) }; RECENT_LINES],
+            counters: [const { Counter::new(0) }; 5],
+        });
+        for line in 0..cache.lines.len() {
+            cache.load(line);
+        }
+        Flushed::emulated(cached, cache)
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> CacheCounters {
+        let [written_back, clean_write_backs, invalidated, stale, evicted] =
+            self.counters.each_ref().map(|counter| counter.load(Relaxed));
+        CacheCounters { written_back, clean_write_backs, invalidated, stale, evicted }
+    }
+
+    /// Moves a recently used line as an eviction does: for a thread that evicts while others work.
+    pub fn evict_one(&self) {
+        self.evict(self.operations.fetch_add(1, Relaxed));
+    }
+
+    pub(super) fn write_back(&self, words: &[AtomicU64]) {
+        for line in self.lines_of(words) {
+            self.used(line);
+            let counter = usize::from(!self.hold(line, || self.store(line)));
+            self.counters[counter].fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn invalidate(&self, words: &[AtomicU64]) {
+        for line in self.lines_of(words) {
+            self.used(line);
+            let stale = self.hold(line, || {
+                self.store(line);
+                self.load(line)
+            });
+            self.counters[2].fetch_add(1, Relaxed);
+            self.counters[3].fetch_add(stale.into(), Relaxed);
+        }
+    }
+
+    /// Notes that the lines of `words` are in use; one may be evicted.
+    pub(super) fn touch(&self, words: &[AtomicU64]) {
+        for line in self.lines_of(words) {
+            self.used(line);
+        }
+    }
+
+    /// The lines in which `words` lie, which are part of the cached copy.
+    fn lines_of(&self, words: &[AtomicU64]) -> Range<usize> {
+        let start_bytes = words.as_ptr() as usize - self.cached.words().as_ptr() as usize;
+        let end_bytes = start_bytes + size_of_val(words);
+        start_bytes / CACHE_LINE_BYTES..end_bytes.div_ceil(CACHE_LINE_BYTES)
+    }
+
+    fn words_of(&self, line: usize) -> Range<usize> {
+        line * LINE_WORDS..self.cached.words().len().min((line + 1) * LINE_WORDS)
+    }
+
+    fn used(&self, line: usize) {
+        let operation = self.operations.fetch_add(1, Relaxed);
+        self.recent[operation as usize % RECENT_LINES].store(line as u64, Relaxed);
+        let Some(one_in) = self.evictions.one_in else { return };
+        if mix(self.evictions.seed ^ operation).is_multiple_of(one_in.get().into()) {
+            self.evict(operation);
+        }
+    }
+
+    fn evict(&self, operation: u64) {
+        let chosen = mix(self.evictions.seed.rotate_left(32) ^ operation) as usize % RECENT_LINES;
+        let line = self.recent[chosen].load(Relaxed) as usize;
+        self.hold(line, || {
+            self.store(line);
+            self.load(line);
+        });
+        self.counters[4].fetch_add(1, Relaxed);
+    }
+
+    /// Runs `operation` while no other thread of this side moves the line.
+    fn hold<R>(&self, line: usize, operation: impl FnOnce() -> R) -> R {
+        let moving = &self.lines[line].moving;
+        while moving.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
+            crate::sync::spin_hint();
+        }
+        let result = operation();
+        moving.store(false, Release);
+        result
+    }
+
+    /// Writes the line to memory if it holds a new store, as a whole. Returns whether it did.
+    fn store(&self, line: usize) -> bool {
+        let words = self.words_of(line);
+        let (cached, met) = (self.cached.words(), &self.lines[line].met);
+        let is_new = |index: usize| cached[index].load(Acquire) != met[index % LINE_WORDS].load(Relaxed);
+        if !words.clone().any(is_new) {
+            return false;
+        }
+        for index in words {
+            let word = cached[index].load(Acquire);
+            self.memory.words()[index].store(word, Release);
+            met[index % LINE_WORDS].store(word, Relaxed);
+        }
+        true
+    }
+
+    /// Loads the line from memory, except words that hold a new store. Returns whether any word changed.
+    fn load(&self, line: usize) -> bool {
+        let (cached, met) = (self.cached.words(), &self.lines[line].met);
+        let mut changed = false;
+        // From the last word to the first: a control word is the last of its line, and what precedes it must be
+        // as new as it is.
+        for index in self.words_of(line).rev() {
+            let word = self.memory.words()[index].load(Acquire);
+            let before = met[index % LINE_WORDS].load(Relaxed);
+            // Fails where the side has stored meanwhile.
+            let replace = |now| (now == before).then_some(word);
+            if word != before && cached[index].fetch_update(Release, Relaxed, replace).is_ok() {
+                met[index % LINE_WORDS].store(word, Relaxed);
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+impl Line {
+    fn new() -> Self {
+        Line { moving: AtomicBool::new(false), met: [const { Counter::new(0) }; LINE_WORDS] }
+    }
+}
+
+impl core::fmt::Debug for EmulatedCache {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("EmulatedCache")
+            .field("memory", &self.memory)
+            .field("evictions", &self.evictions)
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
+/// SplitMix64: each operation draws its own number, without a state that threads would have to share.
+fn mix(word: u64) -> u64 {
+    let word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

@@ -1,0 +1,339 @@
+//! Channels in memory that is not coherent: each end works through an emulated cache of its own.
+//!
+//! Without evictions a missing cache operation leaves a message or a wake-up behind for ever; with many of them
+//! an operation in the wrong order delivers wrong bytes. So each rate is tried, and for each mutant, which omits
+//! or delays one kind of operation, some rate must notice.
+#![cfg(not(any(loom, sim)))]
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use tombolo_base::coherence::{EmulatedCache, Evictions, Flushed};
+use tombolo_base::sync::AtomicU64;
+use tombolo_base::{Coherence, Random, SharedMemory};
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, Deferred, EndError};
+use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Opening, Side};
+use tombolo_ring::{SlotSize, Variant};
+
+/// At one in this many operations a line is evicted.
+const RATES: [Option<u32>; 4] = [None, Some(64), Some(4), Some(2)];
+
+/// What a mutant does with a kind of operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mutation {
+    None,
+    /// Stores stay in the cache.
+    NoWriteBack,
+    /// Loads find what the cache holds.
+    NoInvalidate,
+    /// Every other write-back takes place some operations later, after others that follow it.
+    LateWriteBack,
+}
+
+/// After how many operations of the cache a late write-back takes place.
+const LATE_BY: u64 = 6;
+
+/// The operations of a cache, some of them wrong.
+#[derive(Clone, Debug)]
+struct Mutant {
+    inner: Flushed,
+    mutation: Mutation,
+    /// Operations so far, and the words whose write-back is due at one of them.
+    late: Arc<Mutex<(u64, Vec<(u64, Range<usize>)>)>>,
+    memory: SharedMemory<Flushed>,
+}
+
+impl Mutant {
+    fn view(memory: &SharedMemory, evictions: Evictions, mutation: Mutation) -> SharedMemory<Mutant> {
+        let view = EmulatedCache::view(memory.clone(), evictions);
+        let mutant =
+            Mutant { inner: view.coherence().clone(), mutation, late: Arc::default(), memory: view.clone() };
+        view.with_coherence(mutant)
+    }
+
+    /// Counts an operation; performs the write-backs that are due.
+    fn count(&self) -> u64 {
+        let mut late = self.late.lock().unwrap();
+        let (operations, pending) = &mut *late;
+        *operations += 1;
+        pending.retain(|(due, words)| {
+            let is_due = due <= operations;
+            if is_due {
+                self.inner.write_back(&self.memory.words()[words.clone()]);
+            }
+            !is_due
+        });
+        *operations
+    }
+
+    fn write_back_later(&self, words: &[AtomicU64], due: u64) {
+        let first = (words.as_ptr() as usize - self.memory.words().as_ptr() as usize) / 8;
+        self.late.lock().unwrap().1.push((due, first..first + words.len()));
+    }
+}
+
+impl Coherence for Mutant {
+    const COHERENT: bool = false;
+
+    fn write_back(&self, words: &[AtomicU64]) {
+        let operation = self.count();
+        match self.mutation {
+            Mutation::NoWriteBack => {}
+            Mutation::LateWriteBack if operation.is_multiple_of(2) => {
+                self.write_back_later(words, operation + LATE_BY);
+            }
+            _ => self.inner.write_back(words),
+        }
+    }
+
+    fn invalidate(&self, words: &[AtomicU64]) {
+        self.count();
+        if self.mutation != Mutation::NoInvalidate {
+            self.inner.invalidate(words);
+        }
+    }
+
+    fn between_stores(&self, words: &[AtomicU64]) {
+        self.inner.between_stores(words);
+    }
+}
+
+/// One end, what it has sent and received, and whether it sleeps.
+struct Party<C: Coherence> {
+    end: ChannelEnd<Deferred, C>,
+    sent: u64,
+    received: u64,
+    asleep: bool,
+}
+
+/// The bytes of message `index` of a direction.
+fn content(seed: u64, index: u64, max_bytes: usize) -> Vec<u8> {
+    let mut random = Random::new(seed.wrapping_add(index.wrapping_mul(77)));
+    let length = random.index(max_bytes + 1);
+    (0..length).map(|_| random.word() as u8).collect()
+}
+
+fn open<C: Coherence>(views: [SharedMemory<C>; 2], config: ChannelConfig) -> Result<[Party<C>; 2], String> {
+    let hello = Hello::new(config, 7, None);
+    let mut signals = [Deferred::default(), Deferred::default()];
+    let [view_a, view_b] = &views;
+    let mut openings = [
+        Opening::start(view_a, Side::A, hello, &mut signals[0]).map_err(|error| error.to_string())?,
+        Opening::start(view_b, Side::B, hello, &mut signals[1]).map_err(|error| error.to_string())?,
+    ];
+    let mut agreed = [None, None];
+    for step in 0..1000 {
+        let side = step % 2;
+        if agreed[side].is_none() {
+            agreed[side] = openings[side].step(&mut signals[side]).map_err(|error| error.to_string())?;
+        }
+    }
+    let [Some(agreed_a), Some(agreed_b)] = agreed else { return Err("the handshake is stuck".to_owned()) };
+    let end = |index: usize, agreed| {
+        let end = openings[index].end(agreed, signals[index]).map_err(|error| error.to_string())?;
+        Ok::<_, String>(Party { end, sent: 0, received: 0, asleep: false })
+    };
+    Ok([end(0, agreed_a)?, end(1, agreed_b)?])
+}
+
+/// Sends `messages` each way in random steps; an error says what went wrong.
+fn exchange<C: Coherence>(
+    views: [SharedMemory<C>; 2],
+    config: ChannelConfig,
+    seed: u64,
+    messages: u64,
+) -> Result<(), String> {
+    let mut parties = open(views, config)?;
+    let max_bytes = parties[0].end.max_message_bytes().min(300);
+    let mut random = Random::new(seed);
+    let mut idle_steps = 0;
+    while idle_steps < 4000 {
+        let side = random.index(2);
+        let moved = step(&mut parties, side, &mut random, [seed, max_bytes as u64, messages])?;
+        idle_steps = if moved { 0 } else { idle_steps + 1 };
+        if parties.iter().all(|party| party.sent == messages && party.received == messages) {
+            return close(parties);
+        }
+    }
+    let progress = parties.each_ref().map(|party| (party.sent, party.received, party.asleep));
+    Err(format!("stuck: {progress:?}"))
+}
+
+/// One random operation of one side; whether it moved anything.
+fn step<C: Coherence>(
+    parties: &mut [Party<C>; 2],
+    side: usize,
+    random: &mut Random,
+    [seed, max_bytes, messages]: [u64; 3],
+) -> Result<bool, String> {
+    let party = &mut parties[side];
+    if party.asleep {
+        return Ok(false);
+    }
+    let index = party.sent;
+    let message = content(seed ^ side as u64, index, max_bytes as usize);
+    let moved = match random.index(5) {
+        0 | 1 if index < messages => match party.end.try_send(&message) {
+            Ok(()) => true,
+            Err(EndError::Full) => false,
+            Err(error) => return Err(format!("send: {error} {:?}", party.end.violation())),
+        },
+        2 if index < messages => {
+            let sent = party.end.try_send_in_place(message.len(), |mut claim| {
+                claim.write_at(0, &message).expect("it has this length");
+                claim.commit();
+            });
+            matches!(sent, Ok(()))
+        }
+        3 if index + 2 < messages => {
+            let added = batch(party, seed ^ side as u64, max_bytes as usize)?;
+            party.sent += added;
+            wake(parties);
+            return Ok(added > 0);
+        }
+        _ => return receive_or_sleep(parties, side, seed, max_bytes as usize),
+    };
+    party.sent += u64::from(moved);
+    wake(parties);
+    Ok(moved)
+}
+
+/// Sends up to two messages together; returns how many.
+fn batch<C: Coherence>(party: &mut Party<C>, seed: u64, max_bytes: usize) -> Result<u64, String> {
+    let (first, mut added) = (party.sent, 0);
+    let sent = party.end.try_send_batch(|mut batch| {
+        while added < 2 && batch.push(&content(seed, first + added, max_bytes)).is_ok() {
+            added += 1;
+        }
+        batch.commit();
+    });
+    sent.map_err(|error| error.to_string())
+}
+
+fn receive_or_sleep<C: Coherence>(
+    parties: &mut [Party<C>; 2],
+    side: usize,
+    seed: u64,
+    max_bytes: usize,
+) -> Result<bool, String> {
+    let party = &mut parties[side];
+    let bytes = RefCell::new(Vec::new());
+    let received = party.end.try_recv(|message| *bytes.borrow_mut() = message.to_vec());
+    let moved = match received {
+        Ok(Some(())) => {
+            let expected = content(seed ^ (1 - side) as u64, party.received, max_bytes);
+            if bytes.into_inner() != expected {
+                return Err(format!("message {} has wrong bytes", party.received));
+            }
+            party.received += 1;
+            true
+        }
+        Ok(None) => {
+            assert_eq!(party.end.announce(Awaited::Message), Announced::Complete);
+            party.asleep = party.end.may_sleep(Awaited::Message);
+            if !party.asleep {
+                party.end.awake(false);
+            }
+            false
+        }
+        Err(error) => return Err(format!("receive: {error} {:?}", party.end.violation())),
+    };
+    wake(parties);
+    Ok(moved)
+}
+
+/// Delivers the rings of both sides. A side that has nothing left to receive is woken at once.
+fn wake<C: Coherence>(parties: &mut [Party<C>; 2]) {
+    for side in [0, 1] {
+        if parties[side].end.signals_mut().take_ring() {
+            let other = &mut parties[1 - side];
+            other.asleep = false;
+            other.end.awake(true);
+        }
+    }
+    // A side that still has to send does not sleep on messages for long.
+    for side in [0, 1] {
+        let nothing_to_come = parties[1 - side].sent == parties[side].received;
+        if parties[side].asleep && nothing_to_come {
+            parties[side].asleep = false;
+            parties[side].end.awake(false);
+        }
+    }
+}
+
+fn close<C: Coherence>([mut a, mut b]: [Party<C>; 2]) -> Result<(), String> {
+    a.end.close();
+    match b.end.try_recv(|_| ()) {
+        Err(EndError::Closed) => Ok(()),
+        found => Err(format!("after a close: {found:?}")),
+    }
+}
+
+fn shapes() -> Vec<ChannelConfig> {
+    [
+        (SlotSize::B32, 4, Variant::EpochCredit),
+        (SlotSize::B64, 4, Variant::EpochCredit),
+        (SlotSize::B64, 4, Variant::UsedFlag),
+        (SlotSize::B128, 4, Variant::EpochCredit),
+        (SlotSize::B128, 8, Variant::UsedFlag),
+    ]
+    .map(|(slot, slots, variant)| ChannelConfig::new(slot, slots, variant).unwrap())
+    .into()
+}
+
+/// One run; what went wrong, if anything did.
+fn run(config: ChannelConfig, rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
+    let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
+    let view = |seed| {
+        let evictions = Evictions { seed, one_in: rate.and_then(NonZeroU32::new) };
+        Mutant::view(&memory, evictions, mutation)
+    };
+    exchange([view(seed), view(!seed)], config, seed, 40)
+}
+
+#[test]
+fn messages_and_wake_ups_arrive_at_every_rate_of_evictions() {
+    for config in shapes() {
+        for rate in RATES {
+            for seed in 0..50 {
+                let result = run(config, rate, seed, Mutation::None);
+                assert_eq!(result, Ok(()), "{config:?}, one in {rate:?}, seed {seed}");
+            }
+        }
+    }
+}
+
+/// In how many of 30 runs the mutant is noticed, for each rate.
+fn noticed(config: ChannelConfig, mutation: Mutation) -> [usize; 4] {
+    RATES.map(|rate| (0..30).filter(|seed| run(config, rate, *seed, mutation).is_err()).count())
+}
+
+#[test]
+fn an_operation_that_is_omitted_is_noticed_where_nothing_is_evicted() {
+    for config in shapes() {
+        for mutation in [Mutation::NoWriteBack, Mutation::NoInvalidate] {
+            assert_eq!(noticed(config, mutation)[0], 30, "{config:?} {mutation:?}");
+        }
+    }
+}
+
+#[test]
+fn write_backs_in_the_wrong_order_are_noticed() {
+    for config in shapes() {
+        let noticed = noticed(config, Mutation::LateWriteBack);
+        assert!(noticed.iter().sum::<usize>() > 0, "{config:?} {noticed:?}");
+    }
+}
+
+#[test]
+fn two_writers_of_one_line_are_refused() {
+    let config = ChannelConfig::new(SlotSize::B32, 4, Variant::UsedFlag).unwrap();
+    let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
+    let view = EmulatedCache::view(memory, Evictions::default());
+    let attached =
+        ChannelEnd::attach(&view, Side::A, config, tombolo_link::end::WakeOrder::Fence, Deferred::default());
+    let error = attached.err().expect("the slots share lines").to_string();
+    assert!(error.contains("need coherent memory"), "{error}");
+}
