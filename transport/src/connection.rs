@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use tombolo_base::Coherence;
 use tombolo_link::end::Signals;
 use tombolo_link::hello::Agreed;
 use tombolo_link::open::{OpenError, Opening, Park};
@@ -107,7 +108,11 @@ impl Connection {
     }
 
     /// Completes the opening of a channel.
-    pub(crate) fn open(&mut self, opening: &mut Opening, deadline: Deadline) -> Result<Agreed, ChannelError> {
+    pub(crate) fn open<C: Coherence>(
+        &mut self,
+        opening: &mut Opening<C>,
+        deadline: Deadline,
+    ) -> Result<Agreed, ChannelError> {
         opening.wait(self, deadline.as_ns()).map_err(|error| match error {
             OpenError::Handshake(error) => error.into(),
             OpenError::PeerGone => self.open_failure(),

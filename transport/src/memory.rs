@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use tombolo_base::SharedMemory;
+use tombolo_base::{Coherence, Coherent, SharedMemory};
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError};
 use tombolo_link::open::{self, Opening};
 use tombolo_link::{Hello, Side, TransportKind};
@@ -13,21 +13,21 @@ use crate::capabilities::Capabilities;
 use crate::connection::Connection;
 use crate::contract::{Description, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
-use crate::message::{Batch, Draft, Message};
+use crate::message::{Batch, Draft, InSlots, Message};
 
 /// One end of a channel over rings in memory.
 #[derive(Debug)]
-pub struct MemoryChannel {
+pub struct MemoryChannel<C: Coherence = Coherent> {
     kind: TransportKind,
-    end: ChannelEnd<Connection>,
-    memory: SharedMemory,
+    end: ChannelEnd<Connection, C>,
+    memory: SharedMemory<C>,
 }
 
-impl MemoryChannel {
+impl<C: InSlots> MemoryChannel<C> {
     /// Opens one side of a channel in `memory`: handshake, then rings.
     pub(crate) fn open(
         kind: TransportKind,
-        memory: SharedMemory,
+        memory: SharedMemory<C>,
         side: Side,
         hello: Hello,
         mut connection: Connection,
@@ -42,7 +42,7 @@ impl MemoryChannel {
 
     /// Declines a channel that a peer proposes in `memory`.
     pub(crate) fn decline(
-        memory: &SharedMemory,
+        memory: &SharedMemory<C>,
         side: Side,
         hello: Hello,
         reason: u32,
@@ -50,7 +50,9 @@ impl MemoryChannel {
     ) -> Result<(), ChannelError> {
         open::decline(memory, side, hello, reason, &mut connection).map_err(|error| unusable(&error))
     }
+}
 
+impl MemoryChannel {
     /// The memory of the channel, header and rings, for measuring the bare memory. The two programs may use
     /// it as they like; the rings no longer work.
     #[must_use]
@@ -72,7 +74,7 @@ fn awaited(interest: Interest) -> Awaited {
     }
 }
 
-impl Transport for MemoryChannel {
+impl<C: InSlots> Transport for MemoryChannel<C> {
     fn describe(&self) -> Description {
         let capabilities = match self.kind.traits().atomics {
             true => Capabilities::OF_SHARED_MEMORY,
@@ -106,12 +108,12 @@ impl Transport for MemoryChannel {
 
     #[inline(always)]
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        self.end.try_recv(|message| read(&Message::in_slots(message)))
+        self.end.try_recv(|message| read(&C::message(message)))
     }
 
     #[inline(always)]
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
-        self.end.try_recv_batch(max, |message| read(&Message::in_slots(message)))
+        self.end.try_recv_batch(max, |message| read(&C::message(message)))
     }
 
     #[inline(always)]
@@ -121,7 +123,7 @@ impl Transport for MemoryChannel {
         write: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), EndError> {
         self.end.try_send_in_place(length_bytes, |claim| {
-            let mut draft = Draft::in_slots(claim);
+            let mut draft = C::draft(claim);
             write(&mut draft);
             draft.commit();
         })
@@ -130,7 +132,7 @@ impl Transport for MemoryChannel {
     #[inline(always)]
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         self.end.try_send_batch(|batch| {
-            let mut batch = Batch::in_slots(batch);
+            let mut batch = C::batch(batch);
             fill(&mut batch);
             batch.commit();
         })
@@ -166,7 +168,7 @@ impl Transport for MemoryChannel {
     }
 }
 
-impl Drop for MemoryChannel {
+impl<C: Coherence> Drop for MemoryChannel<C> {
     fn drop(&mut self) {
         self.end.close();
     }

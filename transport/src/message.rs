@@ -1,10 +1,55 @@
 //! Messages in place: read before they are consumed, written before they are sent.
 
+use tombolo_base::coherence::Flushed;
+use tombolo_base::{Coherence, Coherent};
 use tombolo_ring::{
     Batch as RingBatch, Claim, Message as RingMessage, OutOfMessage, SendError, TargetTooShort,
 };
 
 use crate::contract::EndError;
+
+/// Memory in whose slots messages, drafts and batches of a transport can lie.
+pub trait InSlots: Coherence {
+    /// A received message.
+    fn message<'a>(message: &'a RingMessage<'a, Self>) -> Message<'a>;
+
+    /// Room for a message.
+    fn draft(claim: Claim<'_, Self>) -> Draft<'_>;
+
+    /// Messages that are sent together.
+    fn batch(batch: RingBatch<'_, Self>) -> Batch<'_>;
+}
+
+impl InSlots for Coherent {
+    #[inline(always)]
+    fn message<'a>(message: &'a RingMessage<'a>) -> Message<'a> {
+        Message { place: Storage::Slots(message) }
+    }
+
+    #[inline(always)]
+    fn draft(claim: Claim<'_>) -> Draft<'_> {
+        Draft { room: DraftStorage::Slots(claim) }
+    }
+
+    #[inline(always)]
+    fn batch(batch: RingBatch<'_>) -> Batch<'_> {
+        Batch { add: BatchSink::Slots(batch) }
+    }
+}
+
+impl InSlots for Flushed {
+    fn message<'a>(message: &'a RingMessage<'a, Flushed>) -> Message<'a> {
+        Message { place: Storage::Flushed(message) }
+    }
+
+    fn draft(claim: Claim<'_, Flushed>) -> Draft<'_> {
+        Draft { room: DraftStorage::Flushed(claim) }
+    }
+
+    fn batch(batch: RingBatch<'_, Flushed>) -> Batch<'_> {
+        Batch { add: BatchSink::Flushed(batch) }
+    }
+}
 
 /// A received message, read in place. It is consumed when the closure that received it returns.
 ///
@@ -19,15 +64,11 @@ pub struct Message<'a> {
 #[derive(Debug)]
 enum Storage<'a> {
     Slots(&'a RingMessage<'a>),
+    Flushed(&'a RingMessage<'a, Flushed>),
     Bytes(&'a [u8]),
 }
 
 impl<'a> Message<'a> {
-    #[inline(always)]
-    pub(crate) fn in_slots(message: &'a RingMessage<'a>) -> Self {
-        Message { place: Storage::Slots(message) }
-    }
-
     /// A message received as bytes, for transports without shared memory.
     #[inline]
     #[must_use]
@@ -41,6 +82,7 @@ impl<'a> Message<'a> {
     pub fn len(&self) -> usize {
         match &self.place {
             Storage::Slots(message) => message.len(),
+            Storage::Flushed(message) => message.len(),
             Storage::Bytes(bytes) => bytes.len(),
         }
     }
@@ -60,6 +102,7 @@ impl<'a> Message<'a> {
     pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
         match &self.place {
             Storage::Slots(message) => message.copy_to(target),
+            Storage::Flushed(message) => message.copy_to(target),
             Storage::Bytes(bytes) => {
                 let target_bytes = target.len();
                 let Some(target) = target.get_mut(..bytes.len()) else {
@@ -79,6 +122,7 @@ impl<'a> Message<'a> {
     pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
         match &self.place {
             Storage::Slots(message) => message.read_at(offset_bytes, target),
+            Storage::Flushed(message) => message.read_at(offset_bytes, target),
             Storage::Bytes(bytes) => {
                 target.copy_from_slice(part(bytes, offset_bytes, target.len())?);
                 Ok(())
@@ -94,6 +138,7 @@ impl<'a> Message<'a> {
     pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
         match &self.place {
             Storage::Slots(message) => message.read_u64_le(offset_bytes),
+            Storage::Flushed(message) => message.read_u64_le(offset_bytes),
             Storage::Bytes(bytes) => {
                 let mut value = [0; 8];
                 value.copy_from_slice(part(bytes, offset_bytes, 8)?);
@@ -113,6 +158,7 @@ impl<'a> Message<'a> {
                 // Cannot fail: the buffer has the message's length.
                 let _ = message.copy_to(buffer);
             }
+            Storage::Flushed(message) => *buffer = message.to_vec(),
             Storage::Bytes(bytes) => {
                 buffer.clear();
                 buffer.extend_from_slice(bytes);
@@ -146,15 +192,11 @@ pub struct Draft<'a> {
 
 enum DraftStorage<'a> {
     Slots(Claim<'a>),
+    Flushed(Claim<'a, Flushed>),
     Bytes(&'a mut [u8]),
 }
 
 impl<'a> Draft<'a> {
-    #[inline(always)]
-    pub(crate) fn in_slots(claim: Claim<'a>) -> Self {
-        Draft { room: DraftStorage::Slots(claim) }
-    }
-
     /// A message to be sent from `bytes`, for transports without shared memory.
     #[inline]
     #[must_use]
@@ -165,8 +207,10 @@ impl<'a> Draft<'a> {
     /// Publishes a message in slots.
     #[inline(always)]
     pub(crate) fn commit(self) {
-        if let DraftStorage::Slots(claim) = self.room {
-            claim.commit();
+        match self.room {
+            DraftStorage::Slots(claim) => claim.commit(),
+            DraftStorage::Flushed(claim) => claim.commit(),
+            DraftStorage::Bytes(_) => {}
         }
     }
 
@@ -176,6 +220,7 @@ impl<'a> Draft<'a> {
     pub fn len(&self) -> usize {
         match &self.room {
             DraftStorage::Slots(claim) => claim.len(),
+            DraftStorage::Flushed(claim) => claim.len(),
             DraftStorage::Bytes(bytes) => bytes.len(),
         }
     }
@@ -195,6 +240,7 @@ impl<'a> Draft<'a> {
     pub fn write_at(&mut self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfMessage> {
         match &mut self.room {
             DraftStorage::Slots(claim) => claim.write_at(offset_bytes, source),
+            DraftStorage::Flushed(claim) => claim.write_at(offset_bytes, source),
             DraftStorage::Bytes(bytes) => {
                 part(bytes, offset_bytes, source.len())?;
                 bytes[offset_bytes..offset_bytes + source.len()].copy_from_slice(source);
@@ -211,6 +257,7 @@ impl<'a> Draft<'a> {
     pub fn write_u64_le(&mut self, offset_bytes: usize, value: u64) -> Result<(), OutOfMessage> {
         match &mut self.room {
             DraftStorage::Slots(claim) => claim.write_u64_le(offset_bytes, value),
+            DraftStorage::Flushed(claim) => claim.write_u64_le(offset_bytes, value),
             DraftStorage::Bytes(_) => self.write_at(offset_bytes, &value.to_le_bytes()),
         }
     }
@@ -229,6 +276,7 @@ pub struct Batch<'a> {
 
 enum BatchSink<'a> {
     Slots(RingBatch<'a>),
+    Flushed(RingBatch<'a, Flushed>),
     /// Sends one by one, for transports where that costs the same.
     OneByOne {
         send: &'a mut dyn FnMut(&[u8]) -> Result<(), EndError>,
@@ -238,11 +286,6 @@ enum BatchSink<'a> {
 }
 
 impl<'a> Batch<'a> {
-    #[inline(always)]
-    pub(crate) fn in_slots(batch: RingBatch<'a>) -> Self {
-        Batch { add: BatchSink::Slots(batch) }
-    }
-
     pub(crate) fn one_by_one(
         max_message_bytes: usize,
         send: &'a mut dyn FnMut(&[u8]) -> Result<(), EndError>,
@@ -259,6 +302,11 @@ impl<'a> Batch<'a> {
                 batch.commit();
                 messages
             }
+            BatchSink::Flushed(batch) => {
+                let messages = batch.len();
+                batch.commit();
+                messages
+            }
             BatchSink::OneByOne { sent, .. } => sent,
         }
     }
@@ -271,6 +319,7 @@ impl<'a> Batch<'a> {
     pub fn push(&mut self, message: &[u8]) -> Result<(), NotAdded> {
         match &mut self.add {
             BatchSink::Slots(batch) => Ok(batch.push(message)?),
+            BatchSink::Flushed(batch) => Ok(batch.push(message)?),
             BatchSink::OneByOne { send, max_message_bytes, sent } => {
                 send(message).map_err(|error| match error {
                     EndError::Full => NotAdded::Full,
@@ -291,6 +340,7 @@ impl<'a> Batch<'a> {
     pub fn len(&self) -> u64 {
         match &self.add {
             BatchSink::Slots(batch) => batch.len(),
+            BatchSink::Flushed(batch) => batch.len(),
             BatchSink::OneByOne { sent, .. } => *sent,
         }
     }

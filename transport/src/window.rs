@@ -4,18 +4,23 @@
 //! lifeline leads to its own monitor, which hangs it up when the peer's monitor reports a death or the node
 //! is lost.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use tombolo_base::SharedMemory;
+use tombolo_base::coherence::{Caches, Flushed};
+use tombolo_link::end::Announced;
 use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
+use tombolo_platform::event::Interest;
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_sealed, map};
 use tombolo_platform::time::Deadline;
 
 use crate::connection::{Bell, Connection, Ring};
+use crate::contract::{Description, EndError, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
+use crate::message::{Batch, Draft, Message};
 
 /// What the monitor hands out for one end of a channel.
 #[derive(Debug)]
@@ -34,6 +39,8 @@ pub struct Lent {
     pub ringer: OwnedFd,
     /// The peer's number (upper half) and vector (lower half) for the doorbell register.
     pub ring: Option<u32>,
+    /// How this side keeps its view of a window that is not coherent; `None` where it is.
+    pub caches: Option<Caches>,
 }
 
 impl Lent {
@@ -65,6 +72,115 @@ impl Lent {
     }
 }
 
+/// One end of a channel in a window.
+#[derive(Debug)]
+pub enum WindowChannel {
+    /// In a window that is coherent.
+    Coherent(MemoryChannel),
+    /// In a window whose lines are written back and invalidated.
+    Flushed(MemoryChannel<Flushed>),
+}
+
+impl WindowChannel {
+    /// The channel itself, where the window is coherent: what may use the memory as it likes.
+    #[must_use]
+    pub fn coherent(self) -> Option<MemoryChannel> {
+        match self {
+            WindowChannel::Coherent(channel) => Some(channel),
+            WindowChannel::Flushed(_) => None,
+        }
+    }
+}
+
+macro_rules! on_either {
+    ($channel:expr, $inner:ident => $body:expr) => {
+        match $channel {
+            WindowChannel::Coherent($inner) => $body,
+            WindowChannel::Flushed($inner) => $body,
+        }
+    };
+}
+
+impl Transport for WindowChannel {
+    fn describe(&self) -> Description {
+        on_either!(self, channel => channel.describe())
+    }
+
+    fn stats(&self) -> Stats {
+        on_either!(self, channel => channel.stats())
+    }
+
+    fn failure(&self) -> Option<ChannelError> {
+        on_either!(self, channel => channel.failure())
+    }
+
+    #[inline]
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        on_either!(self, channel => channel.try_send(message))
+    }
+
+    #[inline]
+    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
+        on_either!(self, channel => channel.try_store(message, size))
+    }
+
+    fn finish(&mut self) {
+        on_either!(self, channel => channel.finish());
+    }
+
+    #[inline]
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        on_either!(self, channel => channel.try_recv_in_place(read))
+    }
+
+    #[inline]
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
+        on_either!(self, channel => channel.try_recv_batch(max, read))
+    }
+
+    #[inline]
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), EndError> {
+        on_either!(self, channel => channel.try_send_in_place(length_bytes, write))
+    }
+
+    #[inline]
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
+        on_either!(self, channel => channel.try_send_batch(fill))
+    }
+
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        on_either!(self, channel => channel.is_ready(awaited))
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        on_either!(self, channel => channel.announce_sleep(awaited))
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        on_either!(self, channel => channel.may_sleep(awaited))
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        on_either!(self, channel => channel.sources(awaited, sources));
+    }
+
+    fn park(&mut self, deadline: Deadline) -> Option<bool> {
+        on_either!(self, channel => channel.park(deadline))
+    }
+
+    fn woken(&mut self, rung: bool) {
+        on_either!(self, channel => channel.woken(rung));
+    }
+
+    fn close(&mut self) {
+        on_either!(self, channel => channel.close());
+    }
+}
+
 /// The memory of a channel that `hello` describes, in bytes.
 fn length_bytes(hello: &Hello) -> u64 {
     ChannelLayout::new(hello.config).length_bytes() as u64
@@ -74,11 +190,26 @@ fn length_bytes(hello: &Hello) -> u64 {
 ///
 /// # Errors
 /// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
-pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
+pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<WindowChannel, ChannelError> {
+    let caches = lent.caches;
     let (memory, connection) = lent.connect(length_bytes(&hello))?;
     // Barriers do not reach processors under another kernel.
     let hello = Hello { expedited_barrier: false, ..hello };
-    MemoryChannel::open(TransportKind::Window, memory, side, hello, connection, deadline)
+    let kind = TransportKind::Window;
+    Ok(match caches {
+        None => {
+            let channel = MemoryChannel::open(kind, memory, side, hello, connection, deadline)?;
+            WindowChannel::Coherent(channel)
+        }
+        Some(caches) => {
+            let view = flushed(caches, memory)?;
+            WindowChannel::Flushed(MemoryChannel::open(kind, view, side, hello, connection, deadline)?)
+        }
+    })
+}
+
+fn flushed(caches: Caches, memory: SharedMemory) -> Result<SharedMemory<Flushed>, ChannelError> {
+    caches.view(memory).map_err(|error| ChannelError::Violation(error.to_string()))
 }
 
 /// Declines a channel that the monitors created, with a reason defined by the interface.
@@ -86,8 +217,12 @@ pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<
 /// # Errors
 /// An error of the kernel.
 pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+    let caches = lent.caches;
     let (memory, connection) = lent.connect(length_bytes(&hello))?;
-    MemoryChannel::decline(&memory, side, hello, reason, connection)
+    match caches {
+        None => MemoryChannel::decline(&memory, side, hello, reason, connection),
+        Some(caches) => MemoryChannel::decline(&flushed(caches, memory)?, side, hello, reason, connection),
+    }
 }
 
 /// Tells the peer that this end of a channel created by the monitors will not be opened.
@@ -95,9 +230,13 @@ pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), 
 /// # Errors
 /// An error of the kernel.
 pub fn withdraw(lent: Lent, side: Side) -> Result<(), ChannelError> {
+    let caches = lent.caches;
     let (memory, mut connection) = lent.connect(HEADER_BYTES as u64)?;
-    tombolo_link::open::refrain(&memory, side, &mut connection)
-        .map_err(|error| ChannelError::Violation(error.to_string()))
+    let told = match caches {
+        None => tombolo_link::open::refrain(&memory, side, &mut connection),
+        Some(caches) => tombolo_link::open::refrain(&flushed(caches, memory)?, side, &mut connection),
+    };
+    told.map_err(|error| ChannelError::Violation(error.to_string()))
 }
 
 #[cfg(test)]
@@ -121,13 +260,25 @@ mod tests {
             let (lifeline, held) = socket::pair(SocketKind::Packet).unwrap();
             let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
             let (memory, bell, ringer) = (copy(&memory), copy(bell), copy(ringer));
-            (Lent { memory, offset_bytes: 0, length_bytes, lifeline, bell, ringer, ring: None }, held)
+            (
+                Lent {
+                    memory,
+                    offset_bytes: 0,
+                    length_bytes,
+                    lifeline,
+                    bell,
+                    ringer,
+                    ring: None,
+                    caches: None,
+                },
+                held,
+            )
         };
         let ((a, held_a), (b, held_b)) = (lend(&bell_a, &bell_b), lend(&bell_b, &bell_a));
         (a, b, held_a, held_b)
     }
 
-    fn ends() -> (MemoryChannel, MemoryChannel, OwnedFd, OwnedFd) {
+    fn ends() -> (WindowChannel, WindowChannel, OwnedFd, OwnedFd) {
         let hello = Hello::new(ChannelConfig::default(), 0, None);
         let (a, b, held_a, held_b) = lent(&hello);
         let deadline = Deadline::after(Duration::from_secs(60));
@@ -143,7 +294,7 @@ mod tests {
         let (mut a, mut b, held_a, held_b) = ends();
         b.try_send(b"last").unwrap();
         drop(held_b);
-        let noticed = |channel: &mut MemoryChannel| {
+        let noticed = |channel: &mut WindowChannel| {
             channel.woken(true);
             channel.try_send(b"x")
         };

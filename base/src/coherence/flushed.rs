@@ -2,10 +2,43 @@
 
 use alloc::sync::Arc;
 
-use super::emulated::EmulatedCache;
+use super::emulated::{EmulatedCache, Evictions};
 use super::{CacheInstructions, Coherence};
 use crate::memory::SharedMemory;
 use crate::sync::AtomicU64;
+
+/// By what means one side keeps its view of a memory that is not coherent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caches {
+    /// The processor's caches and the instructions for them.
+    Processor,
+    /// An emulated cache for each mapping.
+    Emulated(Evictions),
+}
+
+/// This processor has no instructions with which programs write back and invalidate cache lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "this processor has no cache instructions for programs, which memory that is not coherent needs; \
+     use x86-64 or aarch64, or a window with coherence = \"coherent\""
+)]
+pub struct NoCacheInstructions;
+
+impl Caches {
+    /// One side's view of `memory`.
+    ///
+    /// # Errors
+    /// [`NoCacheInstructions`] with [`Caches::Processor`] where programs have none.
+    pub fn view(self, memory: SharedMemory) -> Result<SharedMemory<Flushed>, NoCacheInstructions> {
+        match self {
+            Caches::Emulated(evictions) => Ok(EmulatedCache::view(memory, evictions)),
+            Caches::Processor => {
+                let instructions = CacheInstructions::detect().ok_or(NoCacheInstructions)?;
+                Ok(memory.with_coherence(Flushed { by: Means::Instructions(instructions) }))
+            }
+        }
+    }
+}
 
 /// Memory that is not coherent.
 #[derive(Clone, Debug)]
@@ -20,12 +53,6 @@ enum Means {
 }
 
 impl Flushed {
-    /// `memory`, kept consistent by this processor's cache instructions.
-    #[must_use]
-    pub fn by_instructions(memory: SharedMemory, instructions: CacheInstructions) -> SharedMemory<Self> {
-        memory.with_coherence(Flushed { by: Means::Instructions(instructions) })
-    }
-
     /// The view of a memory through an emulated cache of its own.
     pub(super) fn emulated(lines: SharedMemory, cache: Arc<EmulatedCache>) -> SharedMemory<Self> {
         lines.with_coherence(Flushed { by: Means::Emulated(cache) })

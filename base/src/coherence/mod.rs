@@ -24,7 +24,7 @@ use crate::sync::AtomicU64;
 #[cfg(all(feature = "alloc", not(loom)))]
 pub use emulated::{CacheCosts, CacheCounters, EmulatedCache, Evictions};
 #[cfg(all(feature = "alloc", not(loom)))]
-pub use flushed::Flushed;
+pub use flushed::{Caches, Flushed, NoCacheInstructions};
 #[cfg(not(loom))]
 pub use hardware::CacheInstructions;
 

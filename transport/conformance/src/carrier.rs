@@ -33,6 +33,8 @@ pub trait Carrier: 'static {
     const SHAPE_IS_A_S: bool = false;
     /// The most slots that a ring may have.
     const MAX_SLOTS: u32 = 65_536;
+    /// Whether both sides may write to one cache line, as slots of 32 bytes with a used flag have it.
+    const SHARED_LINES: bool = true;
     /// How its channels are checked during the cases.
     const WATCH: Watch = Watch::Both;
     /// The percentage of messages and rounds, relative to memory of one kernel, for slow transports.
@@ -156,7 +158,13 @@ pub(crate) fn shapes<C: Carrier>(slots: u32) -> impl Iterator<Item = ChannelConf
     let every = SlotSize::ALL.into_iter().flat_map(move |slot| {
         [Variant::EpochCredit, Variant::UsedFlag].into_iter().map(move |variant| shape(slot, slots, variant))
     });
+    let every = every.filter(carries::<C>);
     every.take(if counts_slots::<C>() { usize::MAX } else { 1 })
+}
+
+/// Whether such a channel exists on the transport.
+pub(crate) fn carries<C: Carrier>(config: &ChannelConfig) -> bool {
+    C::SHARED_LINES || config.slot != SlotSize::B32 || config.variant != Variant::UsedFlag
 }
 
 /// Whether a full ring holds exactly as many messages as it has slots.

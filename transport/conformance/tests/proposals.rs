@@ -67,7 +67,7 @@ fn a_range_outside_the_window_is_refused() {
     let hello = hello(ChannelConfig::default());
     let lend = |shift: &dyn Fn(&mut window::Lent)| {
         let (ends, _other) = Window::ends(hello.config);
-        let mut lent = lent(ends, hello.config);
+        let mut lent = lent(ends, hello.config, None);
         shift(&mut lent);
         window::open(lent, Side::A, hello, Deadline::after(Duration::ZERO)).unwrap_err()
     };
@@ -205,7 +205,7 @@ fn violations_name_what_was_wrong() {
     let config = ChannelConfig::default();
     let (mut a, b) = bare_pair::<Window>(config);
     // Acknowledges slots that were never sent, in the line of side B.
-    let raw = b.into_raw_memory();
+    let raw = b.coherent().expect("a coherent window").into_raw_memory();
     raw.memory.store_le(7 * 16, 5, tombolo_base::sync::Ordering::Relaxed);
     let error = loop {
         match a.try_send(&[1; 56]) {

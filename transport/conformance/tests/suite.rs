@@ -1,6 +1,9 @@
 //! The transports of this workspace pass the suite. To add one, write a file that says how to open it, and
 //! name it here.
 
-use tombolo_conformance::carriers::{Shm, Sim, Tcp, UnixStream, Window};
+use tombolo_conformance::carriers::{FlushedWindow, Shm, Sim, Tcp, UnixStream, Window};
 
-tombolo_conformance::suite! { Shm, Window, UnixStream, Tcp, Sim }
+tombolo_conformance::suite! {
+    Shm, Window, UnixStream, Tcp, Sim,
+    FlushedWindow<0>, FlushedWindow<64>, FlushedWindow<4>, FlushedWindow<2>
+}

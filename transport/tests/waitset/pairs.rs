@@ -13,7 +13,7 @@ use tombolo_transport::wait::Spin;
 use tombolo_transport::waitset::{Ready, Token};
 use tombolo_transport::{
     ChannelError, EndError, Endpoint, MemoryChannel, StreamChannel, Transport, TransportExt, WaitSet, shm,
-    window,
+    window::{self, WindowChannel},
 };
 
 /// Longer than anything here takes on a heavily loaded machine.
@@ -62,9 +62,9 @@ impl ChannelPair for Shm {
 pub(crate) struct Window;
 
 impl ChannelPair for Window {
-    type Channel = MemoryChannel;
+    type Channel = WindowChannel;
 
-    fn pair() -> (MemoryChannel, MemoryChannel) {
+    fn pair() -> (WindowChannel, WindowChannel) {
         let length_bytes = ChannelLayout::new(config()).length_bytes() as u64;
         let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
         let (lifeline_a, lifeline_b) = socket_pair(SocketKind::Packet).unwrap();
@@ -78,6 +78,7 @@ impl ChannelPair for Window {
             bell: copy(bell),
             ringer: copy(ringer),
             ring: None,
+            caches: None,
         };
         let a = lent(lifeline_a, &bells[0], &bells[1]);
         let b = lent(lifeline_b, &bells[1], &bells[0]);

@@ -9,7 +9,7 @@ mod wrapped;
 pub use shm::Shm;
 pub use sim::Sim;
 pub use stream::{Tcp, UnixStream};
-pub use window::{WINDOW_OFFSET_BYTES, Window, lent};
+pub use window::{FlushedWindow, WINDOW_OFFSET_BYTES, Window, lent};
 pub use wrapped::{Captured, Mute, Polled, Stormy, TracedAll, Wrapped, Wrapper};
 
 use std::os::fd::OwnedFd;

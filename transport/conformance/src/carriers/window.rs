@@ -1,13 +1,17 @@
 //! A window with both ends on the host: two mappings, two event counters, two lifelines.
 
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
 use tombolo_platform::event::{eventfd, signal};
 use tombolo_platform::memory::{create_sealed, map};
 use tombolo_platform::socket::{SocketKind, pair as socket_pair};
 use tombolo_platform::time::Deadline;
-use tombolo_transport::{Capabilities, ChannelError, MemoryChannel, window};
+use tombolo_transport::window::{self, WindowChannel};
+use tombolo_transport::{Capabilities, ChannelError};
 
 use crate::carrier::{Carrier, Hostile, Rig};
 use crate::peer::{self, Doomed, Order};
@@ -18,60 +22,101 @@ pub const WINDOW_OFFSET_BYTES: u64 = 8192;
 /// What a monitor would hand out for an end.
 ///
 /// # Panics
-/// When `end` was not created by [`Window`].
+/// When `end` was not created by a carrier of this file.
 #[must_use]
-pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig) -> window::Lent {
+pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig, caches: Option<Caches>) -> window::Lent {
     let [memory, lifeline, bell, ringer] = end.try_into().expect("an end of four descriptors");
     let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
     let offset_bytes = WINDOW_OFFSET_BYTES;
-    window::Lent { memory, offset_bytes, length_bytes, lifeline, bell, ringer, ring: None }
+    window::Lent { memory, offset_bytes, length_bytes, lifeline, bell, ringer, ring: None, caches }
+}
+
+fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+    let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
+    let memory = create_sealed("tombolo-test-window", WINDOW_OFFSET_BYTES + length_bytes).expect("memory");
+    let (lifeline_a, lifeline_b) = socket_pair(SocketKind::Packet).expect("lifelines");
+    let (bell_a, bell_b) = (eventfd().expect("a bell"), eventfd().expect("a bell"));
+    let copy = |fd: &OwnedFd| fd.try_clone().expect("one more descriptor");
+    let a = vec![copy(&memory), lifeline_a, copy(&bell_a), copy(&bell_b)];
+    (a, vec![memory, lifeline_b, bell_b, bell_a])
+}
+
+fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {
+    let length_bytes = ChannelLayout::new(hello.config).length_bytes();
+    let memory = map(&end[0], WINDOW_OFFSET_BYTES, length_bytes).expect("memory that can be mapped");
+    Hostile { memory, ring: Box::new(move || drop(signal(&end[3]))) }
+}
+
+macro_rules! in_a_window {
+    ($caches:expr) => {
+        type Channel = WindowChannel;
+        type End = Vec<OwnedFd>;
+        const CAPABILITIES: Capabilities = Capabilities::OF_WINDOW;
+        const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable, Rig::Hostile];
+
+        fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+            ends(config)
+        }
+
+        fn open(
+            end: Vec<OwnedFd>,
+            side: Side,
+            hello: Hello,
+            deadline: Deadline,
+        ) -> Result<WindowChannel, ChannelError> {
+            window::open(lent(end, hello.config, $caches), side, hello, deadline)
+        }
+
+        fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+            window::decline(lent(end, hello.config, $caches), Side::B, hello, reason)
+        }
+
+        fn doomed(order: Order) -> (WindowChannel, Box<dyn Doomed>) {
+            peer::in_a_process::<Self>(order)
+        }
+
+        fn peer(descriptors: Vec<OwnedFd>, order: Order) {
+            let _ended = peer::play::<Self>(descriptors, order);
+        }
+
+        fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {
+            hostile(end, hello)
+        }
+    };
 }
 
 /// A window with both ends on the host.
 pub struct Window;
 
 impl Carrier for Window {
-    type Channel = MemoryChannel;
-    type End = Vec<OwnedFd>;
     const NAME: &'static str = "window";
-    const CAPABILITIES: Capabilities = Capabilities::OF_WINDOW;
-    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable, Rig::Hostile];
 
-    fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
-        let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
-        let memory =
-            create_sealed("tombolo-test-window", WINDOW_OFFSET_BYTES + length_bytes).expect("memory");
-        let (lifeline_a, lifeline_b) = socket_pair(SocketKind::Packet).expect("lifelines");
-        let (bell_a, bell_b) = (eventfd().expect("a bell"), eventfd().expect("a bell"));
-        let copy = |fd: &OwnedFd| fd.try_clone().expect("one more descriptor");
-        let a = vec![copy(&memory), lifeline_a, copy(&bell_a), copy(&bell_b)];
-        (a, vec![memory, lifeline_b, bell_b, bell_a])
-    }
+    in_a_window!(None);
+}
 
-    fn open(
-        end: Vec<OwnedFd>,
-        side: Side,
-        hello: Hello,
-        deadline: Deadline,
-    ) -> Result<MemoryChannel, ChannelError> {
-        window::open(lent(end, hello.config), side, hello, deadline)
-    }
+/// A window that is not coherent, with both ends on the host, each behind an emulated cache that evicts a line
+/// at one in `ONE_IN` operations; never with 0.
+pub struct FlushedWindow<const ONE_IN: u32>;
 
-    fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
-        window::decline(lent(end, hello.config), Side::B, hello, reason)
+impl<const ONE_IN: u32> FlushedWindow<ONE_IN> {
+    /// Each end evicts other lines at other times.
+    fn caches() -> Option<Caches> {
+        static ENDS: AtomicU64 = AtomicU64::new(0);
+        let seed = ENDS.fetch_add(1, Ordering::Relaxed);
+        Some(Caches::Emulated(Evictions { seed, one_in: NonZeroU32::new(ONE_IN) }))
     }
+}
 
-    fn doomed(order: Order) -> (MemoryChannel, Box<dyn Doomed>) {
-        peer::in_a_process::<Self>(order)
-    }
+impl<const ONE_IN: u32> Carrier for FlushedWindow<ONE_IN> {
+    const NAME: &'static str = match ONE_IN {
+        0 => "flushed-window-never",
+        2 => "flushed-window-2",
+        4 => "flushed-window-4",
+        _ => "flushed-window-64",
+    };
+    const SHARED_LINES: bool = false;
+    // An operation moves several lines, each under a lock.
+    const EFFORT_PERCENT: u64 = 20;
 
-    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
-        let _ended = peer::play::<Self>(descriptors, order);
-    }
-
-    fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {
-        let length_bytes = ChannelLayout::new(hello.config).length_bytes();
-        let memory = map(&end[0], WINDOW_OFFSET_BYTES, length_bytes).expect("memory that can be mapped");
-        Hostile { memory, ring: Box::new(move || drop(signal(&end[3]))) }
-    }
+    in_a_window!(Self::caches());
 }

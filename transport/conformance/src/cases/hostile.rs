@@ -11,7 +11,7 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Message, Transport, TransportExt};
 
-use crate::carrier::{Carrier, Hostile, hello, pair, shape};
+use crate::carrier::{Carrier, Hostile, carries, hello, pair, shape};
 use crate::messages::{check, message, recv, send};
 use crate::patience::deadline;
 
@@ -128,8 +128,11 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
         let taste = [Taste::Anything, Taste::Bits, Taste::Lines][(round % 3) as usize];
         let variant = if round % 2 == 0 { Variant::EpochCredit } else { Variant::UsedFlag };
         let slot = SlotSize::ALL[(round / 6 % 3) as usize];
-        let (hostile, mut channel) =
-            victim::<C>(hello(shape(slot, [2, 16][(round / 2 % 2) as usize], variant)));
+        let config = shape(slot, [2, 16][(round / 2 % 2) as usize], variant);
+        if !carries::<C>(&config) {
+            continue;
+        }
+        let (hostile, mut channel) = victim::<C>(hello(config));
         let stop = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {
             let _stops = Stops(&stop);
