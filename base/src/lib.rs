@@ -20,7 +20,7 @@ pub mod sync;
 pub mod tap;
 pub mod timeout;
 
-pub use coherence::{Coherence, Coherent};
+pub use coherence::{CacheMaintenance, Coherent};
 pub use ids::{ChannelId, DomainId, NodeId, RegionId, WindowId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};

@@ -13,7 +13,7 @@
 
 use core::ops::Range;
 
-use crate::coherence::{Coherence, Coherent};
+use crate::coherence::{CacheMaintenance, Coherent};
 use crate::sync::{AtomicU64, Ordering};
 
 /// An offset or length does not lie inside the memory it names, or is not a multiple of eight.
@@ -47,7 +47,7 @@ pub struct SharedMemory<C = Coherent> {
     words: alloc::sync::Arc<alloc::vec::Vec<AtomicU64>>,
     #[cfg(loom)]
     range: Range<usize>,
-    coherence: C,
+    caches: C,
 }
 
 // SAFETY: the pointer is to memory that is valid from every thread for as long as the owner lives (contract
@@ -77,7 +77,7 @@ impl SharedMemory {
             words: address.cast(),
             len_words: length_bytes / 8,
             _owner: Some(owner),
-            coherence: Coherent,
+            caches: Coherent,
         }
     }
 
@@ -89,7 +89,7 @@ impl SharedMemory {
             len_words: words.len(),
             #[cfg(feature = "alloc")]
             _owner: None,
-            coherence: Coherent,
+            caches: Coherent,
         }
     }
 
@@ -102,7 +102,7 @@ impl SharedMemory {
         let len_words = words.len();
         let owner = alloc::sync::Arc::new(words);
         let words = core::ptr::NonNull::from(owner.as_slice()).cast();
-        SharedMemory { words, len_words, _owner: Some(owner), coherence: Coherent }
+        SharedMemory { words, len_words, _owner: Some(owner), caches: Coherent }
     }
 }
 
@@ -136,7 +136,7 @@ impl SharedMemory {
         let words: alloc::vec::Vec<AtomicU64> =
             (0..length_bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
         let range = 0..words.len();
-        SharedMemory { words: alloc::sync::Arc::new(words), range, coherence: Coherent }
+        SharedMemory { words: alloc::sync::Arc::new(words), range, caches: Coherent }
     }
 }
 
@@ -153,15 +153,15 @@ impl<C: Clone> SharedMemory<C> {
         SharedMemory {
             words: self.words.clone(),
             range: start..start + len_words,
-            coherence: self.coherence.clone(),
+            caches: self.caches.clone(),
         }
     }
 }
 
-impl<C: Coherence> SharedMemory<C> {
-    /// The same bytes, kept consistent by `coherence`.
+impl<C: CacheMaintenance> SharedMemory<C> {
+    /// The same bytes, kept consistent by `caches`.
     #[must_use]
-    pub fn with_coherence<D>(self, coherence: D) -> SharedMemory<D> {
+    pub fn with_caches<D>(self, caches: D) -> SharedMemory<D> {
         SharedMemory {
             words: self.words,
             #[cfg(not(loom))]
@@ -170,36 +170,36 @@ impl<C: Coherence> SharedMemory<C> {
             _owner: self._owner,
             #[cfg(loom)]
             range: self.range,
-            coherence,
+            caches,
         }
     }
 
     /// What keeps this view consistent with those of other sides.
     #[inline(always)]
     #[must_use]
-    pub fn coherence(&self) -> &C {
-        &self.coherence
+    pub fn caches(&self) -> &C {
+        &self.caches
     }
 
-    /// Writes back `words`, a range of indexes; see [`Coherence::write_back`].
+    /// Writes back `words`, a range of indexes; see [`CacheMaintenance::write_back`].
     ///
     /// # Panics
     /// When the range does not lie inside, a mistake of the caller.
     #[inline(always)]
     pub fn write_back(&self, words: Range<usize>) {
         if !C::COHERENT {
-            self.coherence.write_back(&self.words()[words]);
+            self.caches.write_back(&self.words()[words]);
         }
     }
 
-    /// Invalidates `words`, a range of indexes; see [`Coherence::invalidate`].
+    /// Invalidates `words`, a range of indexes; see [`CacheMaintenance::invalidate`].
     ///
     /// # Panics
     /// As [`write_back`](Self::write_back).
     #[inline(always)]
     pub fn invalidate(&self, words: Range<usize>) {
         if !C::COHERENT {
-            self.coherence.invalidate(&self.words()[words]);
+            self.caches.invalidate(&self.words()[words]);
         }
     }
 
@@ -327,7 +327,7 @@ pub fn copy_from_words(words: &[AtomicU64], target: &mut [u8]) {
     }
 }
 
-impl<C: Coherence> core::fmt::Debug for SharedMemory<C> {
+impl<C: CacheMaintenance> core::fmt::Debug for SharedMemory<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "SharedMemory({} bytes)", self.len_bytes())
     }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use tombolo_base::Coherence;
+use tombolo_base::CacheMaintenance;
 use tombolo_link::end::Signals;
 use tombolo_link::hello::Agreed;
 use tombolo_link::open::{OpenError, Opening, Park};
@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// Completes the opening of a channel.
-    pub(crate) fn open<C: Coherence>(
+    pub(crate) fn open<C: CacheMaintenance>(
         &mut self,
         opening: &mut Opening<C>,
         deadline: Deadline,

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use tombolo_base::{Coherence, Coherent, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError};
 use tombolo_link::open::{self, Opening};
 use tombolo_link::{Hello, Side, TransportKind};
@@ -17,7 +17,7 @@ use crate::message::{Batch, Draft, InSlots, Message};
 
 /// One end of a channel over rings in memory.
 #[derive(Debug)]
-pub struct MemoryChannel<C: Coherence = Coherent> {
+pub struct MemoryChannel<C: CacheMaintenance = Coherent> {
     kind: TransportKind,
     end: ChannelEnd<Connection, C>,
     memory: SharedMemory<C>,
@@ -168,7 +168,7 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
     }
 }
 
-impl<C: Coherence> Drop for MemoryChannel<C> {
+impl<C: CacheMaintenance> Drop for MemoryChannel<C> {
     fn drop(&mut self) {
         self.end.close();
     }

@@ -1,7 +1,7 @@
 //! Messages in place: read before they are consumed, written before they are sent.
 
 use tombolo_base::coherence::Flushed;
-use tombolo_base::{Coherence, Coherent};
+use tombolo_base::{CacheMaintenance, Coherent};
 use tombolo_ring::{
     Batch as RingBatch, Claim, Message as RingMessage, OutOfMessage, SendError, TargetTooShort,
 };
@@ -9,7 +9,7 @@ use tombolo_ring::{
 use crate::contract::EndError;
 
 /// Memory in whose slots messages, drafts and batches of a transport can lie.
-pub trait InSlots: Coherence {
+pub trait InSlots: CacheMaintenance {
     /// A received message.
     fn message<'a>(message: &'a RingMessage<'a, Self>) -> Message<'a>;
 

@@ -1,7 +1,7 @@
 //! An emulated cache: one side's view of a memory that is not coherent.
 //!
 //! The side works on a copy of the memory, its cache, at the full speed of the processor. Only these move a
-//! line between the copy and the memory: the operations of [`Coherence`](super::Coherence), and evictions at
+//! line between the copy and the memory: the operations of [`CacheMaintenance`](super::CacheMaintenance), and evictions at
 //! random. What the copy held when it last met the memory is remembered, so that the emulation knows which
 //! words the side has stored since.
 //!

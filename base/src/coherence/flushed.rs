@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use super::emulated::{EmulatedCache, Evictions};
-use super::{CacheInstructions, Coherence};
+use super::{CacheInstructions, CacheMaintenance};
 use crate::memory::SharedMemory;
 use crate::sync::AtomicU64;
 
@@ -34,7 +34,7 @@ impl Caches {
             Caches::Emulated(evictions) => Ok(EmulatedCache::view(memory, evictions)),
             Caches::Processor => {
                 let instructions = CacheInstructions::detect().ok_or(NoCacheInstructions)?;
-                Ok(memory.with_coherence(Flushed { by: Means::Instructions(instructions) }))
+                Ok(memory.with_caches(Flushed { by: Means::Instructions(instructions) }))
             }
         }
     }
@@ -55,7 +55,7 @@ enum Means {
 impl Flushed {
     /// The view of a memory through an emulated cache of its own.
     pub(super) fn emulated(lines: SharedMemory, cache: Arc<EmulatedCache>) -> SharedMemory<Self> {
-        lines.with_coherence(Flushed { by: Means::Emulated(cache) })
+        lines.with_caches(Flushed { by: Means::Emulated(cache) })
     }
 
     /// The emulated cache, for its counters; `None` where the processor's own caches are at work.
@@ -68,7 +68,7 @@ impl Flushed {
     }
 }
 
-impl Coherence for Flushed {
+impl CacheMaintenance for Flushed {
     const COHERENT: bool = false;
 
     fn write_back(&self, words: &[AtomicU64]) {

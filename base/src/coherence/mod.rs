@@ -3,7 +3,7 @@
 //! Processors of one kernel keep their caches coherent: a store becomes visible without further action.
 //! Across PCIe without snooping, CXL without back-invalidation, or between microcontrollers and the caches of a
 //! host, it does not. There the writer must write its cache lines back, and the reader must invalidate its own
-//! before it loads. [`Coherence`] is that difference as a parameter: what is written for it compiles to nothing
+//! before it loads. [`CacheMaintenance`] is that difference as a parameter: what is written for it compiles to nothing
 //! extra for [`Coherent`] memory, the default everywhere.
 //!
 //! What holds on memory of either kind, and is all that code above relies on:
@@ -34,7 +34,7 @@ pub use hardware::CacheInstructions;
 pub const CACHE_LINE_BYTES: usize = 64;
 
 /// How the caches of those that share a memory are kept consistent.
-pub trait Coherence: Clone + core::fmt::Debug + Send + Sync + 'static {
+pub trait CacheMaintenance: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Whether stores reach other sides, and theirs this one, without further action. The operations then do
     /// nothing, and code can omit what only prepares them.
     const COHERENT: bool;
@@ -60,7 +60,7 @@ pub trait Coherence: Clone + core::fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coherent;
 
-impl Coherence for Coherent {
+impl CacheMaintenance for Coherent {
     const COHERENT: bool = true;
 
     #[inline(always)]

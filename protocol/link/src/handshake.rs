@@ -5,7 +5,7 @@
 //! peer after every step that returns [`Progress::Changed`] and decides how long to wait.
 
 use tombolo_base::sync::Ordering;
-use tombolo_base::{Coherence, Coherent, OutOfRange, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 
 use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
@@ -54,14 +54,14 @@ pub enum Progress {
 
 /// One side of a handshake in progress.
 #[derive(Debug)]
-pub struct Handshake<C: Coherence = Coherent> {
+pub struct Handshake<C: CacheMaintenance = Coherent> {
     ours: Hello,
     own_line: SharedMemory<C>,
     peer_line: SharedMemory<C>,
     agreed: Option<Agreed>,
 }
 
-impl<C: Coherence> Handshake<C> {
+impl<C: CacheMaintenance> Handshake<C> {
     /// Publishes `hello` as `side` of the channel in `memory`; wake the peer afterwards.
     ///
     /// # Errors

@@ -18,7 +18,7 @@
 //! returned to a side that waits for a reply. The owner of the memory zeroes it, so neither side clears
 //! anything and either may come first.
 
-use tombolo_base::{Coherence, Coherent, LINE_BYTES, OutOfRange, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, LINE_BYTES, OutOfRange, SharedMemory};
 use tombolo_ring::{
     Consumer, LayoutError, Producer, RingConfig, RingMemory, Sleeper, SlotCount, SlotSize, Variant,
     WakeOrder, Waker,
@@ -108,7 +108,7 @@ pub enum AttachError {
 
 /// One side's half of each structure in a channel's memory.
 #[derive(Debug)]
-pub struct Ends<C: Coherence = Coherent> {
+pub struct Ends<C: CacheMaintenance = Coherent> {
     /// Sends to the peer.
     pub producer: Producer<C>,
     /// Receives from the peer.
@@ -123,7 +123,7 @@ pub struct Ends<C: Coherence = Coherent> {
     pub room_waker: Waker<C>,
 }
 
-impl<C: Coherence> Ends<C> {
+impl<C: CacheMaintenance> Ends<C> {
     /// Closes both halves, first the consumer: a peer that finds the end of what was sent can rely on
     /// sending being over too, because both stores are releases.
     pub fn close(&mut self) {
@@ -155,7 +155,7 @@ impl ChannelLayout {
         (HEADER_BYTES + 2 * self.slots_bytes()).next_multiple_of(PAGE_BYTES)
     }
 
-    pub(crate) fn hello_line<C: Coherence>(
+    pub(crate) fn hello_line<C: CacheMaintenance>(
         memory: &SharedMemory<C>,
         side: Side,
     ) -> Result<SharedMemory<C>, OutOfRange> {
@@ -168,7 +168,7 @@ impl ChannelLayout {
     ///
     /// # Errors
     /// [`AttachError`] when the memory is too small for the shape or the shape is invalid.
-    pub fn attach<C: Coherence>(
+    pub fn attach<C: CacheMaintenance>(
         &self,
         memory: &SharedMemory<C>,
         side: Side,

@@ -7,7 +7,7 @@
 
 use core::convert::Infallible;
 
-use tombolo_base::{Coherence, Coherent, OutOfRange, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 use tombolo_ring::WakeOrder;
 
 use crate::end::{ChannelEnd, Signals};
@@ -59,14 +59,14 @@ impl OpenError {
 
 /// One side of a channel that is being opened.
 #[derive(Debug)]
-pub struct Opening<C: Coherence = Coherent> {
+pub struct Opening<C: CacheMaintenance = Coherent> {
     handshake: Handshake<C>,
     memory: SharedMemory<C>,
     side: Side,
     config: ChannelConfig,
 }
 
-impl<C: Coherence> Opening<C> {
+impl<C: CacheMaintenance> Opening<C> {
     /// Publishes the hello as `side` of the channel in `memory` and rings the peer.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl<C: Coherence> Opening<C> {
 ///
 /// # Errors
 /// As [`Opening::start`].
-pub fn decline<C: Coherence>(
+pub fn decline<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     side: Side,
     hello: Hello,
@@ -167,7 +167,7 @@ pub fn decline<C: Coherence>(
 ///
 /// # Errors
 /// As [`Opening::start`].
-pub fn refrain<C: Coherence>(
+pub fn refrain<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     side: Side,
     signals: &mut impl Signals,

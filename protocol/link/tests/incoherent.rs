@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use tombolo_base::coherence::{EmulatedCache, Evictions, Flushed};
 use tombolo_base::sync::AtomicU64;
-use tombolo_base::{Coherence, Random, SharedMemory};
+use tombolo_base::{CacheMaintenance, Random, SharedMemory};
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, Deferred, EndError};
 use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Opening, Side};
 use tombolo_ring::{SlotSize, Variant};
@@ -49,8 +49,8 @@ impl Mutant {
     fn view(memory: &SharedMemory, evictions: Evictions, mutation: Mutation) -> SharedMemory<Mutant> {
         let view = EmulatedCache::view(memory.clone(), evictions);
         let mutant =
-            Mutant { inner: view.coherence().clone(), mutation, late: Arc::default(), memory: view.clone() };
-        view.with_coherence(mutant)
+            Mutant { inner: view.caches().clone(), mutation, late: Arc::default(), memory: view.clone() };
+        view.with_caches(mutant)
     }
 
     /// Counts an operation; performs the write-backs that are due.
@@ -74,7 +74,7 @@ impl Mutant {
     }
 }
 
-impl Coherence for Mutant {
+impl CacheMaintenance for Mutant {
     const COHERENT: bool = false;
 
     fn write_back(&self, words: &[AtomicU64]) {
@@ -101,7 +101,7 @@ impl Coherence for Mutant {
 }
 
 /// One end, what it has sent and received, and whether it sleeps.
-struct Party<C: Coherence> {
+struct Party<C: CacheMaintenance> {
     end: ChannelEnd<Deferred, C>,
     sent: u64,
     received: u64,
@@ -115,7 +115,10 @@ fn content(seed: u64, index: u64, max_bytes: usize) -> Vec<u8> {
     (0..length).map(|_| random.word() as u8).collect()
 }
 
-fn open<C: Coherence>(views: [SharedMemory<C>; 2], config: ChannelConfig) -> Result<[Party<C>; 2], String> {
+fn open<C: CacheMaintenance>(
+    views: [SharedMemory<C>; 2],
+    config: ChannelConfig,
+) -> Result<[Party<C>; 2], String> {
     let hello = Hello::new(config, 7, None);
     let mut signals = [Deferred::default(), Deferred::default()];
     let [view_a, view_b] = &views;
@@ -139,7 +142,7 @@ fn open<C: Coherence>(views: [SharedMemory<C>; 2], config: ChannelConfig) -> Res
 }
 
 /// Sends `messages` each way in random steps; an error says what went wrong.
-fn exchange<C: Coherence>(
+fn exchange<C: CacheMaintenance>(
     views: [SharedMemory<C>; 2],
     config: ChannelConfig,
     seed: u64,
@@ -162,7 +165,7 @@ fn exchange<C: Coherence>(
 }
 
 /// One random operation of one side; whether it moved anything.
-fn step<C: Coherence>(
+fn step<C: CacheMaintenance>(
     parties: &mut [Party<C>; 2],
     side: usize,
     random: &mut Random,
@@ -201,7 +204,7 @@ fn step<C: Coherence>(
 }
 
 /// Sends up to two messages together; returns how many.
-fn batch<C: Coherence>(party: &mut Party<C>, seed: u64, max_bytes: usize) -> Result<u64, String> {
+fn batch<C: CacheMaintenance>(party: &mut Party<C>, seed: u64, max_bytes: usize) -> Result<u64, String> {
     let (first, mut added) = (party.sent, 0);
     let sent = party.end.try_send_batch(|mut batch| {
         while added < 2 && batch.push(&content(seed, first + added, max_bytes)).is_ok() {
@@ -212,7 +215,7 @@ fn batch<C: Coherence>(party: &mut Party<C>, seed: u64, max_bytes: usize) -> Res
     sent.map_err(|error| error.to_string())
 }
 
-fn receive_or_sleep<C: Coherence>(
+fn receive_or_sleep<C: CacheMaintenance>(
     parties: &mut [Party<C>; 2],
     side: usize,
     seed: u64,
@@ -245,7 +248,7 @@ fn receive_or_sleep<C: Coherence>(
 }
 
 /// Delivers the rings of both sides. A side that has nothing left to receive is woken at once.
-fn wake<C: Coherence>(parties: &mut [Party<C>; 2]) {
+fn wake<C: CacheMaintenance>(parties: &mut [Party<C>; 2]) {
     for side in [0, 1] {
         if parties[side].end.signals_mut().take_ring() {
             let other = &mut parties[1 - side];
@@ -263,7 +266,7 @@ fn wake<C: Coherence>(parties: &mut [Party<C>; 2]) {
     }
 }
 
-fn close<C: Coherence>([mut a, mut b]: [Party<C>; 2]) -> Result<(), String> {
+fn close<C: CacheMaintenance>([mut a, mut b]: [Party<C>; 2]) -> Result<(), String> {
     a.end.close();
     match b.end.try_recv(|_| ()) {
         Err(EndError::Closed) => Ok(()),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use tombolo_base::{Coherence, Coherent, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 
 /// The size of a slot. Its last eight bytes are the control word; the rest is payload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -179,7 +179,7 @@ pub const CREDIT_LINE_BYTES: usize = 16;
 /// control words.) In memory that is not [`Coherent`] no two of them may share a cache line. Align `slots` to the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES)
 /// for speed; correctness does not depend on it.
 #[derive(Clone, Debug)]
-pub struct RingMemory<C: Coherence = Coherent> {
+pub struct RingMemory<C: CacheMaintenance = Coherent> {
     /// The slots: exactly [`RingConfig::slots_bytes`].
     pub slots: SharedMemory<C>,
     /// The producer marks here that it has closed: at least [`PRODUCER_LINE_BYTES`].
@@ -188,7 +188,7 @@ pub struct RingMemory<C: Coherence = Coherent> {
     pub credit_line: SharedMemory<C>,
 }
 
-impl<C: Coherence> RingMemory<C> {
+impl<C: CacheMaintenance> RingMemory<C> {
     pub(crate) fn check(&self, config: &RingConfig) -> Result<(), LayoutError> {
         // Two slots would share a line that both sides write.
         if !C::COHERENT && config.variant == Variant::UsedFlag && config.slot_size == SlotSize::B32 {
@@ -203,7 +203,7 @@ impl<C: Coherence> RingMemory<C> {
     }
 }
 
-pub(crate) fn check_line<C: Coherence>(
+pub(crate) fn check_line<C: CacheMaintenance>(
     line: &'static str,
     memory: &SharedMemory<C>,
     need_bytes: usize,

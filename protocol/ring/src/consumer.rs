@@ -1,7 +1,7 @@
 //! The receiving end.
 
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
-use tombolo_base::{Coherence, Coherent, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MASK};
@@ -43,7 +43,7 @@ impl Found {
 
 /// The result of [`Consumer::try_recv_fast`].
 #[derive(Debug)]
-pub enum FastRecv<'a, C: Coherence = Coherent> {
+pub enum FastRecv<'a, C: CacheMaintenance = Coherent> {
     /// The next message.
     Message(Message<'a, C>),
     /// No message, and no other work for the consumer.
@@ -55,7 +55,7 @@ pub enum FastRecv<'a, C: Coherence = Coherent> {
 /// The receiving end of a ring.
 ///
 /// Dropping a consumer does not [close](Self::close) it.
-pub struct Consumer<C: Coherence = Coherent> {
+pub struct Consumer<C: CacheMaintenance = Coherent> {
     pub(crate) slots: Slots<C>,
     /// The next slot to be read.
     pub(crate) position: u64,
@@ -83,7 +83,7 @@ pub struct Consumer<C: Coherence = Coherent> {
     ended: Option<RecvError>,
 }
 
-impl<C: Coherence> Consumer<C> {
+impl<C: CacheMaintenance> Consumer<C> {
     /// The receiving end of the ring in `memory`, which must be zero before either end is created.
     ///
     /// # Errors
@@ -445,7 +445,7 @@ impl<C: Coherence> Consumer<C> {
     }
 }
 
-impl<C: Coherence> core::fmt::Debug for Consumer<C> {
+impl<C: CacheMaintenance> core::fmt::Debug for Consumer<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Consumer")
             .field("config", &self.config)

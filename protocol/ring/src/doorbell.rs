@@ -51,7 +51,7 @@ use core::sync::atomic::compiler_fence;
 
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use tombolo_base::sync::fence;
-use tombolo_base::{Coherence, Coherent, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 
 use crate::config::{LayoutError, check_line};
 
@@ -86,7 +86,7 @@ pub enum WakeOrder {
 
 /// The sleeping side's line: written by the sleeper, read by the peer's [`Waker`].
 #[derive(Debug)]
-pub struct Sleeper<C: Coherence = Coherent> {
+pub struct Sleeper<C: CacheMaintenance = Coherent> {
     line: SharedMemory<C>,
     order: WakeOrder,
     sequence: u64,
@@ -94,7 +94,7 @@ pub struct Sleeper<C: Coherence = Coherent> {
     peer_line: Option<SharedMemory<C>>,
 }
 
-impl<C: Coherence> Sleeper<C> {
+impl<C: CacheMaintenance> Sleeper<C> {
     /// A sleeper that is awake. `line` must be zero.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl<C: Coherence> Sleeper<C> {
 
 /// The waking side: reads the peer's sleep line after publishing.
 #[derive(Debug)]
-pub struct Waker<C: Coherence = Coherent> {
+pub struct Waker<C: CacheMaintenance = Coherent> {
     line: SharedMemory<C>,
     order: WakeOrder,
     /// The sleep that was last rung for; zero, which is even, stands for none.
@@ -184,7 +184,7 @@ pub enum WakeCheck {
     StopFencing,
 }
 
-impl<C: Coherence> Waker<C> {
+impl<C: CacheMaintenance> Waker<C> {
     /// A waker of the peer with the sleep line `line`.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! A received message, read in place.
 
 use tombolo_base::sync::Ordering::Relaxed;
-use tombolo_base::{Coherence, Coherent};
+use tombolo_base::{CacheMaintenance, Coherent};
 
 use crate::bytes;
 use crate::consumer::Consumer;
@@ -13,13 +13,13 @@ use crate::error::{OutOfMessage, TargetTooShort};
 /// leaves them alone until they are returned, a hostile one may change them between two reads. Read a value
 /// once, check it, and use that copy.
 #[must_use = "a message is consumed when it is dropped"]
-pub struct Message<'a, C: Coherence = Coherent> {
+pub struct Message<'a, C: CacheMaintenance = Coherent> {
     consumer: &'a mut Consumer<C>,
     len_bytes: usize,
     slots: u64,
 }
 
-impl<'a, C: Coherence> Message<'a, C> {
+impl<'a, C: CacheMaintenance> Message<'a, C> {
     #[inline(always)]
     pub(crate) fn new(consumer: &'a mut Consumer<C>, len_bytes: usize, slots: u64) -> Self {
         Message { consumer, len_bytes, slots }
@@ -107,7 +107,7 @@ impl<'a, C: Coherence> Message<'a, C> {
 
 /// Copies the next message, which takes several slots; `target` has its length.
 #[inline(never)]
-fn copy_fragments<C: Coherence>(consumer: &Consumer<C>, target: &mut [u8]) {
+fn copy_fragments<C: CacheMaintenance>(consumer: &Consumer<C>, target: &mut [u8]) {
     let slots = &consumer.slots;
     let fragments = target.chunks_mut(slots.payload_bytes());
     for (position, fragment) in (consumer.position..).zip(fragments) {
@@ -117,7 +117,7 @@ fn copy_fragments<C: Coherence>(consumer: &Consumer<C>, target: &mut [u8]) {
 
 /// Copies a part of the next message.
 #[inline(never)]
-fn read_part<C: Coherence>(
+fn read_part<C: CacheMaintenance>(
     consumer: &Consumer<C>,
     len_bytes: usize,
     offset_bytes: usize,
@@ -137,14 +137,14 @@ fn read_part<C: Coherence>(
     Ok(())
 }
 
-impl<C: Coherence> Drop for Message<'_, C> {
+impl<C: CacheMaintenance> Drop for Message<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
         self.consumer.consume(self.slots, self.len_bytes);
     }
 }
 
-impl<C: Coherence> core::fmt::Debug for Message<'_, C> {
+impl<C: CacheMaintenance> core::fmt::Debug for Message<'_, C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Message({} bytes in {} slots)", self.len_bytes, self.slots)
     }

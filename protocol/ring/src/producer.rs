@@ -1,7 +1,7 @@
 //! The sending end.
 
 use tombolo_base::sync::Ordering::{self, Acquire, Relaxed, Release};
-use tombolo_base::{Coherence, Coherent, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE};
@@ -36,7 +36,7 @@ pub enum ShortMessage {
 ///
 /// A send happens whole or changes nothing. Dropping a producer does not [close](Self::close) it: the end
 /// of a program is detected by other evidence.
-pub struct Producer<C: Coherence = Coherent> {
+pub struct Producer<C: CacheMaintenance = Coherent> {
     pub(crate) slots: Slots<C>,
     /// The next slot to be written.
     pub(crate) position: u64,
@@ -69,7 +69,7 @@ pub struct Producer<C: Coherence = Coherent> {
     credit_line: SharedMemory<C>,
 }
 
-impl<C: Coherence> Producer<C> {
+impl<C: CacheMaintenance> Producer<C> {
     /// The sending end of the ring in `memory`, which must be zero.
     ///
     /// [`LayoutError`] when the size of `memory` does not match `config`. [`LayoutError`] when `memory` is
@@ -540,7 +540,7 @@ impl<C: Coherence> Producer<C> {
     }
 }
 
-impl<C: Coherence> core::fmt::Debug for Producer<C> {
+impl<C: CacheMaintenance> core::fmt::Debug for Producer<C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Producer")
             .field("config", &self.config)

@@ -2,7 +2,7 @@
 
 use tombolo_base::coherence::CACHE_LINE_BYTES;
 use tombolo_base::sync::{AtomicU64, Ordering, prefetch, prefetch_for_write};
-use tombolo_base::{Coherence, SharedMemory};
+use tombolo_base::{CacheMaintenance, SharedMemory};
 
 use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
@@ -24,7 +24,7 @@ pub(crate) struct Slots<C> {
     size: SlotSize,
 }
 
-impl<C: Coherence> Slots<C> {
+impl<C: CacheMaintenance> Slots<C> {
     /// The caller has checked that `memory` is as long as `config` says.
     pub(crate) fn new(config: &RingConfig, memory: SharedMemory<C>) -> Self {
         let slot_words = config.slot_size().bytes() / 8;
@@ -174,7 +174,7 @@ impl<C: Coherence> Slots<C> {
     #[inline(always)]
     pub(crate) fn load_control(&self, position: u64, order: Ordering) -> u64 {
         if !C::COHERENT {
-            self.memory.coherence().invalidate(core::slice::from_ref(self.control(position)));
+            self.memory.caches().invalidate(core::slice::from_ref(self.control(position)));
         }
         u64::from_le(self.control(position).load(order))
     }
@@ -190,7 +190,7 @@ impl<C: Coherence> Slots<C> {
     #[inline(always)]
     fn write_back_control(&self, position: u64) {
         if !C::COHERENT {
-            self.memory.coherence().write_back(core::slice::from_ref(self.control(position)));
+            self.memory.caches().write_back(core::slice::from_ref(self.control(position)));
         }
     }
 
@@ -200,9 +200,9 @@ impl<C: Coherence> Slots<C> {
     pub(crate) fn write_back_before_control(&self, position: u64) {
         if !C::COHERENT {
             if self.size.bytes() > CACHE_LINE_BYTES {
-                self.memory.coherence().write_back(self.payload_before_control_line(position));
+                self.memory.caches().write_back(self.payload_before_control_line(position));
             }
-            self.memory.coherence().between_stores(self.payload(position));
+            self.memory.caches().between_stores(self.payload(position));
         }
     }
 
@@ -211,7 +211,7 @@ impl<C: Coherence> Slots<C> {
     #[inline(always)]
     pub(crate) fn invalidate_payload(&self, position: u64) {
         if !C::COHERENT && self.size.bytes() > CACHE_LINE_BYTES {
-            self.memory.coherence().invalidate(self.payload_before_control_line(position));
+            self.memory.caches().invalidate(self.payload_before_control_line(position));
         }
     }
 

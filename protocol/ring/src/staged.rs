@@ -1,7 +1,7 @@
 //! Messages written before they are published: in place, or several together.
 
 use tombolo_base::sync::Ordering::{Relaxed, Release};
-use tombolo_base::{Coherence, Coherent};
+use tombolo_base::{CacheMaintenance, Coherent};
 
 use crate::bytes;
 use crate::error::{OutOfMessage, SendError};
@@ -30,12 +30,12 @@ use crate::tally::Tally;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a claim that is not committed sends nothing"]
-pub struct Claim<'a, C: Coherence = Coherent> {
+pub struct Claim<'a, C: CacheMaintenance = Coherent> {
     producer: &'a mut Producer<C>,
     len_bytes: usize,
 }
 
-impl<'a, C: Coherence> Claim<'a, C> {
+impl<'a, C: CacheMaintenance> Claim<'a, C> {
     /// The caller has reserved the slots.
     pub(crate) fn new(producer: &'a mut Producer<C>, len_bytes: usize) -> Self {
         Claim { producer, len_bytes }
@@ -115,7 +115,7 @@ impl<'a, C: Coherence> Claim<'a, C> {
 /// Dropping a batch leaves the ring unchanged. (Leaking it with [`core::mem::forget`] blocks the ring: the
 /// consumer waits for a slot that is never published.)
 #[must_use = "a batch that is not committed sends nothing"]
-pub struct Batch<'a, C: Coherence = Coherent> {
+pub struct Batch<'a, C: CacheMaintenance = Coherent> {
     producer: &'a mut Producer<C>,
     /// The producer's state before the batch.
     start: Mark,
@@ -130,7 +130,7 @@ pub(crate) struct Mark {
     pub(crate) tally: Tally,
 }
 
-impl<'a, C: Coherence> Batch<'a, C> {
+impl<'a, C: CacheMaintenance> Batch<'a, C> {
     pub(crate) fn new(producer: &'a mut Producer<C>) -> Self {
         Batch { start: producer.mark(), producer, first_word: 0 }
     }
@@ -185,7 +185,7 @@ impl<'a, C: Coherence> Batch<'a, C> {
     }
 }
 
-impl<C: Coherence> Drop for Batch<'_, C> {
+impl<C: CacheMaintenance> Drop for Batch<'_, C> {
     fn drop(&mut self) {
         if !self.is_empty() {
             self.producer.retract(self.start);

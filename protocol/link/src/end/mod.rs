@@ -15,7 +15,7 @@ mod sleep;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use tombolo_base::{Coherence, Coherent, OutOfRange, SharedMemory};
+use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 use tombolo_ring::{RecvError, SendError, WakeCheck};
 
 pub use signals::{Deferred, Signals};
@@ -101,7 +101,7 @@ pub struct Room {
 
 /// One end of a channel.
 #[derive(Debug)]
-pub struct ChannelEnd<S, C: Coherence = Coherent> {
+pub struct ChannelEnd<S, C: CacheMaintenance = Coherent> {
     ends: Ends<C>,
     signals: S,
     /// How the peer broke the protocol; final.
@@ -120,7 +120,7 @@ pub struct ChannelEnd<S, C: Coherence = Coherent> {
     sleeps: u64,
 }
 
-impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
+impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Attaches to `side` of a channel with the shape `config` in `memory`, after the handshake. Each side
     /// attaches once, both with the same `order`.
     ///

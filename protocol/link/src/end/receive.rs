@@ -1,11 +1,11 @@
 //! Receiving.
 
-use tombolo_base::Coherence;
+use tombolo_base::CacheMaintenance;
 use tombolo_ring::{FastRecv, Message, Producer};
 
 use super::{ChannelEnd, EndError, Signals};
 
-impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
+impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Receives the next message, if any, in place: it is consumed when `read` returns.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
 /// of the peer, which polls it, and takes as long to arrive as the message did. Where messages only arrive
 /// and none are sent the slot is left alone, because the peer would have to fetch it again.
 #[inline(always)]
-fn prepare_answer<C: Coherence>(sent_at_receive: &mut u64, producer: &Producer<C>) {
+fn prepare_answer<C: CacheMaintenance>(sent_at_receive: &mut u64, producer: &Producer<C>) {
     let sent = producer.messages();
     if sent != *sent_at_receive {
         *sent_at_receive = sent;

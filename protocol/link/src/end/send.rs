@@ -1,11 +1,11 @@
 //! Sending.
 
-use tombolo_base::Coherence;
+use tombolo_base::CacheMaintenance;
 use tombolo_ring::{Batch, Claim, SendError, ShortMessage};
 
 use super::{ChannelEnd, EndError, Signals, Stored};
 
-impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
+impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Sends a message, whole or not at all.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Sleeping without lost wake-ups: [`tombolo_ring::doorbell`] for both directions of a channel.
 
-use tombolo_base::Coherence;
+use tombolo_base::CacheMaintenance;
 use tombolo_ring::Sleeper;
 
 use super::{ChannelEnd, Signals};
@@ -35,7 +35,7 @@ pub enum Announced {
     NeedsBarrier,
 }
 
-impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
+impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Announces that this side is about to sleep. Execute the barrier if the result asks for it, then do a
     /// [last poll](Self::may_sleep), sleep, and call [`awake`](Self::awake).
     #[must_use = "without the barrier a wake-up can be lost"]
@@ -88,7 +88,7 @@ impl<S: Signals, C: Coherence> ChannelEnd<S, C> {
 }
 
 /// Announces a sleep. Whether that needs a barrier depends on the order on which the two sides agreed.
-pub(super) fn arm<C: Coherence>(sleeper: &mut Sleeper<C>) -> Announced {
+pub(super) fn arm<C: CacheMaintenance>(sleeper: &mut Sleeper<C>) -> Announced {
     let mut announced = Announced::Complete;
     let Ok(()) = sleeper.arm(|| {
         announced = Announced::NeedsBarrier;
