@@ -285,11 +285,12 @@ impl<C: CacheMaintenance> SharedMemory<C> {
         Ok(())
     }
 
-    /// Stores zero in every word.
+    /// Stores zero in every word and writes that back.
     pub fn clear(&self) {
         for word in self.words() {
             word.store(0, Ordering::Relaxed);
         }
+        self.write_back(0..self.words().len());
     }
 }
 

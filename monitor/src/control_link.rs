@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, socket};
-use tombolo_transport::{EndError, MemoryChannel, Transport, TransportExt, wait};
+use tombolo_transport::window::WindowChannel;
+use tombolo_transport::{EndError, Transport, TransportExt, wait};
 
 /// The transport of a control link.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ enum Carrier {
     /// On one kernel: descriptors can go along.
     Packets(OwnedFd),
     /// Across a window.
-    Window(Box<MemoryChannel>),
+    Window(Box<WindowChannel>),
 }
 
 /// One end of a control link.
@@ -48,7 +49,7 @@ impl ControlLink {
 
     /// Over a channel in a window.
     #[must_use]
-    pub fn over_window(channel: MemoryChannel) -> Self {
+    pub fn over_window(channel: WindowChannel) -> Self {
         ControlLink {
             carrier: Carrier::Window(Box::new(channel)),
             queue: VecDeque::new(),

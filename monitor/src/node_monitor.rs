@@ -64,7 +64,7 @@ pub fn run_guest() -> Result<(), NodeMonitorError> {
     let interrupts = Interrupts::open(&device).map_err(|error| unusable(&error))?;
     let length = usize::try_from(bar.length_bytes).map_err(|error| unusable(&error))?;
     let whole = memory::map(&bar.file, 0, length)?;
-    WindowHeader::read(&whole).map_err(|error| unusable(&error))?;
+    let header = WindowHeader::read(&whole).map_err(|error| unusable(&error))?;
     let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().context("copy a descriptor");
     let counter = interrupts.eventfds().first().ok_or_else(|| unusable(&"it has no interrupt vectors"))?;
     // Never hangs up: the end of the root is the end of this virtual machine.
@@ -77,6 +77,7 @@ pub fn run_guest() -> Result<(), NodeMonitorError> {
         bell: copy(counter.as_fd())?,
         ringer: copy(registers.as_fd())?,
         ring: Some(0),
+        caches: header.caches,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))

@@ -232,7 +232,7 @@ fn control_reference(workspace: &Workspace, path: &str, _present: &str) -> Resul
 }
 
 /// What of the monitors' interfaces is held as types of the tree, and in which file it is declared.
-const HELD: [(&str, &str); 17] = [
+const HELD: [(&str, &str); 18] = [
     ("capabilities", "RegionId=crate::RegionId"),
     ("capabilities", "CapabilityId=crate::CapabilityId"),
     ("capabilities", "Rights=crate::Rights"),
@@ -248,6 +248,7 @@ const HELD: [(&str, &str); 17] = [
     ("machine", "TransportKind=tombolo_link::TransportKind"),
     ("machine", "Side=tombolo_link::Side"),
     ("machine", "ChannelConfig=tombolo_link::ChannelConfig"),
+    ("machine", "WindowCaches=tombolo_base::coherence::Caches"),
     ("machine", "Variable=pair"),
     ("machine", "WindowBytes=pair"),
 ];

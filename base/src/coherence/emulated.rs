@@ -15,12 +15,11 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
 use core::ops::Range;
 // The emulation's own state, which a simulator must not take for stores to shared memory.
 use core::sync::atomic::{AtomicBool, AtomicU64 as Counter};
 
-use super::{CACHE_LINE_BYTES, Flushed};
+use super::{CACHE_LINE_BYTES, Evictions, Flushed};
 use crate::memory::SharedMemory;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
@@ -30,15 +29,6 @@ const LINE_WORDS: usize = CACHE_LINE_BYTES / 8;
 
 /// How many of the lines used last can be evicted. A cache evicts any line, but only lines in use matter.
 const RECENT_LINES: usize = 16;
-
-/// When lines move without being asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Evictions {
-    /// Chooses which lines move, and when.
-    pub seed: u64,
-    /// At one in this many operations on average a line moves; never if `None`.
-    pub one_in: Option<NonZeroU32>,
-}
 
 /// What an operation costs on the modelled processor, in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

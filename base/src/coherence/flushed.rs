@@ -2,19 +2,10 @@
 
 use alloc::sync::Arc;
 
-use super::emulated::{EmulatedCache, Evictions};
-use super::{CacheInstructions, CacheMaintenance};
+use super::emulated::EmulatedCache;
+use super::{CacheInstructions, CacheMaintenance, Caches};
 use crate::memory::SharedMemory;
 use crate::sync::AtomicU64;
-
-/// By what means one side keeps its view of a memory that is not coherent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Caches {
-    /// The processor's caches and the instructions for them.
-    Processor,
-    /// An emulated cache for each mapping.
-    Emulated(Evictions),
-}
 
 /// This processor has no instructions with which programs write back and invalidate cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -34,6 +25,8 @@ impl Caches {
             Caches::Emulated(evictions) => Ok(EmulatedCache::view(memory, evictions)),
             Caches::Processor => {
                 let instructions = CacheInstructions::detect().ok_or(NoCacheInstructions)?;
+                // Lines may be left from an earlier use of the memory.
+                instructions.invalidate(memory.words());
                 Ok(memory.with_caches(Flushed { by: Means::Instructions(instructions) }))
             }
         }

@@ -19,12 +19,14 @@ mod flushed;
 #[cfg(not(loom))]
 mod hardware;
 
+use core::num::NonZeroU32;
+
 use crate::sync::AtomicU64;
 
 #[cfg(all(feature = "alloc", not(loom)))]
-pub use emulated::{CacheCosts, CacheCounters, EmulatedCache, Evictions};
+pub use emulated::{CacheCosts, CacheCounters, EmulatedCache};
 #[cfg(all(feature = "alloc", not(loom)))]
-pub use flushed::{Caches, Flushed, NoCacheInstructions};
+pub use flushed::{Flushed, NoCacheInstructions};
 #[cfg(not(loom))]
 pub use hardware::CacheInstructions;
 
@@ -68,4 +70,22 @@ impl CacheMaintenance for Coherent {
 
     #[inline(always)]
     fn invalidate(&self, _words: &[AtomicU64]) {}
+}
+
+/// By what means one side keeps its view of a memory that is not coherent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caches {
+    /// The processor's caches and the instructions for them.
+    Processor,
+    /// An emulated cache for each mapping.
+    Emulated(Evictions),
+}
+
+/// When lines move without being asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Evictions {
+    /// Chooses which lines move, and when.
+    pub seed: u64,
+    /// At one in this many operations on average a line moves; never if `None`.
+    pub one_in: Option<NonZeroU32>,
 }

@@ -90,8 +90,13 @@ impl Rig {
     /// A board whose control link is open and which has been welcomed.
     fn new() -> Rig {
         let window = SharedMemory::zeroed(WINDOW_BYTES as usize);
-        WindowHeader { node: NodeId(1), generation: NonZeroU16::MIN, length_bytes: WINDOW_BYTES }
-            .write(&window);
+        WindowHeader {
+            node: NodeId(1),
+            generation: NonZeroU16::MIN,
+            length_bytes: WINDOW_BYTES,
+            caches: None,
+        }
+        .write(&window);
         let memory = memory_of(&window, CONTROL_OFFSET_BYTES, control_config()).unwrap();
         // The root's whole handshake, before the board's own, which then finds it done.
         let hello = Hello::new(control_config(), tombolo_base::hash::fnv1a(b"tombolo.control.1"), None);

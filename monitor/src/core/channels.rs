@@ -129,7 +129,12 @@ impl Core {
         let held_by = vec![from, to];
         self.channels.insert(channel, WindowChannel { opener, window: vm, range, vector, held_by });
         let place = |ring| {
-            Some(WindowPlace { offset_bytes: range.offset_bytes, length_bytes: range.length_bytes, ring })
+            Some(WindowPlace {
+                offset_bytes: range.offset_bytes,
+                length_bytes: range.length_bytes,
+                ring,
+                caches: None,
+            })
         };
         let inside = Share {
             attachments: vec![

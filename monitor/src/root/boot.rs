@@ -158,7 +158,7 @@ fn start_behind_window(
     let window = Window::new(length_bytes, doorbells).map_err(text)?;
     let length = usize::try_from(length_bytes).map_err(text)?;
     let memory = map(window.memory(), 0, length).map_err(text)?;
-    WindowHeader { node, generation, length_bytes }.write(&memory);
+    WindowHeader { node, generation, length_bytes, caches: None }.write(&memory);
     let (server, window_end) = window.connect().map_err(text)?;
     let (serial, serial_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let launch = launch(serial_end, window_end)?;

@@ -12,7 +12,8 @@ use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::event::{Interest, drain};
 use tombolo_platform::process::{Ended, Process};
 use tombolo_platform::{Deadline, Errno, socket};
-use tombolo_transport::{ChannelError, MemoryChannel, window};
+use tombolo_transport::window::WindowChannel;
+use tombolo_transport::{ChannelError, window};
 
 use super::hearing::Sources;
 use crate::control_link::{Arrived, ControlLink};
@@ -273,7 +274,7 @@ impl RunningNode {
 }
 
 /// Opens the control channel, whose other side is the virtual machine's agent.
-fn open_control(vm: &WindowSide) -> Result<MemoryChannel, ChannelError> {
+fn open_control(vm: &WindowSide) -> Result<WindowChannel, ChannelError> {
     let copy = |fd: BorrowedFd<'_>| {
         fd.try_clone_to_owned().map_err(|error| {
             ChannelError::Os(tombolo_platform::OsError::from_io("copy a descriptor", &error))
@@ -288,6 +289,7 @@ fn open_control(vm: &WindowSide) -> Result<MemoryChannel, ChannelError> {
         bell: copy(vm.window.host_eventfds()[0].as_fd())?,
         ringer: copy(vm.window.vm_eventfds()[0].as_fd())?,
         ring: None,
+        caches: None,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     window::open(lent, Side::B, hello, Deadline::after(HANDSHAKE_TIMEOUT))

@@ -2,7 +2,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
+use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_base::{ChannelId, NodeId};
 use tombolo_interface::stands_for;
 use tombolo_link::{ChannelConfig, Side, TransportKind};
@@ -10,6 +12,7 @@ use tombolo_ring::{SlotSize, Variant};
 
 use crate::machine::{
     self, ChannelConfigView, ChannelIdView, CpuPlacement, Isa, NodeIdView, NodeKind, ProgramSpec, Target,
+    WindowCachesView,
 };
 
 stands_for! {
@@ -83,6 +86,25 @@ stands_for! {
         };
         ChannelConfig::new(SlotSize::from_bytes(config.slot_bytes.into())?, config.slots, variant).ok()
     },
+}
+
+stands_for! {
+    WindowCachesView<'m>: machine::WindowCaches as Caches;
+    |caches| match caches {
+        Caches::Processor => machine::WindowCaches { emulated: false, seed: 0, evict_one_in: 0 },
+        Caches::Emulated(evictions) => machine::WindowCaches {
+            emulated: true,
+            seed: evictions.seed,
+            evict_one_in: evictions.one_in.map_or(0, NonZeroU32::get),
+        },
+    },
+    |caches| Some(match caches.emulated {
+        false => Caches::Processor,
+        true => Caches::Emulated(Evictions {
+            seed: caches.seed,
+            one_in: NonZeroU32::new(caches.evict_one_in),
+        }),
+    }),
 }
 
 impl CpuPlacement {

@@ -159,6 +159,18 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
+    /// How each side keeps its view of a window that is not coherent.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct WindowCaches => WindowCachesView<'m>, inline 24 / 8;
+    /// By a cache that is emulated for each mapping; otherwise by the processor's instructions.
+    emulated @ 0: bool => bool,
+    /// Chooses what an emulated cache evicts.
+    seed @ 8: u64 => u64,
+    /// At one in this many operations an emulated cache evicts a line; 0 never.
+    evict_one_in @ 16: u32 => u32,
+}
+
+rt::owned_record! {
     /// The processors of its node that a domain runs on, and its priority there.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct CpuPlacement => CpuPlacementView<'m>, inline 16 / 8;

@@ -30,14 +30,16 @@ rt::owned_record! {
 
 rt::owned_record! {
     /// A channel's place in a window.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct WindowPlace => WindowPlaceView<'m>, inline 24 / 8;
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct WindowPlace => WindowPlaceView<'m>, inline 56 / 8;
     /// First byte.
     offset_bytes @ 0: u64 => u64,
     /// Length.
     length_bytes @ 8: u64 => u64,
     /// What to store in the doorbell register to ring the peer, where that is how it is rung.
     ring @ 16: Option<u32> => Option<u32>,
+    /// How the window's lines reach the peer, where it is not coherent.
+    caches @ 24: Option<tombolo_base::coherence::Caches> => Option<WindowCachesView<'m>>,
 }
 
 rt::owned_record! {
@@ -45,7 +47,7 @@ rt::owned_record! {
     /// `shm` and `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that
     /// wakes this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Grant => GrantView<'m>, inline 80 / 8;
+    pub struct Grant => GrantView<'m>, inline 112 / 8;
     /// The channel.
     channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     /// Which end.
@@ -182,7 +184,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x79e63d1f4262bfa8;
+pub const MONITOR_FINGERPRINT: u64 = 0x1a2fc7ee8749cb6a;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -604,7 +606,7 @@ rt::owned_messages! {
         listener @ 0: u32 => u32,
     };
     /// Answers [`MonitorRequest::Connect`].
-    Reply 4 => Connect, 80 {
+    Reply 4 => Connect, 112 {
         /// The end.
         grant @ 0: Grant => GrantView<'m>,
     };
@@ -649,7 +651,7 @@ rt::owned_messages! {
         bytes @ 0: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// Somebody connected; descriptors come with it.
-    Message 50 => Incoming, 88 {
+    Message 50 => Incoming, 120 {
         /// To which listener.
         listener @ 0: u32 => u32,
         /// The end.

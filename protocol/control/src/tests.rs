@@ -24,7 +24,7 @@ fn grant() -> Grant {
         peer_node: "arm0".into(),
         transport: TransportKind::Window,
         config: ChannelConfig::default(),
-        window: Some(WindowPlace { offset_bytes: 4096, length_bytes: 36_864, ring: Some(3) }),
+        window: Some(WindowPlace { offset_bytes: 4096, length_bytes: 36_864, ring: Some(3), caches: None }),
     }
 }
 

@@ -4,20 +4,26 @@
 //! other side nor a domain can corrupt them.
 //!
 //! ```text
-//! 0        header, one page: magic, version, generation, length, node
+//! 0        header, one page: magic, version, length, node and generation, caches
 //! 4096     the control channel between the two monitors
 //! ...      ranges allocated to channels, and to programs being loaded
 //! ```
 
 use alloc::collections::BTreeMap;
-use core::num::NonZeroU16;
+use core::num::{NonZeroU16, NonZeroU32};
 
+use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_base::sync::Ordering;
-use tombolo_base::{NodeId, SharedMemory};
+use tombolo_base::{CacheMaintenance, NodeId, SharedMemory};
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::hello::PROTOCOL_VERSION;
 use crate::layout::{ChannelConfig, ChannelLayout, PAGE_BYTES};
+
+/// The kinds of caches in a header.
+const COHERENT: u64 = 0;
+const FLUSHED: u64 = 1;
+const EMULATED: u64 = 2;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TMBLWIND");
 
@@ -48,6 +54,8 @@ pub struct WindowHeader {
     pub generation: NonZeroU16,
     /// The length of the whole window, in bytes.
     pub length_bytes: u64,
+    /// How each side keeps its view of the window; `None` where it is coherent.
+    pub caches: Option<Caches>,
 }
 
 /// The window's header is missing, malformed or of another version.
@@ -68,6 +76,9 @@ pub enum WindowError {
     /// The generation is zero.
     #[error("the window's header has generation 0")]
     Generation,
+    /// The kind of caches is unknown.
+    #[error("the window's header says {found} for how its caches are kept consistent; 0 to 2 are known")]
+    Caches { found: u64 },
 }
 
 impl WindowHeader {
@@ -75,24 +86,34 @@ impl WindowHeader {
     ///
     /// # Panics
     /// When the window is too short for the header, hence shorter than [`MIN_WINDOW_BYTES`].
-    pub fn write(&self, window: &SharedMemory) {
+    pub fn write<C: CacheMaintenance>(&self, window: &SharedMemory<C>) {
         let node = u64::from(self.node.0) | u64::from(self.generation.get()) << 16;
         window.store_le(1, u64::from(PROTOCOL_VERSION), Ordering::Relaxed);
         window.store_le(2, self.length_bytes, Ordering::Relaxed);
         window.store_le(3, node, Ordering::Relaxed);
-        window.store_le(0, MAGIC, Ordering::Release);
+        let [kind, seed, one_in] = match self.caches {
+            None => [COHERENT, 0, 0],
+            Some(Caches::Processor) => [FLUSHED, 0, 0],
+            Some(Caches::Emulated(Evictions { seed, one_in })) => {
+                [EMULATED, seed, one_in.map_or(0, |one_in| one_in.get().into())]
+            }
+        };
+        for (index, word) in (4..).zip([kind, seed, one_in]) {
+            window.store_le(index, word, Ordering::Relaxed);
+        }
+        window.store_through_le(0, MAGIC, Ordering::Release);
     }
 
     /// Reads and checks the header.
     ///
     /// # Errors
     /// [`WindowError`] names the first field that is wrong.
-    pub fn read(window: &SharedMemory) -> Result<Self, WindowError> {
+    pub fn read<C: CacheMaintenance>(window: &SharedMemory<C>) -> Result<Self, WindowError> {
         let found = window.len_bytes() as u64;
         if found < PAGE_BYTES as u64 {
             return Err(WindowError::Length { said: PAGE_BYTES as u64, found });
         }
-        let magic = window.load_le(0, Ordering::Acquire);
+        let magic = window.load_current_le(0, Ordering::Acquire);
         if magic != MAGIC {
             return Err(WindowError::NotTombolo { found: magic });
         }
@@ -106,7 +127,14 @@ impl WindowHeader {
         }
         let node = window.load_le(3, Ordering::Relaxed);
         let generation = NonZeroU16::new((node >> 16) as u16).ok_or(WindowError::Generation)?;
-        Ok(WindowHeader { node: NodeId(node as u16), generation, length_bytes })
+        let [kind, seed, one_in] = [4, 5, 6].map(|index| window.load_le(index, Ordering::Relaxed));
+        let caches = match kind {
+            COHERENT => None,
+            FLUSHED => Some(Caches::Processor),
+            EMULATED => Some(Caches::Emulated(Evictions { seed, one_in: NonZeroU32::new(one_in as u32) })),
+            found => return Err(WindowError::Caches { found }),
+        };
+        Ok(WindowHeader { node: NodeId(node as u16), generation, length_bytes, caches })
     }
 }
 
@@ -257,8 +285,12 @@ mod tests {
     fn header_round_trips_and_refuses_what_is_not_one() {
         let window = SharedMemory::zeroed(8192);
         assert_eq!(WindowHeader::read(&window), Err(WindowError::NotTombolo { found: 0 }));
-        let header =
-            WindowHeader { node: NodeId(3), generation: NonZeroU16::new(9).unwrap(), length_bytes: 8192 };
+        let header = WindowHeader {
+            node: NodeId(3),
+            generation: NonZeroU16::new(9).unwrap(),
+            length_bytes: 8192,
+            caches: None,
+        };
         header.write(&window);
         assert_eq!(WindowHeader::read(&window), Ok(header));
         let error = WindowHeader::read(&window.slice(0, 4096).unwrap());
@@ -279,7 +311,8 @@ mod tests {
     fn header_bytes_are_golden() {
         let window = SharedMemory::zeroed(4096);
         let generation = NonZeroU16::new(0x0605).unwrap();
-        WindowHeader { node: NodeId(0x0201), generation, length_bytes: 0x0100_0000 }.write(&window);
+        WindowHeader { node: NodeId(0x0201), generation, length_bytes: 0x0100_0000, caches: None }
+            .write(&window);
         let mut found = [0; 40];
         window.copy_out(0, &mut found).unwrap();
         let mut expected = *b"TMBLWIND\x01.......\0\0\0\x01....\x01\x02\x05\x06............";

@@ -68,6 +68,6 @@ fn a_channel_matches_the_specification() {
 fn a_window_header_matches_the_specification() {
     let window = SharedMemory::zeroed(4096);
     let generation = NonZeroU16::new(2).unwrap();
-    WindowHeader { node: NodeId(1), generation, length_bytes: 1 << 20 }.write(&window);
+    WindowHeader { node: NodeId(1), generation, length_bytes: 1 << 20, caches: None }.write(&window);
     is_shown(&window, "Windows");
 }

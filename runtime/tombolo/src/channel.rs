@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tombolo_base::coherence::Flushed;
 use tombolo_base::{ChannelId, DomainId, OperationTimeout};
 use tombolo_control::Grant;
 use tombolo_link::{Hello, Side};
@@ -16,7 +17,8 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    ChannelError, Description, EndError, MemoryChannel, StreamChannel, Transport, TransportExt, shm, window,
+    ChannelError, Description, EndError, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
+    window::{self, WindowChannel},
 };
 
 pub use tombolo_link::TransportKind;
@@ -66,6 +68,7 @@ pub(crate) type Carrier = Traced<Guarded<Plain>>;
 #[derive(Debug)]
 pub(crate) enum Plain {
     Memory(Box<MemoryChannel>),
+    Flushed(Box<MemoryChannel<Flushed>>),
     Stream(Box<StreamChannel>),
     Captured(Box<Captured>),
 }
@@ -74,6 +77,7 @@ macro_rules! on_carrier {
     ($carrier:expr, $channel:ident => $body:expr) => {
         match $carrier {
             Plain::Memory($channel) => $body,
+            Plain::Flushed($channel) => $body,
             Plain::Stream($channel) => $body,
             Plain::Captured($channel) => $body,
         }
@@ -103,7 +107,7 @@ impl Transport for Plain {
     fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
         match self {
             Plain::Memory(channel) => channel.try_store(message, size),
-            Plain::Stream(_) | Plain::Captured(_) => Stored::Nothing,
+            Plain::Flushed(_) | Plain::Stream(_) | Plain::Captured(_) => Stored::Nothing,
         }
     }
 
@@ -543,13 +547,14 @@ impl Channel {
         self.carrier.stats()
     }
 
-    /// The bare memory under the channel, for measuring; `None` where no memory is shared. Both ends must do
+    /// The bare memory under the channel, for measuring; `None` where no coherent
+    /// memory is shared. Both ends must do
     /// this: the rings are of no use afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<RawMemory> {
         match unguarded(self.carrier.into_inner()) {
             Plain::Memory(channel) => Some(channel.into_raw_memory()),
-            Plain::Stream(_) | Plain::Captured(_) => None,
+            Plain::Flushed(_) | Plain::Stream(_) | Plain::Captured(_) => None,
         }
     }
 }
@@ -602,7 +607,10 @@ fn carry(
             return Ok((Plain::Memory(Box::new(channel)), companion));
         }
         Joint::Stream(socket) => Plain::Stream(Box::new(StreamChannel::open(socket, hello, deadline)?)),
-        Joint::Window(lent) => Plain::Memory(Box::new(window::open(lent, grant.side, hello, deadline)?)),
+        Joint::Window(lent) => match window::open(lent, grant.side, hello, deadline)? {
+            WindowChannel::Coherent(channel) => Plain::Memory(Box::new(channel)),
+            WindowChannel::Flushed(channel) => Plain::Flushed(Box::new(channel)),
+        },
     };
     Ok((plain, None))
 }

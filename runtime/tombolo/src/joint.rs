@@ -46,6 +46,7 @@ impl Joint {
                     bell: next()?,
                     ringer: next()?,
                     ring: place.ring,
+                    caches: place.caches,
                 })
             }
         })

@@ -326,7 +326,7 @@ impl Root {
             let place = WindowPlace { window, shore: Shore::Near };
             if let Some(memory) = shared.windows.memory(place) {
                 let length_bytes = length_bytes as u64;
-                WindowHeader { node: NodeId(node), generation, length_bytes }.write(&memory);
+                WindowHeader { node: NodeId(node), generation, length_bytes, caches: None }.write(&memory);
             }
             (MonitorLine::over_window(shared, node, number, place), Some(window))
         } else {

@@ -86,6 +86,7 @@ pub(super) fn window_header_seeds() -> Vec<Vec<u8>> {
         node: tombolo_base::NodeId(1),
         generation: std::num::NonZeroU16::MIN,
         length_bytes: memory.len_bytes() as u64,
+        caches: None,
     };
     header.write(&memory);
     let mut bytes = vec![0; 256];
