@@ -32,8 +32,8 @@ pub struct OutOfRange {
 
 /// A range of memory that a peer may read and write at the same time, accessed in 64-bit atomic words.
 ///
-/// Cloning is cheap and names the same bytes; the owner (the mapping) is dropped with the last clone. `C` says
-/// what a store takes to reach the peer; see [`crate::coherence`].
+/// Cloning is cheap and names the same bytes; the owner (the mapping) is dropped with the last clone. `C`
+/// says what a store takes to reach the peer; see [`crate::coherence`].
 #[derive(Clone)]
 pub struct SharedMemory<C = Coherent> {
     #[cfg(not(loom))]

@@ -15,6 +15,10 @@ pub use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
+/// A word that neither model checker nor simulator observes: for the state of what emulates memory, which is
+/// not itself shared memory.
+pub use core::sync::atomic::AtomicU64 as Unobserved;
+
 /// Hints to the processor that the caller spins.
 ///
 /// Does nothing on aarch64: under QEMU the Arm hint leaves the translated block, which costs more than the

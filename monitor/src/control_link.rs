@@ -14,7 +14,7 @@ enum Carrier {
     /// On one kernel: descriptors can go along.
     Packets(OwnedFd),
     /// Across a window.
-    Window(Box<WindowChannel>),
+    Window(WindowChannel),
 }
 
 /// One end of a control link.
@@ -51,7 +51,7 @@ impl ControlLink {
     #[must_use]
     pub fn over_window(channel: WindowChannel) -> Self {
         ControlLink {
-            carrier: Carrier::Window(Box::new(channel)),
+            carrier: Carrier::Window(channel),
             queue: VecDeque::new(),
             queued_bytes: 0,
             gone: false,
@@ -153,7 +153,7 @@ impl ControlLink {
         let interest = self.interest();
         match &mut self.carrier {
             Carrier::Packets(_) => true,
-            Carrier::Window(channel) => wait::about_to_sleep(&mut **channel, interest),
+            Carrier::Window(channel) => wait::about_to_sleep(channel, interest),
         }
     }
 

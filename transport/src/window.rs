@@ -76,9 +76,9 @@ impl Lent {
 #[derive(Debug)]
 pub enum WindowChannel {
     /// In a window that is coherent.
-    Coherent(MemoryChannel),
+    Coherent(Box<MemoryChannel>),
     /// In a window whose lines are written back and invalidated.
-    Flushed(MemoryChannel<Flushed>),
+    Flushed(Box<MemoryChannel<Flushed>>),
 }
 
 impl WindowChannel {
@@ -86,7 +86,7 @@ impl WindowChannel {
     #[must_use]
     pub fn coherent(self) -> Option<MemoryChannel> {
         match self {
-            WindowChannel::Coherent(channel) => Some(channel),
+            WindowChannel::Coherent(channel) => Some(*channel),
             WindowChannel::Flushed(_) => None,
         }
     }
@@ -199,11 +199,12 @@ pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<
     Ok(match caches {
         None => {
             let channel = MemoryChannel::open(kind, memory, side, hello, connection, deadline)?;
-            WindowChannel::Coherent(channel)
+            WindowChannel::Coherent(Box::new(channel))
         }
         Some(caches) => {
             let view = flushed(caches, memory)?;
-            WindowChannel::Flushed(MemoryChannel::open(kind, view, side, hello, connection, deadline)?)
+            let channel = MemoryChannel::open(kind, view, side, hello, connection, deadline)?;
+            WindowChannel::Flushed(Box::new(channel))
         }
     })
 }

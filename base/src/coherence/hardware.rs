@@ -10,8 +10,8 @@ pub struct CacheInstructions {
 }
 
 impl CacheInstructions {
-    /// The instructions of this processor; `None` where programs have none: on RISC-V, where the kernel decides
-    /// (Zicbom), and on s390x, whose memory is coherent with every device.
+    /// The instructions of this processor; `None` where programs have none: on RISC-V, where the kernel
+    /// decides (Zicbom), and on s390x, whose memory is coherent with every device.
     #[must_use]
     pub fn detect() -> Option<Self> {
         step_bytes().map(|step_bytes| CacheInstructions { step_bytes })

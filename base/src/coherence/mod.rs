@@ -1,15 +1,15 @@
 //! What it takes for a store to reach the other side of a memory.
 //!
 //! Processors of one kernel keep their caches coherent: a store becomes visible without further action.
-//! Across PCIe without snooping, CXL without back-invalidation, or between microcontrollers and the caches of a
-//! host, it does not. There the writer must write its cache lines back, and the reader must invalidate its own
-//! before it loads. [`CacheMaintenance`] is that difference as a parameter: what is written for it compiles to nothing
-//! extra for [`Coherent`] memory, the default everywhere.
+//! Across PCIe without snooping, CXL without back-invalidation, or between microcontrollers and the caches of
+//! a host, it does not. There the writer must write its cache lines back, and the reader must invalidate its
+//! own before it loads. [`CacheMaintenance`] is that difference as a parameter: what is written for it
+//! compiles to nothing extra for [`Coherent`] memory, the default everywhere.
 //!
 //! What holds on memory of either kind, and is all that code above relies on:
 //! - An aligned word of eight bytes is read and written whole.
-//! - A line, [`CACHE_LINE_BYTES`] at a multiple of that, is written back as a whole, and overwrites what another
-//!   side wrote to it meanwhile. So a line has one writer at a time.
+//! - A line, [`CACHE_LINE_BYTES`] at a multiple of that, is written back as a whole, and overwrites what
+//!   another side wrote to it meanwhile. So a line has one writer at a time.
 //! - A cache may write a line back, or load it, at any time and in any order without being asked.
 
 #[cfg(all(feature = "alloc", not(loom)))]
@@ -30,9 +30,9 @@ pub use flushed::{Flushed, NoCacheInstructions};
 #[cfg(not(loom))]
 pub use hardware::CacheInstructions;
 
-/// The unit in which memory that is not coherent moves, in bytes: the cache line of x86-64 and of most Arm and
-/// RISC-V processors. Caches with longer lines need [`LINE_BYTES`](crate::LINE_BYTES) between writers, which
-/// layouts keep anyway.
+/// The unit in which memory that is not coherent moves, in bytes: the cache line of x86-64 and of most Arm
+/// and RISC-V processors. Caches with longer lines need [`LINE_BYTES`](crate::LINE_BYTES) between writers,
+/// which layouts keep anyway.
 pub const CACHE_LINE_BYTES: usize = 64;
 
 /// How the caches of those that share a memory are kept consistent.
@@ -41,8 +41,8 @@ pub trait CacheMaintenance: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// nothing, and code can omit what only prepares them.
     const COHERENT: bool;
 
-    /// Writes back the lines of `words`: when this returns, another side that invalidates them sees every store
-    /// of this thread to them.
+    /// Writes back the lines of `words`: when this returns, another side that invalidates them sees every
+    /// store of this thread to them.
     fn write_back(&self, words: &[AtomicU64]);
 
     /// Invalidates the lines of `words`: later loads see everything that other sides wrote back before.

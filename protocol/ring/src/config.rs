@@ -176,8 +176,9 @@ pub const CREDIT_LINE_BYTES: usize = 16;
 ///
 /// All of it must be zero before either end is created, and one side writes each part: the producer `slots`
 /// and `producer_line`, the consumer `credit_line`. (With [`Variant::UsedFlag`] the consumer also clears
-/// control words.) In memory that is not [`Coherent`] no two of them may share a cache line. Align `slots` to the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES)
-/// for speed; correctness does not depend on it.
+/// control words.) In memory that is not [`Coherent`] no two of them may share a cache line. Align `slots` to
+/// the slot size and the lines to [`LINE_BYTES`](tombolo_base::LINE_BYTES) for speed; correctness does not
+/// depend on it.
 #[derive(Clone, Debug)]
 pub struct RingMemory<C: CacheMaintenance = Coherent> {
     /// The slots: exactly [`RingConfig::slots_bytes`].

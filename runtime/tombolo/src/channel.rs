@@ -608,8 +608,8 @@ fn carry(
         }
         Joint::Stream(socket) => Plain::Stream(Box::new(StreamChannel::open(socket, hello, deadline)?)),
         Joint::Window(lent) => match window::open(lent, grant.side, hello, deadline)? {
-            WindowChannel::Coherent(channel) => Plain::Memory(Box::new(channel)),
-            WindowChannel::Flushed(channel) => Plain::Flushed(Box::new(channel)),
+            WindowChannel::Coherent(channel) => Plain::Memory(channel),
+            WindowChannel::Flushed(channel) => Plain::Flushed(channel),
         },
     };
     Ok((plain, None))

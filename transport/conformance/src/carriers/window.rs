@@ -94,8 +94,8 @@ impl Carrier for Window {
     in_a_window!(None);
 }
 
-/// A window that is not coherent, with both ends on the host, each behind an emulated cache that evicts a line
-/// at one in `ONE_IN` operations; never with 0.
+/// A window that is not coherent, with both ends on the host, each behind an emulated cache that evicts a
+/// line at one in `ONE_IN` operations; never with 0.
 pub struct FlushedWindow<const ONE_IN: u32>;
 
 impl<const ONE_IN: u32> FlushedWindow<ONE_IN> {
