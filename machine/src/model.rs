@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use tombolo_base::coherence::Caches;
 use tombolo_base::{Isa, NodeId, Target, WindowId};
 use tombolo_link::TransportKind;
 
 use crate::limits::Limits;
 use crate::vm::{board, ivshmem, qemu};
-use crate::windows::{self, Window};
+use crate::windows::{self, OwnWindow, Window};
 
 /// A set of nodes and the links between them. Every value in it has been checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,6 +102,8 @@ pub struct VmNode {
     pub window_mib: u32,
     /// Interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's monitor.
     pub doorbells: u16,
+    /// How each side keeps its view of the window; `None` where it is coherent.
+    pub caches: Option<Caches>,
     /// The emulator's processor model.
     pub cpu: String,
     /// Folders whose contents it has from its start, the later over the earlier; see
@@ -130,6 +133,7 @@ impl Default for VmNode {
             processors: 1,
             window_mib: 64,
             doorbells: qemu::DEFAULT_VECTORS,
+            caches: None,
             cpu: qemu::DEFAULT_CPU.to_owned(),
             files: Vec::new(),
             emulator: None,
@@ -359,14 +363,14 @@ impl Node {
         matches!(self.settings, NodeSettings::Vm(_) | NodeSettings::Bare(_))
     }
 
-    /// The size in MiB and the doorbells of its window with the host, if it has one.
-    #[must_use]
-    pub fn own_window(&self) -> Option<(u32, u16)> {
-        match &self.settings {
-            NodeSettings::Vm(vm) => Some((vm.window_mib, vm.doorbells)),
-            NodeSettings::Bare(bare) => Some((bare.window_mib, bare.doorbells)),
-            NodeSettings::Host | NodeSettings::User(_) => None,
-        }
+    /// Its window with the host, if it has one.
+    pub(crate) fn own_window(&self) -> Option<OwnWindow> {
+        let (size_mib, doorbells, caches) = match &self.settings {
+            NodeSettings::Vm(vm) => (vm.window_mib, vm.doorbells, vm.caches),
+            NodeSettings::Bare(bare) => (bare.window_mib, bare.doorbells, None),
+            NodeSettings::Host | NodeSettings::User(_) => return None,
+        };
+        Some(OwnWindow { size_mib, doorbells, caches })
     }
 
     /// The node whose kernel its programs run under.

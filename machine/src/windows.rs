@@ -5,6 +5,7 @@
 
 use std::ops::RangeInclusive;
 
+use tombolo_base::coherence::Caches;
 use tombolo_base::{NodeId, WindowId};
 
 use crate::model::Node;
@@ -30,6 +31,8 @@ pub struct Window {
     pub own_of: Option<NodeId>,
     /// The trust domain of its members: each can read and write all of it.
     pub trust: String,
+    /// How each member keeps its view of the memory; `None` where it is coherent.
+    pub caches: Option<Caches>,
 }
 
 impl Window {
@@ -57,21 +60,25 @@ impl Window {
     }
 }
 
+/// What a node says of its window with the host.
+pub(crate) struct OwnWindow {
+    pub(crate) size_mib: u32,
+    pub(crate) doorbells: u16,
+    pub(crate) caches: Option<Caches>,
+}
+
 /// The windows between nodes and the host, in the order of the nodes.
 pub(crate) fn own_windows(nodes: &[Node]) -> Vec<Window> {
-    let own = |node: &Node| {
-        let (size_mib, doorbells) = node.own_window()?;
-        Some((node.id, node.name.clone(), size_mib, doorbells))
-    };
-    let own = nodes.iter().filter_map(own).zip(0..);
-    own.map(|((node, name, size_mib, doorbells), id)| Window {
+    let own = nodes.iter().filter_map(|node| Some((node, node.own_window()?))).zip(0..);
+    own.map(|((node, OwnWindow { size_mib, doorbells, caches }), id)| Window {
         id: WindowId(id),
-        name,
-        members: vec![NodeId::HOST, node],
+        name: node.name.clone(),
+        members: vec![NodeId::HOST, node.id],
         size_mib,
         doorbells,
-        own_of: Some(node),
+        own_of: Some(node.id),
         trust: Window::DEFAULT_TRUST.to_owned(),
+        caches,
     })
     .collect()
 }

@@ -82,7 +82,7 @@ pub fn run_guest() -> Result<(), NodeMonitorError> {
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))
         .map_err(|error| unusable(&error))?;
-    let window = GuestWindow { memory: bar.file, registers, interrupts };
+    let window = GuestWindow { memory: bar.file, registers, interrupts, caches: header.caches };
     run(ControlLink::over_window(channel), None, Some(window))
 }
 

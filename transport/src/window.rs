@@ -15,6 +15,7 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_sealed, map};
 use tombolo_platform::time::Deadline;
+use tombolo_platform::{Errno, OsError};
 
 use crate::connection::{Bell, Connection, Ring};
 use crate::contract::{Description, EndError, ShortMessage, Stats, Stored, Transport};
@@ -210,7 +211,13 @@ pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<
 }
 
 fn flushed(caches: Caches, memory: SharedMemory) -> Result<SharedMemory<Flushed>, ChannelError> {
-    caches.view(memory).map_err(|error| ChannelError::Violation(error.to_string()))
+    let unsupported = |_| {
+        OsError::new(
+            "keep the view of a window consistent that is not coherent (x86-64 and aarch64 have instructions for it)",
+            Errno::OPNOTSUPP,
+        )
+    };
+    Ok(caches.view(memory).map_err(unsupported)?)
 }
 
 /// Declines a channel that the monitors created, with a reason defined by the interface.

@@ -33,6 +33,23 @@ impl Caches {
     }
 }
 
+impl Caches {
+    /// Makes visible what was stored to `memory` itself rather than to a [view](Self::view) of it. Past an
+    /// emulated cache that is so already.
+    pub fn write_back(self, memory: &SharedMemory) {
+        if let (Caches::Processor, Some(instructions)) = (self, CacheInstructions::detect()) {
+            instructions.write_back(memory.words());
+        }
+    }
+
+    /// Makes loads from `memory` itself see what another side wrote back before.
+    pub fn invalidate(self, memory: &SharedMemory) {
+        if let (Caches::Processor, Some(instructions)) = (self, CacheInstructions::detect()) {
+            instructions.invalidate(memory.words());
+        }
+    }
+}
+
 /// Memory that is not coherent.
 #[derive(Clone, Debug)]
 pub struct Flushed {

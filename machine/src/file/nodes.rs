@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use tombolo_base::Isa;
 use toml::de::{DeTable, DeValue};
 
+use super::coherence;
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list, with_article};
 use crate::model::{BareNode, Folder, NodeSettings, UserNode, VmNode};
@@ -29,7 +30,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Keys of a node, and the kinds that have them.
-const KEYS: [(&str, &[&str]); 10] = [
+const KEYS: [(&str, &[&str]); 13] = [
     ("name", &["host", "user", "vm", "bare"]),
     ("kind", &["host", "user", "vm", "bare"]),
     ("isa", &["user", "vm", "bare"]),
@@ -37,6 +38,9 @@ const KEYS: [(&str, &[&str]); 10] = [
     ("processors", &["vm"]),
     ("window_mib", &["vm", "bare"]),
     ("doorbells", &["vm", "bare"]),
+    ("coherence", &["vm"]),
+    ("cache_seed", &["vm"]),
+    ("evict_one_in", &["vm"]),
     ("cpu", &["user", "vm", "bare"]),
     ("files", &["user", "vm"]),
     ("emulator", &["user", "vm", "bare"]),
@@ -242,6 +246,7 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
         processors: u8::try_from(processors).unwrap_or(usual.processors),
         window_mib,
         doorbells,
+        caches: coherence::read(reader, table),
         cpu: read_cpu(reader, table).unwrap_or(usual.cpu),
         files: read_files(reader, table, folder, VmNode::FOLDERS),
         emulator: read_emulator(reader, table, folder),

@@ -1,4 +1,5 @@
 use std::path::Path;
+use tombolo_base::coherence::{Caches, Evictions};
 
 use proptest::prelude::*;
 use tombolo_base::{Isa, NodeId, Target};
@@ -98,6 +99,7 @@ fn a_machine_reads_as_written() {
         processors: 8,
         window_mib: 16384,
         doorbells: 64,
+        caches: None,
         cpu: "max,pauth-impdef=on".to_owned(),
         files: vec![
             Folder::At("root".into()),
@@ -203,7 +205,7 @@ error: unknown key `memroy_mib` in a vm node
 9 | memroy_mib = 512
   | ^^^^^^^^^^ did you mean `memory_mib`?
   |
-  = note: a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, cpu, files, emulator"
+  = note: a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, coherence, cache_seed, evict_one_in, cpu, files, emulator"
     );
 }
 
@@ -729,4 +731,52 @@ proptest! {
             prop_assert!(!report.is_empty());
         }
     }
+}
+
+/// The caches of the window with the host of a virtual machine with these keys, or the problems.
+fn caches(keys: &str) -> Result<Option<Caches>, String> {
+    let text = format!(
+        "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"b\"\nkind = \"vm\"\nisa = \
+         \"aarch64\"\n{keys}\n"
+    );
+    let machine =
+        Machine::parse(&text, Path::new("m.toml"), Isa::X86_64).map_err(|error| error.to_string())?;
+    Ok(machine.own_window(NodeId(1)).unwrap().caches)
+}
+
+#[test]
+fn a_window_says_how_its_caches_are_kept_consistent() {
+    let emulated =
+        |seed, one_in| Some(Caches::Emulated(Evictions { seed, one_in: std::num::NonZeroU32::new(one_in) }));
+    for (keys, expected) in [
+        ("", None),
+        ("coherence = \"coherent\"", None),
+        ("coherence = \"flush\"", Some(Caches::Processor)),
+        ("coherence = \"flush\"\ncache_seed = 7", emulated(7, 0)),
+        ("coherence = \"flush\"\nevict_one_in = 4", emulated(0, 4)),
+        ("coherence = \"flush\"\ncache_seed = 1\nevict_one_in = 64", emulated(1, 64)),
+    ] {
+        assert_eq!(caches(keys), Ok(expected), "{keys}");
+    }
+    for (keys, said) in [
+        ("coherence = \"copy\"", "transport = \"socket\""),
+        ("coherence = \"flsh\"", "flush"),
+        ("evict_one_in = 4", "add coherence = \"flush\""),
+        ("coherence = \"flush\"\nevict_one_in = -1", "out of range"),
+        ("coherence = 1", "must be a string"),
+    ] {
+        let problems = caches(keys).unwrap_err();
+        assert!(problems.contains(said), "{keys}: {problems}");
+    }
+}
+
+#[test]
+fn a_window_of_several_nodes_may_be_incoherent() {
+    let text = "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \
+                \"aarch64\"\n[[node]]\nname = \"b\"\nkind = \"vm\"\nisa = \"aarch64\"\n[[window]]\nname = \"w\"\n\
+                nodes = [\"a\", \"b\"]\ncoherence = \"flush\"\nevict_one_in = 2\n";
+    let machine = Machine::parse(text, Path::new("m.toml"), Isa::X86_64).unwrap();
+    let window = machine.window_named("w").unwrap();
+    assert!(matches!(window.caches, Some(Caches::Emulated(_))));
+    assert_eq!(machine.own_window(NodeId(1)).unwrap().caches, None);
 }

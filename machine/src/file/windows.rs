@@ -6,6 +6,7 @@ use std::ops::Range;
 use tombolo_base::{NodeId, WindowId};
 use toml::de::{DeTable, DeValue};
 
+use super::coherence;
 use super::links::{Ends, read_node};
 use super::nodes::{Number, check_window, ends, number};
 use super::report::Problem;
@@ -13,7 +14,8 @@ use super::values::{Reader, Text};
 use crate::model::{Node, NodeSettings, VmNode};
 use crate::windows::{Window, own_windows};
 
-const KEYS: [&str; 5] = ["name", "nodes", "size_mib", "doorbells", "trust"];
+const KEYS: [&str; 8] =
+    ["name", "nodes", "size_mib", "doorbells", "trust", "coherence", "cache_seed", "evict_one_in"];
 const NODES_NOTE: &str = "for example: nodes = [\"arm0\", \"arm1\"]";
 const TRUST_NOTE: &str =
     "trust: a name for the nodes that trust each other with all that is in their windows";
@@ -79,6 +81,7 @@ fn read_window(
         Some(value) => reader.argument("trust", value, TRUST_NOTE)?,
         None => Window::DEFAULT_TRUST.to_owned(),
     };
+    let caches = coherence::read(reader, table);
     let (name, members) = (name?, members?);
     let mut members: Vec<NodeId> = members
         .iter()
@@ -89,7 +92,7 @@ fn read_window(
     check_size(reader, table, &name, members.len(), size_mib);
     check_doorbells(reader, table, &name, members.len(), doorbells);
     let id = WindowId(windows.len() as u16);
-    Some(Window { id, name: name.text, members, size_mib, doorbells, own_of: None, trust })
+    Some(Window { id, name: name.text, members, size_mib, doorbells, own_of: None, trust, caches })
 }
 
 /// A name that no node and no other window has: regions are made in a window by its name.

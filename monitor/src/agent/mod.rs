@@ -49,6 +49,8 @@ pub struct GuestWindow {
     pub registers: OwnedFd,
     /// The event counters of its interrupt vectors.
     pub interrupts: tombolo_platform::guest::vfio::Interrupts,
+    /// How its sides keep their views of the memory; `None` where it is coherent.
+    pub caches: Option<tombolo_base::coherence::Caches>,
 }
 
 /// One of the agent's descriptors.

@@ -43,6 +43,9 @@ impl Agent {
         let window = self.window.as_ref().ok_or_else(missing)?;
         let length = usize::try_from(length_bytes).map_err(|_| missing())?;
         let source = memory::map(&window.memory, offset_bytes, length.next_multiple_of(4096))?;
+        if let Some(caches) = window.caches {
+            caches.invalidate(&source);
+        }
         let file = program_file()?;
         let mut piece = vec![0; PIECE_BYTES];
         let mut offset = 0;

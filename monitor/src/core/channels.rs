@@ -126,6 +126,7 @@ impl Core {
         window.vectors.pop();
         self.effects.push(Effect::ClearWindow { node: vm, range });
         self.node_changed(vm);
+        let caches = self.machine.own_window(vm).and_then(|window| window.caches);
         let held_by = vec![from, to];
         self.channels.insert(channel, WindowChannel { opener, window: vm, range, vector, held_by });
         let place = |ring| {
@@ -133,7 +134,7 @@ impl Core {
                 offset_bytes: range.offset_bytes,
                 length_bytes: range.length_bytes,
                 ring,
-                caches: None,
+                caches,
             })
         };
         let inside = Share {

@@ -197,7 +197,11 @@ impl Core {
 
     fn window_node(&self, name: &str, alignment_bytes: u64, coherent: bool) -> Result<NodeId, Fault> {
         let node = self.node_up(name)?;
-        let coherence = TransportKind::Window.traits().coherence;
+        let window = self.machine.own_window(node);
+        let coherence = match window.and_then(|window| window.caches) {
+            None => TransportKind::Window.traits().coherence,
+            Some(_) => Coherence::Flush,
+        };
         let why = if !self.behind_window(node) {
             format!("node {name} is behind no window: its programs and the host's share memory of the host")
         } else if alignment_bytes != 0 && !alignment_bytes.is_power_of_two() {
@@ -427,6 +431,10 @@ impl Core {
             Memory::File | Memory::Foreign { .. } => (0, 0),
         };
         let file_offset_bytes = start_bytes + extent.offset_bytes;
+        let caches = match memory {
+            Memory::Window { .. } => self.machine.own_window(region.node()).and_then(|window| window.caches),
+            Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } => None,
+        };
         let map = RegionMap {
             region,
             extent,
@@ -434,6 +442,7 @@ impl Core {
             file_offset_bytes,
             backing: memory.backing(),
             huge_page_bytes,
+            caches,
         };
         let attachments = vec![attachment, Attachment::Lifeline];
         self.deliver_with(client, request, Reply::RegionMap { map }, mapping, attachments, passed);

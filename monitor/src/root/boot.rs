@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use tombolo_base::coherence::Caches;
 use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
@@ -98,7 +99,8 @@ impl Root {
             .processors(vm.processors)
             .vectors(vm.doorbells)
             .parameter("tombolo.node", &node.name);
-        start_behind_window(node.id, generation, (vm.window_mib, vm.doorbells), |serial, window| {
+        let size = (vm.window_mib, vm.doorbells);
+        start_behind_window(node.id, generation, size, vm.caches, |serial, window| {
             qemu.launch(serial, window).map_err(text)
         })
     }
@@ -140,9 +142,14 @@ impl Root {
         let BareNode { cpu, memory_mib, doorbells, .. } = bare.clone();
         let hardware = Hardware { cpu, memory_mib, processors: 1, vectors: doorbells };
         let board = Board::new(node.isa, program, monitor, hardware);
-        start_behind_window(node.id, generation, (bare.window_mib, bare.doorbells), |serial, window| {
-            Ok(board.launch(serial, window))
-        })
+        let size = (bare.window_mib, bare.doorbells);
+        start_behind_window(
+            node.id,
+            generation,
+            size,
+            None,
+            |serial, window| Ok(board.launch(serial, window)),
+        )
     }
 }
 
@@ -152,13 +159,17 @@ fn start_behind_window(
     node: NodeId,
     generation: NonZeroU16,
     (window_mib, doorbells): (u32, u16),
+    caches: Option<Caches>,
     launch: impl FnOnce(OwnedFd, OwnedFd) -> Result<Launch, String>,
 ) -> Result<RunningNode, String> {
     let length_bytes = u64::from(window_mib) << 20;
     let window = Window::new(length_bytes, doorbells).map_err(text)?;
     let length = usize::try_from(length_bytes).map_err(text)?;
     let memory = map(window.memory(), 0, length).map_err(text)?;
-    WindowHeader { node, generation, length_bytes, caches: None }.write(&memory);
+    WindowHeader { node, generation, length_bytes, caches }.write(&memory);
+    if let Some(caches) = caches {
+        caches.write_back(&memory);
+    }
     let (server, window_end) = window.connect().map_err(text)?;
     let (serial, serial_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let launch = launch(serial_end, window_end)?;
@@ -168,7 +179,8 @@ fn start_behind_window(
     let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
     let process = Process::start(&mut command, &inherit).map_err(text)?;
     let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
-    let side = WindowSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
+    let side =
+        WindowSide { window, memory, caches, _server: server, serial, lifeline, _lifeline_far_end: far_end };
     Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), Some(side)))
 }
 

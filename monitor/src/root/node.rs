@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_base::SharedMemory;
+use tombolo_base::coherence::Caches;
 use tombolo_control::{Order, Wire};
 use tombolo_link::Side;
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowRange, control_config};
@@ -38,12 +39,24 @@ pub(super) enum NodeLink {
 pub(super) struct WindowSide {
     pub(super) window: Window,
     pub(super) memory: SharedMemory,
+    /// How the two sides keep their views of it; `None` where it is coherent.
+    pub(super) caches: Option<Caches>,
     /// Our end of the socket that QEMU has the window from; QEMU wants it open.
     pub(super) _server: OwnedFd,
     pub(super) serial: OwnedFd,
     /// Both ends of a lifeline that never hangs up: the death of a virtual machine shows by its process.
     pub(super) lifeline: OwnedFd,
     pub(super) _lifeline_far_end: OwnedFd,
+}
+
+impl WindowSide {
+    /// Makes visible to the node what was stored to a range of the window.
+    fn write_back(&self, range: WindowRange) {
+        let part = self.memory.slice(range.offset_bytes as usize, range.length_bytes as usize);
+        if let (Some(caches), Ok(part)) = (self.caches, part) {
+            caches.write_back(&part);
+        }
+    }
 }
 
 /// A node that runs.
@@ -95,6 +108,7 @@ impl RunningNode {
         if let Some(vm) = &self.vm {
             // The core lent a range of this window that is long enough.
             let _ = copy::write(Loop::Best, &vm.memory, range.offset_bytes as usize, bytes);
+            vm.write_back(range);
         }
     }
 
@@ -102,6 +116,7 @@ impl RunningNode {
         if let Some(vm) = &self.vm {
             // As above.
             let _ = copy::fill(&vm.memory, range.offset_bytes as usize, range.length_bytes as usize, 0);
+            vm.write_back(range);
         }
     }
 
@@ -289,7 +304,7 @@ fn open_control(vm: &WindowSide) -> Result<WindowChannel, ChannelError> {
         bell: copy(vm.window.host_eventfds()[0].as_fd())?,
         ringer: copy(vm.window.vm_eventfds()[0].as_fd())?,
         ring: None,
-        caches: None,
+        caches: vm.caches,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     window::open(lent, Side::B, hello, Deadline::after(HANDSHAKE_TIMEOUT))

@@ -126,7 +126,7 @@ rt::owned_record! {
     /// Where the memory of a region is to be found. The descriptors that come with it: what to map, and a lifeline, which
     /// the domain keeps for as long as it has the memory mapped, and whose hang-up says that it has to let go.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct RegionMap => RegionMapView<'m>, inline 56 / 8;
+    pub struct RegionMap => RegionMapView<'m>, inline 88 / 8;
     /// Of which region.
     region @ 0: crate::RegionId => RegionIdView<'m>,
     /// Which part of it.
@@ -139,6 +139,8 @@ rt::owned_record! {
     backing @ 40: Backing => Backing,
     /// Length of its pages; 0 for those that the kernel has anyway.
     huge_page_bytes @ 48: u64 => u64,
+    /// How its lines reach others, where its memory is not coherent.
+    caches @ 56: Option<tombolo_base::coherence::Caches> => Option<WindowCachesView<'m>>,
 }
 
 rt::owned_record! {
@@ -184,7 +186,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x1a2fc7ee8749cb6a;
+pub const MONITOR_FINGERPRINT: u64 = 0x6ac0f2435c020ff0;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -728,7 +730,7 @@ rt::owned_messages! {
         more @ 8: bool => bool,
     };
     /// Answers [`MonitorRequest::RegionMap`].
-    Reply 67 => RegionMap, 56 {
+    Reply 67 => RegionMap, 88 {
         /// Where it is.
         map @ 0: RegionMap => RegionMapView<'m>,
     };

@@ -273,8 +273,15 @@ impl OneRegion {
                     let CapabilityInfo { region, extent, .. } = capability;
                     let (file_offset_bytes, huge_page_bytes) = (0, 0);
                     let backing = Backing::Memory;
-                    let map =
-                        RegionMap { region, extent, rights, file_offset_bytes, backing, huge_page_bytes };
+                    let map = RegionMap {
+                        region,
+                        extent,
+                        rights,
+                        file_offset_bytes,
+                        backing,
+                        huge_page_bytes,
+                        caches: None,
+                    };
                     monitor.say(message.request, Reply::RegionMap { map }, &[memory, &theirs]);
                 }
                 Request::CapabilityRevoke { .. } => {

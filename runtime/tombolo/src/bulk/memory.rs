@@ -1,8 +1,10 @@
 //! The memory of a pool of domains that trust each other: a region, which each of them maps once.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use tombolo_base::{DomainId, SharedMemory};
+use tombolo_base::coherence::Flushed;
+use tombolo_base::{Coherent, DomainId, SharedMemory};
 use tombolo_bulk::Layout;
 use tombolo_bulk::wire::{Offer, Veto};
 use tombolo_capability::{CapabilityFault, CapabilityId};
@@ -22,10 +24,17 @@ pub(super) struct PoolMemory {
     capability: Capability,
     mapping: Mapping,
     memory: SharedMemory,
+    /// This side's view of the memory, where it is not coherent; then `memory` are its words.
+    view: Option<SharedMemory<Flushed>>,
 }
 
 /// All pages are there from the start: no transfer meets a fault.
 const POPULATED: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
+
+/// The words in which bytes lie that are inside a pool.
+fn words(offset_bytes: u64, length_bytes: u64) -> Range<usize> {
+    (offset_bytes / 8) as usize..(offset_bytes + length_bytes).div_ceil(8) as usize
+}
 
 impl PoolMemory {
     /// Memory for a new pool.
@@ -45,7 +54,10 @@ impl PoolMemory {
             let what = "map a pool whose region is a file, or shorter than the pool";
             Error::from(tombolo_platform::OsError::new(what, Errno::INVAL))
         })?;
-        Ok(PoolMemory { capability, mapping, memory })
+        let view = mapping.caches().map(|caches| caches.view(memory.clone())).transpose();
+        let view = view.map_err(|error| Error::from(Fault::Refused { why: error.to_string() }))?;
+        let memory = view.as_ref().map_or(memory, |view| view.clone().with_caches(Coherent));
+        Ok(PoolMemory { capability, mapping, memory, view })
     }
 
     /// That of a pool that a peer offers, who has to have granted the right to it.
@@ -66,6 +78,22 @@ impl PoolMemory {
     /// The memory.
     pub(super) fn memory(&self) -> &SharedMemory {
         &self.memory
+    }
+
+    /// Makes visible what this side stored to these bytes, before their buffer goes to another.
+    #[inline]
+    pub(super) fn write_back(&self, offset_bytes: u64, length_bytes: u64) {
+        if let Some(view) = &self.view {
+            view.write_back(words(offset_bytes, length_bytes));
+        }
+    }
+
+    /// Makes later loads see what another side stored to these bytes, after their buffer came.
+    #[inline]
+    pub(super) fn invalidate(&self, offset_bytes: u64, length_bytes: u64) {
+        if let Some(view) = &self.view {
+            view.invalidate(words(offset_bytes, length_bytes));
+        }
     }
 
     /// Whether it was taken away.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tombolo_base::DomainId;
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, PoolId};
+use tombolo_bulk::wire::{Offer, PoolId, Segment};
 use tombolo_bulk::{Counts, Layout, PoolChannel, Table, TableError, Trust, Verb};
 use tombolo_platform::sealed::Fresh;
 
@@ -79,8 +79,27 @@ impl Inner {
         state
     }
 
+    /// Makes visible what this domain stored to a buffer, before the right to it goes to another.
+    #[inline]
+    pub(super) fn write_back(&self, buffer: u32) {
+        if let (Some(memory), Some(offset_bytes)) = (&self.memory, self.layout.offset_bytes(buffer)) {
+            // All of it: a store outside what is sent, evicted later, would overwrite another's.
+            memory.write_back(offset_bytes, self.layout.buffer_bytes());
+        }
+    }
+
+    /// Makes later loads see what a buffer was sent with.
+    pub(super) fn invalidate(&self, segment: Segment) {
+        if let (Some(memory), Some(offset_bytes)) = (&self.memory, self.layout.offset_bytes(segment.buffer))
+            && self.layout.holds(segment.offset_bytes, segment.length_bytes)
+        {
+            memory.invalidate(offset_bytes + segment.offset_bytes, segment.length_bytes);
+        }
+    }
+
     /// Lets a buffer go back with the next operation of its channel.
     pub(super) fn return_later(&self, state: &mut State, back: Return) {
+        self.write_back(back.buffer);
         state.returns.push(back);
         self.returning.store(state.returns.len() as u32, Ordering::Release);
     }

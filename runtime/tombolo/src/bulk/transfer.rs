@@ -175,6 +175,7 @@ impl BulkChannel {
         }
         let mut state = pool.lock();
         state.table.begin(verb, buffer, *link).map_err(BulkError::from)?;
+        pool.write_back(buffer);
         if self.channel.carrier_mut().try_send(&message).is_err() {
             state.table.abort(buffer);
             return Ok(false);
@@ -192,6 +193,7 @@ impl BulkChannel {
             handle.content.seal()?;
         }
         handle.pool.lock().table.begin(verb, handle.buffer, link).map_err(BulkError::from)?;
+        handle.pool.write_back(handle.buffer);
         let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;
         self.segments.push(Segment { place, buffer, offset_bytes, length_bytes });
         Ok(())

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
+use tombolo_base::coherence::Caches;
 use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_capability::{Backing, CapabilityFault, Extent, RegionId, Rights};
 use tombolo_control::{Fault, RegionMap};
@@ -41,6 +42,8 @@ pub struct Mapping {
     mapped: Arc<Revocable>,
     /// What bytes are read from and written to, where the memory could become shorter.
     file: Option<(File, u64)>,
+    /// How its lines reach others, where the memory is not coherent.
+    caches: Option<Caches>,
     held: Arc<Held>,
 }
 
@@ -114,7 +117,7 @@ impl Mapping {
         let Ok([file, lifeline]) = <[OwnedFd; 2]>::try_from(fds) else {
             return Err(OsError::new("map a region: its memory did not come along", Errno::BADF).into());
         };
-        let RegionMap { region, extent, rights, file_offset_bytes, backing, .. } = *map;
+        let RegionMap { region, extent, rights, file_offset_bytes, backing, caches, .. } = *map;
         let writable = rights.contains(Rights::WRITE);
         let MapOptions { address, alignment_bytes, populate } = options;
         let length_bytes = usize::try_from(extent.length_bytes)
@@ -131,7 +134,7 @@ impl Mapping {
         // Also what keeps only the memory keeps the right to it.
         mapped.keep(Box::new((registration, held.clone())));
         let file = (backing == Backing::File).then(|| (File::from(file), file_offset_bytes));
-        Ok(Mapping { region, extent, mapped, file, held })
+        Ok(Mapping { region, extent, mapped, file, caches, held })
     }
 
     /// The region that is mapped here.
@@ -247,6 +250,11 @@ impl Mapping {
     #[must_use]
     pub fn memory(&self) -> Option<SharedMemory> {
         if self.file.is_some() { None } else { self.mapped.memory() }
+    }
+
+    /// How its lines reach others; `None` where the memory is coherent.
+    pub(crate) fn caches(&self) -> Option<Caches> {
+        self.caches
     }
 
     /// Where it is, for code that takes addresses. Others may write there at any time; of a file that became

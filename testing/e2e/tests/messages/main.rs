@@ -5,6 +5,7 @@ mod channels;
 mod crosstalk;
 mod engines;
 mod files;
+mod incoherent;
 mod names;
 mod names_async;
 mod regions;

@@ -1,0 +1,51 @@
+//! Windows that are not coherent: each side of each mapping works through an emulated cache of its own, over
+//! real processes and virtual machines.
+
+use tombolo_e2e::{Machine, MachineFile, image};
+
+/// A virtual machine whose cache evicts nothing, and one whose cache evicts all the time: the former finds an
+/// operation that is missing, the latter one in the wrong order.
+fn machine() -> Machine {
+    Machine::up(
+        &MachineFile::host()
+            .with_vm("never", "coherence = \"flush\"\ncache_seed = 1")
+            .with_vm("often", "coherence = \"flush\"\ncache_seed = 2\nevict_one_in = 2"),
+    )
+}
+
+#[test]
+fn messages_and_buffers_cross_windows_that_are_not_coherent() {
+    let machine = machine();
+    for node in ["never", "often"] {
+        let on = format!("host,{node}");
+        let said = machine.actor(&on, &["exchange", "2000"]).ok();
+        for rank in [0, 1] {
+            assert!(said.contains(&format!("rank {rank} exchanged 2000 messages twice")), "{on}:\n{said}");
+        }
+        let said = machine.actor(&format!("host,{node},host"), &["bulk-chain", "full", node, "20"]).ok();
+        assert!((0..3).all(|rank| said.contains(&format!("rank {rank} is done"))), "{node}:\n{said}");
+        assert_eq!(machine.node(node)["window_used_bytes"], 0, "what channels took of the window came back");
+    }
+    let frames = image("frames").display().to_string();
+    let said = machine.tombolo(["run", "--on", "host,often,host", &frames]).ok();
+    assert!(said.contains("200 frames of 640x480 in 4 buffers") && said.contains("by often"), "{said}");
+    machine.down();
+}
+
+#[test]
+fn a_death_across_such_a_window_is_noticed_and_its_memory_comes_back() {
+    let machine = machine();
+    for node in ["never", "often"] {
+        let name = format!("holder-{node}");
+        let holder = machine.start_actor(node, &["bulk-hold", &name, "full", "-"]);
+        holder.wait_for("exported");
+        let (id, _) = machine.domains_on(node).pop().expect("the holder");
+        let giver = machine.start_actor("host", &["bulk-outlive", &name, "full", node, "here-only"]);
+        giver.wait_for("given");
+        machine.tombolo(["kill", "--signal", "KILL", &id]).ok();
+        let said = giver.finish().ok();
+        assert!(said.contains("died"), "{node}: {said}");
+        assert_eq!(holder.finish().status, 137);
+    }
+    machine.down();
+}
