@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use tombolo_control::RELAY_PROGRAM;
 use tombolo_machine::{Kit, Machine};
 use tombolo_platform::epoll::Epoll;
 use tombolo_platform::guest::init;
@@ -20,7 +21,8 @@ usage: tombolod up FILE        bring up the machine of FILE, and serve it
        tombolod local          serve this host alone, until it has been unused for 10 s
        tombolod agent FD EMULATOR [OPTION...]
                                be the monitor of a node whose programs run under EMULATOR with these
-                               options; FD is the socket to the root monitor";
+                               options; FD is the socket to the root monitor
+       tombolod relay          join channels between nodes without a link; monitors start it";
 
 fn main() -> ExitCode {
     if init::is_init() {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
             finish(node_monitor::run_guest())
         }
         ["agent", number, emulator, options @ ..] => be_agent(number, emulator, options),
+        [RELAY_PROGRAM] => be_relay(),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -132,6 +135,18 @@ fn be_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
         Err(why) => {
             eprintln!("tombolod: {why}");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// A domain of the machine that relays channels, until its monitor is gone.
+fn be_relay() -> ExitCode {
+    tombolod::allow_many_descriptors();
+    match tombolo::relay::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tombolod: {error}");
+            ExitCode::FAILURE
         }
     }
 }

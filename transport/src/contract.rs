@@ -59,7 +59,8 @@ pub trait Transport {
     /// The counters of this end.
     fn stats(&self) -> Stats;
 
-    /// The cause of the failure, after an operation returned [`EndError::Broken`].
+    /// The cause of the failure, after an operation returned [`EndError::Broken`]; after
+    /// [`EndError::PeerDied`] what a relay said of the far end, if it said anything.
     fn failure(&self) -> Option<ChannelError>;
 
     /// Sends a message, whole or not at all.

@@ -1,7 +1,7 @@
 //! The errors of a channel.
 
-use tombolo_link::HandshakeError;
 use tombolo_link::end::EndError;
+use tombolo_link::{FarEnd, HandshakeError};
 use tombolo_platform::OsError;
 
 use crate::contract::Transport;
@@ -22,6 +22,9 @@ pub enum ChannelError {
     /// The peer died or its node was lost; everything it sent before has been received.
     #[error("the peer died")]
     PeerDied,
+    /// A relay on the way said how the far end ended; everything that came before has been received.
+    #[error("{}", far_end(*.0))]
+    FarEnd(FarEnd),
     /// Longer than the channel's limit. Send it in parts, or open the channel with larger rings.
     #[error("a message of {length_bytes} bytes exceeds this channel's limit of {max_bytes} bytes")]
     TooLong { length_bytes: usize, max_bytes: usize },
@@ -49,7 +52,10 @@ impl ChannelError {
                 ChannelError::TooLong { length_bytes, max_bytes: transport.describe().max_message_bytes }
             }
             EndError::Closed => ChannelError::Closed,
-            EndError::PeerDied => ChannelError::PeerDied,
+            EndError::PeerDied => match transport.failure() {
+                Some(told @ ChannelError::FarEnd(_)) => told,
+                _ => ChannelError::PeerDied,
+            },
             EndError::Broken => transport
                 .failure()
                 .unwrap_or_else(|| ChannelError::Violation("the transport gives no details".into())),
@@ -63,7 +69,7 @@ impl From<&ChannelError> for EndError {
             ChannelError::WouldBlock | ChannelError::TimedOut(_) => EndError::Full,
             ChannelError::TooLong { .. } => EndError::TooLong,
             ChannelError::Closed => EndError::Closed,
-            ChannelError::PeerDied => EndError::PeerDied,
+            ChannelError::PeerDied | ChannelError::FarEnd(_) => EndError::PeerDied,
             ChannelError::Violation(_)
             | ChannelError::Diverged(_)
             | ChannelError::Handshake(_)
@@ -79,6 +85,15 @@ impl From<HandshakeError> for ChannelError {
             HandshakeError::Withdrawn => ChannelError::Closed,
             error => ChannelError::Handshake(error),
         }
+    }
+}
+
+/// What a relay said, as a sentence.
+fn far_end(what: FarEnd) -> String {
+    match what {
+        FarEnd::Died => "the peer died".to_owned(),
+        FarEnd::RelayDied(node) => format!("the relay on node {node} died"),
+        FarEnd::Broken => "the peer broke the protocol towards its relay".to_owned(),
     }
 }
 

@@ -4,12 +4,17 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use rustix::net::RecvFlags;
+use tombolo_link::FarEnd;
 use tombolo_platform::{Errno, OsError};
 
 use crate::error::ChannelError;
 
 /// The value in place of a length by which the peer closes the stream.
 pub(crate) const CLOSE: u32 = u32::MAX;
+
+/// The value in place of a length by which a relay says why it lets go. A word follows, see
+/// [`FarEnd::to_word`](tombolo_link::FarEnd::to_word).
+pub(crate) const GONE: u32 = u32::MAX - 1;
 
 /// The size of a length field, in bytes.
 pub(crate) const HEAD_BYTES: usize = 4;
@@ -26,6 +31,8 @@ pub(crate) enum Frame {
     Message(Range<usize>),
     /// The peer closed the stream.
     Close,
+    /// A relay lets go, and says why.
+    Gone(FarEnd),
     /// A length above the message limit.
     TooLong(usize),
 }
@@ -75,6 +82,11 @@ impl Incoming {
         let body = start + HEAD_BYTES;
         match length {
             CLOSE => Frame::Close,
+            GONE => match self.buffer[body..self.held.end].first_chunk::<8>() {
+                Some(word) => FarEnd::of_word(u64::from_le_bytes(*word))
+                    .map_or(Frame::TooLong(length_bytes), Frame::Gone),
+                None => Frame::Partial,
+            },
             _ if length_bytes > self.max_message_bytes => Frame::TooLong(length_bytes),
             _ if self.held.end - body < length_bytes => Frame::Partial,
             _ => Frame::Message(body..body + length_bytes),
@@ -88,7 +100,7 @@ impl Incoming {
             match self.frame_at(start) {
                 Frame::Message(range) => start = range.end,
                 Frame::Close => return true,
-                Frame::Partial | Frame::TooLong(_) => return false,
+                Frame::Partial | Frame::TooLong(_) | Frame::Gone(_) => return false,
             }
         }
     }
@@ -191,7 +203,12 @@ mod tests {
         }
         assert_eq!(holding(3, whole).peek(), Frame::Message(4..7));
         assert_eq!(holding(2, whole).peek(), Frame::TooLong(3));
-        assert_eq!(holding(2, b"\xfe\xff\xff\xff").peek(), Frame::TooLong(0xffff_fffe));
+        assert_eq!(holding(2, b"\xfd\xff\xff\xff").peek(), Frame::TooLong(0xffff_fffd));
+        let gone = b"\xfe\xff\xff\xff\x05\0\0\0\0\0\0\0";
+        assert_eq!(holding(2, gone).peek(), Frame::Gone(FarEnd::Died));
+        assert_eq!(holding(2, &gone[..11]).peek(), Frame::Partial);
+        let nonsense = b"\xfe\xff\xff\xff\x06\0\0\0\0\0\0\0";
+        assert_eq!(holding(2, nonsense).peek(), Frame::TooLong(0xffff_fffe));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::os::fd::BorrowedFd;
 
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError};
+use tombolo_link::hello::Agreed;
 use tombolo_link::open::{self, Opening};
-use tombolo_link::{Hello, Side, TransportKind};
+use tombolo_link::{FarEnd, Hello, Side, TransportKind, far_end};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
@@ -19,6 +20,7 @@ use crate::message::{Batch, Draft, InSlots, Message};
 #[derive(Debug)]
 pub struct MemoryChannel<C: CacheMaintenance = Coherent> {
     kind: TransportKind,
+    side: Side,
     end: ChannelEnd<Connection, C>,
     memory: SharedMemory<C>,
 }
@@ -35,9 +37,38 @@ impl<C: InSlots> MemoryChannel<C> {
     ) -> Result<Self, ChannelError> {
         let mut opening =
             Opening::start(&memory, side, hello, &mut connection).map_err(|error| unusable(&error))?;
-        let agreed = connection.open(&mut opening, deadline)?;
+        let agreed = connection.open(&mut opening, deadline).map_err(|error| match error {
+            ChannelError::PeerDied => {
+                far_end::told(&memory, side).map_or(ChannelError::PeerDied, ChannelError::FarEnd)
+            }
+            error => error,
+        })?;
+        Self::opened(kind, memory, side, opening, agreed, connection)
+    }
+
+    /// The end after the handshake.
+    pub(crate) fn opened(
+        kind: TransportKind,
+        memory: SharedMemory<C>,
+        side: Side,
+        opening: Opening<C>,
+        agreed: Agreed,
+        connection: Connection,
+    ) -> Result<Self, ChannelError> {
         let end = opening.end(agreed, connection).map_err(|error| unusable(&error))?;
-        Ok(MemoryChannel { kind, end, memory })
+        Ok(MemoryChannel { kind, side, end, memory })
+    }
+
+    /// Ends this side as a relay does when the end behind it is gone; drop the channel afterwards.
+    pub(crate) fn leave(&mut self, why: FarEnd) {
+        // The memory has a line for it: the handshake used that.
+        let _ = far_end::tell(&self.memory, self.side, why);
+        self.abandon();
+    }
+
+    /// Ends this side without a close; drop the channel afterwards.
+    pub(crate) fn abandon(&mut self) {
+        self.end.abandon();
     }
 
     /// Declines a channel that a peer proposes in `memory`.
@@ -62,7 +93,7 @@ impl MemoryChannel {
 }
 
 /// The memory cannot hold the agreed channel.
-fn unusable(error: &dyn std::fmt::Display) -> ChannelError {
+pub(crate) fn unusable(error: &dyn std::fmt::Display) -> ChannelError {
     ChannelError::Violation(error.to_string())
 }
 
@@ -89,7 +120,10 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
     }
 
     fn failure(&self) -> Option<ChannelError> {
-        self.end.violation().map(|violation| ChannelError::Violation(violation.to_string()))
+        match self.end.violation() {
+            Some(violation) => Some(ChannelError::Violation(violation.to_string())),
+            None => far_end::told(&self.memory, self.side).map(ChannelError::FarEnd),
+        }
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use tombolo_base::SharedMemory;
 use tombolo_link::hello::{HELLO_BYTES, words_from_bytes};
 use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{
-    ChannelConfig, ChannelLayout, HandshakeError, Hello, Opening, Refusal, Side, TransportKind,
+    ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, Opening, Refusal, Side, TransportKind,
 };
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::memory::{check_sealed, create_sealed, map};
@@ -39,6 +39,19 @@ pub fn connect_with(
     companion: Option<OwnedFd>,
     deadline: Deadline,
 ) -> Result<MemoryChannel, ChannelError> {
+    let (hello, memory, connection) = propose(socket, hello, companion)?;
+    MemoryChannel::open(TransportKind::Shm, memory, Side::A, hello, connection, deadline)
+}
+
+/// Makes the memory of a channel and sends it to the accepting side.
+///
+/// # Errors
+/// The end of the peer, or an error of the kernel.
+pub(crate) fn propose(
+    socket: OwnedFd,
+    hello: Hello,
+    companion: Option<OwnedFd>,
+) -> Result<(Hello, SharedMemory, Connection), ChannelError> {
     let hello = Hello { expedited_barrier: barrier::register(), ..hello };
     let length_bytes = ChannelLayout::new(hello.config).length_bytes();
     let file = create_sealed("tombolo-channel", length_bytes as u64)?;
@@ -48,12 +61,11 @@ pub fn connect_with(
     let sent = socket::send(&socket, &hello.to_bytes(), &fds);
     let mut connection = Connection::new(Bell::Socket, socket);
     match sent {
-        Ok(HELLO_BYTES) => {}
-        Ok(_) => return Err(OsError::new("send a hello whole", Errno::MSGSIZE).into()),
-        Err(Errno::PIPE | Errno::CONNRESET) => return Err(connection.open_failure()),
-        Err(errno) => return Err(OsError::new("send a hello", errno).into()),
+        Ok(HELLO_BYTES) => Ok((hello, memory, connection)),
+        Ok(_) => Err(OsError::new("send a hello whole", Errno::MSGSIZE).into()),
+        Err(Errno::PIPE | Errno::CONNRESET) => Err(connection.open_failure()),
+        Err(errno) => Err(OsError::new("send a hello", errno).into()),
     }
-    MemoryChannel::open(TransportKind::Shm, memory, Side::A, hello, connection, deadline)
 }
 
 /// Accepts over a stream socket a process that calls [`connect`]. The connecting side chooses slot count
@@ -100,6 +112,18 @@ pub fn withdraw(socket: &OwnedFd) {
     let _ = socket::send(socket, &[WITHDRAWAL], &[]);
 }
 
+/// Tells the accepting process, from a relay, how the end behind the relay ended before it said hello: the
+/// word that would be in channel memory, of which there is none.
+pub(crate) fn tell_far_end(socket: &OwnedFd, what: FarEnd) {
+    // A peer that is gone need not be told.
+    let _ = socket::send(socket, &what.to_word().to_le_bytes(), &[]);
+}
+
+/// What a relay said instead of a proposal.
+fn far_end_in(bytes: &[u8]) -> Option<FarEnd> {
+    FarEnd::of_word(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
 /// Declines a process that connects, with a reason defined by the interface.
 ///
 /// # Errors
@@ -116,19 +140,25 @@ pub fn decline(socket: OwnedFd, hello: Hello, reason: u32, deadline: Deadline) -
 
 /// What the connecting side sends: its hello, the memory for the channel, and optionally a companion
 /// descriptor.
-struct Proposal {
-    hello: [u64; 8],
+pub(crate) struct Proposal {
+    pub(crate) hello: [u64; 8],
     file: OwnedFd,
     companion: Option<OwnedFd>,
 }
 
 impl Proposal {
-    fn receive(socket: &OwnedFd, deadline: Deadline) -> Result<Self, ChannelError> {
+    pub(crate) fn receive(socket: &OwnedFd, deadline: Deadline) -> Result<Self, ChannelError> {
         let mut bytes = [0; HELLO_BYTES];
         loop {
             match socket::receive(socket, &mut bytes) {
                 Ok(received) if received.fds.is_empty() && bytes[..received.length] == [WITHDRAWAL] => {
                     return Err(ChannelError::Closed);
+                }
+                Ok(received)
+                    if received.fds.is_empty()
+                        && let Some(told) = far_end_in(&bytes[..received.length]) =>
+                {
+                    return Err(ChannelError::FarEnd(told));
                 }
                 Ok(received) if received.length > 0 => {
                     if received.truncated && received.fds.is_empty() {
@@ -160,7 +190,7 @@ impl Proposal {
         }
     }
 
-    fn map(&self, length_bytes: usize) -> Result<SharedMemory, OsError> {
+    pub(crate) fn map(&self, length_bytes: usize) -> Result<SharedMemory, OsError> {
         check_sealed(&self.file, length_bytes as u64)?;
         map(&self.file, 0, length_bytes)
     }

@@ -12,7 +12,7 @@ use rustix::net::{SendFlags, Shutdown};
 use tombolo_link::handshake::HandshakeError;
 use tombolo_link::hello::{HELLO_BYTES, Hello, words_from_bytes};
 use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
-use tombolo_link::{ChannelConfig, TransportKind};
+use tombolo_link::{ChannelConfig, FarEnd, TransportKind};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
@@ -21,7 +21,7 @@ use tombolo_platform::{Errno, OsError};
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
-use crate::frames::{CLOSE, Frame, Incoming, is_loss};
+use crate::frames::{CLOSE, Frame, GONE, Incoming, is_loss};
 use crate::message::Message;
 
 /// How long a dropped channel waits for the kernel to take accepted messages.
@@ -53,14 +53,11 @@ pub struct StreamChannel {
 }
 
 impl StreamChannel {
-    /// Opens a channel over a connected stream. Both sides call this, in any order.
-    ///
-    /// # Errors
-    /// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
-    pub fn open(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
+    /// One end of a stream, before the handshake, for a channel of this shape.
+    pub(crate) fn begin(socket: OwnedFd, config: ChannelConfig) -> Result<Self, ChannelError> {
         rustix::io::ioctl_fionbio(&socket, true).context("make a socket non-blocking")?;
-        let max_message_bytes = max_message_bytes(hello.config);
-        let mut channel = StreamChannel {
+        let max_message_bytes = max_message_bytes(config);
+        Ok(StreamChannel {
             socket,
             outgoing: Vec::new(),
             flushed: 0,
@@ -71,12 +68,73 @@ impl StreamChannel {
             closed: false,
             max_message_bytes,
             stats: Stats::default(),
-        };
+        })
+    }
+
+    /// The socket that carries it.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Sends a part of a handshake.
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        self.outgoing.extend_from_slice(bytes);
+        self.flush();
+    }
+
+    /// The next `N` bytes of a handshake, once they are there.
+    ///
+    /// # Errors
+    /// The end of the peer.
+    pub(crate) fn hear<const N: usize>(&mut self) -> Result<Option<[u8; N]>, ChannelError> {
+        self.flush();
+        loop {
+            if let Some(bytes) = self.incoming.take() {
+                return Ok(Some(bytes));
+            }
+            if let Some(end) = self.ended {
+                return match self.incoming.take() {
+                    Some(word) if u64::from_le_bytes(word) == WITHDRAWN => Err(ChannelError::Closed),
+                    _ => Err(ChannelError::of(self, end, 0)),
+                };
+            }
+            if !self.fill() && self.ended.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Ends a handshake: the drop sends nothing that the peer would not expect.
+    pub(crate) fn not_opened(&mut self) {
+        self.unsendable = Some(EndError::Closed);
+    }
+
+    /// Ends this side as a relay does when the end behind it is gone; drop the channel afterwards.
+    pub(crate) fn leave(&mut self, why: FarEnd) {
+        if self.unsendable.is_none() {
+            self.outgoing.extend_from_slice(&GONE.to_le_bytes());
+            self.say(&why.to_word().to_le_bytes());
+        }
+        // The bytes that are left are still sent, but no close.
+        self.closed = true;
+    }
+
+    /// Ends this side without a close; drop the channel afterwards.
+    pub(crate) fn abandon(&mut self) {
+        self.not_opened();
+        self.closed = true;
+    }
+
+    /// Opens a channel over a connected stream. Both sides call this, in any order.
+    ///
+    /// # Errors
+    /// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
+    pub fn open(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
+        let mut channel = Self::begin(socket, hello.config)?;
         match channel.shake_hands(hello, deadline) {
             Ok(()) => Ok(channel),
             Err(error) => {
-                // Keeps the drop from sending a close that the peer would not expect.
-                channel.unsendable = Some(EndError::Closed);
+                channel.not_opened();
                 Err(error)
             }
         }
@@ -91,8 +149,13 @@ impl StreamChannel {
                 self.flush();
                 return Err(error);
             }
-            Err(ChannelError::PeerDied) if self.incoming.take() == Some(WITHDRAWN.to_le_bytes()) => {
-                return Err(ChannelError::Closed);
+            Err(ChannelError::PeerDied) => {
+                return Err(match self.incoming.take().map(u64::from_le_bytes) {
+                    Some(WITHDRAWN) => ChannelError::Closed,
+                    word => {
+                        word.and_then(FarEnd::of_word).map_or(ChannelError::PeerDied, ChannelError::FarEnd)
+                    }
+                });
             }
             theirs => theirs?,
         };
@@ -330,6 +393,11 @@ impl Transport for StreamChannel {
                 Frame::Close => {
                     self.nothing_more_sent(EndError::Closed);
                     return Err(EndError::Closed);
+                }
+                Frame::Gone(why) => {
+                    self.failure.get_or_insert(ChannelError::FarEnd(why));
+                    self.nothing_more_sent(EndError::PeerDied);
+                    return Err(EndError::PeerDied);
                 }
                 Frame::TooLong(length_bytes) => {
                     let error = self.note(ChannelError::Violation(format!(

@@ -46,7 +46,7 @@ pub struct Lent {
 
 impl Lent {
     /// Maps the first `needed` bytes of the channel, and connects this end to its peer.
-    fn connect(self, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
+    pub(crate) fn connect(self, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
         if self.length_bytes < needed {
             return Err(ChannelError::Violation(format!(
                 "the monitor lent {} bytes of the window where the channel takes {needed}",
@@ -210,7 +210,7 @@ pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<
     })
 }
 
-fn flushed(caches: Caches, memory: SharedMemory) -> Result<SharedMemory<Flushed>, ChannelError> {
+pub(crate) fn flushed(caches: Caches, memory: SharedMemory) -> Result<SharedMemory<Flushed>, ChannelError> {
     let unsupported = |_| {
         OsError::new(
             "keep the view of a window consistent that is not coherent (x86-64 and aarch64 have instructions for it)",

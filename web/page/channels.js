@@ -38,7 +38,7 @@ export const CHANNEL_COLUMNS = [
   { key: 'id', title: 'No.', sort: 'id', cell: (row) => row.key },
   { key: 'a', title: 'Connected', kind: 'long', draw: end('a') },
   { key: 'b', title: 'Accepted', kind: 'long', draw: end('b') },
-  { key: 'transport', title: 'By', minor: true, cell: (row) => transport(row.transport) },
+  { key: 'transport', title: 'By', minor: true, cell: (row) => (row.via?.length ? `${transport(row.transport)} by ${row.via.join(', ')}` : transport(row.transport)) },
   { key: 'rate', title: 'Messages', sort: 'rate', number: true, cell: ways((flow) => format.perSecond(flow.per_s)) },
   { key: 'bytes', title: 'Bytes', sort: 'bytes', number: true, minor: true, cell: ways((flow) => format.bytesPerSecond(flow.bytes_per_s)) },
   { key: 'depth', title: 'Waiting', sort: 'depth', number: true, cell: ways(waiting) },

@@ -133,5 +133,6 @@ pub(crate) fn channel(number: u64, a: DomainId, b: DomainId, sent: u64) -> SeenC
         accepting: Some(end(b, a, true, 0, sent / 2)),
         forth: Flow { rate_mhz: sent * 1000, bytes_per_s: sent * 8 },
         back: Flow { rate_mhz: 0, bytes_per_s: 0 },
+        via: Vec::new(),
     }
 }

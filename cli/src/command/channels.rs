@@ -1,11 +1,12 @@
 //! `tombolo channels`
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 use tombolo::admin::TracedInfo;
-use tombolo::{DomainId, TransportKind};
+use tombolo::{ChannelId, DomainId, TransportKind};
 use tombolo_trace::page::RowState;
 use tombolo_trace::snapshot::RowInfo;
 
@@ -18,7 +19,8 @@ use crate::text::{self, Table};
 /// Each line is one direction of a channel. SENT, RECEIVED and BYTES count messages since the channel was
 /// opened. DEPTH is the number of messages between the ends; the two counters are not read at the same
 /// moment, so it is at most the room of the ring. RINGS counts wake-ups of the receiver, SLEEPS how often it
-/// slept, STALLS messages that found the ring full. Domains count all the time, at no cost to this command.
+/// slept, STALLS messages that found the ring full. LINK names the nodes that relay a channel whose two nodes
+/// have no link. Domains count all the time, at no cost to this command.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,6 +49,8 @@ struct Report {
 struct DirectionReport {
     channel: u64,
     link: &'static str,
+    /// The nodes whose relays are between, from the sender on.
+    via: Vec<String>,
     state: &'static str,
     from: String,
     from_node: Option<String>,
@@ -78,14 +82,22 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             ends[usize::from(row.accepting)] = Some((info.clone(), row));
         }
     }
-    let nodes = domain.nodes()?.into_iter().map(|node| (node.id.0, node.name)).collect();
+    let nodes: BTreeMap<u16, String> =
+        domain.nodes()?.into_iter().map(|node| (node.id.0, node.name)).collect();
+    let mut observer = domain.observe();
+    observer.refresh(Duration::ZERO)?;
+    let via = |channel: u64| -> Vec<String> {
+        let seen = observer.seen().channels.get(&ChannelId(channel));
+        let relays = seen.into_iter().flat_map(|channel| &channel.via);
+        relays.filter_map(|node| nodes.get(&node.0).cloned()).collect()
+    };
     let open = |ends: &&ChannelEnds| {
         ends.iter().flatten().any(|(info, row)| info.alive && row.state == RowState::Open)
     };
     let reports: Vec<DirectionReport> = channels
         .values()
         .filter(|ends| options.all || open(ends))
-        .flat_map(|ends| [direction(ends, 0, &nodes), direction(ends, 1, &nodes)])
+        .flat_map(|ends| [direction(ends, 0, &nodes, via), direction(ends, 1, &nodes, via)])
         .flatten()
         .collect();
     if options.json {
@@ -95,9 +107,18 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// What goes from one end of a channel to the other.
-fn direction(ends: &ChannelEnds, from: usize, nodes: &BTreeMap<u16, String>) -> Option<DirectionReport> {
+fn direction(
+    ends: &ChannelEnds,
+    from: usize,
+    nodes: &BTreeMap<u16, String>,
+    via: impl Fn(u64) -> Vec<String>,
+) -> Option<DirectionReport> {
     let (sender, receiver) = (&ends[from], &ends[1 - from]);
     let (_, known) = sender.as_ref().or(receiver.as_ref())?;
+    let mut via = via(known.channel);
+    if from == 1 {
+        via.reverse();
+    }
     let who = |end: &Option<ChannelEnd>, other: &Option<ChannelEnd>| match (end, other) {
         (Some((info, _)), _) => (info.id.to_string(), Some(info.node.clone())),
         // Its peer knows who it is.
@@ -115,6 +136,7 @@ fn direction(ends: &ChannelEnds, from: usize, nodes: &BTreeMap<u16, String>) -> 
         out.zip(into).map(|(out, into)| out.messages_sent.saturating_sub(into.messages_received).min(most));
     Some(DirectionReport {
         channel: known.channel,
+        via,
         link: TransportKind::ALL.get(usize::from(known.transport)).map_or("?", |kind| kind.name()),
         state: state(ends),
         from,
@@ -178,7 +200,10 @@ fn render(reports: &[DirectionReport], colour: bool) -> String {
     for report in reports {
         table.row([
             report.channel.to_string(),
-            report.link.to_owned(),
+            match &report.via[..] {
+                [] => report.link.to_owned(),
+                via => format!("{} by {}", report.link, via.join(", ")),
+            },
             report.state.to_owned(),
             place(&report.from, &report.from_node),
             place(&report.to, &report.to_node),

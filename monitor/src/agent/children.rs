@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tombolo_base::DomainId;
-use tombolo_control::{CpuPlacement, Exit, StartOrder, streams};
+use tombolo_control::{CpuPlacement, Exit, OWN_PROGRAM, StartOrder, streams};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::meters::SYSFS_VARIABLE;
@@ -65,6 +65,9 @@ impl ChildProcess {
 impl Agent {
     pub(super) fn start(&mut self, order: StartOrder) {
         let domain = order.domain;
+        if order.build == OWN_PROGRAM {
+            self.keep_own_program();
+        }
         match self.try_start(order) {
             Ok(child) => {
                 let inputs: Vec<u8> = child.inputs.iter().map(|(number, _)| *number).collect();

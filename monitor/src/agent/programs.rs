@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use tombolo_control::OWN_PROGRAM;
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, memory};
@@ -30,6 +31,15 @@ impl Agent {
             }
         };
         self.programs.insert(hash, kept);
+    }
+
+    /// Keeps the program that this process runs, which the root never sends.
+    pub(super) fn keep_own_program(&mut self) {
+        self.programs.entry(OWN_PROGRAM).or_insert_with(|| {
+            // What was replaced on disk since then is still what this process runs.
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            rustix::fs::open("/proc/self/exe", flags, Mode::empty()).context("open the monitor's own program")
+        });
     }
 
     /// The file of a program that was kept.

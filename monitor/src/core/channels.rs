@@ -1,19 +1,43 @@
-//! Channels: which link carries one, and what it takes.
+//! Channels: which link carries one or which links do, and what it takes.
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
-use tombolo_control::{Attachment, Fault, Grant, Order, Reply, WindowPlace};
+use tombolo_control::{Attachment, Fault, Grant, Order, RelayNode, Reply, WindowPlace};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
 use tombolo_machine::vm::HOST_PEER;
 
 use super::{Client, Core, Effect, NameKey, Resource, WindowChannel};
 
-/// The two ends of a channel to be: who connects and who accepts.
+/// The two ends of a channel or hop to be: who connects and who accepts.
 struct Ends {
-    connecting: (Client, DomainId),
-    accepting: (Client, DomainId),
+    /// Whose limits it counts for.
+    opener: DomainId,
+    connecting: DomainId,
+    accepting: DomainId,
 }
 
-/// What one end gets.
+/// A domain that gets an end of a channel or of a hop: the one that connects, relays, the one that accepts.
+struct Stop {
+    client: Client,
+    domain: DomainId,
+    /// The listener that it comes to; `None` for the domain that connects.
+    reply: Option<u32>,
+}
+
+impl Stop {
+    fn listening((domain, client, listener): (DomainId, Client, u32)) -> Stop {
+        Stop { client, domain, reply: Some(listener) }
+    }
+}
+
+/// A channel between two neighbours on the way.
+struct Hop {
+    id: ChannelId,
+    transport: TransportKind,
+    connecting: Share,
+    accepting: Share,
+}
+
+/// What one end gets, of the channel or of a hop of it.
 struct Share {
     attachments: Vec<Attachment>,
     passed: Vec<Resource>,
@@ -28,22 +52,27 @@ impl Core {
         else {
             return self.answer(client, request, Err(Fault::NoSuchName { name: self.scoped(place) }));
         };
-        let ends = Ends { connecting: (client, domain), accepting: (record.client, record.owner) };
-        let channel = ChannelId(self.next_channel);
-        self.next_channel += 1;
-        let (transport, connecting, accepting) = match self.shares(channel, &ends, config) {
-            Ok(shares) => shares,
+        let (from, to) = (domain.node(), record.owner.node());
+        let via = match self.machine.link_between(from, to) {
+            Some(_) => Vec::new(),
+            None => match self.ready_relays((client, request), place, config, (from, to)) {
+                Ok(Some(via)) => via,
+                Ok(None) => return,
+                Err(fault) => return self.answer(client, request, Err(fault)),
+            },
+        };
+        let mut stops = vec![Stop { client, domain, reply: None }];
+        stops.extend(via.iter().filter_map(|node| self.relays.ready(*node)).map(Stop::listening));
+        stops.push(Stop::listening((record.owner, record.client, record.listener)));
+        let channel = self.new_channel();
+        let hops = match self.hops(channel, &stops, config) {
+            Ok(hops) => hops,
             Err(fault) => return self.answer(client, request, Err(fault)),
         };
-        let grant = |side: Side, peer: DomainId, peer_node: String, window| Grant {
-            channel,
-            side,
-            peer,
-            peer_node,
-            transport,
-            config,
-            window,
-        };
+        if !via.is_empty() {
+            let lent = hops.iter().map(|hop| hop.id).filter(|hop| self.channels.contains_key(hop)).collect();
+            self.relays.opened(channel, via, lent);
+        }
         if let Some(owner) = self.clients.get_mut(&record.client) {
             owner.unaccepted += 1;
         }
@@ -53,13 +82,87 @@ impl Core {
                 self.domain_changed(domain);
             }
         }
-        // The accepting side first: it is the one that may have to be woken.
-        let grant_b = grant(Side::B, domain, self.node_name(domain.node()), accepting.window);
-        let incoming = Reply::Incoming { listener: record.listener, grant: grant_b };
-        self.deliver_with(record.client, 0, incoming, channel, accepting.attachments, accepting.passed);
-        let grant_a = grant(Side::A, record.owner, self.node_name(record.owner.node()), connecting.window);
-        let connected = Reply::Connect { grant: grant_a };
-        self.deliver_with(client, request, connected, channel, connecting.attachments, connecting.passed);
+        self.hand_out(channel, request, config, &stops, hops);
+    }
+
+    fn new_channel(&mut self) -> ChannelId {
+        let channel = ChannelId(self.next_channel);
+        self.next_channel += 1;
+        channel
+    }
+
+    /// The nodes that relay a channel, if their relays are ready; otherwise the channel waits for them.
+    fn ready_relays(
+        &mut self,
+        asked: (Client, u32),
+        place: &NameKey,
+        config: ChannelConfig,
+        (from, to): (NodeId, NodeId),
+    ) -> Result<Option<Vec<NodeId>>, Fault> {
+        if from == to {
+            return Err(Fault::NoLink { from: self.node_name(from), to: self.node_name(to) });
+        }
+        let via = self.relays_between(from, to)?;
+        Ok(self.relays_ready(asked, place, config, &via)?.then_some(via))
+    }
+
+    /// Divides what each hop between the stops needs. The only hop of a channel that is not relayed has the
+    /// number of the channel.
+    fn hops(&mut self, channel: ChannelId, stops: &[Stop], config: ChannelConfig) -> Result<Vec<Hop>, Fault> {
+        let opener = stops[0].domain;
+        let mut hops: Vec<Hop> = Vec::new();
+        for pair in stops.windows(2) {
+            let id = if stops.len() == 2 { channel } else { self.new_channel() };
+            let ends = Ends { opener, connecting: pair[0].domain, accepting: pair[1].domain };
+            match self.shares(id, &ends, config) {
+                Ok((transport, connecting, accepting)) => {
+                    hops.push(Hop { id, transport, connecting, accepting });
+                }
+                Err(fault) => {
+                    // No stop was told of the others.
+                    hops.iter().for_each(|hop| self.take_back_channel(hop.id));
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(hops)
+    }
+
+    /// Tells every stop what it gets: the accepting side first, because it may have to be woken.
+    fn hand_out(
+        &mut self,
+        channel: ChannelId,
+        request: u32,
+        config: ChannelConfig,
+        stops: &[Stop],
+        hops: Vec<Hop>,
+    ) {
+        let (first, last) = (0, stops.len() - 1);
+        let relay =
+            |stop: &Stop| RelayNode { node: stop.domain.node(), name: self.node_name(stop.domain.node()) };
+        let relays: Vec<RelayNode> = stops[1..last].iter().map(relay).collect();
+        for (index, hop) in hops.into_iter().enumerate().rev() {
+            let Hop { id, transport, connecting, accepting } = hop;
+            for (side, share) in [(Side::B, accepting), (Side::A, connecting)] {
+                let (stop, end) = match side {
+                    Side::A => (&stops[index], &stops[last]),
+                    Side::B => (&stops[index + 1], &stops[first]),
+                };
+                let via = match side {
+                    Side::A => relays[index..].to_vec(),
+                    Side::B => relays[..index].iter().rev().cloned().collect(),
+                };
+                let peer = end.domain;
+                let peer_node = self.node_name(peer.node());
+                let Share { attachments, passed, window } = share;
+                let grant = Grant { channel, side, peer, peer_node, transport, config, window, hop: id, via };
+                let (request, reply) = match stop.reply {
+                    Some(listener) => (0, Reply::Incoming { listener, grant }),
+                    None => (request, Reply::Connect { grant }),
+                };
+                self.deliver_with(stop.client, request, reply, id, attachments, passed);
+            }
+        }
     }
 
     /// Chooses the transport and divides what it needs.
@@ -69,13 +172,13 @@ impl Core {
         ends: &Ends,
         config: ChannelConfig,
     ) -> Result<(TransportKind, Share, Share), Fault> {
-        let (from, to) = (ends.connecting.1.node(), ends.accepting.1.node());
+        let (from, to) = (ends.connecting.node(), ends.accepting.node());
         let transport = self
             .machine
             .link_between(from, to)
             .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })?;
         if transport == TransportKind::Window {
-            self.may_open_across_window(ends.connecting.1)?;
+            self.may_open_across_window(ends.opener)?;
             let (a, b) = self.window_shares(channel, ends, config)?;
             return Ok((transport, a, b));
         }
@@ -104,8 +207,8 @@ impl Core {
         ends: &Ends,
         config: ChannelConfig,
     ) -> Result<(Share, Share), Fault> {
-        let opener = ends.connecting.1;
-        let (from, to) = (opener.node(), ends.accepting.1.node());
+        let opener = ends.opener;
+        let (from, to) = (ends.connecting.node(), ends.accepting.node());
         let vm = if self.behind_window(from) { from } else { to };
         let name = self.node_name(vm);
         let needed = ChannelLayout::new(config).length_bytes() as u64;
@@ -185,6 +288,12 @@ impl Core {
             }
             return self.order(other, Order::HangUp { channel });
         }
+        self.take_back_channel(channel);
+        self.relays.hop_released(channel);
+    }
+
+    /// Takes back what was lent to a channel that no side can reach.
+    fn take_back_channel(&mut self, channel: ChannelId) {
         if let Some(record) = self.channels.remove(&channel)
             && let Some(window) = self.node(record.window).and_then(|node| node.window.as_mut())
         {
@@ -204,6 +313,13 @@ impl Core {
             .collect();
         theirs.into_iter().for_each(|channel| self.channel_released(node, channel));
         // With its node goes the window: nothing of it will be lent again, so nothing has to come back.
-        self.channels.retain(|_, record| record.window != node);
+        let (channels, relays) = (&mut self.channels, &mut self.relays);
+        channels.retain(|hop, record| {
+            let stays = record.window != node;
+            if !stays {
+                relays.hop_released(*hop);
+            }
+            stays
+        });
     }
 }

@@ -48,7 +48,7 @@ impl Core {
         Ok(domain)
     }
 
-    fn new_id(&mut self, id: NodeId) -> Option<DomainId> {
+    pub(super) fn new_id(&mut self, id: NodeId) -> Option<DomainId> {
         let node = self.node(id).filter(|node| node.state == NodeState::Up)?;
         let domain = DomainId::new(id, node.generation, node.next_index);
         node.next_index = node.next_index.checked_add(1)?;
@@ -247,6 +247,7 @@ impl Core {
         self.forget_watched(domain, watched.output, watched.history);
         self.node_changed(domain.node());
         self.happened_to(domain, Happening::DOMAIN_NOT_STARTED, format!("{}: {why}", record.program));
+        self.relay_gone(domain, &why);
         self.go_on_moving(domain);
         if let (Some(request), Some((_, Some(client)))) = (record.starting, record.parent) {
             let fault = self.start_failed(request, domain.node(), why);
@@ -282,6 +283,7 @@ impl Core {
         for (_, client, request) in std::mem::take(&mut record.feeding) {
             self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
         }
+        self.relay_gone(domain, &how(&exit));
         if let Some((_, Some(client))) = record.parent {
             match record.starting {
                 Some(request) => {

@@ -16,8 +16,10 @@ mod names;
 mod nodes;
 mod observing;
 mod regions;
+mod relays;
 mod remote_names;
 mod requests;
+mod routes;
 mod steering;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ use console::ConsoleRecord;
 use domain_table::DomainTable;
 use observing::{Observed, Observing, WatchedDomain};
 use regions::Regions;
+use relays::Relays;
 use remote_names::RemoteNames;
 use steering::Steering;
 use traces::Traces;
@@ -231,6 +234,7 @@ pub struct Core {
     executions: Vec<(Nanos, DomainId)>,
     traces: Traces,
     regions: Regions,
+    relays: Relays,
     observing: Observing,
     steering: Steering,
     /// The last instant that was heard of.
@@ -295,6 +299,7 @@ impl Core {
             executions: Vec::new(),
             traces: Traces::default(),
             regions,
+            relays: Relays::default(),
             observing,
             steering: Steering::default(),
             now,
@@ -325,6 +330,7 @@ impl Core {
             .chain(self.traces.ends_at())
             .chain(self.regions.table.next_tick())
             .chain(self.executions.iter().map(|(at, _)| *at))
+            .chain(self.relays.next_tick())
             .chain(self.observing_due())
             .min()
     }
@@ -333,6 +339,7 @@ impl Core {
     pub fn tick(&mut self, now: Nanos) {
         self.now = now;
         self.give_up_waiting(now);
+        self.give_up_relays(now);
         self.names.tick(now);
         self.trace_tick(now);
         self.regions.table.tick(now);

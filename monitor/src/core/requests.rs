@@ -62,6 +62,13 @@ impl Core {
         };
         let result = match body {
             Request::Attach { .. } => return,
+            Request::Export { .. } if self.relays.has(domain) => {
+                if let Some(reply) = self.relay_exports(client, domain) {
+                    self.answer(client, request, Ok(reply));
+                    self.open_delayed(domain.node());
+                }
+                return;
+            }
             Request::Export { scope, name } => {
                 let result = self.export(client, domain, scope, name);
                 self.answer(client, request, result);
@@ -290,6 +297,7 @@ impl Core {
             self.node_exports.retain(|_, record| record.client != client);
         }
         self.remote_names_left(client);
+        self.relays.client_left(client);
         self.observing.client_left(client);
         self.steering_client_left(client);
         self.waiting.retain(|waiting| waiting.client != client);

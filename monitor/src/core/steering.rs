@@ -119,7 +119,7 @@ impl Core {
     /// A domain that lives and that the machine started.
     pub(super) fn started_here(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
         let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
-        if record.parent.is_none() {
+        if record.parent.is_none() && !self.relays.has(domain) {
             return Err(Fault::Refused {
                 why: format!(
                     "domain {domain} was not started by the machine: stop it yourself (process {} on node {})",

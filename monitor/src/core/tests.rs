@@ -18,6 +18,7 @@ mod held;
 mod names;
 mod observing;
 pub(super) mod regions;
+mod relays;
 mod steering;
 mod streams;
 mod traces;
@@ -253,16 +254,6 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Failed { .. })), "told twice by one side");
     bench.report(HOST, Report::Released { channel });
     assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Connect { .. })));
-}
-
-#[test]
-fn two_virtual_machines_share_no_link() {
-    let mut bench = Bench::up(4);
-    bench.attach((ARM0, 1));
-    bench.attach((ARM1, 1));
-    bench.export((ARM0, 1), "pong");
-    let fault = Fault::NoLink { from: "arm1".into(), to: "arm0".into() };
-    assert_eq!(bench.connect((ARM1, 1), "pong"), Some(Reply::Failed { fault }));
 }
 
 #[test]

@@ -39,8 +39,8 @@ impl fmt::Display for Fault {
             }
             Fault::NoLink { from, to } => write!(
                 f,
-                "nodes {from} and {to} share no link: what is behind a window, a virtual machine or a board, reaches \
-                 the nodes of the host's kernel only"
+                "no route leads from node {from} to node {to}: they share no link, and no node between them that is up \
+                 can relay (the host and virtual machines can)"
             ),
             Fault::Name { fault } => write!(f, "{fault}"),
             Fault::Capability { fault } => write!(f, "{fault}"),

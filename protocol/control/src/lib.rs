@@ -39,15 +39,22 @@ pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
 pub use in_flight::InFlight;
 pub use job::{JobError, Membership};
+pub use machine::MAX_RELAYS;
 pub use machine::{CpuPlacement, Exit, Fault, NodeInfo, NodeKind, ProgramSpec};
 pub use monitor::{
     DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap,
-    RegionPlace, SpawnRequest, TracedInfo, WindowPlace,
+    RegionPlace, RelayNode, SpawnRequest, TracedInfo, WindowPlace,
 };
 pub use wire::{
     ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names,
     observation_bytes, told,
 };
+
+/// The build in [`StartOrder`] that stands for the program of the agent itself, which it has anyway.
+pub const OWN_PROGRAM: [u8; 32] = [0; 32];
+
+/// The name of a relay, and the argument that makes the agent's own program one.
+pub const RELAY_PROGRAM: &str = "relay";
 
 /// The numbers of a domain's streams in [`Request::Input`] and [`Reply::Output`].
 pub mod streams {

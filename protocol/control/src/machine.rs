@@ -18,6 +18,9 @@ pub const MAX_BYTES: u64 = 61440;
 /// The most processors that can be named.
 pub const MAX_CPUS: u64 = 1024;
 
+/// The most relays between the two ends of a channel.
+pub const MAX_RELAYS: u64 = 8;
+
 rt::number! {
     /// An instruction set and byte order.
     pub open Isa: u8;

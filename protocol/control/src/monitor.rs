@@ -43,11 +43,21 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
-    /// One end of a new channel. The descriptors that come with it depend on the transport:
+    /// A relay between the two ends of a channel.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct RelayNode => RelayNodeView<'m>, inline 16 / 8;
+    /// The node that it runs on.
+    node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+    /// The name of that node.
+    name @ 8: rt::String => rt::Text<'m, 1024>,
+}
+
+rt::owned_record! {
+    /// One end of a new channel, or of a hop of a relayed one. The descriptors that come with it depend on the transport:
     /// `shm` and `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that
     /// wakes this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Grant => GrantView<'m>, inline 112 / 8;
+    pub struct Grant => GrantView<'m>, inline 128 / 8;
     /// The channel.
     channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     /// Which end.
@@ -62,6 +72,10 @@ rt::owned_record! {
     config @ 36: tombolo_link::ChannelConfig => ChannelConfigView<'m>,
     /// Where it lies in the window.
     window @ 48: Option<WindowPlace> => Option<WindowPlaceView<'m>>,
+    /// The monitors' number for this hop and its lifelines; that of the channel where no relay is between.
+    hop @ 112: tombolo_base::ChannelId => ChannelIdView<'m>,
+    /// The relays between this end and the other, from this end on.
+    via @ 120: rt::Vec<RelayNode> => rt::List<'m, RelayNodeView<'m>, 8>,
 }
 
 rt::owned_record! {
@@ -608,7 +622,7 @@ rt::owned_messages! {
         listener @ 0: u32 => u32,
     };
     /// Answers [`MonitorRequest::Connect`].
-    Reply 4 => Connect, 112 {
+    Reply 4 => Connect, 128 {
         /// The end.
         grant @ 0: Grant => GrantView<'m>,
     };
@@ -653,7 +667,7 @@ rt::owned_messages! {
         bytes @ 0: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// Somebody connected; descriptors come with it.
-    Message 50 => Incoming, 120 {
+    Message 50 => Incoming, 136 {
         /// To which listener.
         listener @ 0: u32 => u32,
         /// The end.

@@ -278,7 +278,7 @@ rt::owned_record! {
 rt::owned_record! {
     /// A channel, by what its ends tell.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct SeenChannel => SeenChannelView<'m>, inline 296 / 8;
+    pub struct SeenChannel => SeenChannelView<'m>, inline 304 / 8;
     /// `id`.
     id @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     /// The end that connected, as far as it tells.
@@ -289,6 +289,8 @@ rt::owned_record! {
     forth @ 264: Flow => FlowView<'m>,
     /// And back.
     back @ 280: Flow => FlowView<'m>,
+    /// The nodes of the relays between, from the connecting end on.
+    via @ 296: rt::Vec<tombolo_base::NodeId> => rt::List<'m, NodeIdView<'m>, 8>,
 }
 
 rt::owned_record! {

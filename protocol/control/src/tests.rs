@@ -25,6 +25,8 @@ fn grant() -> Grant {
         transport: TransportKind::Window,
         config: ChannelConfig::default(),
         window: Some(WindowPlace { offset_bytes: 4096, length_bytes: 36_864, ring: Some(3), caches: None }),
+        hop: ChannelId(12),
+        via: vec![RelayNode { node: NodeId(0), name: "host".into() }],
     }
 }
 

@@ -14,7 +14,7 @@ use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
 /// The word of a hello line that publishes the hello.
 const PRESENT_WORD: usize = 7;
 /// The word of a hello line that holds the verdict on the peer.
-const VERDICT_WORD: usize = 8;
+pub(crate) const VERDICT_WORD: usize = 8;
 
 const PRESENT: u64 = 1;
 
@@ -58,6 +58,7 @@ pub struct Handshake<C: CacheMaintenance = Coherent> {
     ours: Hello,
     own_line: SharedMemory<C>,
     peer_line: SharedMemory<C>,
+    theirs: Option<[u64; 8]>,
     agreed: Option<Agreed>,
 }
 
@@ -78,7 +79,49 @@ impl<C: CacheMaintenance> Handshake<C> {
             PRESENT,
             if relaxed { Ordering::Relaxed } else { Ordering::Release },
         );
-        Ok(Handshake { ours: hello, own_line, peer_line, agreed: None })
+        Ok(Handshake { ours: hello, own_line, peer_line, theirs: None, agreed: None })
+    }
+
+    /// The peer's hello as side `side` of the channel in `memory` finds it, once the peer has written it.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the memory is too short for the lines; inside, [`HandshakeError::Withdrawn`] or
+    /// [`HandshakeError::Nonsense`].
+    pub fn peek(
+        memory: &SharedMemory<C>,
+        side: Side,
+    ) -> Result<Result<Option<[u64; 8]>, HandshakeError>, OutOfRange> {
+        ChannelLayout::hello_line(memory, side.other()).map(|line| hello_in(&line))
+    }
+
+    /// Whether the peer of `side` stopped waiting.
+    ///
+    /// # Errors
+    /// As [`peek`](Self::peek).
+    pub fn has_withdrawn(memory: &SharedMemory<C>, side: Side) -> Result<bool, OutOfRange> {
+        let line = ChannelLayout::hello_line(memory, side.other())?;
+        Ok(line.load_current_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN)
+    }
+
+    /// Publishes the hello of a peer that refuses `side.other()`, for a relay between the two, with that
+    /// peer's verdict. Wake the other side afterwards.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn pass_on_refusal(memory: &SharedMemory<C>, side: Side, hello: &[u64; 8]) -> Result<(), OutOfRange> {
+        let line = ChannelLayout::hello_line(memory, side)?;
+        for (index, word) in hello.iter().enumerate().take(PRESENT_WORD) {
+            line.store_le(index, *word, Ordering::Relaxed);
+        }
+        line.store_through_le(VERDICT_WORD, DISAGREED, Ordering::Relaxed);
+        line.store_through_le(PRESENT_WORD, PRESENT, Ordering::Release);
+        Ok(())
+    }
+
+    /// The peer's hello, once it was compared.
+    #[must_use]
+    pub fn peer_hello(&self) -> Option<&[u64; 8]> {
+        self.theirs.as_ref()
     }
 
     /// Tells the peer that this side will never start a handshake. Wake the peer afterwards.
@@ -123,19 +166,8 @@ impl<C: CacheMaintenance> Handshake<C> {
     }
 
     fn compare(&mut self) -> Result<Progress, HandshakeError> {
-        // Pairs with the release store that publishes the peer's hello.
-        match self.peer_line.load_current_le(PRESENT_WORD, Ordering::Acquire) {
-            0 if self.peer_line.load_current_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN => {
-                return Err(HandshakeError::Withdrawn);
-            }
-            0 => return Ok(Progress::Waiting),
-            PRESENT => {}
-            found => return Err(HandshakeError::Nonsense { found }),
-        }
-        let mut theirs = [0; 8];
-        for (index, word) in theirs.iter_mut().enumerate() {
-            *word = self.peer_line.load_le(index, Ordering::Relaxed);
-        }
+        let Some(theirs) = hello_in(&self.peer_line)? else { return Ok(Progress::Waiting) };
+        self.theirs = Some(theirs);
         match self.ours.agree(&theirs) {
             Ok(agreed) => {
                 self.agreed = Some(agreed);
@@ -147,6 +179,19 @@ impl<C: CacheMaintenance> Handshake<C> {
                 Err(refusal.into())
             }
         }
+    }
+}
+
+/// The hello in a line of a peer, once it is written.
+fn hello_in<C: CacheMaintenance>(line: &SharedMemory<C>) -> Result<Option<[u64; 8]>, HandshakeError> {
+    // Pairs with the release store that publishes the peer's hello.
+    match line.load_current_le(PRESENT_WORD, Ordering::Acquire) {
+        0 if line.load_current_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN => {
+            Err(HandshakeError::Withdrawn)
+        }
+        0 => Ok(None),
+        PRESENT => Ok(Some(core::array::from_fn(|index| line.load_le(index, Ordering::Relaxed)))),
+        found => Err(HandshakeError::Nonsense { found }),
     }
 }
 

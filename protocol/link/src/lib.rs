@@ -10,11 +10,14 @@ extern crate alloc;
 
 pub mod cost;
 pub mod end;
+pub mod far_end;
 pub mod handshake;
 pub mod hello;
 pub mod layout;
 pub mod link;
 pub mod open;
+#[cfg(feature = "alloc")]
+pub mod relay;
 pub mod verdict;
 pub mod wait;
 #[cfg(feature = "alloc")]
@@ -22,6 +25,7 @@ pub mod window;
 
 pub use cost::{CostCurve, CostOrigin, LinkCost};
 pub use end::{ChannelEnd, EndError};
+pub use far_end::FarEnd;
 pub use handshake::{Handshake, HandshakeError, Progress};
 pub use hello::{Hello, Refusal};
 pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};

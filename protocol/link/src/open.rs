@@ -134,9 +134,15 @@ impl<C: CacheMaintenance> Opening<C> {
         ChannelEnd::attach(&self.memory, self.side, self.config, order, signals)
     }
 
+    /// The peer's hello, once it was compared.
+    #[must_use]
+    pub fn peer_hello(&self) -> Option<&[u64; 8]> {
+        self.handshake.peer_hello()
+    }
+
     /// Tells the peer that this side stopped waiting. A peer that uses the channel already, because it saw
     /// this side accept, finds it closed.
-    fn withdraw(&mut self, signals: &mut impl Signals) {
+    pub fn withdraw(&mut self, signals: &mut impl Signals) {
         if self.handshake.withdraw()
             && let Ok(mut ends) =
                 ChannelLayout::new(self.config).attach(&self.memory, self.side, WakeOrder::Fence)

@@ -10,6 +10,8 @@ pub const DISAGREED: u64 = 2;
 const DECLINED: u64 = 3;
 /// This side waited for the other until its deadline and is gone.
 pub const WITHDRAWN: u64 = 4;
+/// What a relay writes when the end behind it is gone; see [`crate::far_end`]. Not part of the handshake.
+pub(crate) const GONE: u64 = 5;
 
 /// The verdict of a program that declines the channel.
 #[must_use]

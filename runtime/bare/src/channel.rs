@@ -6,12 +6,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, OperationTimeout, SharedMemory};
-use tombolo_control::{Grant, WindowPlace};
+use tombolo_control::{Grant, RelayNode, WindowPlace};
 pub use tombolo_link::end::Stats;
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals};
 use tombolo_link::open::{OpenError, Opening, Park};
 use tombolo_link::wait::{Spin, Waiter, until};
-use tombolo_link::{ChannelConfig, ChannelLayout, HandshakeError, Hello, Side, TransportKind};
+use tombolo_link::{
+    ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, Side, TransportKind, far_end,
+};
 use tombolo_platform_bare::program;
 
 use crate::error::Error;
@@ -64,6 +66,8 @@ pub struct Channel {
     timeout: OperationTimeout,
     peer: DomainId,
     peer_node: String,
+    side: Side,
+    via: Vec<RelayNode>,
     released: bool,
 }
 
@@ -106,13 +110,31 @@ impl Park for BoardSignals {
     }
 }
 
+/// Who died, by what a relay said. One that died said nothing.
+fn died(peer: DomainId, node: String, via: &[RelayNode], told: Option<FarEnd>) -> Error {
+    let relay = match told {
+        None => via.first(),
+        Some(FarEnd::RelayDied(on)) => via.iter().find(|relay| relay.node == on),
+        Some(FarEnd::Died) => None,
+        Some(FarEnd::Broken) if via.is_empty() => None,
+        Some(FarEnd::Broken) => {
+            let what = "the relay beside it received what cannot be".to_string();
+            return Error::Violation { peer, node, what };
+        }
+    };
+    match relay {
+        Some(relay) => Error::RelayDied { peer, node, relay: relay.name.clone() },
+        None => Error::PeerDied { peer, node },
+    }
+}
+
 /// Why the end that a monitor granted was not opened.
-fn not_opened(error: OpenError<Error>, grant: &Grant, timeout: Duration) -> Error {
+fn not_opened(error: OpenError<Error>, grant: &Grant, timeout: Duration, told: Option<FarEnd>) -> Error {
     let (peer, node) = (grant.peer, grant.peer_node.clone());
     match error {
         OpenError::Handshake(HandshakeError::Withdrawn) => Error::Closed { peer, node },
         OpenError::Handshake(why) => Error::Refused { peer, node, why },
-        OpenError::PeerGone => Error::PeerDied { peer, node },
+        OpenError::PeerGone => died(peer, node, &grant.via, told),
         OpenError::TimedOut => Error::TimedOut { what: "the peer's handshake".to_string(), timeout },
         OpenError::Park(error) => error,
     }
@@ -133,7 +155,7 @@ impl Channel {
                 Ok(channel)
             }
             Err(error) => {
-                link.release(grant.channel);
+                link.release(grant.hop);
                 Err(error)
             }
         }
@@ -159,15 +181,17 @@ impl Channel {
         let deadline_ns = after_ns(timeout);
         // No barrier of an operating system reaches across: neither side says that it takes part in them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
-        let mut signals = BoardSignals { link: Rc::clone(link), id: grant.channel, bell, failure: None };
+        let mut signals = BoardSignals { link: Rc::clone(link), id: grant.hop, bell, failure: None };
         let mut opening =
             Opening::start(&memory, grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
-        let agreed =
-            opening.wait(&mut signals, deadline_ns).map_err(|error| not_opened(error, grant, timeout))?;
+        let agreed = opening
+            .wait(&mut signals, deadline_ns)
+            .map_err(|error| not_opened(error, grant, timeout, far_end::told(&memory, grant.side)))?;
         let end = opening.end(agreed, signals).map_err(|error| unusable(&error))?;
         let (peer, peer_node) = (grant.peer, grant.peer_node.clone());
         let (spin, timeout) = (Spin::new(SPIN_NS), OperationTimeout::new(timeout));
-        Ok(Channel { end, spin, memory, timeout, peer, peer_node, released: false })
+        let (side, via) = (grant.side, grant.via.clone());
+        Ok(Channel { end, spin, memory, timeout, side, peer, peer_node, via, released: false })
     }
 
     /// Has the next operation that waits do so up to `timeout`.
@@ -257,7 +281,7 @@ impl Channel {
             EndError::Full => self.check_monitor().err().unwrap_or(Error::WouldBlock),
             EndError::TooLong => Error::TooLong { length_bytes, max_bytes: self.end.max_message_bytes() },
             EndError::Closed => Error::Closed { peer, node },
-            EndError::PeerDied => Error::PeerDied { peer, node },
+            EndError::PeerDied => died(peer, node, &self.via, far_end::told(&self.memory, self.side)),
             EndError::Broken => {
                 let what = self.end.violation().map(|violation| violation.to_string()).unwrap_or_default();
                 Error::Violation { peer, node, what }

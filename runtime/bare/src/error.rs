@@ -39,6 +39,16 @@ pub enum Error {
         /// The name of its node.
         node: String,
     },
+    /// A relay between the two ends died. The peer may live.
+    #[error("the relay on node {relay} died, and with it the channel to domain {peer} on node {node}")]
+    RelayDied {
+        /// The domain at the other end.
+        peer: DomainId,
+        /// The name of its node.
+        node: String,
+        /// The name of the node whose relay died.
+        relay: String,
+    },
     /// Longer than the channel carries.
     #[error("a message of {length_bytes} bytes is too long: the channel carries up to {max_bytes}")]
     TooLong {

@@ -160,7 +160,7 @@ impl Link {
 
     /// A peer that connected too late sees an end.
     fn turn_away(&self, grant: &Grant) {
-        self.release(grant.channel);
+        self.release(grant.hop);
         self.accepted(1);
     }
 

@@ -101,7 +101,8 @@ enum {
     TOMBOLO_NOT_FOLDER = 60, /* it, or something on the way to it, is no folder */
     TOMBOLO_FILE_ENDED = 61,   /* the file ended before all was read */
     TOMBOLO_FILE_FAULT = 62,   /* it cannot be done to that file: tombolo_last_error() says why */
-    TOMBOLO_NOT_IN_JOB = 63    /* this program was not started as one of a job, or there is no such rank in it */
+    TOMBOLO_NOT_IN_JOB = 63,    /* this program was not started as one of a job, or there is no such rank in it */
+    TOMBOLO_RELAY_DIED = 64         /* a relay between the two ends of a channel died; the peer may live */
 };
 
 /* As long as it takes: some 584 years. */

@@ -166,6 +166,8 @@ statuses! {
     FileFault = 62, c"TOMBOLO_FILE_FAULT";
     /// The program has no place in a job, or there is no such rank.
     NotInJob = 63, c"TOMBOLO_NOT_IN_JOB";
+    /// A relay between the two ends died.
+    RelayDied = 64, c"TOMBOLO_RELAY_DIED";
 }
 
 /// Why something was not done.
@@ -201,6 +203,7 @@ fn status_of(error: &Error) -> Status {
         Error::TimedOut { .. } => Status::TimedOut,
         Error::Closed { .. } => Status::Closed,
         Error::PeerDied { .. } => Status::PeerDied,
+        Error::RelayDied { .. } => Status::RelayDied,
         Error::TooLong { .. } => Status::TooLong,
         Error::Refused { .. } => Status::Refused,
         Error::Violation { .. } => Status::Violation,

@@ -103,6 +103,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::TimedOut { .. } => "TimedOut",
         Error::Closed { .. } => "Closed",
         Error::PeerDied { .. } => "PeerDied",
+        Error::RelayDied { .. } => "RelayDied",
         Error::TooLong { .. } => "TooLong",
         Error::Refused { .. } => "Refused",
         Error::Violation { .. } => "Violation",

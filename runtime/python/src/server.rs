@@ -356,7 +356,9 @@ impl ServerEnd {
         let longest = Seconds::new(f64::INFINITY)?;
         loop {
             match Self::serve_one(slf, longest) {
-                Err(Failure::Facade(Error::Closed { .. } | Error::PeerDied { .. })) => return Ok(()),
+                Err(Failure::Facade(
+                    Error::Closed { .. } | Error::PeerDied { .. } | Error::RelayDied { .. },
+                )) => return Ok(()),
                 served => drop(served?),
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tombolo_base::coherence::Flushed;
 use tombolo_base::{ChannelId, DomainId, OperationTimeout};
-use tombolo_control::Grant;
+use tombolo_control::{Grant, RelayNode};
 use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, socket};
@@ -17,7 +17,7 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    ChannelError, Description, EndError, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
+    ChannelError, Description, EndError, Joint, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
     window::{self, WindowChannel},
 };
 
@@ -29,7 +29,7 @@ pub use crate::capture::CAPTURE_VARIABLE;
 
 use crate::capture::{self, Captured};
 use crate::error::{self, Error};
-use crate::joint::Joint;
+use crate::joint::joint;
 use crate::monitor::MonitorLink;
 use crate::on_the_way::OnTheWay;
 use crate::options::ChannelOptions;
@@ -50,6 +50,8 @@ pub struct Channel {
     id: ChannelId,
     peer: DomainId,
     peer_node: String,
+    /// The relays on the way, from this end on.
+    via: Vec<RelayNode>,
     accepting: bool,
     /// A bulk channel is beside it.
     pub(crate) has_bulk: bool,
@@ -196,7 +198,8 @@ impl Channel {
         let hello = Hello::new(config, options.interface_hash, Some(owner.id));
         let (carrier, companion) =
             carry(&grant, fds, hello, options, Deadline::after(timeout)).map_err(|error| {
-                let far = error::End { channel: grant.channel, peer: grant.peer, node: &grant.peer_node };
+                let (node, via) = (grant.peer_node.as_str(), grant.via.as_slice());
+                let far = error::End { channel: grant.channel, peer: grant.peer, node, via };
                 Error::of_channel(error, &far, timeout)
             })?;
         let carrier = match capture::folder() {
@@ -214,6 +217,7 @@ impl Channel {
             id: grant.channel,
             peer: grant.peer,
             peer_node: grant.peer_node,
+            via: grant.via,
             accepting,
             has_bulk: false,
             rights: OnTheWay::new(owner.link, grant.channel, grant.peer),
@@ -257,7 +261,7 @@ impl Channel {
 
     /// The other end, for errors.
     fn far_end(&self) -> error::End<'_> {
-        error::End { channel: self.id, peer: self.peer, node: &self.peer_node }
+        error::End { channel: self.id, peer: self.peer, node: &self.peer_node, via: &self.via }
     }
 
     /// The error for a peer that sent `what` it should not have.
@@ -535,7 +539,13 @@ impl Channel {
         &self.peer_node
     }
 
-    /// The kind of transport that carries this channel.
+    /// The names of the nodes whose relays are between the two ends, from this end on; none where the two
+    /// nodes have a link.
+    pub fn via(&self) -> impl Iterator<Item = &str> {
+        self.via.iter().map(|relay| relay.name.as_str())
+    }
+
+    /// The kind of transport that carries this channel, up to the first relay if there are any.
     #[must_use]
     pub fn transport(&self) -> TransportKind {
         self.carrier.describe().kind
@@ -569,7 +579,7 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
         std::thread::sleep(timeout);
         return Err(Error::TimedOut { what: "anything on no channel".into(), timeout });
     };
-    let (channel, peer, node) = (first.id, first.peer, first.peer_node.clone());
+    let (channel, peer, node, via) = (first.id, first.peer, first.peer_node.clone(), first.via.clone());
     let mut spin = first.spin;
     let start = START.replace(START.get().wrapping_add(1));
     let mut carriers: Vec<&mut Carrier> = channels.iter_mut().map(|channel| &mut channel.carrier).collect();
@@ -578,7 +588,7 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
         ChannelError::TimedOut(awaited) => {
             Error::TimedOut { what: format!("that a peer {awaited}"), timeout }
         }
-        error => Error::of_channel(error, &error::End { channel, peer, node: &node }, timeout),
+        error => Error::of_channel(error, &error::End { channel, peer, node: &node, via: &via }, timeout),
     })
 }
 
@@ -595,7 +605,7 @@ fn carry(
     options: &ChannelOptions,
     deadline: Deadline,
 ) -> Result<(Plain, Option<OwnedFd>), ChannelError> {
-    let plain = match Joint::of(grant, fds)? {
+    let plain = match joint(grant, fds)? {
         Joint::Shm(socket) if grant.side == Side::A => {
             let pair = options.companion.then(|| socket::pair(socket::SocketKind::Packet)).transpose()?;
             let (ours, theirs) = pair.unzip();

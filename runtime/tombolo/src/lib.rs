@@ -54,6 +54,8 @@ mod options;
 mod reactor;
 mod recorder;
 pub mod region;
+#[doc(hidden)]
+pub mod relay;
 mod side;
 pub mod spawn;
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub(crate) fn grant(side: Side, transport: TransportKind) -> Grant {
         transport,
         config: ChannelConfig::default(),
         window: None,
+        hop: ChannelId(7),
+        via: Vec::new(),
     }
 }
 

@@ -51,7 +51,7 @@ impl Station {
                 self.control.send(&answer)?;
                 Served::Orders
             }
-            Err(Error::Closed { .. } | Error::PeerDied { .. }) => Served::End,
+            Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::RelayDied { .. }) => Served::End,
             Err(error) => return Err(error.into()),
         };
         self.order = order;

@@ -283,6 +283,19 @@ impl<C: Endpoint> WaitSet<C> {
         }
     }
 
+    /// Two different channels at once, for any operation. The next wait polls both.
+    #[inline]
+    pub fn get_two_mut(&mut self, first: Token, second: Token) -> Option<[&mut C; 2]> {
+        self.make_hot(first, false);
+        self.make_hot(second, false);
+        match self.members.get_two_mut([first, second])? {
+            [Member::Channel(first), Member::Channel(second)] => {
+                Some([&mut first.channel, &mut second.channel])
+            }
+            _ => None,
+        }
+    }
+
     /// Sends on a channel of the set. Unlike a send through [`get_mut`](Self::get_mut) it leaves an idle
     /// channel idle: a program that sends to ten thousand of them need not have all of them polled
     /// afterwards.

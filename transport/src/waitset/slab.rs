@@ -79,6 +79,20 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Two at once; `None` if they are the same, or one is not there.
+    pub(super) fn get_two_mut(&mut self, tokens: [Token; 2]) -> Option<[&mut T; 2]> {
+        let places = self.places.get_disjoint_mut(tokens.map(|token| token.index as usize)).ok()?;
+        let [first, second] = places;
+        match (first, second) {
+            ((generation, Some(first)), (other, Some(second)))
+                if *generation == tokens[0].generation && *other == tokens[1].generation =>
+            {
+                Some([first, second])
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn remove(&mut self, token: Token) -> Option<T> {
         self.get(token)?;
         let (generation, place) = &mut self.places[token.index as usize];

@@ -43,6 +43,8 @@ pub enum ChannelSort {
 pub struct ChannelRow {
     pub key: String,
     pub transport: Option<&'static str>,
+    /// The nodes whose relays are between, from `a` on.
+    pub via: Vec<String>,
     pub a: Option<String>,
     pub b: Option<String>,
     pub a_program: String,
@@ -131,6 +133,7 @@ fn row(seen: &Seen, channel: &SeenChannel) -> ChannelRow {
     ChannelRow {
         key: channel.id.0.to_string(),
         transport: from.or(to).map(|end| end.transport.name()),
+        via: channel.via.iter().map(|node| node_name(seen, *node)).collect(),
         a: a.map(|id| id.to_string()),
         b: b.map(|id| id.to_string()),
         a_program: program(a),

@@ -149,6 +149,11 @@ fn node(picture: &Picture, id: NodeId) -> Result<Vec<Line<'static>>, String> {
 /// A figure of one way through a channel: its name, and how it is shown.
 type Measured<'a> = (&'static str, &'a dyn Fn(&FlowRow) -> String);
 
+/// What carries a channel, and which nodes relay it.
+pub(super) fn by_way_of(transport: &str, relays: &[String]) -> String {
+    if relays.is_empty() { transport.to_owned() } else { format!("{transport} by {}", relays.join(", ")) }
+}
+
 fn channel(picture: &Picture, id: ChannelId) -> Result<Vec<Line<'static>>, String> {
     let row = view::channel(&picture.seen, id).ok_or_else(|| format!("channel {}", id.0))?;
     let ChannelRow { key, transport, forth, back, .. } = &row;
@@ -160,7 +165,7 @@ fn channel(picture: &Picture, id: ChannelId) -> Result<Vec<Line<'static>>, Strin
         Line::styled(format!("channel {key}"), bold()),
         fact("connected", end(&row.a_program, &row.a, &row.a_node)),
         fact("accepted", end(&row.b_program, &row.b, &row.b_node)),
-        fact("via", transport.unwrap_or("-")),
+        fact("via", by_way_of(transport.unwrap_or("-"), &row.via)),
         Line::raw(""),
         Line::styled(format!("{:12}{:>16}{:>16}", "", "FROM CONNECTED", "FROM ACCEPTED"), bold()),
     ];

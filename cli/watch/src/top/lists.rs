@@ -11,6 +11,7 @@ use tombolo_web::view::{
 };
 
 use super::app::{App, Tab, Thing};
+use super::details::by_way_of;
 use crate::text::{bytes, duration, one_line};
 
 /// How something is.
@@ -236,7 +237,7 @@ fn channel(row: &ChannelRow) -> Vec<Cell> {
         plain(&row.key),
         end(&row.a_program, row.a.as_deref(), row.a_node.as_deref()),
         end(&row.b_program, row.b.as_deref(), row.b_node.as_deref()),
-        dash(row.transport, str::to_owned),
+        dash(row.transport, |transport| by_way_of(transport, &row.via)),
         plain(rate(row.forth.per_s + row.back.per_s)),
         plain(bytes(both(|flow| flow.bytes_per_s))),
         plain(waiting(&[&row.forth, &row.back])),

@@ -149,6 +149,7 @@ fn crowded() -> Picture {
             accepting: Some(end(3, true, 50_000, 50_000)),
             forth: flow,
             back: flow,
+            via: Vec::new(),
         };
         seen.channels.insert(channel.id, channel);
     }

@@ -41,7 +41,10 @@ pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'sta
     // SAFETY: the caller says so.
     match unsafe { run_until_lost(variables, image, settled) } {
         // The program has ended, or the launcher that started it.
-        Error::PeerDied { .. } | Error::Closed { .. } | Error::MonitorLost { .. } => sys::exit_now(0),
+        Error::PeerDied { .. }
+        | Error::RelayDied { .. }
+        | Error::Closed { .. }
+        | Error::MonitorLost { .. } => sys::exit_now(0),
         error => fatal(format_args!("a worker cannot be part of the job: {error}")),
     }
 }

@@ -151,11 +151,11 @@ impl Channels {
         self.of_domain.values().map(BTreeSet::len).sum()
     }
 
-    pub(super) fn see(&self, id: ChannelId) -> Option<SeenChannel> {
+    pub(super) fn see(&self, id: ChannelId, via: Vec<NodeId>) -> Option<SeenChannel> {
         let channel = self.channels.get(&id)?;
         let (forth, back) = channel.flows();
         let [connecting, accepting] = channel.ends.clone().map(|end| end.map(|end| end.sample));
-        Some(SeenChannel { id, connecting, accepting, forth, back })
+        Some(SeenChannel { id, connecting, accepting, forth, back, via })
     }
 
     pub(super) fn see_link(&self, a: NodeId, b: NodeId) -> Option<SeenLink> {
@@ -191,6 +191,13 @@ fn flow((messages, bytes): (u64, u64), (messages_before, bytes_before): (u64, u6
     Flow {
         rate_mhz: per_second(messages.saturating_sub(messages_before), time_ns, 1000),
         bytes_per_s: per_second(bytes.saturating_sub(bytes_before), time_ns, 1),
+    }
+}
+
+impl super::Observing {
+    /// The round trip of a link between monitors, in nanoseconds; 0 before it was measured.
+    pub(in crate::core) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> u64 {
+        self.channels.links.get(&(a, b)).map_or(0, |link| link.round_trip_ns)
     }
 }
 

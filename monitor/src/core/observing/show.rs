@@ -19,7 +19,9 @@ impl Core {
                 Some(record) => self.see_domain(domain, record),
                 None => self.observing.ended.of(domain)?.seen.clone(),
             }),
-            Key::Channel(channel) => Observation::Channel(self.observing.channels.see(channel)?),
+            Key::Channel(channel) => {
+                Observation::Channel(self.observing.channels.see(channel, self.relays.via(channel))?)
+            }
             Key::Region(region) => {
                 Observation::Region(SeenRegion { info: self.observing.regions.of(region)?.clone() })
             }

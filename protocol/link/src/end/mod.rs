@@ -220,6 +220,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.signals.ring();
     }
 
+    /// Ends this side without a close: once the lifeline hangs up, the peer finds a death after everything
+    /// that was sent. A relay says first, by [`tell`](crate::far_end::tell), whose death it is.
+    pub fn abandon(&mut self) {
+        self.closed = true;
+        self.ends.producer.abandon();
+        self.ends.consumer.abandon();
+    }
+
     /// Call after everything of which a peer that sleeps for a message must learn.
     #[inline(always)]
     fn wake_peer(&mut self) {

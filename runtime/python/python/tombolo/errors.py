@@ -49,6 +49,12 @@ class PeerDied(PeerGone):
     status = 4
 
 
+class RelayDied(PeerGone):
+    """A relay between the two ends of the channel died; the peer may live."""
+
+    status = 64
+
+
 class TooLong(Error, ValueError):
     """The message is longer than the channel carries."""
 

@@ -156,7 +156,7 @@ impl BulkChannel {
     #[cold]
     fn noted(&mut self, error: Error) -> Error {
         match error {
-            Error::PeerDied { .. } => self.lose(true),
+            Error::PeerDied { .. } | Error::RelayDied { .. } => self.lose(true),
             Error::Closed { .. } | Error::Violation { .. } => self.lose(false),
             _ => {}
         }

@@ -103,7 +103,9 @@ pub(crate) fn to_io(error: Error) -> io::Error {
         Error::File(FileError::Ended { .. }) => io::ErrorKind::UnexpectedEof,
         Error::File(FileError::Fault { fault, .. }) => kind_of(fault),
         Error::TimedOut { .. } => io::ErrorKind::TimedOut,
-        Error::PeerDied { .. } | Error::Closed { .. } => io::ErrorKind::ConnectionReset,
+        Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. } => {
+            io::ErrorKind::ConnectionReset
+        }
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tombolo_base::{ChannelId, DomainId, OutOfRange};
 use tombolo_capability::RegionId;
 pub use tombolo_control::Fault;
-use tombolo_control::{JobError, Unsendable};
+use tombolo_control::{JobError, RelayNode, Unsendable};
 use tombolo_interface::{CallError, Malformed, ReplyError, ServeError};
+use tombolo_link::FarEnd;
 use tombolo_naming::TextError;
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
@@ -52,6 +53,21 @@ pub enum Error {
         node: String,
         /// The channel, by the id that both ends know.
         channel: ChannelId,
+    },
+    /// A relay between the two ends of a channel died. The peer may live.
+    #[error(
+        "the relay on {relay} died, and with it {channel} to domain {peer} on {node}: open a new channel, which takes \
+         another relay"
+    )]
+    RelayDied {
+        /// The domain at the other end.
+        peer: DomainId,
+        /// The name of its node.
+        node: String,
+        /// The channel, by the id that both ends know.
+        channel: ChannelId,
+        /// The name of the node whose relay died.
+        relay: String,
     },
     /// The message is longer than the channel carries.
     #[error(
@@ -228,7 +244,7 @@ impl Error {
     /// Whether the other end of a channel is gone, in whatever way.
     #[must_use]
     pub fn is_peer_gone(&self) -> bool {
-        matches!(self, Error::PeerDied { .. } | Error::Closed { .. })
+        matches!(self, Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. })
     }
 
     /// An error of a channel.
@@ -241,7 +257,23 @@ impl Error {
                 timeout,
             },
             ChannelError::Closed => Error::Closed { peer, node, channel },
-            ChannelError::PeerDied => Error::PeerDied { peer, node, channel },
+            // A relay that lives says who died.
+            ChannelError::PeerDied => match end.via.first() {
+                None => Error::PeerDied { peer, node, channel },
+                Some(relay) => Error::RelayDied { peer, node, channel, relay: relay.name.clone() },
+            },
+            ChannelError::FarEnd(FarEnd::Died) => Error::PeerDied { peer, node, channel },
+            ChannelError::FarEnd(FarEnd::RelayDied(on)) => {
+                match end.via.iter().find(|relay| relay.node == on) {
+                    // A peer that is no relay can say what it likes of its own end.
+                    None => Error::PeerDied { peer, node, channel },
+                    Some(relay) => Error::RelayDied { peer, node, channel, relay: relay.name.clone() },
+                }
+            }
+            ChannelError::FarEnd(FarEnd::Broken) => {
+                let what = "the relay beside it received what cannot be".to_owned();
+                Error::Violation { peer, node, channel, what }
+            }
             ChannelError::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
             ChannelError::Violation(what) | ChannelError::Diverged(what) => {
                 Error::Violation { peer, node, channel, what }
@@ -258,4 +290,6 @@ pub(crate) struct End<'a> {
     pub(crate) peer: DomainId,
     /// The name of its node.
     pub(crate) node: &'a str,
+    /// The relays on the way.
+    pub(crate) via: &'a [RelayNode],
 }

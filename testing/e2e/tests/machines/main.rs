@@ -12,6 +12,7 @@ mod lifecycle;
 mod limits;
 mod node_files;
 mod recovery;
+mod relays;
 mod run;
 mod several_images;
 mod upgrade;

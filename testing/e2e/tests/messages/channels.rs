@@ -139,21 +139,6 @@ fn names_have_one_owner_and_a_form() {
 }
 
 #[test]
-fn two_virtual_machines_have_no_link() {
-    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_vm("arm1", ""));
-    let server = machine.start_actor("arm0", &["serve", "far", "64", "256", "0"]);
-    server.wait_for("serving");
-    machine
-        .actor("arm1", &["connect", "far", "64", "256", "0"])
-        .fails_with(1, &["arm1 and arm0 share no link"]);
-    machine.actor("host", &["connect", "far", "64", "256", "0"]).ok();
-    drop(server);
-    // Each has a window with the host of its own.
-    exchange(&machine, &[("host", "arm1")]);
-    machine.down();
-}
-
-#[test]
 fn whoever_connects_may_come_first() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let early = machine.start_actor("arm0", &["connect", "late", "64", "256", "0"]);

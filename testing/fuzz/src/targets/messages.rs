@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 use tombolo_control::{
-    Attachment, ClientMessage, Exit, Fault, Grant, MonitorMessage, Order, ProgramSpec, Reply, Report,
-    Request, SpawnRequest, StartOrder, Unsendable, Wire, request,
+    Attachment, ClientMessage, Exit, Fault, Grant, MonitorMessage, Order, ProgramSpec, RelayNode, Reply,
+    Report, Request, SpawnRequest, StartOrder, Unsendable, Wire, request,
 };
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_naming::Scope;
@@ -100,6 +100,8 @@ pub(super) fn monitor_seeds() -> Vec<Vec<u8>> {
         transport: TransportKind::Shm,
         config: ChannelConfig::default(),
         window: None,
+        hop: ChannelId(4),
+        via: vec![RelayNode { node: tombolo_base::NodeId(0), name: "host".into() }],
     };
     let fault = Fault::NoSuchNode { name: "mars".into(), available: vec!["host".into(), "arm0".into()] };
     let bodies = [

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo_base::Random;
 use tombolo_link::handshake::{Handshake, Progress};
 use tombolo_link::layout::HEADER_BYTES;
-use tombolo_link::{ChannelConfig, Hello, Side};
+use tombolo_link::{ChannelConfig, FarEnd, Hello, Side};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Message, Transport, TransportExt};
@@ -114,6 +114,8 @@ fn use_it<C: Carrier>(
         match result {
             Ok(()) | Err(ChannelError::WouldBlock | ChannelError::TimedOut(_)) => {}
             Err(error @ (ChannelError::Violation(_) | ChannelError::Closed)) => return Some(error),
+            // So a relay passes it on.
+            Err(error @ ChannelError::FarEnd(FarEnd::Broken)) => return Some(error),
             Err(error) => panic!("{error}"),
         }
     }
@@ -168,7 +170,7 @@ pub(crate) fn scribbling_during_the_handshake<C: Carrier>() {
             match C::open(end_b, Side::B, hello, soon) {
                 Ok(_) | Err(ChannelError::Handshake(_) | ChannelError::TimedOut(_)) => {}
                 // One bit in the word of the verdict says that the peer withdrew.
-                Err(ChannelError::Closed) => {}
+                Err(ChannelError::Closed | ChannelError::FarEnd(FarEnd::Broken)) => {}
                 Err(error) => panic!("{error}"),
             }
         });

@@ -93,7 +93,7 @@ struct Hot {
 fn end_of(error: &Error) -> LinkEnd {
     match error {
         Error::Closed { .. } => LinkEnd::Closed,
-        Error::PeerDied { .. } | Error::MonitorLost { .. } => LinkEnd::Died,
+        Error::PeerDied { .. } | Error::RelayDied { .. } | Error::MonitorLost { .. } => LinkEnd::Died,
         _ => LinkEnd::Violation,
     }
 }

@@ -70,7 +70,7 @@ impl Process {
             return Ok(());
         };
         match self.outbox.send(set, channel) {
-            Err(Error::PeerDied { .. } | Error::Closed { .. }) => Ok(()),
+            Err(Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. }) => Ok(()),
             sent => sent,
         }
     }

@@ -181,11 +181,12 @@ pub(crate) fn lose_peer(how: &str, name: &str) -> Outcome {
     };
     let what = match &error {
         Error::PeerDied { .. } => "peer died",
+        Error::RelayDied { .. } => "relay died",
         Error::Closed { .. } => "closed",
         Error::TimedOut { .. } => "timed out",
         _ => "something else",
     };
     println!("{what}: {error}");
-    // Everything but the death of the peer is a failure of the test.
-    if matches!(error, Error::PeerDied { .. }) { Ok(()) } else { Err(error.into()) }
+    // Everything but a death is a failure of the test.
+    if matches!(error, Error::PeerDied { .. } | Error::RelayDied { .. }) { Ok(()) } else { Err(error.into()) }
 }

@@ -1,0 +1,238 @@
+//! Relays: the domains, at most one on a node, that join channels between nodes without a link.
+//!
+//! The root starts a relay when the first channel needs it: the monitor's own program in another mode. A
+//! relay is ready when it exports something; that name goes into no scope. Channels that need it wait until
+//! then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_control::{Fault, OWN_PROGRAM, Order, ProgramSpec, RELAY_PROGRAM, Reply, StartOrder};
+use tombolo_link::ChannelConfig;
+use tombolo_machine::NodeSettings;
+
+use super::observing::WatchedDomain;
+use super::routes::Graph;
+use super::{Client, Core, DomainRecord, NameKey, Nanos, NodeState};
+
+/// How long a relay may take from its start to the first export.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The relay of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Relay {
+    pub(super) domain: DomainId,
+    /// Its connection and its listener, once it is ready.
+    pub(super) serves: Option<(Client, u32)>,
+}
+
+/// A channel that waits for a relay to start.
+#[derive(Debug)]
+struct Delayed {
+    client: Client,
+    request: u32,
+    name: NameKey,
+    config: ChannelConfig,
+    /// The node of the relay.
+    node: NodeId,
+    until: Nanos,
+}
+
+/// A channel that is relayed, while a part of it is there.
+#[derive(Debug)]
+struct Relayed {
+    via: Vec<NodeId>,
+    /// Its hops that are not released yet.
+    hops: Vec<ChannelId>,
+}
+
+/// The relays of a machine, and what passes through them.
+#[derive(Debug, Default)]
+pub(super) struct Relays {
+    of_node: BTreeMap<NodeId, Relay>,
+    delayed: Vec<Delayed>,
+    channels: BTreeMap<ChannelId, Relayed>,
+    /// Channels by their hops.
+    of_hop: BTreeMap<ChannelId, ChannelId>,
+}
+
+impl Relays {
+    /// When [`Core::give_up_relays`] is due.
+    pub(super) fn next_tick(&self) -> Option<Nanos> {
+        self.delayed.iter().map(|delayed| delayed.until).min()
+    }
+
+    /// The nodes of the relays between the ends of a channel.
+    pub(super) fn via(&self, channel: ChannelId) -> Vec<NodeId> {
+        self.channels.get(&channel).map(|relayed| relayed.via.clone()).unwrap_or_default()
+    }
+
+    /// The relay of a node, once it is ready.
+    pub(super) fn ready(&self, node: NodeId) -> Option<(DomainId, Client, u32)> {
+        let relay = self.of_node.get(&node)?;
+        relay.serves.map(|(client, listener)| (relay.domain, client, listener))
+    }
+
+    /// Whether a domain is a relay.
+    pub(super) fn has(&self, domain: DomainId) -> bool {
+        self.of_node.get(&domain.node()).is_some_and(|relay| relay.domain == domain)
+    }
+
+    /// A channel goes through these relays, over these hops that will be reported as released.
+    pub(super) fn opened(&mut self, channel: ChannelId, via: Vec<NodeId>, hops: Vec<ChannelId>) {
+        self.of_hop.extend(hops.iter().map(|hop| (*hop, channel)));
+        self.channels.insert(channel, Relayed { via, hops });
+    }
+
+    /// A hop of a channel is released by both sides.
+    pub(super) fn hop_released(&mut self, hop: ChannelId) {
+        let Some(channel) = self.of_hop.remove(&hop) else { return };
+        if let Some(relayed) = self.channels.get_mut(&channel) {
+            relayed.hops.retain(|of| *of != hop);
+            if relayed.hops.is_empty() {
+                self.channels.remove(&channel);
+            }
+        }
+    }
+
+    /// Channels of a client, or to a client, are not opened any more.
+    pub(super) fn client_left(&mut self, client: Client) {
+        self.delayed.retain(|delayed| delayed.client != client);
+    }
+}
+
+impl Core {
+    /// The nodes that relay a channel between two nodes without a link.
+    pub(super) fn relays_between(&self, from: NodeId, to: NodeId) -> Result<Vec<NodeId>, Fault> {
+        let mut graph = Graph::default();
+        for link in self.machine.links() {
+            graph.join(link.a, link.b, self.observing.round_trip_ns(link.a, link.b));
+        }
+        let may_relay = |id: NodeId| {
+            // A board runs one program at a time. What foreign programs on the host's kernel reach, the host
+            // reaches itself.
+            let able = self
+                .machine
+                .node(id)
+                .is_some_and(|node| matches!(node.settings, NodeSettings::Host | NodeSettings::Vm(_)));
+            able && self.nodes.get(usize::from(id.0)).is_some_and(|node| node.state == NodeState::Up)
+        };
+        graph
+            .route(from, to, may_relay)
+            .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })
+    }
+
+    /// Whether all relays of a route are ready. Starts those that are missing, and has the channel wait.
+    pub(super) fn relays_ready(
+        &mut self,
+        (client, request): (Client, u32),
+        name: &NameKey,
+        config: ChannelConfig,
+        via: &[NodeId],
+    ) -> Result<bool, Fault> {
+        let missing: Vec<NodeId> =
+            via.iter().copied().filter(|node| self.relays.ready(*node).is_none()).collect();
+        for node in &missing {
+            if !self.relays.of_node.contains_key(node) {
+                self.start_relay(*node)?;
+            }
+        }
+        let Some(node) = missing.first().copied() else { return Ok(true) };
+        let until = self.now.saturating_add(START_TIMEOUT.as_nanos() as Nanos);
+        self.relays.delayed.push(Delayed { client, request, name: name.clone(), config, node, until });
+        Ok(false)
+    }
+
+    fn start_relay(&mut self, node: NodeId) -> Result<(), Fault> {
+        let domain = self.new_id(node).ok_or_else(|| Fault::Limit {
+            what: format!("node {} has used all its domain ids; restart it", self.node_name(node)),
+        })?;
+        let mut program = ProgramSpec::new(RELAY_PROGRAM);
+        program.arguments = vec![RELAY_PROGRAM.into()];
+        self.domains.insert(
+            domain,
+            DomainRecord {
+                program: RELAY_PROGRAM.into(),
+                pid: 0,
+                since: self.now,
+                parent: None,
+                image: None,
+                build: OWN_PROGRAM,
+                channels: 0,
+                starting: None,
+                feeding: Vec::new(),
+                watched: WatchedDomain::default(),
+            },
+        );
+        self.relays.of_node.insert(node, Relay { domain, serves: None });
+        self.domain_changed(domain);
+        self.node_changed(node);
+        self.order(node, Order::Start { order: StartOrder { domain, build: OWN_PROGRAM, program } });
+        Ok(())
+    }
+
+    /// A relay is ready: it exports something. `None` when the domain is no relay.
+    pub(super) fn relay_exports(&mut self, client: Client, domain: DomainId) -> Option<Reply> {
+        let relay = self.relays.of_node.get_mut(&domain.node()).filter(|relay| relay.domain == domain)?;
+        let record = self.clients.get_mut(&client)?;
+        let listener = record.next_listener;
+        record.next_listener += 1;
+        relay.serves = Some((client, listener));
+        Some(Reply::Export { listener })
+    }
+
+    /// Opens the channels that waited for the relay of a node.
+    pub(super) fn open_delayed(&mut self, node: NodeId) {
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.relays.delayed).into_iter().partition(|delayed| delayed.node == node);
+        self.relays.delayed = rest;
+        for Delayed { client, request, name, config, .. } in ready {
+            if self.clients.contains_key(&client) {
+                self.open(client, request, &name, config);
+            }
+        }
+    }
+
+    /// A domain is gone. If it was a relay, the next channel starts another; those that waited for this one
+    /// hear of its end.
+    pub(super) fn relay_gone(&mut self, domain: DomainId, why: &str) {
+        // Whatever a domain that is gone waited for.
+        let clients = &self.clients;
+        self.relays
+            .delayed
+            .retain(|delayed| clients.get(&delayed.client).and_then(|of| of.domain) != Some(domain));
+        if !self.relays.has(domain) {
+            return;
+        }
+        let node = domain.node();
+        self.relays.of_node.remove(&node);
+        self.fail_delayed(|delayed| delayed.node == node, why);
+    }
+
+    /// Gives up relays that do not get ready.
+    pub(super) fn give_up_relays(&mut self, now: Nanos) {
+        let late: Vec<NodeId> =
+            self.relays.delayed.iter().filter(|late| late.until <= now).map(|late| late.node).collect();
+        for node in late {
+            if let Some(relay) = self.relays.of_node.get(&node).copied()
+                && relay.serves.is_none()
+            {
+                self.condemn(relay.domain);
+            }
+        }
+        let why = format!("it was not ready within {} s", START_TIMEOUT.as_secs());
+        self.fail_delayed(|delayed| delayed.until <= now, &why);
+    }
+
+    fn fail_delayed(&mut self, which: impl Fn(&Delayed) -> bool, why: &str) {
+        let (failed, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.relays.delayed).into_iter().partition(|delayed| which(delayed));
+        self.relays.delayed = rest;
+        for Delayed { client, request, node, .. } in failed {
+            let node = self.node_name(node);
+            let why = format!("the relay on node {node}, which the channel needs, did not start: {why}");
+            self.answer(client, request, Err(Fault::Refused { why }));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a relay says of the end behind it, before it releases a channel.
+//!
+//! An end of a relayed channel sees its lifeline hang up when the relay releases its end, in whatever way. A
+//! relay that lives says why, in the word of its verdict; a relay that died cannot. So the word tells the
+//! death of the end from the death of the relay, without a third party.
+
+use tombolo_base::sync::Ordering;
+use tombolo_base::{CacheMaintenance, NodeId, OutOfRange, SharedMemory};
+
+use crate::handshake::VERDICT_WORD;
+use crate::layout::{ChannelLayout, Side};
+use crate::verdict::GONE;
+
+/// Why a relay releases a channel that was not closed in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FarEnd {
+    /// The domain at the far end died, or its node was lost.
+    Died,
+    /// Another relay died, on this node.
+    RelayDied(NodeId),
+    /// The domain at the far end, or something in its place, broke the protocol.
+    Broken,
+}
+
+/// Codes in bits 32 to 48; a node's number is in bits 48 to 64.
+const DIED: u64 = 0;
+const RELAY_DIED: u64 = 1;
+const BROKEN: u64 = 2;
+
+impl FarEnd {
+    /// The word that says so, in memory and on streams.
+    #[must_use]
+    pub const fn to_word(self) -> u64 {
+        GONE | match self {
+            FarEnd::Died => DIED << 32,
+            FarEnd::RelayDied(node) => RELAY_DIED << 32 | (node.0 as u64) << 48,
+            FarEnd::Broken => BROKEN << 32,
+        }
+    }
+
+    /// What a word of a peer says; `None` when it is another word.
+    #[must_use]
+    pub fn of_word(word: u64) -> Option<FarEnd> {
+        if word & 0xffff_ffff != GONE {
+            return None;
+        }
+        match word >> 32 & 0xffff {
+            DIED => Some(FarEnd::Died),
+            RELAY_DIED => Some(FarEnd::RelayDied(NodeId((word >> 48) as u16))),
+            BROKEN => Some(FarEnd::Broken),
+            _ => None,
+        }
+    }
+}
+
+/// Says as `side` of the channel in `memory` why this side is about to let go.
+///
+/// # Errors
+/// [`OutOfRange`] when the memory is too short for the line.
+pub fn tell<C: CacheMaintenance>(
+    memory: &SharedMemory<C>,
+    side: Side,
+    what: FarEnd,
+) -> Result<(), OutOfRange> {
+    ChannelLayout::hello_line(memory, side)?.store_through_le(
+        VERDICT_WORD,
+        what.to_word(),
+        Ordering::Release,
+    );
+    Ok(())
+}
+
+/// What the peer of `side` said before it let go, if it did.
+#[must_use]
+pub fn told<C: CacheMaintenance>(memory: &SharedMemory<C>, side: Side) -> Option<FarEnd> {
+    let line = ChannelLayout::hello_line(memory, side.other()).ok()?;
+    FarEnd::of_word(line.load_current_le(VERDICT_WORD, Ordering::Acquire))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_golden() {
+        for (what, word) in [
+            (FarEnd::Died, 0x0000_0000_0000_0005),
+            (FarEnd::RelayDied(NodeId(3)), 0x0003_0001_0000_0005),
+            (FarEnd::Broken, 0x0000_0002_0000_0005),
+        ] {
+            assert_eq!(what.to_word(), word);
+            assert_eq!(FarEnd::of_word(word), Some(what));
+        }
+        for other in [0, 1, 4, 6, 0x0000_0003_0000_0005, u64::MAX] {
+            assert_eq!(FarEnd::of_word(other), None, "{other:#x}");
+        }
+    }
+
+    #[test]
+    fn each_side_reads_what_the_other_said() {
+        let memory = SharedMemory::zeroed(256);
+        assert_eq!(told(&memory, Side::A), None);
+        tell(&memory, Side::B, FarEnd::Broken).unwrap();
+        assert_eq!((told(&memory, Side::A), told(&memory, Side::B)), (Some(FarEnd::Broken), None));
+        assert!(tell(&SharedMemory::zeroed(8), Side::B, FarEnd::Died).is_err());
+        assert_eq!(told(&SharedMemory::zeroed(8), Side::A), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Channels between nodes without a link: relayed by the host, with the contract of direct ones.
+
+use std::time::Instant;
+
+use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually};
+
+/// Two virtual machines, each with a window with the host and none with the other.
+fn two_arms() -> MachineFile {
+    MachineFile::host().with_vm("arm0", "").with_vm("arm1", "")
+}
+
+/// The relay of the host: its id and process.
+fn relay(machine: &Machine) -> (String, i32) {
+    let domains = machine.json(&["ps"])["domains"].as_array().expect("domains").clone();
+    let relay = domains.iter().find(|domain| domain["program"] == "relay").expect("a relay");
+    assert_eq!(relay["node"], "host");
+    let pid = relay["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a process");
+    (relay["id"].as_str().expect("an id").to_owned(), pid)
+}
+
+/// A peer on arm0 that echoes or holds, and a domain on arm1 with a channel to it.
+fn pair(machine: &Machine, how: &str) -> (Running, Running) {
+    let peer_words: &[&str] =
+        if how == "traffic" { &["serve", "far", "64", "256", "0"] } else { &["hold", "far"] };
+    let peer = machine.start_actor("arm0", peer_words);
+    peer.wait_for("serving");
+    let survivor = machine.start_actor("arm1", &["lose-peer", how, "far"]);
+    survivor.wait_for("connected");
+    (peer, survivor)
+}
+
+fn works(machine: &Machine) {
+    let said = machine.actor("arm0,arm1", &["exchange", "3000"]).ok();
+    for rank in [0, 1] {
+        let line = format!("rank {rank} exchanged 3000 messages twice");
+        assert!(said.contains(&line), "no {line:?} in\n{said}");
+    }
+}
+
+fn nothing_is_lent(machine: &Machine) {
+    let lent = |node: &str| machine.node(node)["window_used_bytes"].clone();
+    let back = eventually(|| lent("arm0") == 0 && lent("arm1") == 0);
+    assert!(back, "what channels took of the windows did not come back: {} {}", lent("arm0"), lent("arm1"));
+}
+
+#[test]
+fn two_virtual_machines_reach_each_other_through_the_host() {
+    let machine = Machine::up(&two_arms());
+    works(&machine);
+
+    // Both ends, and who relays, are shown.
+    let (peer, client) = pair(&machine, "recv");
+    let shown = || machine.json(&["channels"])["channels"].as_array().expect("channels").clone();
+    let via_host = eventually(|| shown().iter().any(|direction| direction["via"][0] == "host"));
+    assert!(via_host, "{:?}", shown());
+    let channel = shown().into_iter().find(|direction| direction["via"][0] == "host").expect("it is there");
+    let nodes = (channel["from_node"].as_str(), channel["to_node"].as_str());
+    assert!(nodes == (Some("arm0"), Some("arm1")) || nodes == (Some("arm1"), Some("arm0")), "{channel}");
+    assert!(machine.tombolo(["channels"]).ok().contains("window by host"));
+    let (id, _) = machine.domains_on("arm0").pop().expect("the peer");
+    machine.tombolo(["kill", &id, "--signal", "KILL", "--grace", "0"]).ok();
+    assert_eq!(peer.finish().status, 137);
+    assert!(client.finish().ok().contains("peer died"));
+
+    // What does not fit is refused at both ends, with both values.
+    let server = machine.start_actor("arm0", &["serve", "strict", "64", "256", "4660"]);
+    server.wait_for("serving");
+    machine.actor("arm1", &["connect", "strict", "128", "256", "4660"]).fails_with(1, &["64", "128"]);
+    machine.actor("arm1", &["connect", "strict", "64", "256", "22136"]).fails_with(1, &["1234", "5678"]);
+    let said = machine.actor("arm1", &["connect", "strict", "64", "16", "4660"]).ok();
+    assert!(said.contains("connected to arm0 by window"), "{said}");
+    let said = server.wait_for("served ");
+    assert!(said.contains("on arm1") && said.matches("refused: ").count() == 2, "{said}");
+    drop(server);
+
+    // The death of an end, however its peer waits.
+    for how in ["send", "traffic"] {
+        let (peer, survivor) = pair(&machine, how);
+        let (id, _) = machine.domains_on("arm0").pop().expect("the peer");
+        let since = Instant::now();
+        machine.tombolo(["kill", &id, "--signal", "KILL", "--grace", "0"]).ok();
+        assert_eq!(peer.finish().status, 137);
+        let said = survivor.finish();
+        assert!(said.ok().contains("peer died: domain"), "{how}: {said}");
+        assert!(since.elapsed() < DEATH_IS_KNOWN, "{how}: known after {:?}", since.elapsed());
+    }
+    nothing_is_lent(&machine);
+
+    // The death of the relay is no death of the peer. The next channel has another relay.
+    for how in ["traffic", "recv", "send"] {
+        let (peer, survivor) = pair(&machine, how);
+        let (id, pid) = relay(&machine);
+        if how == "recv" {
+            machine.tombolo(["kill", &id, "--signal", "KILL", "--grace", "0"]).ok();
+        } else {
+            machine.kill(pid);
+        }
+        let said = survivor.finish();
+        assert!(said.ok().contains("relay died: the relay on host died"), "{how}: {said}");
+        if how == "traffic" {
+            peer.wait_for("lost: the relay on host died");
+        }
+        drop(peer);
+        nothing_is_lent(&machine);
+        works(&machine);
+        assert_ne!(relay(&machine).0, id);
+    }
+
+    // The loss of a node is the death of the peer on it.
+    let (peer, survivor) = pair(&machine, "recv");
+    machine.kill(machine.pid_of("arm0"));
+    assert!(survivor.finish().ok().contains("peer died: domain"), "with its node");
+    drop(peer);
+    assert!(eventually(|| machine.node("arm0")["state"] == "down"));
+    machine.tombolo(["restart", "arm0"]).ok();
+    works(&machine);
+    nothing_is_lent(&machine);
+    machine.down();
+}

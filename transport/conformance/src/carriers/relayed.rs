@@ -1,0 +1,199 @@
+//! Channels through a relay: two channels, and a thread between them that forwards.
+
+use std::marker::PhantomData;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tombolo_link::{ChannelConfig, FarEnd, Hello, Side, TransportKind};
+use tombolo_platform::event::Interest;
+use tombolo_platform::time::Deadline;
+use tombolo_transport::contract::{Announced, Stats};
+use tombolo_transport::relay::{Beyond, Forwarder, Joined, join};
+use tombolo_transport::waitset::Waker;
+use tombolo_transport::{Capabilities, ChannelError, Description, EndError, Joint, Message, Transport};
+
+use super::{Shm, UnixStream, Window, lent, only};
+use crate::carrier::{Carrier, Hostile, Rig, Watch};
+use crate::patience::patience;
+use crate::peer::{self, Doomed, Order};
+
+/// A transport that both hops use.
+pub trait Medium: Carrier<End = Vec<OwnedFd>> {
+    /// The name of channels that are relayed over it.
+    const RELAYED: &'static str;
+
+    /// What the relay joins by its end.
+    fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint;
+}
+
+impl Medium for Shm {
+    const RELAYED: &'static str = "relayed-shm";
+
+    fn joint(end: Vec<OwnedFd>, _config: ChannelConfig) -> Joint {
+        Joint::Shm(only(end))
+    }
+}
+
+impl Medium for Window {
+    const RELAYED: &'static str = "relayed-window";
+
+    fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint {
+        Joint::Window(lent(end, config, None))
+    }
+}
+
+impl Medium for UnixStream {
+    const RELAYED: &'static str = "relayed-unix";
+
+    fn joint(end: Vec<OwnedFd>, _config: ChannelConfig) -> Joint {
+        Joint::Stream(only(end))
+    }
+}
+
+/// Channels through a relay in this process, whose two hops are channels of `M`.
+pub struct Relayed<M>(PhantomData<M>);
+
+/// Routes for the thread that forwards.
+struct Relay {
+    routes: Mutex<Sender<Joined>>,
+    waker: Waker,
+}
+
+fn relay() -> &'static Relay {
+    static RELAY: OnceLock<Relay> = OnceLock::new();
+    RELAY.get_or_init(|| {
+        let forwarder = Forwarder::new().expect("a waitset");
+        let (routes, new) = channel();
+        let waker = forwarder.waker();
+        std::thread::spawn(move || forward(forwarder, &new));
+        Relay { routes: Mutex::new(routes), waker }
+    })
+}
+
+fn forward(mut forwarder: Forwarder, new: &Receiver<Joined>) {
+    loop {
+        while let Ok(joined) = new.try_recv() {
+            forwarder.add(joined, [Beyond::End; 2]);
+        }
+        forwarder.turn(Duration::from_secs(1)).expect("the kernel lets it wait");
+    }
+}
+
+/// One end, which shows what a relay adds as the suite expects it of any channel.
+pub struct RelayedEnd<T>(T);
+
+impl<T: Transport> Transport for RelayedEnd<T> {
+    fn describe(&self) -> Description {
+        let inner = self.0.describe();
+        let kind = match inner.kind {
+            // The memory is shared with the relay, not with the peer.
+            TransportKind::Shm => TransportKind::Window,
+            kind => kind,
+        };
+        Description { kind, capabilities: CAPABILITIES, ..inner }
+    }
+
+    fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    fn failure(&self) -> Option<ChannelError> {
+        match self.0.failure() {
+            Some(ChannelError::FarEnd(FarEnd::Died)) => None,
+            failure => failure,
+        }
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        self.0.try_send(message)
+    }
+
+    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
+        self.0.try_recv_in_place(read)
+    }
+
+    fn is_ready(&mut self, awaited: Interest) -> bool {
+        self.0.is_ready(awaited)
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        self.0.announce_sleep(awaited)
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        self.0.may_sleep(awaited)
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        self.0.sources(awaited, sources);
+    }
+
+    fn park(&mut self, deadline: Deadline) -> Option<bool> {
+        self.0.park(deadline)
+    }
+
+    fn woken(&mut self, rung: bool) {
+        self.0.woken(rung);
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
+
+const CAPABILITIES: Capabilities = Capabilities::DESCRIPTORS.with(Capabilities::EVIDENCE_OF_DEATH);
+
+impl<M: Medium> Carrier for Relayed<M> {
+    type Channel = RelayedEnd<M::Channel>;
+    type End = Vec<OwnedFd>;
+    const NAME: &'static str = M::RELAYED;
+    const CAPABILITIES: Capabilities = CAPABILITIES;
+    const RIG: &'static [Rig] = M::RIG;
+    const SHAPE_IS_A_S: bool = M::SHAPE_IS_A_S;
+    const WATCH: Watch = Watch::Each;
+    const EFFORT_PERCENT: u64 = 50;
+
+    fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+        let ((a, near), (far, b)) = (M::ends(config), M::ends(config));
+        let joints = (M::joint(near, config), M::joint(far, config));
+        let deadline = Deadline::after(patience());
+        std::thread::spawn(move || {
+            if let Ok(joined) = join(joints, config, [Beyond::End; 2], deadline) {
+                let routes = relay().routes.lock().unwrap_or_else(PoisonError::into_inner);
+                routes.send(joined).expect("the relay runs as long as the process");
+                relay().waker.wake();
+            }
+        });
+        (a, b)
+    }
+
+    fn open(
+        end: Vec<OwnedFd>,
+        side: Side,
+        hello: Hello,
+        deadline: Deadline,
+    ) -> Result<Self::Channel, ChannelError> {
+        match M::open(end, side, hello, deadline) {
+            Err(ChannelError::FarEnd(FarEnd::Died)) => Err(ChannelError::PeerDied),
+            opened => opened.map(RelayedEnd),
+        }
+    }
+
+    fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+        M::decline(end, hello, reason)
+    }
+
+    fn doomed(order: Order) -> (Self::Channel, Box<dyn Doomed>) {
+        peer::in_a_process::<Self>(order)
+    }
+
+    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
+        let _ended = peer::play::<Self>(descriptors, order);
+    }
+
+    fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {
+        M::hostile(end, hello)
+    }
+}
