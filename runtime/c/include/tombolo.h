@@ -109,7 +109,6 @@ enum {
 #define TOMBOLO_FOREVER UINT64_MAX
 #define TOMBOLO_SECOND UINT64_C(1000000000)
 #define TOMBOLO_MILLISECOND UINT64_C(1000000)
-
 /* How long operations wait in other languages where nothing else is said. */
 #define TOMBOLO_DEFAULT_TIMEOUT (30 * TOMBOLO_SECOND)
 
