@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bulk;
+pub mod coherence;
 pub mod cpus;
 #[doc(hidden)]
 pub mod fixture;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tombolo::ChannelOptions;
 use tombolo_bench::ring::{self, Report, Schedule, Shape};
-use tombolo_bench::{latency, waitset};
+use tombolo_bench::{coherence, latency, waitset};
 use tombolo_machine::Kit;
 
 use super::bulk::{self, BulkOptions};
@@ -33,6 +33,7 @@ Examples:
   tombolo bench all --json here.json     this host, beside what else there is
   tombolo bench waitset                  waiting for many channels
   tombolo bench latency                  the distribution of answer times
+  tombolo bench coherence                messages in memory that is not coherent
   tombolo bench rpc                      typed calls beside bare rings
   tombolo bench bulk                     bulk data and what copies it
   tombolo bench mpi                      MPI, beside what else carries it
@@ -49,6 +50,7 @@ enum BenchCommand {
     Layers(LayersOptions),
     Waitset(WaitsetOptions),
     Latency(LatencyOptions),
+    Coherence(CoherenceOptions),
     Rpc(RpcOptions),
     Bulk(BulkOptions),
     Mpi(MpiOptions),
@@ -95,6 +97,20 @@ impl LatencyOptions {
         let peer_arguments = ["bench", "latency", "--peer"].map(Into::into).to_vec();
         latency::Options { length: Duration::from_secs(self.seconds), peer_arguments }
     }
+}
+
+/// Counts the cache lines that move for messages in memory that is not coherent
+///
+/// Both ends of a channel work through emulated caches, on one thread. The counts are exact; from them and a
+/// cost per line follows an estimate for the SCC, a processor without coherent caches.
+///
+/// The JSON has, for each of `rows`: slot_bytes, room_by, message_bytes, and for sender and receiver
+/// written_back, invalidated, stale and scc_cycles.
+#[derive(Args, Debug)]
+struct CoherenceOptions {
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
 }
 
 /// Measures waiting for one busy channel beside many idle ones
@@ -260,6 +276,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         }
         BenchCommand::Latency(options) => {
             let report = showing(context, |progress| latency::run(&options.to_bench(), progress))?;
+            print(if options.json { report.to_json() } else { report.table() })?;
+            Ok(0)
+        }
+        BenchCommand::Coherence(options) => {
+            let report = coherence::run()?;
             print(if options.json { report.to_json() } else { report.table() })?;
             Ok(0)
         }
