@@ -74,8 +74,8 @@ fn tests(
     test.arg("--no-fail-fast").args(targets);
     test.env("CARGO_TARGET_DIR", workspace.target.join("miri"))
         .env("MIRIFLAGS", "-Zmiri-strict-provenance -Zmiri-disable-isolation")
-        // A few cases are enough to see every path under miri; the many run natively.
-        .env("PROPTEST_CASES", "4");
+        // What is undefined shows on any case that takes its path; the many cases run natively and on s390x.
+        .env("PROPTEST_CASES", "2");
     for package in packages {
         test.args(["--package", package.as_ref()]);
     }

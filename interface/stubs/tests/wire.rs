@@ -214,11 +214,14 @@ fn compare(view: &EverythingPartsRequestView<'_>, owned: &Owned) -> Result<(), M
     Ok(())
 }
 
+/// At most `cases`; fewer where `PROPTEST_CASES` says so, as under emulators.
 fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
     ProptestConfig {
+        cases: default.cases.min(cases),
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(1),
-        ..ProptestConfig::with_cases(cases)
+        ..default
     }
 }
 

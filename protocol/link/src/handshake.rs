@@ -311,7 +311,7 @@ mod tests {
 
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 512 },
+            cases: if cfg!(miri) { 2 } else { proptest::prelude::ProptestConfig::default().cases },
             failure_persistence: None,
             ..proptest::prelude::ProptestConfig::default()
         })]

@@ -400,7 +400,7 @@ mod tests {
     proptest! {
         // Under miri each step costs a thousand times as much.
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 2 } else { 256 },
+            cases: if cfg!(miri) { 2 } else { ProptestConfig::default().cases },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

@@ -254,7 +254,6 @@ impl Walk {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

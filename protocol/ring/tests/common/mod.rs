@@ -42,7 +42,25 @@ pub(crate) fn receive(consumer: &mut Consumer) -> Option<Vec<u8>> {
     consumer.try_recv().unwrap().map(|message| message.to_vec())
 }
 
-/// A message of `len` bytes, different for each seed.
+/// The bytes of messages, over and over, so that 256 of them lie behind every place in the first half.
+const PATTERN: [u8; 512] = {
+    let mut bytes = [0; 512];
+    let mut index = 0;
+    while index < bytes.len() {
+        bytes[index] = (index as u8).wrapping_mul(31);
+        index += 1;
+    }
+    bytes
+};
+
+/// A message of `len` bytes, different in every byte for each seed. It is copied in stretches: byte by byte,
+/// miri takes longer to make a message than to send it.
 pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+    let begin = usize::from(seed);
+    let mut message = Vec::with_capacity(len);
+    while message.len() < len {
+        let stretch = (len - message.len()).min(256);
+        message.extend_from_slice(&PATTERN[begin..begin + stretch]);
+    }
+    message
 }

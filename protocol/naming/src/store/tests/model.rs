@@ -95,8 +95,6 @@ fn pick<T>(list: &[T], which: usize) -> Option<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     #[test]
     fn random_operations_agree_with_the_model(steps in proptest::collection::vec(step(), 1..120)) {
         let mut bench = Bench::new();
