@@ -67,14 +67,21 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     summarise(&reports, board.names.len(), started.elapsed(), &logs)
 }
 
-/// Runs the steps of each lane in their order, lanes side by side. A lane that has ended helps beside.
+/// Who takes steps of which lanes. Tests on machines mostly wait, for a boot, a death, a deadline: two of
+/// their programs run at a time, on machines of their own. A lane that has ended helps beside.
+const WORKERS: [&[Lane]; 4] = [
+    &[Lane::Machines, Lane::Beside],
+    &[Lane::Machines, Lane::Beside],
+    &[Lane::Behind, Lane::Beside],
+    &[Lane::Beside],
+];
+
+/// Runs the steps of each lane in their order, lanes side by side.
 fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
     let schedule = Schedule::new(steps);
-    let lanes: [&[Lane]; 3] =
-        [&[Lane::Machines, Lane::Beside], &[Lane::Behind, Lane::Beside], &[Lane::Beside]];
     let results: Vec<Result<Vec<Report>, Failure>> = thread::scope(|scope| {
         let schedule = &schedule;
-        let workers = lanes.map(|lanes| scope.spawn(move || board.work(schedule, lanes)));
+        let workers = WORKERS.map(|lanes| scope.spawn(move || board.work(schedule, lanes)));
         // A step that panics is a mistake of this program; it shows as what it is.
         workers.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).into()
     });
@@ -177,6 +184,10 @@ fn nice(niceness: &str, command: Command) -> Command {
     nicely
 }
 
+/// How many machines are simulated: three times the seeds in which the last of the canaries shows, which is
+/// the 302nd (`testing/sim/src/canary.rs`).
+const SEEDS: &str = "1000";
+
 fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let itself = env::current_exe().map_err(Failure::file("finding", "xtask"))?;
     let cargo = |name: &str, words: &[&str]| {
@@ -205,9 +216,8 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         step.command.env("CARGO_PROFILE_CHECKER_OPT_LEVEL", "1");
         step
     };
-    // What only looks at the sources has a folder together: what they depend on is checked once for all, and
-    // cargo keeps no step of the other lanes waiting for its lock.
-    let checks = workspace.target.join("checks");
+    // What only looks at the sources has a folder together: what they depend on is checked once for all.
+    let checks = workspace.checks();
     let check = |name: &str, mut command: Command| {
         command.env("CARGO_TARGET_DIR", &checks);
         Step::new(name, nice(LOWEST, command)).in_lane(Lane::Beside)
@@ -230,8 +240,8 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         step.command.args(programs.iter().flat_map(|program| ["--test", program])).args(more);
         step
     };
-    // One machine at a time in each program: several more would compete for two processors and miss their
-    // deadlines.
+    // One machine at a time in each program: more than the two of two programs would compete for two
+    // processors and miss their deadlines.
     let end_to_end = |program: &str| {
         let name = if program == TestPrograms::LITMUS { program } else { &format!("end to end: {program}") };
         test(name, &[program], &["--", "--test-threads=1"])
@@ -269,7 +279,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         check("without an OS", xtask("without an OS", &["bare"]).command),
         beside("miri", &["miri"]),
         beside("loom models", &["model"]),
-        simulation("simulation", &["sim", "--seeds", "3000"]),
+        simulation("simulation", &["sim", "--seeds", SEEDS]),
         simulation("canaries", &["sim", "--canaries"]),
         beside("foreign ISAs", &["foreign"]),
     ]);
@@ -427,7 +437,8 @@ mod tests {
         folder
     }
 
-    /// Steps of all lanes meet, so they run at once; one that needs two others finds that both have ended.
+    /// Steps of all lanes meet, and two on machines, so they run at once; one that needs two others finds
+    /// that both have ended.
     #[test]
     fn lanes_run_side_by_side_and_a_step_waits_for_what_it_needs() {
         let logs = folder("lanes");
@@ -442,7 +453,8 @@ mod tests {
             format!("touch {own}; {}; touch {own}-ended", waits.join("; "))
         };
         let steps = vec![
-            step("one", &meets("one", &["two", "three"]), Lane::Machines),
+            step("one", &meets("one", &["two", "three", "other"]), Lane::Machines),
+            step("other", &meets("other", &["one", "two", "three"]), Lane::Machines),
             step("two", &meets("two", &["one", "three"]), Lane::Behind),
             step("three", &meets("three", &["one", "two"]), Lane::Beside),
             step("four", "[ -e one-ended ] && [ -e two-ended ]", Lane::Machines).after(&["one", "two"]),
@@ -452,7 +464,7 @@ mod tests {
         let mut reports = side_by_side(&board, steps).expect("sh runs");
         reports.sort_by_key(|report| board.order(&report.name));
         let ends: Vec<_> = reports.iter().map(|report| (report.name.as_str(), &report.outcome)).collect();
-        assert_eq!(ends, ["one", "two", "three", "four"].map(|name| (name, &Outcome::Passed)));
+        assert_eq!(ends, ["one", "other", "two", "three", "four"].map(|name| (name, &Outcome::Passed)));
         std::fs::remove_dir_all(&logs).expect("it is ours");
     }
 

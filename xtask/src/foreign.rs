@@ -48,8 +48,7 @@ fn run_tests(
 /// Tests on each of the targets, by an emulator of it.
 fn tests(workspace: &Workspace, targets: &[(&str, &str)]) -> std::process::Command {
     let mut test = workspace.cargo();
-    // Its own folder, so that it can run beside what compiles the same crates for this machine.
-    test.env("CARGO_TARGET_DIR", workspace.target.join("foreign"))
+    test.env("CARGO_TARGET_DIR", workspace.checks())
         // What differs by instruction set shows in every case; the many run natively.
         .env("PROPTEST_CASES", "32")
         // A test that fails here is looked into natively, or says where it failed.

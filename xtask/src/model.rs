@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, execute};
 
 /// Explores every schedule of the lock-free code with loom.
@@ -19,12 +20,13 @@ pub(crate) struct Options {
 /// Runs the models of the crates that layers.toml lists under `loom`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let mut test = workspace.cargo();
-    // Its own folder: `--cfg loom` changes every crate.
-    test.env("CARGO_TARGET_DIR", workspace.target.join("loom"))
+    // `--cfg loom` changes every crate, but with a target named, not what runs in the compiler: that the
+    // simulator shares.
+    test.env("CARGO_TARGET_DIR", workspace.models())
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", options.preemptions.to_string())
         // The models alone: what else a crate has is tested without loom, and would be compiled for nothing.
-        .args(["test", "--profile", "checker", "--test", "loom"]);
+        .args(["test", "--profile", "checker", "--test", "loom", "--target", &Toolchain::find()?.host()?]);
     for package in &workspace.layers.checks.loom {
         test.args(["--package", package]);
     }

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, capture, execute};
 
 /// Simulates whole machines, one per seed; see the chapter on simulation in `docs/book`.
@@ -16,8 +17,9 @@ pub(crate) struct Options {
 
 /// Builds the simulator and runs it. Its exit status becomes that of this command.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
-    // Its own folder: `--cfg sim` changes every crate.
-    let target = workspace.target.join("sim");
+    // `--cfg sim` changes every crate, but with a target named, not what runs in the compiler: that the loom
+    // models share.
+    let (target, host) = (workspace.models(), Toolchain::find()?.host()?);
     let mut build = workspace.cargo();
     build.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", "--cfg sim").args([
         "build",
@@ -26,9 +28,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         "checker",
         "--package",
         "tombolo-sim",
+        "--target",
+        &host,
     ]);
     execute(&mut build)?;
-    let mut simulator = std::process::Command::new(target.join("checker/tombolo-sim"));
+    let mut simulator = std::process::Command::new(target.join(&host).join("checker/tombolo-sim"));
     simulator.current_dir(&workspace.root).args(&options.arguments).args(["--commit", &commit(workspace)]);
     let program = "tombolo-sim".to_owned();
     let status = simulator.status().map_err(|source| Failure::NotStarted { program, source })?;

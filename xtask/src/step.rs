@@ -23,10 +23,10 @@ pub(crate) struct Step {
     pub(crate) after: Vec<&'static str>,
 }
 
-/// What a step runs beside. The steps of a lane run one at a time.
+/// What a step runs beside (`WORKERS` in `ci.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Brings machines up, which have deadlines, or makes what those need first.
+    /// Brings machines up, which have deadlines, or makes what those need first. Two run at a time.
     Machines,
     /// Beside those on machines, at a lower priority: it makes what they need later, or shares its target
     /// folder with them. While they may wait for cargo, it compiles for no more than a moment.

@@ -126,6 +126,18 @@ impl Workspace {
         Ok(files)
     }
 
+    /// Where what only looks at sources, and tests on foreign instruction sets, are built: procedural macros
+    /// and what they depend on are compiled once for all of them, and no step that needs the target folder
+    /// waits for its lock.
+    pub(crate) fn checks(&self) -> PathBuf {
+        self.target.join("checks")
+    }
+
+    /// The same for model checkers.
+    pub(crate) fn models(&self) -> PathBuf {
+        self.target.join("models")
+    }
+
     /// A cargo command in the root of the workspace, with its own target folder.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(cargo());

@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     if std::env::var_os("TOMBOLO_CONFORMANCE_PEER").is_some() {
         return tombolo_conformance::run(vec![Entry::new::<Shm>(), Entry::new::<UnixStream>()]);
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // They wait for what does not come, and hardly compute.
+    arguments.test_threads.get_or_insert(8);
     tombolo_conformance::set_patience(PATIENCE);
     // Failures are expected here, and their messages would hide others.
     std::panic::set_hook(Box::new(|_| {}));
