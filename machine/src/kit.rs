@@ -246,7 +246,7 @@ pub fn host_tombolod() -> Result<PathBuf, KitError> {
 /// [`KitError::NoEmulator`] names the package to install; [`KitError::BadEmulator`] blames the machine file.
 pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
     let (stated, usual, package) = match &node.settings {
-        NodeSettings::Host => return Ok(None),
+        NodeSettings::Host | NodeSettings::Attached(_) => return Ok(None),
         NodeSettings::User(user) => (&user.emulator, format!("qemu-{}", node.isa), "qemu-user"),
         NodeSettings::Vm(vm) => (&vm.emulator, qemu::PROGRAM.to_owned(), "qemu-system-arm"),
         NodeSettings::Bare(bare) => {

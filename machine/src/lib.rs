@@ -10,6 +10,7 @@
 //! - [`suggest`]: finds the word that was probably meant by a misspelt one.
 //! - [`vm`]: virtual machines as nodes.
 
+mod attached;
 pub mod build;
 pub mod file;
 pub mod image;
@@ -21,6 +22,7 @@ pub mod suggest;
 pub mod vm;
 mod windows;
 
+pub use attached::{AttachedNode, KeyError, WindowKey};
 pub use image::{Image, ImageId, NoBuildForIsa};
 pub use kit::Kit;
 pub use limits::{Limit, Limits};

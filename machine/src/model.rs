@@ -7,6 +7,7 @@ use tombolo_base::coherence::Caches;
 use tombolo_base::{Isa, NodeId, Target, WindowId};
 use tombolo_link::TransportKind;
 
+use crate::attached::AttachedNode;
 use crate::limits::Limits;
 use crate::vm::{board, ivshmem, qemu};
 use crate::windows::{self, OwnWindow, Window};
@@ -48,11 +49,13 @@ pub enum NodeSettings {
     Vm(VmNode),
     /// A board without an operating system, joined by a shared window.
     Bare(BareNode),
+    /// A Linux that was there before the machine, joined by a shared window.
+    Attached(AttachedNode),
 }
 
 impl NodeSettings {
     /// The names of all kinds, in the order in which tables list them.
-    pub const NAMES: [&'static str; 4] = ["host", "user", "vm", "bare"];
+    pub const NAMES: [&'static str; 5] = ["host", "user", "vm", "bare", "attached"];
 
     /// The name used in machine files and output.
     #[must_use]
@@ -62,6 +65,7 @@ impl NodeSettings {
             NodeSettings::User(_) => "user",
             NodeSettings::Vm(_) => "vm",
             NodeSettings::Bare(_) => "bare",
+            NodeSettings::Attached(_) => "attached",
         }
     }
 }
@@ -351,6 +355,15 @@ impl Node {
         }
     }
 
+    /// Its settings, when it was there before the machine.
+    #[must_use]
+    pub fn as_attached(&self) -> Option<&AttachedNode> {
+        match &self.settings {
+            NodeSettings::Attached(attached) => Some(attached),
+            _ => None,
+        }
+    }
+
     /// What programs for it are built for.
     #[must_use]
     pub fn target(&self) -> Target {
@@ -360,7 +373,7 @@ impl Node {
     /// Whether it has a memory of its own and reaches others through a window only.
     #[must_use]
     pub fn behind_window(&self) -> bool {
-        matches!(self.settings, NodeSettings::Vm(_) | NodeSettings::Bare(_))
+        matches!(self.settings, NodeSettings::Vm(_) | NodeSettings::Bare(_) | NodeSettings::Attached(_))
     }
 
     /// Its window with the host, if it has one.
@@ -368,6 +381,7 @@ impl Node {
         let (size_mib, doorbells, caches) = match &self.settings {
             NodeSettings::Vm(vm) => (vm.window_mib, vm.doorbells, vm.caches),
             NodeSettings::Bare(bare) => (bare.window_mib, bare.doorbells, None),
+            NodeSettings::Attached(attached) => (attached.window_mib, attached.doorbells, None),
             NodeSettings::Host | NodeSettings::User(_) => return None,
         };
         Some(OwnWindow { size_mib, doorbells, caches })

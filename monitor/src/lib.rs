@@ -8,9 +8,11 @@
 pub mod agent;
 pub mod control_link;
 pub mod core;
+pub mod join;
 pub mod names;
 pub mod node_monitor;
 mod orphans;
+mod relay;
 pub mod root;
 pub mod supervisor;
 
@@ -36,4 +38,15 @@ pub fn allow_many_descriptors() {
 /// How many processors this process may use.
 pub(crate) fn cores() -> u16 {
     std::thread::available_parallelism().map_or(1, |count| count.get().try_into().unwrap_or(u16::MAX))
+}
+
+/// A random number that is not zero.
+fn random_nonce() -> Result<tombolo_link::rendezvous::Nonce, tombolo_platform::OsError> {
+    loop {
+        let mut bytes = [0; 8];
+        tombolo_platform::process::random(&mut bytes)?;
+        if let Some(nonce) = tombolo_link::rendezvous::Nonce::new(u64::from_le_bytes(bytes)) {
+            return Ok(nonce);
+        }
+    }
 }

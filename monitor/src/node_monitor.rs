@@ -16,7 +16,7 @@ use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError, memory, socket};
 use tombolo_transport::window;
 
-use crate::agent::{Agent, Emulator, GuestWindow};
+use crate::agent::{Agent, Emulator, GuestBells, GuestWindow};
 use crate::control_link::ControlLink;
 use crate::orphans;
 
@@ -82,11 +82,12 @@ pub fn run_guest() -> Result<(), NodeMonitorError> {
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))
         .map_err(|error| unusable(&error))?;
-    let window = GuestWindow { memory: bar.file, registers, interrupts, caches: header.caches };
+    let bells = GuestBells::Device { registers, interrupts };
+    let window = GuestWindow { memory: bar.file, bells, caches: header.caches };
     run(ControlLink::over_window(channel), None, Some(window))
 }
 
-fn run(
+pub(crate) fn run(
     mut link: ControlLink,
     emulator: Option<Emulator>,
     window: Option<GuestWindow>,

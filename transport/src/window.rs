@@ -13,7 +13,7 @@ use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::guest::pci::Registers;
-use tombolo_platform::memory::{check_sealed, map};
+use tombolo_platform::memory::{check_window, map};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
@@ -54,9 +54,8 @@ impl Lent {
             )));
         }
         if self.ring.is_none() {
-            // On the host the window is a file, which could be shorter than what is mapped of it; a device
-            // cannot.
-            check_sealed(&self.memory, self.offset_bytes.saturating_add(needed))?;
+            // Where the window is a file, it could be shorter than what is mapped of it; a device cannot.
+            check_window(&self.memory, self.offset_bytes.saturating_add(needed))?;
         }
         let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
         let memory = map(&self.memory, self.offset_bytes, length_bytes)?;

@@ -63,9 +63,10 @@ impl Source<'_> {
         add_folder(&mut items, &self.documents, Path::new(""))?;
         let root = &self.workspace.root;
         for manager in ["system", "user"] {
-            let unit = "tombolo-machine@.service";
-            let source = root.join("packaging").join(unit);
-            items.push(file(Path::new("lib/systemd").join(manager).join(unit), source, 0o644));
+            for unit in ["tombolo-machine@.service", "tombolo-join@.service"] {
+                let source = root.join("packaging").join(unit);
+                items.push(file(Path::new("lib/systemd").join(manager).join(unit), source, 0o644));
+            }
         }
         add_folder(&mut items, &root.join("machines"), Path::new("share/tombolo/machines"))?;
         for name in ["LICENSE-APACHE", "LICENSE-MIT"] {

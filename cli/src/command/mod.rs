@@ -8,6 +8,7 @@ mod console;
 mod down;
 mod idl;
 mod image;
+mod join;
 mod kill;
 mod litmus;
 mod names;
@@ -34,6 +35,7 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     Up(up::Options),
     Down(down::Options),
+    Join(join::Options),
     Status(status::Options),
     Restart(restart::Options),
     Run(run::Options),
@@ -85,6 +87,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Up(options) => up::run(context, &options)?,
         Command::Down(options) => down::run(context, &options)?,
+        Command::Join(options) => match join::run(&options)? {},
         Command::Status(options) => status::run(context, &options)?,
         Command::Restart(options) => restart::run(context, &options)?,
         Command::Run(options) => run::run(context, &options)?,

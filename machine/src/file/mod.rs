@@ -1,6 +1,7 @@
 //! Machine files: TOML in, a checked [`Machine`] out, or a [`Report`] of every mistake found, each shown at
 //! its place. The format is described in `docs/specs/machine-file.md`.
 
+mod attached;
 mod coherence;
 mod limits;
 mod links;

@@ -6,9 +6,9 @@ use std::path::{Component, Path, PathBuf};
 use tombolo_base::Isa;
 use toml::de::{DeTable, DeValue};
 
-use super::coherence;
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list, with_article};
+use super::{attached, coherence};
 use crate::model::{BareNode, Folder, NodeSettings, UserNode, VmNode};
 use crate::suggest;
 
@@ -30,17 +30,22 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Keys of a node, and the kinds that have them.
-const KEYS: [(&str, &[&str]); 13] = [
-    ("name", &["host", "user", "vm", "bare"]),
-    ("kind", &["host", "user", "vm", "bare"]),
-    ("isa", &["user", "vm", "bare"]),
+const KEYS: [(&str, &[&str]); 18] = [
+    ("name", &["host", "user", "vm", "bare", "attached"]),
+    ("kind", &["host", "user", "vm", "bare", "attached"]),
+    ("isa", &["user", "vm", "bare", "attached"]),
     ("memory_mib", &["vm", "bare"]),
     ("processors", &["vm"]),
-    ("window_mib", &["vm", "bare"]),
-    ("doorbells", &["vm", "bare"]),
-    ("coherence", &["vm"]),
+    ("window", &["attached"]),
+    ("window_mib", &["vm", "bare", "attached"]),
+    ("doorbells", &["vm", "bare", "attached"]),
+    ("doorbell", &["attached"]),
+    ("coherence", &["vm", "attached"]),
+    ("join", &["attached"]),
+    ("key", &["attached"]),
     ("cache_seed", &["vm"]),
     ("evict_one_in", &["vm"]),
+    ("silence_s", &["attached"]),
     ("cpu", &["user", "vm", "bare"]),
     ("files", &["user", "vm"]),
     ("emulator", &["user", "vm", "bare"]),
@@ -82,6 +87,9 @@ pub(super) fn read(
             emulator: read_emulator(reader, table, around.folder),
         })),
         "vm" => Some(NodeSettings::Vm(read_vm(reader, table, around.folder))),
+        "attached" => {
+            attached::read(reader, table, header.clone(), around.folder).map(NodeSettings::Attached)
+        }
         _ => Some(NodeSettings::Bare(read_bare(reader, table, around.folder))),
     };
     Draft { name, settings, isa, header }
@@ -143,7 +151,7 @@ fn refuse_foreign_keys(reader: &mut Reader, table: &DeTable<'_>, kind: &str, hos
 }
 
 fn with_kind(kind: &str) -> String {
-    format!("a {kind} node")
+    if kind == "attached" { "an attached node".to_owned() } else { format!("a {kind} node") }
 }
 
 fn read_isa(
@@ -158,6 +166,7 @@ fn read_isa(
         .filter(|isa| match kind {
             "vm" => *isa == Isa::Aarch64,
             "bare" => BareNode::ISAS.contains(isa),
+            "attached" => true,
             _ => *isa != host_isa,
         })
         .collect();
@@ -288,7 +297,7 @@ pub(super) fn number(
 }
 
 /// The size of a window, and its doorbells.
-fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32, u16)) -> (u32, u16) {
+pub(super) fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32, u16)) -> (u32, u16) {
     let window_mib = number(reader, table, &WINDOW, ends(&VmNode::WINDOW_MIB), usual.0);
     let doorbells = number(reader, table, &DOORBELLS, ends(&VmNode::DOORBELLS), usual.1.into());
     check_window(reader, table, "window_mib", window_mib);

@@ -287,7 +287,7 @@ error: unknown kind of node `VM`
 7 | kind = \"VM\"
   |        ^^^^ did you mean \"vm\"?
   |
-  = note: kind: one of `host`, `user`, `vm` or `bare`"
+  = note: kind: one of `host`, `user`, `vm`, `bare` or `attached`"
     );
 }
 
@@ -433,7 +433,7 @@ error: this node has no `kind`
 5 | [[node]]
   | ^^^^^^^^ `kind` is missing here
   |
-  = note: kind: one of `host`, `user`, `vm` or `bare`
+  = note: kind: one of `host`, `user`, `vm`, `bare` or `attached`
 
 error: this node has no `isa`
  --> m.toml:7:1

@@ -165,6 +165,7 @@ fn cannot_have_one(node: &Node) -> Option<&'static str> {
         NodeSettings::Host | NodeSettings::Vm(_) => None,
         NodeSettings::User(_) => Some("its programs share the memory of the host: name the host instead"),
         NodeSettings::Bare(_) => Some("a board has the window with the host only"),
+        NodeSettings::Attached(_) => Some("a node that joins has the window with the host only"),
     }
 }
 

@@ -79,7 +79,20 @@ impl Window {
         })
     }
 
-    /// The shared memory: a file whose size is sealed.
+    /// A window of memory that exists already: a file or a device of `length_bytes`. Its doorbells are event
+    /// counters of this kernel, which something has to pass on.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    pub fn over(memory: OwnedFd, length_bytes: u64, vectors: u16) -> Result<Self, WindowError> {
+        if !(1..=MAX_VECTORS).contains(&vectors) {
+            return Err(WindowError::Vectors(vectors));
+        }
+        let counters = || (0..vectors).map(|_| event::eventfd()).collect::<Result<Vec<_>, _>>();
+        Ok(Window { memory, length_bytes, host_eventfds: counters()?, vm_eventfds: counters()? })
+    }
+
+    /// The shared memory: a file whose size is sealed, or what [`over`](Self::over) was given.
     #[must_use]
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()

@@ -41,11 +41,14 @@ impl Agent {
             Item::WindowMemory => copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd()),
             Item::Region(region, writable) => self.region_memory(region, writable),
             Item::WindowToRead => memory::open_to_read(&self.window.as_ref().ok_or_else(missing)?.memory),
-            Item::Registers => copy(self.window.as_ref().ok_or_else(missing)?.registers.as_fd()),
-            Item::Interrupt(vector) => {
-                let window = self.window.as_ref().ok_or_else(missing)?;
-                let counter = window.interrupts.eventfds().get(usize::from(vector));
-                copy(counter.ok_or_else(missing)?.as_fd())
+            Item::Registers | Item::Interrupt(_) | Item::Ringer(_) => {
+                let bells = &self.window.as_ref().ok_or_else(missing)?.bells;
+                let found = match item {
+                    Item::Interrupt(vector) => bells.incoming(vector),
+                    Item::Ringer(vector) => bells.ringer(vector),
+                    _ => bells.registers(),
+                };
+                copy(found.ok_or_else(missing)?)
             }
         }
     }

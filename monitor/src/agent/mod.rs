@@ -45,12 +45,55 @@ pub struct Emulator {
 pub struct GuestWindow {
     /// The memory.
     pub memory: OwnedFd,
-    /// The device's registers.
-    pub registers: OwnedFd,
-    /// The event counters of its interrupt vectors.
-    pub interrupts: tombolo_platform::guest::vfio::Interrupts,
     /// How its sides keep their views of the memory; `None` where it is coherent.
     pub caches: Option<tombolo_base::coherence::Caches>,
+    /// How it is rung and rings.
+    pub bells: GuestBells,
+}
+
+/// The doorbells of a window, as its node has them.
+#[derive(Debug)]
+pub enum GuestBells {
+    /// Of a device: programs ring by its registers and are rung by interrupts.
+    Device {
+        /// The device's registers.
+        registers: OwnedFd,
+        /// The event counters of its interrupt vectors.
+        interrupts: tombolo_platform::guest::vfio::Interrupts,
+    },
+    /// Event counters that the monitor passes on, by vector.
+    Relayed {
+        /// Signalled when the other side rings.
+        incoming: Vec<OwnedFd>,
+        /// Signalled by programs, to ring the other side.
+        outgoing: Vec<OwnedFd>,
+    },
+}
+
+impl GuestBells {
+    /// The event counter that shows that the other side rang.
+    #[must_use]
+    pub fn incoming(&self, vector: u16) -> Option<BorrowedFd<'_>> {
+        let counters = match self {
+            GuestBells::Device { interrupts, .. } => interrupts.eventfds(),
+            GuestBells::Relayed { incoming, .. } => incoming,
+        };
+        counters.get(usize::from(vector)).map(AsFd::as_fd)
+    }
+
+    fn registers(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            GuestBells::Device { registers, .. } => Some(registers.as_fd()),
+            GuestBells::Relayed { .. } => None,
+        }
+    }
+
+    fn ringer(&self, vector: u16) -> Option<BorrowedFd<'_>> {
+        match self {
+            GuestBells::Device { .. } => None,
+            GuestBells::Relayed { outgoing, .. } => outgoing.get(usize::from(vector)).map(AsFd::as_fd),
+        }
+    }
 }
 
 /// One of the agent's descriptors.

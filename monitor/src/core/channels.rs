@@ -227,28 +227,29 @@ impl Core {
             .lend(needed)
             .map_err(|full| Fault::Limit { what: format!("no room for a channel to node {name}: {full}") })?;
         window.vectors.pop();
+        let base_bytes = window.base_bytes;
         self.effects.push(Effect::ClearWindow { node: vm, range });
         self.node_changed(vm);
         let caches = self.machine.own_window(vm).and_then(|window| window.caches);
         let held_by = vec![from, to];
         self.channels.insert(channel, WindowChannel { opener, window: vm, range, vector, held_by });
-        let place = |ring| {
-            Some(WindowPlace {
-                offset_bytes: range.offset_bytes,
-                length_bytes: range.length_bytes,
-                ring,
-                caches,
-            })
+        let place = |base_bytes: u64, ring| {
+            let offset_bytes = base_bytes + range.offset_bytes;
+            Some(WindowPlace { offset_bytes, length_bytes: range.length_bytes, ring, caches })
         };
+        // Where there are no registers, the agent passes on what is rung.
+        let is_attached = self.is_attached(vm);
+        let ringer = if is_attached { Attachment::Ringer { vector } } else { Attachment::Registers };
+        let ring = (!is_attached).then_some(u32::from(HOST_PEER) << 16 | u32::from(vector));
         let inside = Share {
             attachments: vec![
                 Attachment::WindowMemory,
                 Attachment::Lifeline,
                 Attachment::Interrupt { vector },
-                Attachment::Registers,
+                ringer,
             ],
             passed: Vec::new(),
-            window: place(Some(u32::from(HOST_PEER) << 16 | u32::from(vector))),
+            window: place(base_bytes.1, ring),
         };
         let outside = Share {
             attachments: vec![
@@ -262,7 +263,7 @@ impl Core {
                 Resource::HostBell(vm, vector),
                 Resource::NodeBell(vm, vector),
             ],
-            window: place(None),
+            window: place(base_bytes.0, None),
         };
         Ok(if vm == from { (inside, outside) } else { (outside, inside) })
     }
@@ -272,6 +273,7 @@ impl Core {
     pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
         let Some(record) = self.channels.get_mut(&channel) else {
             // Regions that are mapped have lifelines too.
+            self.held_released(node, Some(channel));
             if self.regions.table.released(node, channel) {
                 self.observing.regions.changed();
             }
@@ -312,7 +314,11 @@ impl Core {
             .map(|(channel, _)| *channel)
             .collect();
         theirs.into_iter().for_each(|channel| self.channel_released(node, channel));
-        // With its node goes the window: nothing of it will be lent again, so nothing has to come back.
+        // With its node goes the window: nothing of it will be lent again, so nothing has to come back. But
+        // that of a node that joins anew stays.
+        if self.is_attached(node) {
+            return;
+        }
         let (channels, relays) = (&mut self.channels, &mut self.relays);
         channels.retain(|hop, record| {
             let stays = record.window != node;

@@ -104,9 +104,9 @@ impl Core {
 
     fn console_node(&self, name: &str) -> Result<NodeId, Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
-        if !node.behind_window() {
+        if !node.behind_window() || node.as_attached().is_some() {
             let why = format!(
-                "node {name} has no console: it is a {} node, and only a vm or a board has one",
+                "node {name} has no console: it is of kind {}, and only a vm or a board has one",
                 node.settings.name()
             );
             return Err(Fault::Refused { why });

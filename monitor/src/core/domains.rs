@@ -126,10 +126,9 @@ impl Core {
     pub(super) fn startable_node(&mut self, name: &str) -> Result<(NodeId, Target), Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
         let (id, target) = (node.id, node.target());
-        match self.node(id).map(|node| node.state.clone()) {
-            Some(NodeState::Up) => Ok((id, target)),
-            Some(NodeState::Down { cause }) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
-            _ => Err(Fault::NodeDown { node: name.to_owned(), cause: "it is starting".into() }),
+        match self.node(id).and_then(|node| node.state.why_not_up()) {
+            None => Ok((id, target)),
+            Some(cause) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
         }
     }
 

@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** nothing here blocks, reads a clock, or touches a descriptor.
 
+mod attached;
 mod channels;
 mod console;
 mod domain_table;
@@ -35,6 +36,7 @@ use tombolo_link::window::{WindowAllocator, WindowRange};
 use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
 
+use attached::HeldRange;
 use console::ConsoleRecord;
 use domain_table::DomainTable;
 use observing::{Observed, Observing, WatchedDomain};
@@ -115,8 +117,22 @@ enum NodeState {
     Booting { since: Nanos },
     /// Its agent answers.
     Up,
+    /// It joins by itself, and has not yet: its window is offered. The cause says so, and why the last
+    /// attempt failed.
+    Awaited { since: Nanos, cause: String },
     /// It does not run.
     Down { cause: String },
+}
+
+impl NodeState {
+    /// Why nothing can be asked of a node in this state; `None` when it is up.
+    fn why_not_up(&self) -> Option<String> {
+        match self {
+            NodeState::Up => None,
+            NodeState::Booting { .. } => Some("it is starting".to_owned()),
+            NodeState::Awaited { cause, .. } | NodeState::Down { cause } => Some(cause.clone()),
+        }
+    }
 }
 
 /// A node of the machine.
@@ -145,6 +161,10 @@ struct WindowRecord {
     vectors_total: u16,
     /// Programs on their way, in the order in which they were sent.
     programs: VecDeque<([u8; 32], WindowRange)>,
+    /// Where the window begins in the file that programs on the host map, and those on the node.
+    base_bytes: (u64, u64),
+    /// Of a node that joins by itself: what programs of its former lives have not released.
+    held: Vec<HeldRange>,
 }
 
 /// A client of an agent.
@@ -325,6 +345,7 @@ impl Core {
         });
         let waits = self.waiting.iter().map(|waiting| waiting.until);
         boots
+            .chain(self.joins_due())
             .chain(waits)
             .chain(self.names.next_tick())
             .chain(self.traces.ends_at())

@@ -11,7 +11,7 @@ use tombolo_link::ChannelConfig;
 use tombolo_machine::Limit;
 use tombolo_naming::{NameFault, Scope};
 
-use super::{Client, Core, NameKey, NameRecord, Nanos, NodeState, Waiting, shown};
+use super::{Client, Core, NameKey, NameRecord, Nanos, Waiting, shown};
 
 impl Core {
     pub(super) fn export(
@@ -93,12 +93,9 @@ impl Core {
         let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
             return Err(self.no_such_node(name));
         };
-        match self.nodes.get(usize::from(node.0)).map(|record| &record.state) {
-            Some(NodeState::Up) => Ok(node),
-            Some(NodeState::Down { cause }) => {
-                Err(Fault::NodeDown { node: name.into(), cause: cause.clone() })
-            }
-            _ => Err(Fault::NodeDown { node: name.into(), cause: "it is starting".into() }),
+        match self.nodes.get(usize::from(node.0)).and_then(|record| record.state.why_not_up()) {
+            None => Ok(node),
+            Some(cause) => Err(Fault::NodeDown { node: name.into(), cause }),
         }
     }
 

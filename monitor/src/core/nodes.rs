@@ -1,12 +1,12 @@
 //! Nodes: booting, being up, being lost, starting again.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tombolo_base::{DomainId, Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::observation::Happening;
 use tombolo_control::{Exit, Fault, NodeInfo, NodeKind, Order, Reply, STARTING};
-use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
 use tombolo_machine::{Limit, Node, NodeSettings};
 
 use super::observing::cut;
@@ -20,27 +20,30 @@ impl Core {
     }
 
     fn boot(&mut self, now: Nanos, id: NodeId) {
+        let is_attached = self.is_attached(id);
         let Some(node) = self.node(id) else { return };
-        node.state = NodeState::Booting { since: now };
+        node.state = match (is_attached, &node.state) {
+            (false, _) => NodeState::Booting { since: now },
+            (true, NodeState::Down { cause }) if node.generation != NonZeroU16::MIN => {
+                NodeState::Awaited { since: now, cause: format!("waiting for `tombolo join`; {cause}") }
+            }
+            (true, _) => NodeState::Awaited { since: now, cause: "waiting for `tombolo join`".to_owned() },
+        };
         node.next_index = 1;
         node.console.restarted();
         let generation = node.generation;
         self.effects.push(Effect::Boot { node: id, generation });
         self.node_changed(id);
-        self.happened(Happening::NODE_STARTING, Some(id), None, "");
+        if !is_attached {
+            self.happened(Happening::NODE_STARTING, Some(id), None, "");
+        }
     }
 
     /// A node's process has been started, with a window of that many bytes and doorbells if it has one.
     pub fn node_started(&mut self, id: NodeId, pid: i32, window: Option<(u64, u16)>) {
         let Some(node) = self.node(id) else { return };
         node.pid = pid;
-        node.window = window.map(|(length_bytes, vectors)| WindowRecord {
-            allocator: WindowAllocator::new(heap_offset_bytes() as u64, length_bytes),
-            // The last is lent first, so the order in which they are used is 1, 2, 3.
-            vectors: (1..vectors).rev().collect(),
-            vectors_total: vectors.saturating_sub(1),
-            programs: Default::default(),
-        });
+        node.window = window.map(WindowRecord::new);
         self.node_changed(id);
     }
 
@@ -96,17 +99,29 @@ impl Core {
 
     /// A node is gone, by evidence: its process ended, or never started.
     pub fn node_lost(&mut self, id: NodeId, cause: &str) {
+        let is_attached = self.is_attached(id);
+        if is_attached {
+            // What was freed in this generation, before it ends.
+            self.settle_regions();
+        }
         let Some(node) = self.node(id) else { return };
         if matches!(node.state, NodeState::Down { .. }) {
             return;
         }
+        let had_joined = is_attached && !matches!(node.state, NodeState::Awaited { .. });
         node.state = NodeState::Down { cause: cause.to_owned() };
         if !tombolo_base::canary!("core reuses a generation") {
             node.generation = node.generation.saturating_add(1);
         }
         (node.pid, node.cores) = (0, 0);
-        node.window = None;
+        if !is_attached {
+            node.window = None;
+        }
         node.programs.clear();
+        self.held_released(id, None);
+        if is_attached {
+            self.keep_window(id);
+        }
         self.watched_lost(id);
         self.happened(Happening::NODE_DOWN, Some(id), None, cause);
         let Some(node) = self.node(id) else { return };
@@ -127,6 +142,9 @@ impl Core {
         self.regions_lost(id, cause);
         self.remote_names_lost(id, cause);
         self.node_exports_lost(id, cause);
+        if had_joined {
+            self.boot(self.now, id);
+        }
     }
 
     pub(super) fn give_up_booting(&mut self, now: Nanos) {
@@ -144,6 +162,7 @@ impl Core {
             self.effects.push(Effect::Destroy { node: id });
             self.node_lost(id, &format!("it did not report within {} s", BOOT_TIMEOUT.as_secs()));
         }
+        self.give_up_joins(now);
     }
 
     /// Starts a node that is down; with `force` also one that is up or starting, which ends first, with its
@@ -157,6 +176,10 @@ impl Core {
         let (id, is_host) = (node.id, node.id == NodeId::HOST);
         let state = self.nodes[usize::from(id.0)].state.clone();
         let is_down = matches!(state, NodeState::Down { .. });
+        if !is_down && self.is_attached(id) {
+            let why = format!("node {name} joins by itself: restart `tombolo join` on it");
+            return self.answer(client, request, Err(Fault::Refused { why }));
+        }
         if !is_down && (is_host || !force) {
             let why = if is_host {
                 format!(
@@ -190,6 +213,8 @@ impl Core {
                 NodeState::Booting { .. } => progress.booting.push(node),
                 NodeState::Up => progress.up.push(node),
                 NodeState::Down { .. } => progress.down.push(node),
+                // The machine is up without it.
+                NodeState::Awaited { .. } => {}
             }
         }
         progress
@@ -229,7 +254,7 @@ impl Core {
             generation: record.generation.get(),
             up: record.state == NodeState::Up,
             cause: match &record.state {
-                NodeState::Down { cause } => cause.clone(),
+                NodeState::Down { cause } | NodeState::Awaited { cause, .. } => cause.clone(),
                 NodeState::Booting { .. } => STARTING.into(),
                 NodeState::Up => String::new(),
             },
@@ -282,5 +307,6 @@ fn kind_of(node: &Node) -> NodeKind {
         NodeSettings::User(_) => NodeKind::User,
         NodeSettings::Vm(_) => NodeKind::Vm,
         NodeSettings::Bare(_) => NodeKind::Bare,
+        NodeSettings::Attached(_) => NodeKind::Attached,
     }
 }

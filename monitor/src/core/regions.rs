@@ -170,12 +170,9 @@ impl Core {
     /// A node that is up, by its name.
     fn node_up(&self, name: &str) -> Result<NodeId, Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
-        match &self.nodes[usize::from(node.id.0)].state {
-            NodeState::Up => Ok(node.id),
-            NodeState::Down { cause } => Err(Fault::NodeDown { node: name.to_owned(), cause: cause.clone() }),
-            NodeState::Booting { .. } => {
-                Err(Fault::NodeDown { node: name.to_owned(), cause: "it is starting".into() })
-            }
+        match self.nodes[usize::from(node.id.0)].state.why_not_up() {
+            None => Ok(node.id),
+            Some(cause) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
         }
     }
 
@@ -430,7 +427,14 @@ impl Core {
             Memory::Kernel { huge_page_bytes } => (0, huge_page_bytes),
             Memory::File | Memory::Foreign { .. } => (0, 0),
         };
-        let file_offset_bytes = start_bytes + extent.offset_bytes;
+        let base_bytes =
+            self.nodes[usize::from(region.node().0)].window.as_ref().map(|window| window.base_bytes);
+        let base_bytes = match (memory, base_bytes) {
+            (Memory::Window { .. }, Some((_, inside))) if by.node() == region.node() => inside,
+            (Memory::Window { .. }, Some((outside, _))) => outside,
+            _ => 0,
+        };
+        let file_offset_bytes = base_bytes + start_bytes + extent.offset_bytes;
         let caches = match memory {
             Memory::Window { .. } => self.machine.own_window(region.node()).and_then(|window| window.caches),
             Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } => None,

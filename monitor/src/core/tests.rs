@@ -14,6 +14,7 @@ use tombolo_naming::Scope;
 
 use super::{Client, Core, Effect, Resource};
 
+mod attached;
 mod held;
 mod names;
 mod observing;
@@ -65,7 +66,10 @@ impl Bench {
         let mut bench = Bench { core, delivered: vec![], orders: vec![], effects: vec![] };
         bench.core.boot_all(0);
         bench.collect();
-        for node in bench.core.machine.nodes().to_vec() {
+        let started = |node: &tombolo_machine::Node| node.as_attached().is_none();
+        for node in
+            bench.core.machine.nodes().iter().filter(|node| started(node)).cloned().collect::<Vec<_>>()
+        {
             bench.core.node_started(node.id, 100, node.behind_window().then_some((1 << 20, vectors)));
             let ready = Report::Ready { version: FINGERPRINT, isa: node.isa, cores: 2, pid: 100 };
             bench.report(node.id, ready);

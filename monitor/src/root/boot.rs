@@ -17,8 +17,8 @@ use tombolo_platform::process::Process;
 use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
 
-use super::Root;
 use super::node::{NodeLink, RunningNode, WindowSide};
+use super::{Root, attached};
 use crate::control_link::ControlLink;
 
 /// What a virtual machine boots.
@@ -41,13 +41,23 @@ impl Root {
             NodeSettings::User(_) => self.start_user(&node),
             NodeSettings::Vm(vm) => self.start_vm(&node, vm, generation),
             NodeSettings::Bare(bare) => self.start_bare(&node, bare, generation),
+            NodeSettings::Attached(attached) => {
+                let started = attached::start(&node, attached, generation, self.machine.name());
+                started.map(|(running, base_bytes)| {
+                    let window = (u64::from(attached.window_mib) << 20, attached.doorbells);
+                    self.core.node_awaited(id, window, base_bytes);
+                    running
+                })
+            }
         };
         let heard = |running| self.hearing.add(id).map(|()| running).map_err(text);
         match started.and_then(heard) {
             Ok(mut running) => {
                 running.order(&welcome, Vec::new());
-                let window = running.window().map(|window| (window.length_bytes(), window.vectors()));
-                self.core.node_started(id, running.pid(), window);
+                if node.as_attached().is_none() {
+                    let window = running.window().map(|window| (window.length_bytes(), window.vectors()));
+                    self.core.node_started(id, running.pid(), window);
+                }
                 self.nodes.insert(id, running);
             }
             Err(cause) => self.core.node_lost(id, &cause),
@@ -179,8 +189,16 @@ fn start_behind_window(
     let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
     let process = Process::start(&mut command, &inherit).map_err(text)?;
     let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
-    let side =
-        WindowSide { window, memory, caches, _server: server, serial, lifeline, _lifeline_far_end: far_end };
+    let side = WindowSide {
+        window,
+        memory,
+        caches,
+        base_bytes: 0,
+        _server: Some(server),
+        serial: Some(serial),
+        lifeline,
+        _lifeline_far_end: far_end,
+    };
     Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), Some(side)))
 }
 

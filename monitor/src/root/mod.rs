@@ -3,6 +3,7 @@
 //! One loop, and a thread beside it that reads images. Everything it waits for is a descriptor; nothing in
 //! the loop blocks but the handshake with a virtual machine that has just rung for it.
 
+mod attached;
 mod boot;
 mod hearing;
 mod images;
@@ -26,6 +27,7 @@ use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
 use crate::orphans;
 use crate::supervisor::Supervisor;
+use attached::News;
 use boot::BootImage;
 use hearing::Hearing;
 use images::ImageReader;
@@ -295,6 +297,14 @@ impl Root {
             }
         };
         let Some(node) = self.nodes.get_mut(&id) else { return worked };
+        for news in node.take_news() {
+            worked = true;
+            match news {
+                News::Joined { base_bytes } => self.core.node_joining(now_ns(), id, base_bytes),
+                News::Refused(why) => self.core.node_refused(id, &why),
+                News::Lost(_) => {}
+            }
+        }
         let printed = node.take_console();
         self.core.console_waits(id, node.typed_bytes());
         if !printed.is_empty() {

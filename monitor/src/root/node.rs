@@ -16,6 +16,7 @@ use tombolo_platform::{Deadline, Errno, socket};
 use tombolo_transport::window::WindowChannel;
 use tombolo_transport::{ChannelError, window};
 
+use super::attached::{Keeper, News};
 use super::hearing::Sources;
 use crate::control_link::{Arrived, ControlLink};
 
@@ -41,9 +42,11 @@ pub(super) struct WindowSide {
     pub(super) memory: SharedMemory,
     /// How the two sides keep their views of it; `None` where it is coherent.
     pub(super) caches: Option<Caches>,
+    /// Where the window begins in its file.
+    pub(super) base_bytes: u64,
     /// Our end of the socket that QEMU has the window from; QEMU wants it open.
-    pub(super) _server: OwnedFd,
-    pub(super) serial: OwnedFd,
+    pub(super) _server: Option<OwnedFd>,
+    pub(super) serial: Option<OwnedFd>,
     /// Both ends of a lifeline that never hangs up: the death of a virtual machine shows by its process.
     pub(super) lifeline: OwnedFd,
     pub(super) _lifeline_far_end: OwnedFd,
@@ -59,10 +62,31 @@ impl WindowSide {
     }
 }
 
+/// By what the end of a node shows.
+#[derive(Debug)]
+enum Life {
+    /// Its emulator, a process of this kernel.
+    Process(Process),
+    /// Its window, for a node that joined by itself.
+    Keeper(Keeper),
+}
+
+impl Life {
+    /// Readable when it may have ended.
+    fn ended_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Life::Process(process) => process.ended_fd(),
+            Life::Keeper(keeper) => keeper.told_fd(),
+        }
+    }
+}
+
 /// A node that runs.
 #[derive(Debug)]
 pub(super) struct RunningNode {
-    process: Process,
+    life: Life,
+    /// What its keeper told beside its end.
+    news: Vec<News>,
     link: NodeLink,
     vm: Option<WindowSide>,
     /// Console input that the serial line has not taken yet.
@@ -84,8 +108,18 @@ impl RunningNode {
         let errors = process.child_mut().stderr.take().map(OwnedFd::from);
         // A pipe that cannot be read without blocking is not read.
         let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
+        Self::with(Life::Process(process), link, vm, errors)
+    }
+
+    /// A node that joins by itself.
+    pub(super) fn attached(keeper: Keeper, link: NodeLink, window: WindowSide) -> Self {
+        Self::with(Life::Keeper(keeper), link, Some(window), None)
+    }
+
+    fn with(life: Life, link: NodeLink, vm: Option<WindowSide>, errors: Option<OwnedFd>) -> Self {
         RunningNode {
-            process,
+            life,
+            news: Vec::new(),
             link,
             vm,
             typed: Vec::new(),
@@ -97,7 +131,10 @@ impl RunningNode {
     }
 
     pub(super) fn pid(&self) -> i32 {
-        self.process.pid()
+        match &self.life {
+            Life::Process(process) => process.pid(),
+            Life::Keeper(_) => 0,
+        }
     }
 
     pub(super) fn window(&self) -> Option<&Window> {
@@ -175,20 +212,39 @@ impl RunningNode {
         {
             return Ok(Some(arrived));
         }
-        match self.process.try_reap() {
-            Ok(None) => {}
-            Ok(Some(Ended::Exited(status))) => {
-                return Err(format!("its process exited with status {status}"));
-            }
-            Ok(Some(Ended::Signalled(signal))) => {
-                return Err(format!("its process was ended by signal {signal}"));
-            }
-            Err(error) => return Err(error.to_string()),
-        }
+        self.see_end()?;
         match &self.link {
             NodeLink::Made(link) if link.is_gone() => Err("its monitor is gone".into()),
             _ => Ok(None),
         }
+    }
+
+    /// Why it has ended, if it has.
+    fn see_end(&mut self) -> Result<(), String> {
+        match &mut self.life {
+            Life::Process(process) => match process.try_reap() {
+                Ok(None) => Ok(()),
+                Ok(Some(Ended::Exited(status))) => Err(format!("its process exited with status {status}")),
+                Ok(Some(Ended::Signalled(signal))) => {
+                    Err(format!("its process was ended by signal {signal}"))
+                }
+                Err(error) => Err(error.to_string()),
+            },
+            Life::Keeper(keeper) => {
+                while let Some(news) = keeper.next_news() {
+                    match news {
+                        News::Lost(cause) => return Err(cause),
+                        news => self.news.push(news),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What became known of a node that joins by itself.
+    pub(super) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
     }
 
     /// A virtual machine that has booted rings for its handshake.
@@ -211,10 +267,10 @@ impl RunningNode {
     /// What it has printed since.
     pub(super) fn take_console(&mut self) -> Vec<u8> {
         let mut printed = Vec::new();
-        let Some(vm) = &self.vm else { return printed };
+        let Some(serial) = self.vm.as_ref().and_then(|vm| vm.serial.as_ref()) else { return printed };
         let mut piece = [0; 4096];
         while printed.len() < 64 * 1024 {
-            match rustix::io::read(&vm.serial, &mut piece) {
+            match rustix::io::read(serial, &mut piece) {
                 Ok(count) if count > 0 => printed.extend_from_slice(&piece[..count]),
                 _ => break,
             }
@@ -233,8 +289,8 @@ impl RunningNode {
     }
 
     fn flush_console(&mut self) {
-        let Some(vm) = &self.vm else { return };
-        match socket::send(&vm.serial, &self.typed, &[]) {
+        let Some(serial) = self.vm.as_ref().and_then(|vm| vm.serial.as_ref()) else { return };
+        match socket::send(serial, &self.typed, &[]) {
             Ok(count) => {
                 self.typed.drain(..count);
             }
@@ -257,7 +313,7 @@ impl RunningNode {
 
     /// What it may be heard by; its link only if it `may_ask`.
     pub(super) fn sources(&self, may_ask: bool) -> Sources<'_> {
-        let mut sources = vec![(self.process.ended_fd(), Some(Interest::Read))];
+        let mut sources = vec![(self.life.ended_fd(), Some(Interest::Read))];
         sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Some(Interest::Read))));
         let mut of_link = Vec::new();
         if let NodeLink::Made(link) = &self.link {
@@ -266,7 +322,7 @@ impl RunningNode {
         sources.extend(of_link.into_iter().map(|(fd, interest)| (fd, may_ask.then_some(interest))));
         if let Some(vm) = &self.vm {
             let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
-            sources.push((vm.serial.as_fd(), Some(interest)));
+            sources.extend(vm.serial.iter().map(|serial| (serial.as_fd(), Some(interest))));
             let awaited = matches!(self.link, NodeLink::Awaited(_));
             sources.push((vm.window.host_eventfds()[0].as_fd(), awaited.then_some(Interest::Read)));
         }
@@ -284,7 +340,10 @@ impl RunningNode {
     }
 
     pub(super) fn destroy(&mut self) {
-        self.process.destroy();
+        match &mut self.life {
+            Life::Process(process) => process.destroy(),
+            Life::Keeper(keeper) => keeper.destroy(),
+        }
     }
 }
 
@@ -298,7 +357,7 @@ fn open_control(vm: &WindowSide) -> Result<WindowChannel, ChannelError> {
     let lifeline = copy(vm.lifeline.as_fd())?;
     let lent = window::Lent {
         memory: copy(vm.window.memory())?,
-        offset_bytes: CONTROL_OFFSET_BYTES as u64,
+        offset_bytes: vm.base_bytes + CONTROL_OFFSET_BYTES as u64,
         length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
         lifeline,
         bell: copy(vm.window.host_eventfds()[0].as_fd())?,

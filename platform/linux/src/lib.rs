@@ -20,6 +20,7 @@ pub mod memory;
 pub mod meters;
 pub mod process;
 pub mod sealed;
+pub mod shared_window;
 pub mod socket;
 pub mod thread;
 pub mod time;

@@ -58,6 +58,28 @@ pub fn check_sealed(file: impl AsFd, length_bytes: u64) -> Result<(), OsError> {
     Ok(())
 }
 
+/// Checks that the memory of a window is at least `length_bytes` long. Only a monitor passes such files.
+///
+/// A memory file without a name must be sealed as in [`check_sealed`]. A file with a name cannot be sealed: a
+/// program that may write to it could cut it short, which ends the programs that map it with SIGBUS. A device
+/// has the length that it has.
+///
+/// # Errors
+/// As [`check_sealed`].
+pub fn check_window(file: impl AsFd, length_bytes: u64) -> Result<(), OsError> {
+    let status = rustix::fs::fstat(&file).context("size a window")?;
+    let is_file = rustix::fs::FileType::from_raw_mode(status.st_mode) == rustix::fs::FileType::RegularFile;
+    if is_file && status.st_nlink == 0 {
+        return check_sealed(file, length_bytes);
+    }
+    let length = status.st_size;
+    if is_file && u64::try_from(length).unwrap_or(0) < length_bytes {
+        let what = format!("use a window of {length} bytes where {length_bytes} are needed");
+        return Err(OsError::new(what, Errno::OVERFLOW));
+    }
+    Ok(())
+}
+
 /// A mapping that is unmapped when dropped.
 struct Mapping {
     address: NonNull<core::ffi::c_void>,

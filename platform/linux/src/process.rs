@@ -1,6 +1,6 @@
 //! Starts processes that cannot be left behind, and detects their end reliably.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
@@ -184,6 +184,47 @@ pub fn watch(pid: i32) -> Result<OwnedFd, OsError> {
 /// Sends a signal to a watched process. Does nothing once it has ended.
 pub fn signal_watched(pidfd: impl AsFd, signal: Signal) {
     let _ = rustix::process::pidfd_send_signal(pidfd, signal);
+}
+
+/// Keeps SIGTERM and SIGINT from ending this process: a descriptor becomes readable instead, and stays so.
+/// Programs that it starts take the signals as usual. Call before other threads are started.
+///
+/// # Errors
+/// An error of the kernel.
+pub fn termination() -> Result<OwnedFd, OsError> {
+    let operation = "take signals as a descriptor";
+    // SAFETY: `sigset_t` is a plain set of bits, for which all zeros is a value.
+    let mut set: libc::sigset_t = unsafe { core::mem::zeroed() };
+    // SAFETY: `set` may be written, and lives until the calls return; the signal numbers are valid; the old
+    // mask is not asked for.
+    let number = unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigaddset(&raw mut set, libc::SIGINT);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if number < 0 {
+        return Err(OsError::from_io(operation, &std::io::Error::last_os_error()));
+    }
+    // SAFETY: the kernel has just created this descriptor, and no other code knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Fills `bytes` with random numbers of the kernel.
+///
+/// # Errors
+/// An error of the kernel, which is not ready just after a boot.
+pub fn random(bytes: &mut [u8]) -> Result<(), OsError> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(OsError::new("read random numbers", errno)),
+        }
+    }
+    Ok(())
 }
 
 /// The effective user id of this process.

@@ -8,6 +8,17 @@ use crate::record::Memory;
 use crate::table::{Consequence, Table};
 use crate::{CapabilityId, RegionId};
 
+/// A region in a window, and who has it mapped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InWindow {
+    /// Where it begins in the window.
+    pub offset_bytes: u64,
+    /// Its length.
+    pub length_bytes: u64,
+    /// Its mappings, with the nodes of their holders.
+    pub mappings: Vec<(NodeId, ChannelId)>,
+}
+
 impl Table {
     /// The agent of a node reports that a mapping there is gone: its domain unmapped it or is dead. False
     /// for an unknown mapping, or one on another node.
@@ -75,6 +86,24 @@ impl Table {
         let regions: Vec<RegionId> = self.regions.keys().copied().filter(|id| id.node() == node).collect();
         regions.into_iter().for_each(|region| self.region_lost(region));
         self.commit_what_can_be();
+    }
+
+    /// The regions in the window of a node.
+    #[must_use]
+    pub fn in_window_of(&self, node: NodeId) -> Vec<InWindow> {
+        let holder = |mapping: &ChannelId| Some((self.mappings.get(mapping)?.holder.node(), *mapping));
+        let of_node = self.regions.iter().filter(|(id, _)| id.node() == node);
+        let in_window = of_node.filter_map(|(_, region)| match region.memory {
+            Memory::Window { offset_bytes } => Some((offset_bytes, region)),
+            _ => None,
+        });
+        in_window
+            .map(|(offset_bytes, region)| InWindow {
+                offset_bytes,
+                length_bytes: region.length_bytes,
+                mappings: region.mappings.iter().filter_map(holder).collect(),
+            })
+            .collect()
     }
 
     fn region_lost(&mut self, id: RegionId) {

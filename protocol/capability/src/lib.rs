@@ -21,6 +21,7 @@ mod accept;
 #[rustfmt::skip]
 pub mod capabilities;
 mod ends;
+pub use ends::InWindow;
 mod fault;
 mod held;
 mod id;

@@ -24,6 +24,12 @@ rt::record_view! {
 }
 
 rt::record_view! {
+    AttachmentRinger => AttachmentRingerView<'m>, inline 2 / 2;
+    /// `vector`.
+    vector @ 0 => u16,
+}
+
+rt::record_view! {
     AttachmentPairEnd => AttachmentPairEndView<'m>, inline 2 / 1;
     /// False for the connecting side.
     accepting @ 0 => bool,
@@ -99,10 +105,16 @@ rt::owned_union! {
     },
     /// The window's memory, for reading alone.
     9 => WindowToRead,
+    /// The event counter by which this vector of the other side is rung: the agent passes it on.
+    10 => Ringer {
+        record: AttachmentRingerView<'m>, inline 2;
+        /// `vector`.
+        vector @ 0: u16 => u16,
+    },
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x7b59a6ae2372d679;
+pub const AGENT_FINGERPRINT: u64 = 0xd07d8c0004054157;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.

@@ -145,6 +145,7 @@ impl NodeKind {
             NodeKind::User => "user",
             NodeKind::Vm => "vm",
             NodeKind::Bare => "bare",
+            NodeKind::Attached => "attached",
         }
     }
 }

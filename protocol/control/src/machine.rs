@@ -73,6 +73,8 @@ rt::number! {
     Vm = 2,
     /// A board without an operating system, joined by a shared window.
     Bare = 3,
+    /// A Linux that was there before the machine, joined by a shared window.
+    Attached = 4,
 }
 
 rt::number! {

@@ -200,7 +200,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0xcc16700815b11729;
+pub const MONITOR_FINGERPRINT: u64 = 0x36c238838918289a;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.

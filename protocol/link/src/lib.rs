@@ -18,6 +18,7 @@ pub mod link;
 pub mod open;
 #[cfg(feature = "alloc")]
 pub mod relay;
+pub mod rendezvous;
 pub mod verdict;
 pub mod wait;
 #[cfg(feature = "alloc")]

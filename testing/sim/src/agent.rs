@@ -387,7 +387,7 @@ impl SimAgent {
                 first
             }))),
             Item::WindowMemory => self.window.map(Fd::Window),
-            Item::Interrupt(_) | Item::Registers => self.window.map(|_| Fd::Bell),
+            Item::Interrupt(_) | Item::Registers | Item::Ringer(_) => self.window.map(|_| Fd::Bell),
             Item::TracePage(_) => Some(Fd::Bell),
             Item::Region(region, writable) => self.region_memory(region, writable),
             Item::WindowToRead => self.window.map(Fd::WindowToRead),

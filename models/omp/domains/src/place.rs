@@ -168,7 +168,7 @@ fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
     let kernel = match node.kind {
         NodeKind::Host | NodeKind::User => Some(Kernel::Host),
         NodeKind::Vm => Some(Kernel::Virtual(node.name.clone())),
-        NodeKind::Bare => None,
+        NodeKind::Bare | NodeKind::Attached => None,
     };
     match kernel {
         Some(kernel) if matches!(node.isa, Isa::X86_64 | Isa::Aarch64) => Ok(JobNode {

@@ -24,6 +24,7 @@ impl<D> AgentCore<D> {
                 Attachment::WindowMemory => Item::WindowMemory,
                 Attachment::Interrupt { vector } => Item::Interrupt(*vector),
                 Attachment::Registers => Item::Registers,
+                Attachment::Ringer { vector } => Item::Ringer(*vector),
                 Attachment::TracePage { domain } => Item::TracePage(*domain),
                 Attachment::Region { region, writable } => Item::Region(*region, *writable),
                 Attachment::WindowToRead => Item::WindowToRead,

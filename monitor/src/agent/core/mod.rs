@@ -54,6 +54,8 @@ pub enum Item<D> {
     Interrupt(u16),
     /// The window device's registers.
     Registers,
+    /// What rings a vector of the other side by way of the agent.
+    Ringer(u16),
     /// The memory that a domain traces to, made at its first mention.
     TracePage(DomainId),
     /// The memory of a region, also for writing or not.

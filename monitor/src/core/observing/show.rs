@@ -39,7 +39,7 @@ impl Core {
         let phase = match record.state {
             NodeState::Booting { .. } => NodePhase::Starting,
             NodeState::Up => NodePhase::Up,
-            NodeState::Down { .. } => NodePhase::Down,
+            NodeState::Down { .. } | NodeState::Awaited { .. } => NodePhase::Down,
         };
         Some(SeenNode {
             info,

@@ -14,7 +14,7 @@ pub(in crate::core) fn in_memory_of(node: &str) -> RegionPlace {
     RegionPlace::Memory { node: node.into(), options }
 }
 
-fn in_window_of(node: &str) -> RegionPlace {
+pub(super) fn in_window_of(node: &str) -> RegionPlace {
     RegionPlace::Window { node: node.into(), alignment_bytes: 0, coherent: true }
 }
 
@@ -37,7 +37,7 @@ impl Bench {
         self.answer(client)
     }
 
-    fn made(&mut self, client: Client, place: RegionPlace) -> CapabilityInfo {
+    pub(super) fn made(&mut self, client: Client, place: RegionPlace) -> CapabilityInfo {
         match self.region(client, place, 8000) {
             Some(Reply::RegionCreate { capability }) => capability,
             other => panic!("{other:?}"),
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     /// Maps; what it is told, with what goes along.
-    fn map(
+    pub(super) fn map(
         &mut self,
         client: Client,
         of: &CapabilityInfo,
@@ -86,7 +86,7 @@ impl Bench {
         }
     }
 
-    fn hung_up(&mut self) -> Vec<(NodeId, u64)> {
+    pub(super) fn hung_up(&mut self) -> Vec<(NodeId, u64)> {
         let hung_up = |(node, order): (NodeId, Order)| match order {
             Order::HangUp { channel } => Some((node, channel.0)),
             _ => None,

@@ -35,12 +35,12 @@ pub enum GuestError {
 }
 
 /// Writes `value` to a file of sysfs in one call.
-fn write_attribute(path: &Path, value: &str) -> Result<(), OsError> {
+pub(crate) fn write_attribute(path: &Path, value: &str) -> Result<(), OsError> {
     std::fs::write(path, value).context(&format!("write {value:?} to {}", path.display()))
 }
 
 /// Reads a file of sysfs without its newline.
-fn read_attribute(path: &Path) -> Result<String, OsError> {
+pub(crate) fn read_attribute(path: &Path) -> Result<String, OsError> {
     let text = std::fs::read_to_string(path).context(&format!("read {}", path.display()))?;
     Ok(text.trim_end().to_owned())
 }

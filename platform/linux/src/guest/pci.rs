@@ -128,7 +128,7 @@ impl WindowDevice {
     }
 }
 
-fn open(path: &Path) -> Result<File, OsError> {
+pub(crate) fn open(path: &Path) -> Result<File, OsError> {
     OpenOptions::new().read(true).write(true).open(path).context(&format!("open {}", path.display()))
 }
 
@@ -138,7 +138,7 @@ fn parse_hex(text: &str) -> Option<u64> {
 
 /// The address range of a BAR from sysfs's `resource`: a line per BAR with first address, last address and
 /// flags.
-fn parse_bar(table: &str, bar: usize) -> Option<Range<u64>> {
+pub(crate) fn parse_bar(table: &str, bar: usize) -> Option<Range<u64>> {
     let mut fields = table.lines().nth(bar)?.split_ascii_whitespace().map(parse_hex);
     let (first, last) = (fields.next()??, fields.next()??);
     if last == 0 || last < first { None } else { Some(first..last.checked_add(1)?) }

@@ -1,5 +1,6 @@
 //! Machines and their nodes: coming up, running programs, dying, going down.
 
+mod attached;
 mod bad_input;
 mod boards;
 mod chaos;

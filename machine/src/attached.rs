@@ -1,0 +1,159 @@
+//! Nodes that were there before the machine: what the machine file says of them.
+
+use std::io::Read;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use tombolo_base::Isa;
+use tombolo_link::link::Coherence;
+use tombolo_link::rendezvous::{BellKind, Nonce, Role, Secret, Terms};
+use tombolo_platform::shared_window::WindowSource;
+
+/// Settings of an `attached` node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttachedNode {
+    /// Its window, as this host reaches it.
+    pub window: WindowSource,
+    /// The same window as the node reaches it, for `tombolo join --file`; `None` where that is the same.
+    pub join: Option<WindowSource>,
+    /// The size of the window, a power of two.
+    pub window_mib: u32,
+    /// Doorbells of the window, see [`VmNode::DOORBELLS`](crate::VmNode::DOORBELLS).
+    pub doorbells: u16,
+    /// What its doorbells are.
+    pub doorbell: BellKind,
+    /// What the memory promises.
+    pub coherence: Coherence,
+    /// The file with the key that both sides have; no key when `None`.
+    pub key: Option<PathBuf>,
+    /// After how many seconds without a sign of life the node counts as lost.
+    pub silence_s: u32,
+}
+
+impl AttachedNode {
+    /// Allowed values of `silence_s`.
+    pub const SILENCE_S: RangeInclusive<u32> = 1..=3600;
+    /// The usual value of `silence_s`.
+    pub const DEFAULT_SILENCE_S: u32 = 10;
+
+    /// The terms of a node of `isa` for the rendezvous in a window of `length_bytes`; `release` is the
+    /// fingerprint of the control protocol.
+    #[must_use]
+    pub fn terms(&self, isa: Isa, release: u32, length_bytes: u64) -> Terms {
+        let AttachedNode { doorbells, doorbell, coherence, .. } = *self;
+        Terms { release, length_bytes, bells: doorbells, kind: doorbell, coherence, isa }
+    }
+
+    /// The window as the node reaches it.
+    #[must_use]
+    pub fn as_joined(&self) -> &WindowSource {
+        self.join.as_ref().unwrap_or(&self.window)
+    }
+}
+
+/// The key of a window: the SHA-256 of its file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WindowKey([u8; 32]);
+
+/// Why a key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("cannot read the key {path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answered.
+        error: std::io::Error,
+    },
+    /// It is too short to be a secret, or too long.
+    #[error(
+        "the key {path} has {found} bytes, and must have 16 to {MAX_KEY_BYTES}: \
+         `head -c 32 /dev/urandom > {path}` makes one"
+    )]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// How long it is, at least.
+        found: usize,
+    },
+}
+
+const MAX_KEY_BYTES: usize = 4096;
+
+impl WindowKey {
+    /// Reads the key from a file; without a file both sides have the empty key.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn read(path: Option<&Path>) -> Result<Self, KeyError> {
+        let mut bytes = Vec::new();
+        if let Some(path) = path {
+            let file = std::fs::File::open(path);
+            let read = file.and_then(|file| file.take(MAX_KEY_BYTES as u64 + 1).read_to_end(&mut bytes));
+            read.map_err(|error| KeyError::Unreadable { path: path.to_owned(), error })?;
+            if !(16..=MAX_KEY_BYTES).contains(&bytes.len()) {
+                return Err(KeyError::Length { path: path.to_owned(), found: bytes.len() });
+            }
+        }
+        Ok(WindowKey(Sha256::digest(&bytes).into()))
+    }
+}
+
+impl std::fmt::Debug for WindowKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WindowKey")
+    }
+}
+
+impl Secret for WindowKey {
+    /// All parts have a fixed length for each role, so no two messages have the same digest input.
+    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4] {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update([role as u8]);
+        for word in [session.get(), attempt.get()].iter().chain(said) {
+            hash.update(word.to_le_bytes());
+        }
+        let digest: [u8; 32] = hash.finalize().into();
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(digest.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_a_file_of_some_length() {
+        let path = std::env::temp_dir().join(format!("tombolo-key-{}", std::process::id()));
+        for (bytes, is_good) in [(15, false), (16, true), (MAX_KEY_BYTES, true), (MAX_KEY_BYTES + 1, false)] {
+            std::fs::write(&path, vec![7; bytes]).unwrap();
+            assert_eq!(WindowKey::read(Some(&path)).is_ok(), is_good, "{bytes}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(WindowKey::read(Some(&path)), Err(KeyError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_proof_depends_on_everything() {
+        let nonce = |number| Nonce::new(number).unwrap();
+        let key = |byte| WindowKey([byte; 32]);
+        let first = key(1).proof(Role::Host, nonce(1), nonce(2), &[3]);
+        assert_eq!(first, key(1).proof(Role::Host, nonce(1), nonce(2), &[3]));
+        for other in [
+            key(2).proof(Role::Host, nonce(1), nonce(2), &[3]),
+            key(1).proof(Role::Joiner, nonce(1), nonce(2), &[3]),
+            key(1).proof(Role::Host, nonce(2), nonce(2), &[3]),
+            key(1).proof(Role::Host, nonce(1), nonce(3), &[3]),
+            key(1).proof(Role::Host, nonce(1), nonce(2), &[4]),
+        ] {
+            assert_ne!(first, other);
+        }
+    }
+}

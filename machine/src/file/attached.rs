@@ -1,0 +1,143 @@
+//! The keys of a node that the machine does not start.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tombolo_link::link::Coherence;
+use tombolo_link::rendezvous::BellKind;
+use tombolo_platform::shared_window::{SOURCE_FORMS, WindowSource};
+use toml::de::DeTable;
+
+use super::nodes::{Number, ends, number, read_window, unknown_word};
+use super::report::Problem;
+use super::values::Reader;
+use crate::attached::AttachedNode;
+
+const WINDOW_NOTE: &str =
+    "window: the memory that the node and this host share, for example \"file:/dev/shm/card0\"";
+const JOIN_NOTE: &str = "join: the same memory as the node reaches it, for example \"pci:0000:00:01.0/2\"";
+const COHERENCE_NOTE: &str = "coherence: when one side sees the other's stores; \"coherent\" is at once";
+const DOORBELL_NOTE: &str =
+    "doorbell: how a sleeping side is woken; with \"poll\" both monitors look at counters in the window";
+const KEY_NOTE: &str = "key: a file of 16 bytes or more, the same on both sides";
+const SILENCE: Number =
+    ("silence_s", "after how many seconds without a sign of life the node counts as lost");
+
+/// Reads them; `None` when the window is missing or wrong, which is then reported.
+pub(super) fn read(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    header: Range<usize>,
+    folder: &Path,
+) -> Option<AttachedNode> {
+    if reader.value(table, "window").is_none() {
+        reader.missing(header, "window", "this node", WINDOW_NOTE);
+    }
+    let window = read_source(reader, table, "window", WINDOW_NOTE).map(|window| window.below(folder));
+    let join = read_source(reader, table, "join", JOIN_NOTE);
+    let (window_mib, doorbells) = read_window(reader, table, (64, 16));
+    let coherence = read_coherence(reader, table);
+    let doorbell = read_doorbell(reader, table);
+    let key = reader.value(table, "key").and_then(|value| reader.path("key", value, KEY_NOTE));
+    let silence_s =
+        number(reader, table, &SILENCE, ends(&AttachedNode::SILENCE_S), AttachedNode::DEFAULT_SILENCE_S);
+    let key: Option<PathBuf> = key.map(|key| folder.join(key));
+    Some(AttachedNode { window: window?, join, window_mib, doorbells, doorbell, coherence, key, silence_s })
+}
+
+fn read_source(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    key: &'static str,
+    note: &str,
+) -> Option<WindowSource> {
+    let text = reader.text(key, reader.value(table, key)?, note)?;
+    match text.text.parse() {
+        Ok(source) => Some(source),
+        Err(error) => {
+            let forms = format!("{key}: {SOURCE_FORMS}");
+            reader.report(Problem::new(text.span, error.to_string()).note(forms));
+            None
+        }
+    }
+}
+
+fn read_coherence(reader: &mut Reader, table: &DeTable<'_>) -> Coherence {
+    let names = [Coherence::Coherent, Coherence::Flush, Coherence::Copy].map(Coherence::name);
+    let value = reader.value(table, "coherence");
+    let Some(text) = value.and_then(|value| reader.text("coherence", value, COHERENCE_NOTE)) else {
+        return Coherence::Coherent;
+    };
+    if text.text == Coherence::Coherent.name() {
+        return Coherence::Coherent;
+    }
+    let problem = match names.contains(&text.text.as_str()) {
+        true => Problem::new(text.span, format!("a window that is `{}` is not supported yet", text.text))
+            .label("only \"coherent\" is: each side sees the other's stores without further action"),
+        false => unknown_word(&text, "coherence", names),
+    };
+    reader.report(problem.note(COHERENCE_NOTE));
+    Coherence::Coherent
+}
+
+fn read_doorbell(reader: &mut Reader, table: &DeTable<'_>) -> BellKind {
+    let value = reader.value(table, "doorbell");
+    if let Some(text) = value.and_then(|value| reader.text("doorbell", value, DOORBELL_NOTE))
+        && text.text != BellKind::Poll.name()
+    {
+        reader.report(unknown_word(&text, "doorbell", [BellKind::Poll.name()]).note(DOORBELL_NOTE));
+    }
+    BellKind::Poll
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tombolo_base::Isa;
+
+    use crate::Machine;
+
+    const TEXT: &str = "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"card0\"\n\
+                        kind = \"attached\"\nisa = \"x86_64\"\nwindow = \"pci:0000:03:00.0/2\"\njoin = \"ivshmem\"\n\
+                        window_mib = 4\ndoorbells = 3\nkey = \"k\"\nsilence_s = 2\n";
+
+    fn parse(text: &str) -> Result<Machine, String> {
+        Machine::parse(text, Path::new("/lab/m.toml"), Isa::X86_64).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_node_that_joins_has_its_settings() {
+        let machine = parse(TEXT).unwrap();
+        let node = machine.node_named("card0").unwrap().as_attached().unwrap();
+        assert_eq!(node.window.to_string(), "pci:0000:03:00.0/2");
+        assert_eq!(node.as_joined().to_string(), "ivshmem");
+        assert_eq!((node.window_mib, node.doorbells, node.silence_s), (4, 3, 2));
+        assert_eq!(node.key.as_deref(), Some(Path::new("/lab/k")));
+        let short = "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"card0\"\n\
+                     kind = \"attached\"\nisa = \"aarch64\"\nwindow = \"file:w\"\n";
+        let machine = parse(short).unwrap();
+        let node = machine.node_named("card0").unwrap().as_attached().unwrap();
+        assert_eq!(node.as_joined().to_string(), "file:/lab/w");
+        assert_eq!((node.window_mib, node.doorbells, node.silence_s), (64, 16, 10));
+        assert_eq!(node.key, None);
+    }
+
+    #[test]
+    fn mistakes_are_shown() {
+        for (from, to, said) in [
+            ("window = \"pci:0000:03:00.0/2\"\n", "", "has no `window`"),
+            ("pci:0000:03:00.0/2", "pci:0000:03:00.0/7", "a BAR is 0 to 5"),
+            ("\"ivshmem\"", "\"shm\"", "invalid window 'shm'"),
+            ("silence_s = 2", "silence_s = 0", "too small"),
+            ("window_mib = 4", "window_mib = 3", "power of two"),
+            ("key", "coherence = \"flush\"\nkey", "`flush` is not supported yet"),
+            ("key", "coherence = \"none\"\nkey", "unknown coherence"),
+            ("key", "doorbell = \"irq\"\nkey", "unknown doorbell"),
+            ("key", "memory_mib = 4\nkey", "an attached node has no `memory_mib`"),
+        ] {
+            let error = parse(&TEXT.replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains(said), "{to}: {error}");
+        }
+    }
+}

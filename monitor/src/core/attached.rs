@@ -1,0 +1,130 @@
+//! Nodes that join by themselves: awaited, joining, and the memory of their window across their lives.
+//!
+//! The window of such a node is the same memory in every generation of the node. What programs of the host
+//! still have mapped when the node is lost is therefore not lent again before they have released it.
+
+use tombolo_base::{ChannelId, NodeId};
+use tombolo_capability::InWindow;
+use tombolo_control::Fault;
+use tombolo_control::observation::Happening;
+use tombolo_link::window::{WindowAllocator, WindowRange, heap_offset_bytes};
+
+use super::{BOOT_TIMEOUT, Core, Nanos, NodeState, WindowRecord};
+
+/// A range of a region that was lost with its node, and the mappings that have not been released.
+#[derive(Debug)]
+pub(super) struct HeldRange {
+    range: WindowRange,
+    mappings: Vec<(NodeId, ChannelId)>,
+}
+
+impl WindowRecord {
+    /// A window of that many bytes and doorbells, of which nothing is lent.
+    pub(super) fn new((length_bytes, vectors): (u64, u16)) -> Self {
+        WindowRecord {
+            allocator: WindowAllocator::new(heap_offset_bytes() as u64, length_bytes),
+            // The last is lent first, so the order in which they are used is 1, 2, 3.
+            vectors: (1..vectors).rev().collect(),
+            vectors_total: vectors.saturating_sub(1),
+            programs: Default::default(),
+            base_bytes: (0, 0),
+            held: Vec::new(),
+        }
+    }
+}
+
+impl Core {
+    /// Whether a node joins by itself.
+    pub(super) fn is_attached(&self, id: NodeId) -> bool {
+        self.machine.node(id).is_some_and(|node| node.as_attached().is_some())
+    }
+
+    /// The window of such a node is open and offered; on the host it begins at `base_bytes` of its file.
+    pub fn node_awaited(&mut self, id: NodeId, window: (u64, u16), base_bytes: u64) {
+        let Some(node) = self.node(id) else { return };
+        let record = node.window.get_or_insert_with(|| WindowRecord::new(window));
+        record.base_bytes.0 = base_bytes;
+        self.node_changed(id);
+    }
+
+    /// A joiner was given the node; in its file the window begins at `base_bytes`. Its monitor has to report.
+    pub fn node_joining(&mut self, now: Nanos, id: NodeId, base_bytes: u64) {
+        let Some(node) = self.node(id) else { return };
+        if !matches!(node.state, NodeState::Awaited { .. }) {
+            return;
+        }
+        node.state = NodeState::Booting { since: now };
+        if let Some(window) = &mut node.window {
+            window.base_bytes.1 = base_bytes;
+        }
+        self.node_changed(id);
+        self.happened(Happening::NODE_STARTING, Some(id), None, "");
+    }
+
+    /// A joiner was refused.
+    pub fn node_refused(&mut self, id: NodeId, why: &str) {
+        let Some(node) = self.node(id) else { return };
+        if let NodeState::Awaited { cause, .. } = &mut node.state {
+            *cause = format!("waiting for `tombolo join`; the last joiner was refused: {why}");
+            self.node_changed(id);
+        }
+    }
+
+    /// A node that had joined is lost: keeps what programs elsewhere still have of its window. Call before
+    /// its channels and regions are dropped.
+    pub(super) fn keep_window(&mut self, id: NodeId) {
+        let regions = self.regions.table.in_window_of(id);
+        let Some(window) = self.node(id).and_then(|node| node.window.as_mut()) else { return };
+        for (_, range) in std::mem::take(&mut window.programs) {
+            window.allocator.take_back(range);
+        }
+        for InWindow { offset_bytes, length_bytes, mappings } in regions {
+            let range = WindowRange { offset_bytes, length_bytes };
+            let mappings: Vec<_> = mappings.into_iter().filter(|(node, _)| *node != id).collect();
+            match mappings.is_empty() {
+                true => {
+                    window.allocator.take_back(range);
+                }
+                false => window.held.push(HeldRange { range, mappings }),
+            }
+        }
+    }
+
+    /// A mapping of a lost region is released, or with `mapping` `None` all of a node that is lost.
+    pub(super) fn held_released(&mut self, node: NodeId, mapping: Option<ChannelId>) {
+        for record in &mut self.nodes {
+            let Some(window) = &mut record.window else { continue };
+            let WindowRecord { held, allocator, .. } = window;
+            held.retain_mut(|held| {
+                held.mappings.retain(|(of, number)| *of != node || mapping.is_some_and(|one| one != *number));
+                if held.mappings.is_empty() {
+                    allocator.take_back(held.range);
+                }
+                !held.mappings.is_empty()
+            });
+        }
+    }
+
+    /// When a client that waits for a node to join is told that it did not.
+    pub(super) fn joins_due(&self) -> impl Iterator<Item = Nanos> {
+        self.nodes.iter().filter(|node| node.restarting.is_some()).filter_map(|node| match node.state {
+            NodeState::Awaited { since, .. } => Some(since + BOOT_TIMEOUT.as_nanos() as Nanos),
+            _ => None,
+        })
+    }
+
+    pub(super) fn give_up_joins(&mut self, now: Nanos) {
+        for index in 0..self.nodes.len() {
+            let node = &mut self.nodes[index];
+            let NodeState::Awaited { since, cause } = &node.state else { continue };
+            if now < since + BOOT_TIMEOUT.as_nanos() as Nanos {
+                continue;
+            }
+            let cause = cause.clone();
+            if let Some((client, request)) = node.restarting.take() {
+                let fault = Fault::NodeDown { node: self.node_name(NodeId(index as u16)), cause };
+                self.answer(client, request, Err(fault));
+            }
+        }
+    }
+}

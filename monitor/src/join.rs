@@ -1,0 +1,337 @@
+//! `tombolod join`: makes a Linux that was there before the machine a node of it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tombolo_base::hash::fnv1a;
+use tombolo_base::{Isa, SharedMemory};
+use tombolo_control::FINGERPRINT;
+use tombolo_link::link::Coherence;
+use tombolo_link::rendezvous::{
+    Accepted, BellKind, JoinEvent, Joiner, Name, RendezvousError, Terms, Waiting,
+};
+use tombolo_link::window::{
+    CONTROL_OFFSET_BYTES, MIN_WINDOW_BYTES, WindowError, WindowHeader, control_config,
+};
+use tombolo_link::{ChannelLayout, Hello, Side};
+use tombolo_machine::file::FileError;
+use tombolo_machine::{AttachedNode, KeyError, Machine, WindowKey};
+use tombolo_platform::error::Context;
+use tombolo_platform::event::{Interest, eventfd, poll, signal};
+use tombolo_platform::shared_window::{OpenWindow, WindowSource};
+use tombolo_platform::time::now_ns;
+use tombolo_platform::{Deadline, OsError, memory, process, socket};
+use tombolo_transport::window;
+
+use crate::agent::{GuestBells, GuestWindow};
+use crate::control_link::ControlLink;
+use crate::node_monitor::{self, NodeMonitorError};
+use crate::random_nonce;
+use crate::relay::{End, Relay};
+
+/// How often an offer or an answer is looked for.
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
+
+/// How long the root may take to open the control link.
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long to wait before another attempt, so that attempts that fail at once do not busy the root.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What `tombolod join` is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JoinOptions {
+    /// The window.
+    pub window: WindowSource,
+    /// Its length in bytes, where it has to be checked or does not know it itself.
+    pub length_bytes: Option<u64>,
+    /// The file with the key.
+    pub key: Option<PathBuf>,
+    /// The node that the window must belong to.
+    pub node: Option<String>,
+    /// After how long without a sign of life the root counts as lost.
+    pub silence: Duration,
+    /// How long to wait for the root; without limit when `None`.
+    pub timeout: Option<Duration>,
+    /// End when the machine ends, rather than wait for it to come back.
+    pub once: bool,
+}
+
+impl JoinOptions {
+    /// The usual ones for a window.
+    #[must_use]
+    pub fn new(window: WindowSource) -> Self {
+        JoinOptions {
+            window,
+            length_bytes: None,
+            key: None,
+            node: None,
+            silence: Duration::from_secs(AttachedNode::DEFAULT_SILENCE_S.into()),
+            timeout: None,
+            once: false,
+        }
+    }
+
+    /// What a machine file says of a node.
+    ///
+    /// # Errors
+    /// [`JoinError::File`], [`JoinError::NotAttached`].
+    pub fn of_file(file: &Path, node: &str) -> Result<Self, JoinError> {
+        let machine = Machine::open(file)?;
+        let attached = machine.node_named(node).and_then(|node| node.as_attached());
+        let attached = attached
+            .ok_or_else(|| JoinError::NotAttached { file: file.to_owned(), node: node.to_owned() })?;
+        Ok(JoinOptions {
+            length_bytes: Some(u64::from(attached.window_mib) << 20),
+            key: attached.key.clone(),
+            node: Some(node.to_owned()),
+            silence: Duration::from_secs(attached.silence_s.into()),
+            ..JoinOptions::new(attached.as_joined().clone())
+        })
+    }
+}
+
+/// Why a node cannot join.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The machine file is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It has no such node.
+    #[error("{file} has no node '{node}' of kind \"attached\"")]
+    NotAttached {
+        /// The machine file.
+        file: PathBuf,
+        /// The node.
+        node: String,
+    },
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The window is too small.
+    #[error("the window {window} has {found} bytes; a window has {MIN_WINDOW_BYTES} or more")]
+    TooSmall {
+        /// The window.
+        window: WindowSource,
+        /// Its length.
+        found: u64,
+    },
+    /// The two sides do not agree.
+    #[error("cannot join through the window {window}: {error}")]
+    Rendezvous {
+        /// The window.
+        window: WindowSource,
+        /// The difference.
+        error: RendezvousError,
+    },
+    /// The root did not come.
+    #[error("no machine offered the window {window} within {seconds:.0} s; bring it up with `tombolo up`")]
+    Timeout {
+        /// The window.
+        window: WindowSource,
+        /// How long it was waited for.
+        seconds: f64,
+    },
+    /// The operating system refused something.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// How one membership ended.
+enum Left {
+    /// The machine is gone, or this node was lost to it.
+    Machine(String),
+    /// This process was asked to end.
+    Asked,
+}
+
+/// Joins, and joins again whenever the machine has come back, until asked to end by SIGTERM or SIGINT. `say`
+/// is told what happens.
+///
+/// # Errors
+/// [`JoinError`].
+pub fn run(options: &JoinOptions, mut say: impl FnMut(String)) -> Result<(), JoinError> {
+    let asked = process::termination()?;
+    let key = WindowKey::read(options.key.as_deref())?;
+    loop {
+        match join_once(options, &key, asked.as_fd(), &mut say)? {
+            Left::Asked => return Ok(()),
+            Left::Machine(why) => say(why),
+        }
+        if options.once {
+            return Ok(());
+        }
+        if is_readable(asked.as_fd(), AGAIN_AFTER)? {
+            return Ok(());
+        }
+    }
+}
+
+fn is_readable(fd: BorrowedFd<'_>, within: Duration) -> Result<bool, OsError> {
+    Ok(poll(&[(fd, Interest::Read)], Some(Deadline::after(within)))?[0].any())
+}
+
+fn join_once(
+    options: &JoinOptions,
+    key: &WindowKey,
+    asked: BorrowedFd<'_>,
+    say: &mut impl FnMut(String),
+) -> Result<Left, JoinError> {
+    let opened = options.window.open(options.length_bytes)?;
+    if opened.length_bytes < MIN_WINDOW_BYTES as u64 {
+        return Err(JoinError::TooSmall { window: options.window.clone(), found: opened.length_bytes });
+    }
+    let length = usize::try_from(opened.length_bytes).unwrap_or(usize::MAX);
+    let whole = memory::map(&opened.file, opened.base_bytes, length)?;
+    let terms = Terms {
+        release: FINGERPRINT,
+        length_bytes: opened.length_bytes,
+        bells: 0,
+        kind: BellKind::Poll,
+        coherence: Coherence::Coherent,
+        isa: Isa::current(),
+    };
+    let silence_ns = u64::try_from(options.silence.as_nanos()).unwrap_or(u64::MAX);
+    let wanted = options.node.as_deref().map(Name::new);
+    let here = (kernel()?, opened.base_bytes);
+    let mut joiner = Joiner::new(&whole, terms, wanted, random_nonce()?, here, silence_ns);
+    let Some(accepted) = rendezvous(options, &mut joiner, &whole, key, asked, say)? else {
+        return Ok(Left::Asked);
+    };
+    let Accepted { generation, name, machine, .. } = accepted;
+    say(format!(
+        "joined machine '{}' as node '{}', generation {generation}",
+        machine.as_str(),
+        name.as_str()
+    ));
+    let ended = serve(joiner, accepted, whole, opened, key, asked)?;
+    if is_readable(asked, Duration::ZERO)? {
+        return Ok(Left::Asked);
+    }
+    Ok(Left::Machine(match ended {
+        Ok(()) => "the machine was taken down".to_owned(),
+        Err(error) => error.to_string(),
+    }))
+}
+
+/// A number of the kernel that runs here; another after each boot.
+fn kernel() -> Result<u64, OsError> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let boot_id = std::fs::read(path).context(&format!("read {path}"))?;
+    Ok(fnv1a(&boot_id))
+}
+
+/// Claims the window; `None` when asked to end before it was given.
+fn rendezvous(
+    options: &JoinOptions,
+    joiner: &mut Joiner,
+    whole: &SharedMemory,
+    key: &WindowKey,
+    asked: BorrowedFd<'_>,
+    say: &mut impl FnMut(String),
+) -> Result<Option<Accepted>, JoinError> {
+    let deadline = options.timeout.map(Deadline::after);
+    let mut before = None;
+    loop {
+        match joiner.poll(whole, now_ns(), key) {
+            JoinEvent::Joined(accepted) => return Ok(Some(accepted)),
+            JoinEvent::Failed(error) => {
+                return Err(JoinError::Rendezvous { window: options.window.clone(), error });
+            }
+            JoinEvent::Waiting(waiting) => {
+                if before.replace(waiting) != Some(waiting) {
+                    let window = &options.window;
+                    say(match waiting {
+                        Waiting::ForRoot => format!("waiting for a machine to offer the window {window}"),
+                        Waiting::ForPredecessor => {
+                            format!("the window {window} has a node already; waiting for signs of life of it")
+                        }
+                        Waiting::ForAnswer => format!("claimed the window {window}"),
+                    });
+                }
+            }
+            JoinEvent::Nothing | JoinEvent::Lost(_) => {}
+        }
+        if deadline.is_some_and(Deadline::passed) {
+            let seconds = options.timeout.unwrap_or_default().as_secs_f64();
+            return Err(JoinError::Timeout { window: options.window.clone(), seconds });
+        }
+        if is_readable(asked, LOOK_PERIOD)? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Is a node of the machine, until one of the two ends.
+fn serve(
+    joiner: Joiner,
+    accepted: Accepted,
+    whole: SharedMemory,
+    opened: OpenWindow,
+    key: &WindowKey,
+    asked: BorrowedFd<'_>,
+) -> Result<Result<(), NodeMonitorError>, OsError> {
+    let counters = || (0..accepted.bells).map(|_| eventfd()).collect::<Result<Vec<OwnedFd>, OsError>>();
+    let (incoming, outgoing) = (counters()?, counters()?);
+    let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream)?;
+    let stop = eventfd()?;
+    let bells = joiner.bells(&whole, &accepted);
+    std::thread::scope(|scope| {
+        let (incoming_here, outgoing_here) = (copies(&incoming)?, copies(&outgoing)?);
+        let (stop_fd, memory) = (stop.as_fd(), &whole);
+        scope.spawn(move || {
+            let mut end = End::Joiner(joiner);
+            let relay = Relay {
+                window: memory,
+                key,
+                end: &mut end,
+                bells,
+                incoming: &incoming_here,
+                outgoing: &outgoing_here,
+                stop: &[stop_fd, asked],
+            };
+            let _ = relay.run();
+            end.leave(memory);
+            // The control link ends with its lifeline.
+            drop(far_end);
+        });
+        let ended = be_node(opened, &whole, lifeline, (incoming, outgoing));
+        signal(&stop)?;
+        Ok(ended)
+    })
+}
+
+fn copies(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, OsError> {
+    counters.iter().map(|counter| counter.try_clone().context("copy a descriptor")).collect()
+}
+
+fn be_node(
+    opened: OpenWindow,
+    whole: &SharedMemory,
+    lifeline: OwnedFd,
+    (incoming, outgoing): (Vec<OwnedFd>, Vec<OwnedFd>),
+) -> Result<(), NodeMonitorError> {
+    let unusable = |error: &dyn std::fmt::Display| NodeMonitorError::Window(error.to_string());
+    let header = WindowHeader::read(whole).map_err(|error: WindowError| unusable(&error))?;
+    let copy = |fd: Option<&OwnedFd>| {
+        let fd = fd.ok_or_else(|| unusable(&"it has no doorbells"))?;
+        fd.try_clone().context("copy a descriptor").map_err(NodeMonitorError::from)
+    };
+    let lent = window::Lent {
+        memory: copy(Some(&opened.file))?,
+        offset_bytes: opened.base_bytes + CONTROL_OFFSET_BYTES as u64,
+        length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
+        lifeline,
+        bell: copy(incoming.first())?,
+        ringer: copy(outgoing.first())?,
+        ring: None,
+        caches: header.caches,
+    };
+    let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
+    let channel = window::open(lent, Side::A, hello, Deadline::after(CONTROL_TIMEOUT))
+        .map_err(|error| unusable(&error))?;
+    let bells = GuestBells::Relayed { incoming, outgoing };
+    let window = GuestWindow { memory: opened.file, bells, caches: header.caches };
+    node_monitor::run(ControlLink::over_window(channel), None, Some(window))
+}

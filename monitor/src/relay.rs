@@ -1,0 +1,126 @@
+//! The doorbells and the beat of a window without interrupts: a thread of each of its two monitors.
+//!
+//! Programs ring event counters, as everywhere. The thread counts up words in the window for them, looks at
+//! the words that the other side counts up, and signals the event counters of its own programs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use tombolo_base::SharedMemory;
+use tombolo_link::rendezvous::{Bells, Host, HostEvent, JoinEvent, Joiner, Loss};
+use tombolo_machine::WindowKey;
+use tombolo_platform::event::{Interest, Ready, drain, poll, signal};
+use tombolo_platform::time::now_ns;
+use tombolo_platform::{Deadline, OsError};
+
+/// How often the window is looked at while bells ring, and while they do not.
+const BUSY_PERIOD: Duration = Duration::from_micros(100);
+const QUIET_PERIOD: Duration = Duration::from_millis(1);
+
+/// For how long after a ring it counts as busy.
+const BUSY_NS: u64 = 5_000_000;
+
+/// How often this side shows that it lives; the least limit of silence is 1 s.
+pub(crate) const BEAT_NS: u64 = 50_000_000;
+
+/// One side of a window that is joined.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The root's.
+    Host(Host),
+    /// The node's.
+    Joiner(Joiner),
+}
+
+impl End {
+    fn beat(&mut self, window: &SharedMemory) {
+        match self {
+            End::Host(host) => host.beat(window),
+            End::Joiner(joiner) => joiner.beat(window),
+        }
+    }
+
+    fn look(&mut self, window: &SharedMemory, key: &WindowKey) -> Option<Loss> {
+        match self {
+            End::Host(host) => match host.poll(window, now_ns(), key) {
+                HostEvent::Lost(loss) => Some(loss),
+                _ => None,
+            },
+            End::Joiner(joiner) => match joiner.poll(window, now_ns(), key) {
+                JoinEvent::Lost(loss) => Some(loss),
+                _ => None,
+            },
+        }
+    }
+
+    /// Tells the other side that this one ends.
+    pub(crate) fn leave(&mut self, window: &SharedMemory) {
+        match self {
+            End::Host(host) => host.close(window),
+            End::Joiner(joiner) => joiner.leave(window),
+        }
+    }
+}
+
+/// What a relay works with.
+pub(crate) struct Relay<'a> {
+    pub(crate) window: &'a SharedMemory,
+    pub(crate) key: &'a WindowKey,
+    pub(crate) end: &'a mut End,
+    pub(crate) bells: Bells,
+    /// By bell, what to signal when the other side has rung it.
+    pub(crate) incoming: &'a [OwnedFd],
+    /// By bell, what becomes readable when a program here rings it.
+    pub(crate) outgoing: &'a [OwnedFd],
+    /// One is readable when the relay is to end.
+    pub(crate) stop: &'a [BorrowedFd<'a>],
+}
+
+impl Relay<'_> {
+    /// Relays until the other side is lost, or until it is told to stop: then `None`.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub(crate) fn run(mut self) -> Result<Option<Loss>, OsError> {
+        let (mut busy_until_ns, mut beat_at_ns) = (0, 0);
+        loop {
+            let now = now_ns();
+            if now >= beat_at_ns {
+                self.end.beat(self.window);
+                beat_at_ns = now + BEAT_NS;
+            }
+            if let Some(loss) = self.end.look(self.window, self.key) {
+                return Ok(Some(loss));
+            }
+            let period = if now < busy_until_ns { BUSY_PERIOD } else { QUIET_PERIOD };
+            let mut sources: Vec<_> = self.stop.iter().map(|stop| (*stop, Interest::Read)).collect();
+            sources.extend(self.outgoing.iter().map(|bell| (bell.as_fd(), Interest::Read)));
+            let ready = poll(&sources, Some(Deadline::after(period)))?;
+            let (stop, rung) = ready.split_at(self.stop.len());
+            if stop.iter().any(|stop| stop.any()) {
+                return Ok(None);
+            }
+            if self.pass_on(rung) {
+                busy_until_ns = now_ns() + BUSY_NS;
+            }
+        }
+    }
+
+    /// Passes rings on in both directions; whether there were any.
+    fn pass_on(&mut self, rung: &[Ready]) -> bool {
+        let mut any = false;
+        for (bell, counter) in self.outgoing.iter().enumerate() {
+            if rung.get(bell).is_some_and(|ready| ready.readable) && drain(counter) {
+                self.bells.ring(self.window, bell as u16);
+                any = true;
+            }
+        }
+        let incoming = self.incoming;
+        any | self.bells.hear(self.window, |bell| {
+            if let Some(counter) = incoming.get(usize::from(bell)) {
+                // It is this process's own counter: the write cannot fail.
+                let _ = signal(counter);
+            }
+        })
+    }
+}

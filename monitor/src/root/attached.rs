@@ -1,0 +1,216 @@
+//! The root's side of a node that joins by itself: a thread that offers its window, gives it to a joiner, and
+//! watches that one live.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tombolo_base::SharedMemory;
+use tombolo_control::FINGERPRINT;
+use tombolo_link::rendezvous::{Bells, Host, HostEvent};
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, heap_offset_bytes};
+use tombolo_machine::vm::Window;
+use tombolo_machine::{AttachedNode, Node, WindowKey};
+use tombolo_platform::event::{Interest, drain, eventfd, poll, signal};
+use tombolo_platform::memory::map;
+use tombolo_platform::time::now_ns;
+use tombolo_platform::{Deadline, Errno, OsError, socket, unpoisoned};
+
+use super::node::{NodeLink, RunningNode, WindowSide};
+use crate::random_nonce;
+use crate::relay::{BEAT_NS, End, Relay};
+
+/// How often an offer is looked at.
+const OFFER_PERIOD: Duration = Duration::from_millis(5);
+
+/// What the thread tells the root.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A joiner was refused.
+    Refused(String),
+    /// A joiner has the node; in its file the window begins at that offset.
+    Joined { base_bytes: u64 },
+    /// The node is lost, and the thread ends.
+    Lost(String),
+}
+
+/// The thread, as the root holds it.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    news: Mutex<VecDeque<News>>,
+    /// Readable when there are news.
+    told: OwnedFd,
+    /// Readable when the thread is to end.
+    stop: OwnedFd,
+}
+
+impl Shared {
+    fn tell(&self, news: News) {
+        unpoisoned(&self.news).push_back(news);
+        // The process's own counter.
+        let _ = signal(&self.told);
+    }
+}
+
+impl Keeper {
+    pub(super) fn told_fd(&self) -> BorrowedFd<'_> {
+        self.shared.told.as_fd()
+    }
+
+    /// The next of its news.
+    pub(super) fn next_news(&self) -> Option<News> {
+        let mut news = unpoisoned(&self.shared.news);
+        if news.is_empty() {
+            drain(&self.shared.told);
+        }
+        news.pop_front()
+    }
+
+    /// Withdraws the offer or tells the joiner that this side ends, and waits for the thread.
+    pub(super) fn destroy(&mut self) {
+        let _ = signal(&self.shared.stop);
+        if let Some(thread) = self.thread.take() {
+            // It waits for nothing longer than a millisecond.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.destroy();
+    }
+}
+
+/// What the thread works with.
+struct Offered {
+    window: SharedMemory,
+    key: WindowKey,
+    header: WindowHeader,
+    bells: (Vec<OwnedFd>, Vec<OwnedFd>),
+}
+
+/// Opens the window of a node and offers it.
+pub(super) fn start(
+    node: &Node,
+    attached: &AttachedNode,
+    generation: NonZeroU16,
+    machine: &str,
+) -> Result<(RunningNode, u64), String> {
+    let length_bytes = u64::from(attached.window_mib) << 20;
+    let key = WindowKey::read(attached.key.as_deref()).map_err(text)?;
+    let opened = attached
+        .window
+        .open(Some(length_bytes))
+        .map_err(|error| format!("cannot use its window {}: {error}", attached.window))?;
+    let length = usize::try_from(length_bytes).map_err(text)?;
+    let memory = map(&opened.file, opened.base_bytes, length).map_err(text)?;
+    let window = Window::over(opened.file, length_bytes, attached.doorbells).map_err(text)?;
+    let bells = (copies(window.host_eventfds())?, copies(window.vm_eventfds())?);
+    let header = WindowHeader { node: node.id, generation, length_bytes, caches: None };
+    let terms = attached.terms(node.isa, FINGERPRINT, length_bytes);
+    let silence_ns = u64::from(attached.silence_s) * 1_000_000_000;
+    let name = (node.id, node.name.as_str(), machine);
+    let host = Host::open(&memory, terms, name, random_nonce().map_err(text)?, silence_ns);
+    let shared = Arc::new(Shared {
+        news: Mutex::default(),
+        told: eventfd().map_err(text)?,
+        stop: eventfd().map_err(text)?,
+    });
+    let offered = Offered { window: memory.clone(), key, header, bells };
+    let of_thread = Arc::clone(&shared);
+    let thread = std::thread::Builder::new()
+        .name(format!("window-{}", node.name))
+        .spawn(move || keep(host, offered, &of_thread))
+        .map_err(text)?;
+    let keeper = Keeper { shared, thread: Some(thread) };
+    let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
+    let side = WindowSide {
+        window,
+        memory,
+        caches: None,
+        base_bytes: opened.base_bytes,
+        _server: None,
+        serial: None,
+        lifeline,
+        _lifeline_far_end: far_end,
+    };
+    Ok((RunningNode::attached(keeper, NodeLink::Awaited(Vec::new()), side), opened.base_bytes))
+}
+
+fn copies(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, String> {
+    counters.iter().map(|counter| counter.try_clone().map_err(text)).collect()
+}
+
+fn keep(mut host: Host, offered: Offered, shared: &Shared) {
+    let joined = await_joiner(&mut host, &offered, shared);
+    let mut end = End::Host(host);
+    let lost = match joined {
+        Ok(Some(bells)) => {
+            let relay = Relay {
+                window: &offered.window,
+                key: &offered.key,
+                end: &mut end,
+                bells,
+                incoming: &offered.bells.0,
+                outgoing: &offered.bells.1,
+                stop: &[shared.stop.as_fd()],
+            };
+            relay.run()
+        }
+        Ok(None) => Ok(None),
+        Err(error) => Err(error),
+    };
+    // Also to a joiner that was thought dead: if it lives, it has to know.
+    end.leave(&offered.window);
+    match lost {
+        Ok(Some(loss)) => shared.tell(News::Lost(loss.to_string())),
+        Ok(None) => {}
+        Err(error) => shared.tell(News::Lost(error.to_string())),
+    }
+}
+
+/// Waits until a joiner was accepted; `None` when told to stop.
+fn await_joiner(host: &mut Host, offered: &Offered, shared: &Shared) -> Result<Option<Bells>, OsError> {
+    let Offered { window, key, header, .. } = offered;
+    let mut beat_at_ns = 0;
+    loop {
+        let now = now_ns();
+        if now >= beat_at_ns {
+            host.beat(window);
+            beat_at_ns = now + BEAT_NS;
+        }
+        match host.poll(window, now, key) {
+            HostEvent::Nothing | HostEvent::Lost(_) => {}
+            HostEvent::Refused(error) => shared.tell(News::Refused(error.to_string())),
+            HostEvent::Claimed(claim) => {
+                let control = window
+                    .slice(CONTROL_OFFSET_BYTES, heap_offset_bytes() - CONTROL_OFFSET_BYTES)
+                    .map_err(|_| OsError::new("clear the control channel", Errno::NODEV))?;
+                control.clear();
+                header.write(window);
+                let base_bytes = claim.base_bytes;
+                let bells = host.accept(window, claim, header.generation, now_ns(), key);
+                shared.tell(News::Joined { base_bytes });
+                return Ok(Some(bells));
+            }
+        }
+        let ready = poll(&[(shared.stop.as_fd(), Interest::Read)], Some(Deadline::after(OFFER_PERIOD)))?;
+        if ready[0].any() {
+            return Ok(None);
+        }
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,74 @@
+//! Doorbells by polling: each side counts up a word for each bell that it rings, and a word for all of them.
+
+use tombolo_base::SharedMemory;
+
+use super::page::{pulse, read, write};
+use super::{MAX_BELLS, Role};
+
+/// One side's doorbells, in both directions.
+#[derive(Debug)]
+pub struct Bells {
+    own: usize,
+    other: usize,
+    count: u16,
+    rings: u64,
+    rung: [u64; MAX_BELLS as usize],
+    rings_heard: u64,
+    heard: [u64; MAX_BELLS as usize],
+}
+
+impl Bells {
+    /// The bells of one side. What was rung before is not heard.
+    ///
+    /// `count` beyond [`MAX_BELLS`] counts as that.
+    #[must_use]
+    pub fn new(window: &SharedMemory, role: Role, count: u16) -> Self {
+        let (own, other) = match role {
+            Role::Host => (pulse::HOST, pulse::JOINER),
+            Role::Joiner => (pulse::JOINER, pulse::HOST),
+        };
+        let counters = |of: usize| core::array::from_fn(|bell| read(window, of + pulse::COUNTERS + bell));
+        // The sum first: a bell that is rung meanwhile is heard once too often rather than not at all.
+        let rings_heard = read(window, other + pulse::RINGS);
+        Bells {
+            own,
+            other,
+            count: count.min(MAX_BELLS),
+            rings: read(window, own + pulse::RINGS),
+            rung: counters(own),
+            rings_heard,
+            heard: counters(other),
+        }
+    }
+
+    /// Rings one of the other side's bells; one that does not exist is ignored.
+    pub fn ring(&mut self, window: &SharedMemory, bell: u16) {
+        if bell >= self.count {
+            return;
+        }
+        let rung = &mut self.rung[usize::from(bell)];
+        *rung = rung.wrapping_add(1);
+        write(window, self.own + pulse::COUNTERS + usize::from(bell), *rung);
+        self.rings = self.rings.wrapping_add(1);
+        write(window, self.own + pulse::RINGS, self.rings);
+    }
+
+    /// Calls `rung` for each bell that the other side has rung since. Returns whether there was one.
+    ///
+    /// It reads one word when there was none.
+    pub fn hear(&mut self, window: &SharedMemory, mut rung: impl FnMut(u16)) -> bool {
+        let rings = read(window, self.other + pulse::RINGS);
+        if rings == self.rings_heard {
+            return false;
+        }
+        self.rings_heard = rings;
+        for bell in 0..self.count {
+            let counted = read(window, self.other + pulse::COUNTERS + usize::from(bell));
+            let before = core::mem::replace(&mut self.heard[usize::from(bell)], counted);
+            if counted != before {
+                rung(bell);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,286 @@
+//! The joining node's side of the rendezvous.
+
+use core::num::NonZeroU16;
+
+use tombolo_base::{NodeId, SharedMemory};
+
+use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, claim, offer, pulse, read, write};
+use super::{ACCEPTED, Bells, Loss, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch};
+
+/// How long a claim stands before it is written again: another joiner may have written over it.
+const CLAIM_AGAIN_NS: u64 = 1_000_000_000;
+
+/// What a joiner waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// There is no offer, or the root that made it shows no sign of life.
+    ForRoot,
+    /// The node has a joiner already, which may be dead; the root will find out.
+    ForPredecessor,
+    /// The claim is not answered yet.
+    ForAnswer,
+}
+
+/// What happened on the joiner's side.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum JoinEvent {
+    /// Nothing to do but to wait.
+    Waiting(Waiting),
+    /// The node is joined.
+    Joined(Accepted),
+    /// It is joined and the root lives.
+    Nothing,
+    /// The two sides do not agree.
+    Failed(RendezvousError),
+    /// The root is gone. A new [`Joiner`] may join again.
+    Lost(Loss),
+}
+
+/// What the root decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// The node's id.
+    pub node: NodeId,
+    /// Its generation.
+    pub generation: NonZeroU16,
+    /// Doorbells each way.
+    pub bells: u16,
+    /// What the node is called.
+    pub name: Name,
+    /// What its machine is called.
+    pub machine: Name,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Looking,
+    Claimed { session: Nonce, since_ns: u64 },
+    Joined { session: Nonce },
+}
+
+/// The joiner's side: one attempt.
+#[derive(Debug)]
+pub struct Joiner {
+    terms: Terms,
+    /// The node that it wants; `None` for the one whose window it is.
+    wanted: Option<Name>,
+    attempt: Nonce,
+    kernel: u64,
+    base_bytes: u64,
+    silence_ns: u64,
+    state: State,
+    root: Option<Watch>,
+    predecessor: Option<(u64, Watch)>,
+    beat: u64,
+}
+
+impl Joiner {
+    /// An attempt with a fresh random number.
+    ///
+    /// `kernel` names the kernel that runs here, `base_bytes` is where the window begins in the file that
+    /// programs map. The root counts as lost after `silence_ns` without a beat.
+    ///
+    /// # Panics
+    /// When the window is shorter than its first page.
+    #[must_use]
+    pub fn new(
+        window: &SharedMemory,
+        terms: Terms,
+        wanted: Option<Name>,
+        attempt: Nonce,
+        (kernel, base_bytes): (u64, u64),
+        silence_ns: u64,
+    ) -> Self {
+        let beat = read(window, pulse::JOINER + pulse::BEAT);
+        Joiner {
+            terms,
+            wanted,
+            attempt,
+            kernel,
+            base_bytes,
+            silence_ns,
+            state: State::Looking,
+            root: None,
+            predecessor: None,
+            beat,
+        }
+    }
+
+    /// Looks at what the root wrote, and does the next step.
+    pub fn poll(&mut self, window: &SharedMemory, now_ns: u64, secret: &impl Secret) -> JoinEvent {
+        let root = read(window, pulse::HOST + pulse::BEAT);
+        let watch = self.root.get_or_insert(Watch::new(root, now_ns));
+        let silence_ns = watch.silence_ns(root, now_ns);
+        let is_alive = watch.is_alive && silence_ns <= self.silence_ns;
+        match self.state {
+            State::Looking => self.look(window, now_ns, is_alive, secret),
+            State::Claimed { session, since_ns } => {
+                if !is_alive || page::nonce(window, offer::SESSION) != Some(session) {
+                    self.state = State::Looking;
+                    return JoinEvent::Waiting(Waiting::ForRoot);
+                }
+                self.await_answer(window, now_ns, (session, since_ns), secret)
+            }
+            State::Joined { session } => {
+                if page::nonce(window, pulse::HOST + pulse::IDENTITY) != Some(session) {
+                    return JoinEvent::Lost(Loss::Replaced);
+                }
+                if read(window, pulse::HOST + pulse::STATE) == pulse::LEFT {
+                    return JoinEvent::Lost(Loss::Left);
+                }
+                if silence_ns > self.silence_ns {
+                    return JoinEvent::Lost(Loss::Silent { for_ns: silence_ns });
+                }
+                JoinEvent::Nothing
+            }
+        }
+    }
+
+    fn look(
+        &mut self,
+        window: &SharedMemory,
+        now_ns: u64,
+        is_alive: bool,
+        secret: &impl Secret,
+    ) -> JoinEvent {
+        let session = page::nonce(window, offer::SESSION);
+        let (Some(session), true) = (session, read(window, offer::MAGIC) != 0) else {
+            return JoinEvent::Waiting(Waiting::ForRoot);
+        };
+        let offered = match page::said(window, offer::MAGIC, OFFER_MAGIC) {
+            Ok(offered) => offered,
+            // What has never been a window will not become one by waiting.
+            Err(error) => {
+                if !matches!(error, RendezvousError::NotTombolo { .. }) {
+                    self.claim(window, session, secret);
+                }
+                return JoinEvent::Failed(error);
+            }
+        };
+        if !is_alive {
+            return JoinEvent::Waiting(Waiting::ForRoot);
+        }
+        let name = Name::from_words(page::read_four(window, offer::NODE_NAME));
+        if let Some(wanted) = self.wanted.filter(|wanted| *wanted != name) {
+            return JoinEvent::Failed(RendezvousError::Node { offered: name, wanted });
+        }
+        if let Err(error) = Said::of(&self.terms).compare(&offered) {
+            // The root finds the same difference, and reports it too.
+            self.claim(window, session, secret);
+            return JoinEvent::Failed(error);
+        }
+        let answered = read(window, offer::ANSWERED);
+        if answered != 0 && read(window, offer::VERDICT) == ACCEPTED {
+            return self.watch_predecessor(window, answered, now_ns);
+        }
+        self.claim(window, session, secret);
+        self.state = State::Claimed { session, since_ns: now_ns };
+        JoinEvent::Waiting(Waiting::ForAnswer)
+    }
+
+    /// The node is another's: if that one lives this attempt fails, else the root will find that it is dead.
+    fn watch_predecessor(&mut self, window: &SharedMemory, answered: u64, now_ns: u64) -> JoinEvent {
+        let beat = read(window, pulse::JOINER + pulse::BEAT);
+        let (of, watch) = self.predecessor.get_or_insert((answered, Watch::new(beat, now_ns)));
+        if *of != answered {
+            (*of, *watch) = (answered, Watch::new(beat, now_ns));
+        }
+        watch.silence_ns(beat, now_ns);
+        if watch.is_alive {
+            return JoinEvent::Failed(RendezvousError::Taken);
+        }
+        JoinEvent::Waiting(Waiting::ForPredecessor)
+    }
+
+    fn claim(&self, window: &SharedMemory, session: Nonce, secret: &impl Secret) {
+        let mine = Said::of(&self.terms);
+        write(window, claim::ATTEMPT, 0);
+        let said = [
+            CLAIM_MAGIC,
+            ORDER,
+            page::versions(mine.release),
+            mine.length_bytes,
+            session.get(),
+            page::shape(&mine),
+            self.kernel,
+            self.base_bytes,
+        ];
+        said.iter().enumerate().for_each(|(index, word)| write(window, claim::MAGIC + index, *word));
+        let proof = secret.proof(Role::Joiner, session, self.attempt, &said);
+        page::write_four(window, claim::PROOF, proof);
+        write(window, claim::ATTEMPT, self.attempt.get());
+    }
+
+    fn await_answer(
+        &mut self,
+        window: &SharedMemory,
+        now_ns: u64,
+        (session, since_ns): (Nonce, u64),
+        secret: &impl Secret,
+    ) -> JoinEvent {
+        let answered = read(window, offer::ANSWERED);
+        let verdict = read(window, offer::VERDICT);
+        if answered == self.attempt.get() {
+            return self.take_answer(window, session, verdict, secret);
+        }
+        if answered != 0 && verdict == ACCEPTED {
+            // Another one was faster.
+            return JoinEvent::Failed(RendezvousError::Taken);
+        }
+        if now_ns.saturating_sub(since_ns) > CLAIM_AGAIN_NS {
+            self.claim(window, session, secret);
+            self.state = State::Claimed { session, since_ns: now_ns };
+        }
+        JoinEvent::Waiting(Waiting::ForAnswer)
+    }
+
+    fn take_answer(
+        &mut self,
+        window: &SharedMemory,
+        session: Nonce,
+        verdict: u64,
+        secret: &impl Secret,
+    ) -> JoinEvent {
+        if verdict != ACCEPTED {
+            return JoinEvent::Failed(RendezvousError::from_code(verdict));
+        }
+        let generation = read(window, offer::GENERATION) as u16;
+        let proof = secret.proof(Role::Host, session, self.attempt, &[verdict, generation.into()]);
+        let generation = NonZeroU16::new(generation);
+        let Some(generation) = generation.filter(|_| proof == page::read_four(window, offer::PROOF)) else {
+            return JoinEvent::Failed(RendezvousError::Key);
+        };
+        write(window, pulse::JOINER + pulse::STATE, pulse::OPEN);
+        write(window, pulse::JOINER + pulse::IDENTITY, self.attempt.get());
+        self.beat(window);
+        self.state = State::Joined { session };
+        let shape = read(window, offer::SHAPE);
+        JoinEvent::Joined(Accepted {
+            node: NodeId(shape as u16),
+            generation,
+            bells: (shape >> 16) as u16,
+            name: Name::from_words(page::read_four(window, offer::NODE_NAME)),
+            machine: Name::from_words(page::read_four(window, offer::MACHINE_NAME)),
+        })
+    }
+
+    /// The bells of a node that has just joined. What the root rings before the node rings is not heard.
+    #[must_use]
+    pub fn bells(&self, window: &SharedMemory, accepted: &Accepted) -> Bells {
+        Bells::new(window, Role::Joiner, accepted.bells)
+    }
+
+    /// Shows that this node lives, once it has joined. To be called several times in the root's limit of
+    /// silence.
+    pub fn beat(&mut self, window: &SharedMemory) {
+        self.beat = self.beat.wrapping_add(1);
+        write(window, pulse::JOINER + pulse::BEAT, self.beat);
+    }
+
+    /// Leaves: the root need not wait for silence.
+    pub fn leave(&mut self, window: &SharedMemory) {
+        if let State::Joined { .. } = self.state {
+            write(window, pulse::JOINER + pulse::STATE, pulse::LEFT);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! How a node that the root did not boot joins its machine through the window itself.
+//!
+//! There is no socket and no process to watch: everything that the two sides say is in the window's first
+//! page, in blocks that one side alone writes. The root *offers* the window, a joiner *claims* it, the root
+//! *answers*. From then on each side shows that it lives by a beat, and rings the other's doorbells by
+//! counting them up.
+//!
+//! The byte format is specified in `docs/specs/rendezvous.md`. Sans-IO: the time, random numbers and the
+//! proof of the key are arguments.
+
+mod bells;
+mod host;
+mod joiner;
+mod page;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use bells::Bells;
+pub use host::{Claim, Host, HostEvent};
+pub use joiner::{Accepted, JoinEvent, Joiner, Waiting};
+
+use core::fmt;
+
+use tombolo_base::Isa;
+
+use crate::link::Coherence;
+
+/// The version of the rendezvous: of the layout of the first page.
+pub const RENDEZVOUS_VERSION: u32 = 1;
+
+/// Most doorbells each way.
+pub const MAX_BELLS: u16 = 64;
+
+/// Longest name of a machine or a node, in bytes.
+pub const MAX_NAME_BYTES: usize = 32;
+
+/// A random number that is not zero: it names a session of the root or an attempt of a joiner.
+pub type Nonce = core::num::NonZeroU64;
+
+/// How a sleeping side of the window is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BellKind {
+    /// Both monitors look at counters in the window.
+    Poll,
+}
+
+impl BellKind {
+    /// The name used in machine files and output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            BellKind::Poll => "poll",
+        }
+    }
+
+    const fn code(self) -> u8 {
+        match self {
+            BellKind::Poll => 1,
+        }
+    }
+}
+
+/// What both sides must agree on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The fingerprint of the control protocol, which differs between releases.
+    pub release: u32,
+    /// The length of the window as this side maps it, in bytes.
+    pub length_bytes: u64,
+    /// Doorbells each way, 2 to [`MAX_BELLS`]. The root decides; a joiner passes 0.
+    pub bells: u16,
+    /// How they work.
+    pub kind: BellKind,
+    /// What the window promises.
+    pub coherence: Coherence,
+    /// The instruction set of the node.
+    pub isa: Isa,
+}
+
+/// A name of a machine or a node, padded with zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Name([u8; MAX_NAME_BYTES]);
+
+impl Name {
+    /// The name, cut to [`MAX_NAME_BYTES`].
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let mut bytes = [0; MAX_NAME_BYTES];
+        let length = name.len().min(MAX_NAME_BYTES);
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        Name(bytes)
+    }
+
+    /// The text up to the first zero, or up to the first character that a name cannot have.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let is_good = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        let length = self.0.iter().take_while(|byte| is_good(byte)).count();
+        core::str::from_utf8(&self.0[..length]).unwrap_or_default()
+    }
+
+    fn words(&self) -> [u64; 4] {
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(self.0.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        words
+    }
+
+    fn from_words(words: [u64; 4]) -> Self {
+        let mut bytes = [0; MAX_NAME_BYTES];
+        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        Name(bytes)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+/// Which side proves that it has the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// The root.
+    Host,
+    /// The node that joins.
+    Joiner,
+}
+
+/// The key that both sides have. It never enters the window: only proofs do.
+pub trait Secret {
+    /// A digest of the key, the role, the two nonces and `said`, which cannot be computed without the key.
+    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4];
+}
+
+/// Why the two sides do not come together. Each side finds the same difference and reports it as its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
+pub enum RendezvousError {
+    /// The memory is something else.
+    #[error(
+        "the memory is not a window of a Tombolo machine (its offer begins with {found:#018x}); check its address"
+    )]
+    NotTombolo { found: u64 },
+    /// The two processors or the bus between them order bytes differently.
+    #[error(
+        "the window swaps bytes: a word of the other side reads {found:#018x}; configure the bridge to keep them"
+    )]
+    ByteOrder { found: u64 },
+    /// The layout of the page differs.
+    #[error(
+        "the other side speaks version {theirs} of the rendezvous, this one version {ours}; install one release on both"
+    )]
+    Version { ours: u32, theirs: u32 },
+    /// The release differs.
+    #[error(
+        "the other side speaks control protocol {theirs:08x}, this one {ours:08x}; install one release on both"
+    )]
+    Release { ours: u32, theirs: u32 },
+    /// One side maps another length.
+    #[error(
+        "the other side maps {theirs} bytes of the window, this one {ours}; give both the same `window_mib`"
+    )]
+    Length { ours: u64, theirs: u64 },
+    /// The doorbells differ.
+    #[error(
+        "the two sides expect different doorbells (codes {ours} and {theirs}); give both the same `doorbell`"
+    )]
+    Bells { ours: u8, theirs: u8 },
+    /// What the window is said to promise differs.
+    #[error(
+        "the two sides say different things about coherence (codes {ours} and {theirs}); give both the same `coherence`"
+    )]
+    Coherence { ours: u8, theirs: u8 },
+    /// The node has another instruction set.
+    #[error(
+        "the two sides name different instruction sets for the node ({} here, {} there); correct `isa` in the machine file",
+        IsaName(*ours), IsaName(*theirs)
+    )]
+    Isa { ours: u8, theirs: u8 },
+    /// The joiner wanted the window of another node.
+    #[error("the window belongs to node '{}', not to '{}'", offered.as_str(), wanted.as_str())]
+    Node { offered: Name, wanted: Name },
+    /// The keys differ.
+    #[error("the other side has another key; copy the key file of the machine file to the node")]
+    Key,
+    /// Another joiner has the node.
+    #[error("another `tombolo join` has this node and is alive; stop it first, or use another window")]
+    Taken,
+    /// The root refused for a reason that this side does not know.
+    #[error("the root refused, with code {code}")]
+    Refused { code: u64 },
+}
+
+/// An instruction set by its code.
+struct IsaName(u8);
+
+impl fmt::Display for IsaName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Isa::from_code(self.0) {
+            Some(isa) => f.write_str(isa.name()),
+            None => write!(f, "code {}", self.0),
+        }
+    }
+}
+
+const ACCEPTED: u64 = 1;
+
+impl RendezvousError {
+    /// What the root writes as its answer.
+    const fn code(&self) -> u64 {
+        match self {
+            RendezvousError::NotTombolo { .. } => 2,
+            RendezvousError::ByteOrder { .. } => 3,
+            RendezvousError::Version { .. } => 4,
+            RendezvousError::Release { .. } => 5,
+            RendezvousError::Length { .. } => 6,
+            RendezvousError::Bells { .. } => 7,
+            RendezvousError::Coherence { .. } => 8,
+            RendezvousError::Node { .. } => 9,
+            RendezvousError::Key => 10,
+            RendezvousError::Taken => 11,
+            RendezvousError::Isa { .. } => 12,
+            RendezvousError::Refused { code } => *code,
+        }
+    }
+
+    const fn from_code(code: u64) -> Self {
+        match code {
+            10 => RendezvousError::Key,
+            11 => RendezvousError::Taken,
+            code => RendezvousError::Refused { code },
+        }
+    }
+}
+
+/// How the other side was lost: the evidence of its death.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// It said that it ends.
+    Left,
+    /// Another instance of it has taken its place.
+    Replaced,
+    /// Its beat has stopped for that long.
+    Silent {
+        /// Since the last beat.
+        for_ns: u64,
+    },
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Left => f.write_str("it left"),
+            Loss::Replaced => f.write_str("it started anew"),
+            Loss::Silent { for_ns } => {
+                write!(f, "its monitor has shown no sign of life for {:.1} s", *for_ns as f64 / 1e9)
+            }
+        }
+    }
+}
+
+/// Watches the beat of the other side.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    beat: u64,
+    since_ns: u64,
+    /// It has changed since the watch began.
+    is_alive: bool,
+}
+
+impl Watch {
+    const fn new(beat: u64, now_ns: u64) -> Self {
+        Watch { beat, since_ns: now_ns, is_alive: false }
+    }
+
+    /// For how long it has not changed.
+    fn silence_ns(&mut self, beat: u64, now_ns: u64) -> u64 {
+        if beat != self.beat {
+            *self = Watch { beat, since_ns: now_ns, is_alive: true };
+        }
+        now_ns.saturating_sub(self.since_ns)
+    }
+}
+
+const fn coherence_code(coherence: Coherence) -> u8 {
+    match coherence {
+        Coherence::Coherent => 1,
+        Coherence::Flush => 2,
+        Coherence::Copy => 3,
+    }
+}
+
+/// The terms that the other side wrote, without those that it could not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Said {
+    release: u32,
+    length_bytes: u64,
+    kind: u8,
+    coherence: u8,
+    isa: u8,
+}
+
+impl Said {
+    const fn of(terms: &Terms) -> Self {
+        Said {
+            release: terms.release,
+            length_bytes: terms.length_bytes,
+            kind: terms.kind.code(),
+            coherence: coherence_code(terms.coherence),
+            isa: terms.isa.code(),
+        }
+    }
+
+    /// The first difference.
+    fn compare(&self, theirs: &Said) -> Result<(), RendezvousError> {
+        if self.release != theirs.release {
+            return Err(RendezvousError::Release { ours: self.release, theirs: theirs.release });
+        }
+        if self.length_bytes != theirs.length_bytes {
+            return Err(RendezvousError::Length { ours: self.length_bytes, theirs: theirs.length_bytes });
+        }
+        if self.kind != theirs.kind {
+            return Err(RendezvousError::Bells { ours: self.kind, theirs: theirs.kind });
+        }
+        if self.coherence != theirs.coherence {
+            return Err(RendezvousError::Coherence { ours: self.coherence, theirs: theirs.coherence });
+        }
+        if self.isa != theirs.isa {
+            return Err(RendezvousError::Isa { ours: self.isa, theirs: theirs.isa });
+        }
+        Ok(())
+    }
+}

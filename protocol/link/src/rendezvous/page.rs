@@ -1,0 +1,116 @@
+//! The words of the first page that the rendezvous uses, and access to them.
+//!
+//! Words are of 8 bytes, little-endian; numbers are indices from the start of the window.
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::Ordering;
+
+use super::{Nonce, RENDEZVOUS_VERSION, RendezvousError, Said};
+
+pub(super) const OFFER_MAGIC: u64 = u64::from_le_bytes(*b"TMBLHOST");
+pub(super) const CLAIM_MAGIC: u64 = u64::from_le_bytes(*b"TMBLJOIN");
+pub(super) const ORDER: u64 = 0x0102_0304_0506_0708;
+
+/// Written by the root: what it offers, and its answer to a claim.
+pub(super) mod offer {
+    pub(crate) const MAGIC: usize = 64;
+    pub(crate) const ORDER: usize = 65;
+    pub(crate) const VERSIONS: usize = 66;
+    pub(crate) const LENGTH: usize = 67;
+    pub(crate) const SESSION: usize = 68;
+    /// Node in bits 0 to 15, bells in 16 to 31, kind of bells in 32 to 39, coherence in 40 to 47, instruction
+    /// set in 48 to 55.
+    pub(crate) const SHAPE: usize = 69;
+    pub(crate) const ANSWERED: usize = 72;
+    pub(crate) const VERDICT: usize = 73;
+    pub(crate) const GENERATION: usize = 74;
+    pub(crate) const PROOF: usize = 76;
+    pub(crate) const NODE_NAME: usize = 80;
+    pub(crate) const MACHINE_NAME: usize = 84;
+}
+
+/// Written by the joiner: its claim.
+pub(super) mod claim {
+    pub(crate) const MAGIC: usize = 128;
+    // Order, versions and length follow, and after the session the shape, all as in the offer.
+    pub(crate) const SESSION: usize = 132;
+    /// Which kernel it runs under.
+    pub(crate) const KERNEL: usize = 134;
+    /// Where the window begins in the file that programs of the node map.
+    pub(crate) const BASE: usize = 135;
+    pub(crate) const PROOF: usize = 136;
+    pub(crate) const ATTEMPT: usize = 140;
+    /// The words that the proof covers.
+    pub(crate) const SAID: core::ops::Range<usize> = MAGIC..PROOF;
+}
+
+/// The pulse of a side: its beat, its doorbells, its state and its identity; then a counter for each
+/// doorbell.
+pub(super) mod pulse {
+    pub(crate) const HOST: usize = 256;
+    pub(crate) const JOINER: usize = 384;
+    pub(crate) const BEAT: usize = 0;
+    pub(crate) const RINGS: usize = 1;
+    pub(crate) const STATE: usize = 2;
+    pub(crate) const IDENTITY: usize = 3;
+    pub(crate) const COUNTERS: usize = 8;
+    pub(crate) const OPEN: u64 = 1;
+    pub(crate) const LEFT: u64 = 2;
+}
+
+pub(super) fn read(window: &SharedMemory, word: usize) -> u64 {
+    window.load_le(word, Ordering::Acquire)
+}
+
+pub(super) fn write(window: &SharedMemory, word: usize, value: u64) {
+    window.store_le(word, value, Ordering::Release);
+}
+
+pub(super) fn read_four(window: &SharedMemory, word: usize) -> [u64; 4] {
+    core::array::from_fn(|index| read(window, word + index))
+}
+
+pub(super) fn write_four(window: &SharedMemory, word: usize, values: [u64; 4]) {
+    values.into_iter().enumerate().for_each(|(index, value)| write(window, word + index, value));
+}
+
+pub(super) fn nonce(window: &SharedMemory, word: usize) -> Option<Nonce> {
+    Nonce::new(read(window, word))
+}
+
+pub(super) const fn versions(release: u32) -> u64 {
+    RENDEZVOUS_VERSION as u64 | (release as u64) << 32
+}
+
+pub(super) const fn shape(said: &Said) -> u64 {
+    (said.kind as u64) << 32 | (said.coherence as u64) << 40 | (said.isa as u64) << 48
+}
+
+/// Reads the terms of the other side, whose block begins at `magic`.
+///
+/// Positions of magic, order and version are the same in every version.
+pub(super) fn said(window: &SharedMemory, magic: usize, expected: u64) -> Result<Said, RendezvousError> {
+    let found = read(window, magic);
+    if found == expected.swap_bytes() {
+        return Err(RendezvousError::ByteOrder { found });
+    }
+    if found != expected {
+        return Err(RendezvousError::NotTombolo { found });
+    }
+    let order = read(window, magic + 1);
+    if order != ORDER {
+        return Err(RendezvousError::ByteOrder { found: order });
+    }
+    let versions = read(window, magic + 2);
+    if versions as u32 != RENDEZVOUS_VERSION {
+        return Err(RendezvousError::Version { ours: RENDEZVOUS_VERSION, theirs: versions as u32 });
+    }
+    let shape = read(window, magic + 5);
+    Ok(Said {
+        release: (versions >> 32) as u32,
+        length_bytes: read(window, magic + 3),
+        kind: (shape >> 32) as u8,
+        coherence: (shape >> 40) as u8,
+        isa: (shape >> 48) as u8,
+    })
+}

@@ -1,0 +1,284 @@
+use core::num::NonZeroU16;
+
+use proptest::prelude::*;
+use tombolo_base::sync::Ordering;
+use tombolo_base::{Isa, NodeId, SharedMemory};
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const SILENCE_NS: u64 = 1_000 * MS;
+
+struct Key(u64);
+
+impl Secret for Key {
+    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4] {
+        let mut sum = self.0 ^ session.get().rotate_left(7) ^ attempt.get().rotate_left(23) ^ role as u64;
+        said.iter().for_each(|word| sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3));
+        [sum, !sum, sum.rotate_left(11), sum ^ 5]
+    }
+}
+
+fn nonce(number: u64) -> Nonce {
+    Nonce::new(number).unwrap()
+}
+
+fn terms() -> Terms {
+    Terms {
+        release: 7,
+        length_bytes: 1 << 20,
+        bells: 4,
+        kind: BellKind::Poll,
+        coherence: Coherence::Coherent,
+        isa: Isa::Aarch64,
+    }
+}
+
+fn open(window: &SharedMemory, session: u64) -> Host {
+    Host::open(window, terms(), (NodeId(3), "card0", "lab"), nonce(session), SILENCE_NS)
+}
+
+fn joiner(window: &SharedMemory, attempt: u64) -> Joiner {
+    Joiner::new(window, Terms { bells: 0, ..terms() }, None, nonce(attempt), (42, 8192), SILENCE_NS)
+}
+
+/// Lets the joiner see that the root lives, and polls it.
+fn step(window: &SharedMemory, host: &mut Host, joiner: &mut Joiner, now: u64, key: u64) -> JoinEvent {
+    joiner.poll(window, now, &Key(key));
+    host.beat(window);
+    joiner.poll(window, now, &Key(key))
+}
+
+fn join(window: &SharedMemory, host: &mut Host, joiner: &mut Joiner, now: u64) -> (Bells, Accepted) {
+    assert_eq!(step(window, host, joiner, now, 1), JoinEvent::Waiting(Waiting::ForAnswer));
+    let HostEvent::Claimed(claim) = host.poll(window, now, &Key(1)) else { panic!("no claim") };
+    assert_eq!((claim.kernel, claim.base_bytes), (42, 8192));
+    let bells = host.accept(window, claim, NonZeroU16::new(9).unwrap(), now, &Key(1));
+    let JoinEvent::Joined(accepted) = joiner.poll(window, now, &Key(1)) else { panic!("not joined") };
+    (bells, accepted)
+}
+
+#[test]
+fn two_sides_come_together_and_ring_each_other() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut first = joiner(&window, 11);
+    assert_eq!(first.poll(&window, 0, &Key(1)), JoinEvent::Waiting(Waiting::ForRoot));
+    let mut host = open(&window, 5);
+    assert_eq!(first.poll(&window, 0, &Key(1)), JoinEvent::Waiting(Waiting::ForRoot), "no beat yet");
+    let (mut of_host, accepted) = join(&window, &mut host, &mut first, 0);
+    assert_eq!((accepted.node, accepted.generation.get(), accepted.bells), (NodeId(3), 9, 4));
+    assert_eq!((accepted.name.as_str(), accepted.machine.as_str()), ("card0", "lab"));
+    let mut of_joiner = first.bells(&window, &accepted);
+    let heard = |bells: &mut Bells| {
+        let mut heard = std::vec::Vec::new();
+        bells.hear(&window, |bell| heard.push(bell));
+        heard
+    };
+    assert!(heard(&mut of_host).is_empty());
+    of_joiner.ring(&window, 0);
+    of_joiner.ring(&window, 3);
+    of_joiner.ring(&window, 3);
+    of_joiner.ring(&window, 4);
+    assert_eq!(heard(&mut of_host), [0, 3]);
+    assert!(heard(&mut of_host).is_empty());
+    of_host.ring(&window, 1);
+    assert_eq!(heard(&mut of_joiner), [1]);
+}
+
+#[test]
+fn every_difference_is_found_on_both_sides() {
+    type Change = fn(&mut Terms);
+    let cases: [(Change, fn(&RendezvousError) -> bool); 4] = [
+        (|terms| terms.release = 8, |error| matches!(error, RendezvousError::Release { .. })),
+        (|terms| terms.isa = Isa::S390x, |error| matches!(error, RendezvousError::Isa { .. })),
+        (|terms| terms.length_bytes /= 2, |error| matches!(error, RendezvousError::Length { .. })),
+        (
+            |terms| terms.coherence = Coherence::Copy,
+            |error| matches!(error, RendezvousError::Coherence { .. }),
+        ),
+    ];
+    for (change, is_it) in cases {
+        let window = SharedMemory::zeroed(1 << 16);
+        let mut host = open(&window, 5);
+        let mut other = terms();
+        change(&mut other);
+        let mut joiner = Joiner::new(&window, other, None, nonce(11), (1, 0), SILENCE_NS);
+        let JoinEvent::Failed(error) = step(&window, &mut host, &mut joiner, 0, 1) else { panic!() };
+        assert!(is_it(&error), "{error}");
+        let HostEvent::Refused(error) = host.poll(&window, 0, &Key(1)) else { panic!() };
+        assert!(is_it(&error), "{error}");
+        assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing, "it is reported once");
+        join(&window, &mut host, &mut self::joiner(&window, 12), 0);
+    }
+}
+
+#[test]
+fn a_wrong_key_is_refused_on_both_sides() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut host = open(&window, 5);
+    let mut stranger = joiner(&window, 11);
+    assert_eq!(step(&window, &mut host, &mut stranger, 0, 2), JoinEvent::Waiting(Waiting::ForAnswer));
+    assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Refused(RendezvousError::Key));
+    assert_eq!(stranger.poll(&window, 0, &Key(2)), JoinEvent::Failed(RendezvousError::Key));
+    join(&window, &mut host, &mut joiner(&window, 12), 0);
+}
+
+#[test]
+fn swapped_bytes_and_other_versions_are_named() {
+    for (word, value, is_it) in [
+        (64, u64::from_be_bytes(*b"TMBLHOST"), "swaps bytes"),
+        (65, 0x0807_0605_0403_0201, "swaps bytes"),
+        (66, 99, "version 99"),
+        (64, 77, "not a window"),
+    ] {
+        let window = SharedMemory::zeroed(1 << 16);
+        let mut host = open(&window, 5);
+        window.store_le(word, value, Ordering::Relaxed);
+        let JoinEvent::Failed(error) = step(&window, &mut host, &mut joiner(&window, 11), 0, 1) else {
+            panic!()
+        };
+        assert!(std::format!("{error}").contains(is_it), "{error}");
+    }
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut host = open(&window, 5);
+    window.store_le(128, u64::from_be_bytes(*b"TMBLJOIN"), Ordering::Relaxed);
+    window.store_le(140, 3, Ordering::Relaxed);
+    let HostEvent::Refused(error) = host.poll(&window, 0, &Key(1)) else { panic!() };
+    assert!(matches!(error, RendezvousError::ByteOrder { .. }), "{error}");
+}
+
+#[test]
+fn a_node_that_is_not_wanted_is_not_claimed() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut host = open(&window, 5);
+    let wanted = Some(Name::new("card1"));
+    let mut joiner = Joiner::new(&window, terms(), wanted, nonce(11), (1, 0), SILENCE_NS);
+    let JoinEvent::Failed(error) = step(&window, &mut host, &mut joiner, 0, 1) else { panic!() };
+    assert_eq!(std::format!("{error}"), "the window belongs to node 'card0', not to 'card1'");
+    assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing);
+}
+
+#[test]
+fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut host = open(&window, 5);
+    let mut first = joiner(&window, 11);
+    join(&window, &mut host, &mut first, 0);
+    let mut second = joiner(&window, 12);
+    let waits = JoinEvent::Waiting(Waiting::ForPredecessor);
+    assert_eq!(step(&window, &mut host, &mut second, 0, 1), waits);
+    first.beat(&window);
+    assert_eq!(step(&window, &mut host, &mut second, 0, 1), JoinEvent::Failed(RendezvousError::Taken));
+    // The first one dies; a third one waits until the root has found that out.
+    let mut third = joiner(&window, 13);
+    host.poll(&window, MS, &Key(1));
+    assert_eq!(step(&window, &mut host, &mut third, 2 * MS, 1), waits);
+    let late = SILENCE_NS + 3 * MS;
+    let HostEvent::Lost(Loss::Silent { for_ns }) = host.poll(&window, late, &Key(1)) else { panic!() };
+    assert!(for_ns > SILENCE_NS);
+    let mut host = open(&window, 6);
+    join(&window, &mut host, &mut third, late);
+    // What is left of the first one sees that it was replaced.
+    assert_eq!(first.poll(&window, late, &Key(1)), JoinEvent::Lost(Loss::Replaced));
+}
+
+#[test]
+fn of_two_that_claim_at_once_one_gets_the_node() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut host = open(&window, 5);
+    let (mut a, mut b) = (joiner(&window, 11), joiner(&window, 12));
+    step(&window, &mut host, &mut a, 0, 1);
+    step(&window, &mut host, &mut b, 0, 1);
+    let HostEvent::Claimed(claim) = host.poll(&window, 0, &Key(1)) else { panic!() };
+    host.accept(&window, claim, NonZeroU16::MIN, 0, &Key(1));
+    assert_eq!(a.poll(&window, 0, &Key(1)), JoinEvent::Failed(RendezvousError::Taken));
+    assert!(matches!(b.poll(&window, 0, &Key(1)), JoinEvent::Joined(_)));
+}
+
+#[test]
+fn a_claim_that_was_overwritten_is_made_again() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut host = open(&window, 5);
+    let mut a = joiner(&window, 11);
+    step(&window, &mut host, &mut a, 0, 1);
+    window.store_le(140, 0, Ordering::Relaxed);
+    assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing);
+    let now = 1_100 * MS;
+    host.beat(&window);
+    a.poll(&window, now, &Key(1));
+    assert!(matches!(host.poll(&window, now, &Key(1)), HostEvent::Claimed(_)));
+}
+
+#[test]
+fn both_sides_notice_the_end_of_the_other() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let mut host = open(&window, 5);
+    let mut first = joiner(&window, 11);
+    join(&window, &mut host, &mut first, 0);
+    assert_eq!(host.poll(&window, SILENCE_NS, &Key(1)), HostEvent::Nothing);
+    assert_eq!(first.poll(&window, SILENCE_NS, &Key(1)), JoinEvent::Nothing);
+    let silent = first.poll(&window, SILENCE_NS + 1, &Key(1));
+    assert_eq!(silent, JoinEvent::Lost(Loss::Silent { for_ns: SILENCE_NS + 1 }));
+    first.leave(&window);
+    assert_eq!(host.poll(&window, SILENCE_NS, &Key(1)), HostEvent::Lost(Loss::Left));
+    host.close(&window);
+    assert_eq!(first.poll(&window, 0, &Key(1)), JoinEvent::Lost(Loss::Left));
+    let mut next = joiner(&window, 12);
+    host.beat(&window);
+    assert_eq!(next.poll(&window, 0, &Key(1)), JoinEvent::Waiting(Waiting::ForRoot));
+}
+
+#[test]
+fn the_offer_of_a_root_that_is_dead_is_not_claimed() {
+    let window = SharedMemory::zeroed(1 << 16);
+    let _host = open(&window, 5);
+    let mut joiner = joiner(&window, 11);
+    for now in [0, MS, SILENCE_NS, 10 * SILENCE_NS] {
+        assert_eq!(joiner.poll(&window, now, &Key(1)), JoinEvent::Waiting(Waiting::ForRoot));
+    }
+}
+
+#[test]
+fn the_first_page_is_golden() {
+    let window = SharedMemory::zeroed(4096);
+    let mut host = open(&window, 0x1122);
+    step(&window, &mut host, &mut joiner(&window, 0x3344), 0, 1);
+    let word = |index: usize| window.load_le(index, Ordering::Relaxed);
+    let offer = [64, 65, 66, 67, 68, 69, 72].map(word);
+    let magic = u64::from_le_bytes(*b"TMBLHOST");
+    assert_eq!(
+        offer,
+        [magic, 0x0102_0304_0506_0708, 0x7_0000_0001, 1 << 20, 0x1122, 0x0002_0101_0004_0003, 0]
+    );
+    assert_eq!(word(80), u64::from_le_bytes(*b"card0\0\0\0"));
+    assert_eq!(word(84), u64::from_le_bytes(*b"lab\0\0\0\0\0"));
+    let claim = [128, 129, 130, 131, 132, 133, 134, 135, 140].map(word);
+    let magic = u64::from_le_bytes(*b"TMBLJOIN");
+    let order = 0x0102_0304_0506_0708;
+    assert_eq!(
+        claim,
+        [magic, order, 0x7_0000_0001, 1 << 20, 0x1122, 0x0002_0101_0000_0000, 42, 8192, 0x3344]
+    );
+    assert_eq!([256, 257, 258, 259].map(word), [1, 0, 1, 0x1122]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the page holds, both sides only ever fail or wait, and only a proof lets a joiner in.
+    #[test]
+    fn scribbles_let_no_one_in(words in proptest::collection::vec((64_usize..512, any::<u64>()), 0..60)) {
+        let window = SharedMemory::zeroed(1 << 16);
+        let mut host = open(&window, 5);
+        let mut joiner = joiner(&window, 11);
+        joiner.poll(&window, 0, &Key(2));
+        for (now, (word, value)) in words.into_iter().enumerate() {
+            window.store_le(word, value, Ordering::Relaxed);
+            host.beat(&window);
+            let event = host.poll(&window, now as u64, &Key(1));
+            prop_assert!(!matches!(event, HostEvent::Claimed(_)), "{event:?}");
+            let event = joiner.poll(&window, now as u64, &Key(2));
+            prop_assert!(!matches!(event, JoinEvent::Joined(_)), "{event:?}");
+        }
+    }
+}

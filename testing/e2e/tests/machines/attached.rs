@@ -1,0 +1,192 @@
+//! Nodes that join by themselves: `tombolo join` on this host, with a file that both sides map as the window.
+//!
+//! Everything but the way to the memory is as with a card: no interrupts, no common process tree, and all
+//! that the two sides say to each other is in the window.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::Signal;
+use tombolo_e2e::{Finished, Machine, MachineFile, Running, eventually, leftovers};
+
+/// A file in memory that goes with the test.
+struct WindowFile(PathBuf);
+
+impl WindowFile {
+    fn new(mib: u64) -> WindowFile {
+        let path = PathBuf::from(format!("/dev/shm/window-of-e2e-{}-{mib}", std::process::id()));
+        let file = std::fs::File::create(&path).expect("a file in memory");
+        file.set_len(mib << 20).expect("a size");
+        WindowFile(path)
+    }
+
+    fn source(&self) -> String {
+        format!("file:{}", self.0.display())
+    }
+}
+
+impl Drop for WindowFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn file(window: &WindowFile, mib: u64, settings: &str) -> MachineFile {
+    let source = window.source();
+    let isa = std::env::consts::ARCH;
+    MachineFile::host().with_setting(&format!(
+        "[[node]]\nname = \"card0\"\nkind = \"attached\"\nisa = \"{isa}\"\nwindow = \"{source}\"\nwindow_mib = {mib}\n\
+         silence_s = 2\n{settings}"
+    ))
+}
+
+/// `tombolo join` with these words; it knows nothing of the machine but the window.
+fn join(machine: &Machine, window: &WindowFile, words: &[&str]) -> Running {
+    let mut command: Command = machine.command();
+    command.env_remove("TOMBOLO_MACHINE");
+    Running::start(command.arg("join").arg(window.source()).args(["--silence", "2"]).args(words))
+}
+
+/// Starts the test program of this host on these nodes: they have its instruction set.
+fn start_actor(machine: &Machine, on: &str, words: &[&str]) -> Running {
+    let program = tombolo_e2e::host_actor().display().to_string();
+    machine.start(["run", "--on", on, &program].iter().chain(words))
+}
+
+fn actor(machine: &Machine, on: &str, words: &[&str]) -> Finished {
+    start_actor(machine, on, words).finish()
+}
+
+#[track_caller]
+fn is_up(machine: &Machine) {
+    let up = eventually(|| machine.node("card0")["state"] == "up");
+    assert!(up, "{}", machine.node("card0"));
+}
+
+#[track_caller]
+fn is_down(machine: &Machine, words: &str) {
+    let has_words = || machine.node("card0")["cause"].as_str().is_some_and(|cause| cause.contains(words));
+    assert!(eventually(has_words), "{}", machine.node("card0"));
+}
+
+fn lent_bytes(machine: &Machine) -> u64 {
+    machine.node("card0")["window_used_bytes"].as_u64().expect("bytes")
+}
+
+#[test]
+fn a_node_joins_is_used_dies_and_is_replaced() {
+    let window = WindowFile::new(64);
+    let mut machine = Machine::new(&file(&window, 64, "key = \"key\""));
+    std::fs::write(machine.folder().join("key"), [7; 32]).expect("a key");
+    let key = machine.folder().join("key").display().to_string();
+    machine.bring_up();
+    is_down(&machine, "waiting for `tombolo join`");
+    actor(&machine, "card0", &["exit", "0"]).fails_with(1, &["waiting for `tombolo join`"]);
+
+    // It is a node like others.
+    let joined = join(&machine, &window, &["--key", &key]);
+    is_up(&machine);
+    actor(&machine, "host,card0", &["exchange", "2000"]).ok();
+    actor(&machine, "card0,card0", &["exchange", "200"]).ok();
+    assert_eq!(actor(&machine, "card0", &["exit", "7"]).status, 7);
+
+    // Another one, and one with another key.
+    join(&machine, &window, &["--key", &key])
+        .finish()
+        .fails_with(1, &["another `tombolo join` has this node"]);
+
+    // It dies, with a channel open: its peer learns of it, and nothing stays lent.
+    let peer = start_actor(&machine, "card0", &["hold", "victim"]);
+    peer.wait_for("serving");
+    let survivor = start_actor(&machine, "host", &["lose-peer", "recv", "victim"]);
+    survivor.wait_for("connected");
+    peer.wait_for("holding");
+    let monitor = joined.pid();
+    machine.kill(monitor);
+    assert!(survivor.finish().ok().contains("peer died"));
+    assert_ne!(peer.finish().status, 0);
+    is_down(&machine, "no sign of life");
+    assert!(eventually(|| lent_bytes(&machine) == 0), "{}", machine.node("card0"));
+    let _ = joined.finish();
+
+    // One with another key is refused on both sides, and then the right one is taken.
+    std::fs::write(machine.folder().join("other"), [8; 32]).expect("a key");
+    let other = machine.folder().join("other").display().to_string();
+    join(&machine, &window, &["--key", &other]).finish().fails_with(1, &["another key"]);
+    is_down(&machine, "the last joiner was refused: the other side has another key");
+    let joined = join(&machine, &window, &["--key", &key]);
+    is_up(&machine);
+    assert_eq!(machine.node("card0")["generation"], 2);
+    actor(&machine, "host,card0", &["exchange", "200"]).ok();
+
+    // The host goes and comes back: the node joins anew.
+    machine.tombolo(["down"]).ok();
+    machine.bring_up();
+    is_up(&machine);
+    actor(&machine, "host,card0", &["exchange", "200"]).ok();
+
+    // The root is killed; its node waits for the next.
+    let root = machine.processes("serve");
+    machine.kill(root[0]);
+    // Its supervisor cleans up before the name is free again.
+    assert!(eventually(|| machine.tombolo([std::path::Path::new("up"), machine.file()]).status == 0));
+    is_up(&machine);
+    actor(&machine, "host,card0", &["exchange", "200"]).ok();
+
+    // It leaves when it is asked to, and says so.
+    joined.signal(Signal::TERM);
+    joined.finish().ok();
+    is_down(&machine, "it left");
+    machine.down();
+}
+
+#[test]
+fn what_does_not_agree_is_said_on_both_sides() {
+    let window = WindowFile::new(4);
+    let machine = Machine::up(&file(&window, 4, ""));
+    // Before a root is heard of: another size than the file has.
+    let words = ["--size-mib", "8", "--timeout", "5"];
+    join(&machine, &window, &words).finish().fails_with(1, &["4194304 bytes", "8388608"]);
+    join(&machine, &window, &["--node", "card1", "--timeout", "20"])
+        .finish()
+        .fails_with(1, &["belongs to node 'card0', not to 'card1'"]);
+    // The other side maps less than this one.
+    let longer = std::fs::File::options().write(true).open(&window.0).expect("the window");
+    longer.set_len(8 << 20).expect("a size");
+    join(&machine, &window, &["--timeout", "20"]).finish().fails_with(1, &["maps 4194304 bytes"]);
+    is_down(&machine, "maps 8388608 bytes");
+    longer.set_len(4 << 20).expect("a size");
+    let joined = join(&machine, &window, &["--once"]);
+    is_up(&machine);
+    machine.tombolo(["restart", "card0", "--force"]).fails_with(1, &["restart `tombolo join` on it"]);
+    machine.tombolo(["console", "card0", "--no-input"]).fails_with(1, &["has no console"]);
+    machine.down();
+    joined.finish().ok();
+}
+
+#[test]
+fn a_joiner_without_a_machine_gives_up_when_told_to() {
+    let window = WindowFile::new(1);
+    let machine = Machine::new(&MachineFile::host());
+    join(&machine, &window, &["--timeout", "1"])
+        .finish()
+        .fails_with(1, &["no machine offered the window", "within 1 s", "tombolo up"]);
+    let small = WindowFile(PathBuf::from(format!("/dev/shm/window-of-e2e-{}-small", std::process::id())));
+    std::fs::write(&small.0, [0; 4096]).expect("a file");
+    join(&machine, &small, &[]).finish().fails_with(1, &["has 4096 bytes", "1048576 or more"]);
+    std::fs::write(&small.0, vec![7; 1 << 20]).expect("a file");
+    join(&machine, &small, &[]).finish().fails_with(1, &["not a window of a Tombolo machine"]);
+    machine.tombolo(["join", "nfs:/x"]).fails_with(2, &["invalid window 'nfs:/x'"]);
+    machine.tombolo(["join"]).fails_with(2, &["WINDOW"]);
+    assert!(leftovers::processes(machine.name()).is_empty());
+}
+
+#[test]
+fn a_machine_whose_window_is_absent_or_of_another_size_does_not_come_up() {
+    let window = WindowFile::new(2);
+    let machine = Machine::new(&file(&window, 4, ""));
+    let up = || machine.tombolo([std::path::Path::new("up"), machine.file()]);
+    up().fails_with(1, &["card0", "2097152 bytes", "4194304"]);
+    drop(window);
+    up().fails_with(1, &["card0", "No such file"]);
+}
