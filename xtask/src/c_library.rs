@@ -26,7 +26,8 @@ const TARGETS: [CTarget; 4] = [
 ];
 
 /// What programs include, in `runtime/c/include`.
-const HEADERS: [&str; 4] = ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h"];
+const HEADERS: [&str; 5] =
+    ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h", "tombolo/opening.h"];
 
 /// The target of an instruction set, by its name.
 pub(crate) fn target(isa: &str) -> Result<CTarget, String> {

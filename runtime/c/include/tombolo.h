@@ -101,8 +101,9 @@ enum {
     TOMBOLO_NOT_FOLDER = 60, /* it, or something on the way to it, is no folder */
     TOMBOLO_FILE_ENDED = 61,   /* the file ended before all was read */
     TOMBOLO_FILE_FAULT = 62,   /* it cannot be done to that file: tombolo_last_error() says why */
-    TOMBOLO_NOT_IN_JOB = 63,    /* this program was not started as one of a job, or there is no such rank in it */
-    TOMBOLO_RELAY_DIED = 64         /* a relay between the two ends of a channel died; the peer may live */
+    TOMBOLO_NOT_IN_JOB = 63,   /* this program was not started as one of a job, or there is no such rank in it */
+    TOMBOLO_RELAY_DIED = 64,   /* a relay between the two ends of a channel died; the peer may live */
+    TOMBOLO_OPENING_REFUSED = 65 /* the listener refused the request with which a channel was to be opened */
 };
 
 /* As long as it takes: some 584 years. */
@@ -165,8 +166,7 @@ typedef struct tombolo_options {
     uint32_t reserved;       /* 0 */
 } tombolo_options;
 
-/* Returns slots by a flag in the slot rather than by credit: for coherent memory only. */
-#define TOMBOLO_USED_FLAG UINT32_C(1)
+#define TOMBOLO_USED_FLAG UINT32_C(1) /* return slots by a flag in the slot rather than by credit: for coherent memory only */
 
 /* A name that this domain has taken up. */
 typedef struct tombolo_listener tombolo_listener;

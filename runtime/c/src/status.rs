@@ -168,6 +168,8 @@ statuses! {
     NotInJob = 63, c"TOMBOLO_NOT_IN_JOB";
     /// A relay between the two ends died.
     RelayDied = 64, c"TOMBOLO_RELAY_DIED";
+    /// The listener refused the request with which a channel was to be opened.
+    OpeningRefused = 65, c"TOMBOLO_OPENING_REFUSED";
 }
 
 /// Why something was not done.
@@ -206,6 +208,7 @@ fn status_of(error: &Error) -> Status {
         Error::RelayDied { .. } => Status::RelayDied,
         Error::TooLong { .. } => Status::TooLong,
         Error::Refused { .. } => Status::Refused,
+        Error::OpeningRefused { .. } => Status::OpeningRefused,
         Error::Violation { .. } => Status::Violation,
         Error::Monitor(fault) => status_of_fault(fault),
         Error::Job(_) => Status::NotInJob,

@@ -13,6 +13,7 @@ use crate::failure::{Failure, exclusive};
 use crate::files;
 use crate::job::Job;
 use crate::names::Names;
+use crate::opening::RequestListener;
 use crate::passing::Right;
 use crate::pool::{self, Pool};
 use crate::region::{self, Capability, Region};
@@ -155,6 +156,46 @@ impl Domain {
     ) -> Result<Channel, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
         Ok(Channel::new(wait_on(py, options.connect_async(&self.domain.within(timeout.0), name))?))
+    }
+
+    /// As :meth:`connect`, with a request of up to 1,024 bytes on which the listener decides:
+    /// `OpeningRefused` has its reason. `kind` stands for what the bytes mean, such as the hash of an
+    /// interface; the listener must have the same, or it is `Refused`.
+    #[pyo3(signature = (name, request, *, kind = 0, timeout = Seconds(std::time::Duration::from_secs(30)), slot_bytes = None,
+                        slots = None, interface_hash = 0),
+           text_signature = "($self, name, request, *, kind=0, timeout=30.0, slot_bytes=None, slots=None, interface_hash=0)")]
+    #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
+    fn connect_with(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        request: &[u8],
+        kind: u64,
+        timeout: Seconds,
+        slot_bytes: Option<usize>,
+        slots: Option<u32>,
+        interface_hash: u64,
+    ) -> Result<Channel, Failure> {
+        let options = Options { slot_bytes, slots, interface_hash, spin: None, used_flag: false }.read()?;
+        let request = tombolo::OpenRequest::new(kind, request)?;
+        let domain = self.domain.within(timeout.0);
+        Ok(Channel::new(py.detach(|| options.connect_with(&domain, name, &request))?))
+    }
+
+    /// Takes up a name under which programs connect with requests of a kind, see :meth:`connect_with`.
+    #[pyo3(signature = (name, *, kind = 0, slot_bytes = None, interface_hash = 0))]
+    fn export_for_requests(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        kind: u64,
+        slot_bytes: Option<usize>,
+        interface_hash: u64,
+    ) -> Result<RequestListener, Failure> {
+        let options =
+            Options { slot_bytes, slots: None, interface_hash, spin: None, used_flag: false }.read()?;
+        let listener = py.detach(|| options.export_for_requests(&self.domain, name, kind))?;
+        Ok(RequestListener::new(name, listener))
     }
 
     /// Makes a region of `length` bytes, rounded up to pages, and returns the capability to all of it.

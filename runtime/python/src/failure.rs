@@ -106,6 +106,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::RelayDied { .. } => "RelayDied",
         Error::TooLong { .. } => "TooLong",
         Error::Refused { .. } => "Refused",
+        Error::OpeningRefused { .. } => "OpeningRefused",
         Error::Violation { .. } => "Violation",
         Error::Monitor(fault) => class_of_fault(fault),
         Error::Job(_) => "NotInJob",

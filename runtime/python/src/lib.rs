@@ -17,6 +17,7 @@ mod layout;
 mod mapping;
 mod memory;
 mod names;
+mod opening;
 mod passing;
 mod pool;
 mod region;
@@ -52,6 +53,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::names::{Names, Notice, Record, Watch};
+    #[pymodule_export]
+    use crate::opening::{Opening, RequestListener};
     #[pymodule_export]
     use crate::passing::FarEnd;
     #[pymodule_export]

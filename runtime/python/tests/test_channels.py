@@ -43,6 +43,49 @@ class Jobs(unittest.TestCase):
             self.assertRaises(tombolo.NotInJob, self.member("0").channel_to, peer, 0)
 
 
+class Openings(unittest.TestCase):
+    KIND = 0x5E55
+
+    def test_a_listener_decides_by_the_request(self):
+        name = fresh_name("openings")
+        with domain().export_for_requests(name, kind=self.KIND) as listener:
+            connecting = Task(lambda: domain().connect_with(name, b"read-only", kind=self.KIND, timeout=PATIENCE))
+            opening = listener.accept(PATIENCE)
+            self.assertEqual(opening.request, b"read-only")
+            there = opening.accept()
+            with connecting.result() as here:
+                here.send(b"open")
+                self.assertEqual(there.receive(PATIENCE), b"open")
+            self.assertRaises(tombolo.Error, opening.accept)
+            self.assertEqual(opening.request, b"")
+
+    def test_a_refusal_names_the_name_and_the_reason(self):
+        name = fresh_name("openings")
+        with domain().export_for_requests(name, kind=self.KIND) as listener:
+            for decide, reason in ((lambda it: it.refuse("it is read-only"), "it is read-only"), (lambda it: None, "made no decision")):
+                connecting = Task(lambda: domain().connect_with(name, b"write", kind=self.KIND, timeout=PATIENCE))
+                opening = listener.accept(PATIENCE)
+                decide(opening)
+                del opening
+                with self.assertRaises(tombolo.OpeningRefused) as refused:
+                    connecting.result()
+                self.assertIn(name, str(refused.exception))
+                self.assertIn(reason, str(refused.exception))
+
+    def test_other_requests_and_none_are_refused_when_the_channel_opens(self):
+        name = fresh_name("openings")
+        with domain().export_for_requests(name, kind=self.KIND) as listener:
+            for connect in (
+                lambda: domain().connect(name, timeout=PATIENCE),
+                lambda: domain().connect_with(name, b"", kind=self.KIND + 1, timeout=PATIENCE),
+            ):
+                connecting = Task(connect)
+                self.assertRaises(tombolo.Refused, listener.accept, PATIENCE)
+                self.assertRaises(tombolo.Refused, connecting.result)
+        self.assertRaises(tombolo.TooLong, domain().connect_with, name, bytes(1025))
+        self.assertRaises(tombolo.Closed, listener.accept, 0)
+
+
 class Messages(unittest.TestCase):
     def test_anything_with_bytes_arrives_as_it_was(self):
         here, there = pair()

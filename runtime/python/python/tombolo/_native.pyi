@@ -50,6 +50,20 @@ class Domain:
         spin: float | None = None,
         used_flag: bool = False,
     ) -> Channel: ...
+    def connect_with(
+        self,
+        name: str,
+        request: bytes,
+        *,
+        kind: int = 0,
+        timeout: float = 30.0,
+        slot_bytes: int | None = None,
+        slots: int | None = None,
+        interface_hash: int = 0,
+    ) -> Channel: ...
+    def export_for_requests(
+        self, name: str, *, kind: int = 0, slot_bytes: int | None = None, interface_hash: int = 0
+    ) -> RequestListener: ...
     def create_region(
         self,
         length: int,
@@ -143,6 +157,22 @@ class Listener:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+class RequestListener:
+    @property
+    def name(self) -> str: ...
+    def accept(self, timeout: float = 30.0) -> Opening: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> RequestListener: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class Opening:
+    @property
+    def request(self) -> bytes: ...
+    def accept(self) -> Channel: ...
+    def refuse(self, reason: str) -> None: ...
 
 class Channel:
     @property

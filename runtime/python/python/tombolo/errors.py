@@ -67,6 +67,12 @@ class Refused(Error):
     status = 6
 
 
+class OpeningRefused(Error):
+    """The listener refused the request with which a channel was to be opened."""
+
+    status = 65
+
+
 class Violation(Error):
     """The peer broke the protocol; its channel is of no use any more."""
 

@@ -92,6 +92,18 @@ pub enum Error {
         /// Both values, or the reason given.
         why: String,
     },
+    /// The listener refused the request with which a channel was to be opened.
+    #[error("domain {peer} on {node}, which exports '{name}', refused this channel: {reason}")]
+    OpeningRefused {
+        /// The name that was connected to.
+        name: String,
+        /// The domain that listens there.
+        peer: DomainId,
+        /// The name of its node.
+        node: String,
+        /// The reason that it gave.
+        reason: String,
+    },
     /// The peer broke the protocol; its channel is of no use any more.
     #[error("domain {peer} on {node} broke the protocol of {channel}: {what}")]
     Violation {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use tombolo::interface::{Call, CallError, Decline, Fault, Malformed, Never, Response};
-use tombolo::{Channel, ChannelOptions, Domain};
+use tombolo::{Channel, ChannelOptions, Domain, Error, OpenRequest};
 use tombolo_e2e::c::{AARCH64, HOST};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 use tombolo_stubs::kv::{
@@ -319,5 +319,52 @@ fn an_interface_that_a_link_cannot_carry_is_refused_in_c_when_bound() {
         assert!(said.contains(&format!("{end}: TOMBOLO_CANNOT_CARRY: ")), "{said}");
     }
     drop(channel);
+    machine.down();
+}
+
+#[test]
+fn channels_are_opened_with_requests_between_c_and_rust() {
+    const KIND: u64 = 0x5e55;
+    let machine = Machine::up(&MachineFile::host());
+    let program = machine.folder().join("opening");
+    HOST.build(&["runtime/c/tests/opening.c"], &HOST.library().expect("this test depends on it"), &program);
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
+    let options = ChannelOptions::default();
+    let listener = options.export_for_requests(&domain, "store-rust", KIND).expect("the name is free");
+    let running = machine.start(on("host", &program, &[]));
+
+    let opening = listener.accept().expect("it connects");
+    assert_eq!(opening.request(), b"write");
+    opening.refuse("this store is read-only").expect("it waits");
+    let opening = listener.accept().expect("it connects again");
+    assert_eq!(opening.request(), b"read-only");
+    let mut channel = opening.accept().expect("it waits");
+    let mut hello = Vec::new();
+    channel.recv_into(&mut hello).expect("it sends");
+    assert_eq!(hello, b"hello");
+
+    running.wait_for("serving");
+    let request = |bytes: &[u8]| OpenRequest::new(KIND, bytes).expect("it is short");
+    match options.connect_with(&domain, "store-c", &request(b"other")) {
+        Err(Error::OpeningRefused { name, reason, .. }) => {
+            assert_eq!((name.as_str(), reason.as_str()), ("store-c", "this store is full"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut channel = options.connect_with(&domain, "store-c", &request(b"open")).expect("it accepts");
+    let mut welcome = Vec::new();
+    channel.recv_into(&mut welcome).expect("it sends");
+    assert_eq!(welcome, b"welcome");
+    let said = running.finish().ok();
+    assert!(
+        said.contains("which exports 'store-rust', refused this channel: this store is read-only"),
+        "{said}"
+    );
+    assert!(said.contains("done"), "{said}");
+    // A program that names no request does not open the channel, and others still do.
+    let connecting = std::thread::spawn(move || domain.connect("store-rust").map(drop));
+    assert!(matches!(listener.accept(), Err(Error::Refused { .. })));
+    assert!(matches!(connecting.join().expect("no panic"), Err(Error::Refused { .. })));
+    drop(listener);
     machine.down();
 }

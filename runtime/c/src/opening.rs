@@ -1,0 +1,177 @@
+//! Channels that are opened with a request, on which the listener decides.
+
+use std::ffi::{c_char, c_void};
+use std::time::Duration;
+
+use tombolo::{OpenRequest, Opening, RequestListener};
+
+use crate::boundary::{bytes, guard, hand_out, present, put, shared, take_back, text};
+use crate::channel::ChannelHandle;
+use crate::domain::{DomainHandle, Options, options};
+use crate::status::{Failure, Status};
+
+/// `tombolo_request_listener`.
+#[derive(Debug)]
+pub struct RequestListenerHandle {
+    listener: RequestListener,
+}
+
+/// `tombolo_opening`.
+#[derive(Debug)]
+pub struct OpeningHandle {
+    opening: Opening,
+}
+
+/// `tombolo_connect_with`: see `tombolo/opening.h`.
+///
+/// # Safety
+/// As `tombolo/opening.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_connect_with(
+    domain: *const DomainHandle,
+    name: *const c_char,
+    how: *const Options,
+    kind: u64,
+    request: *const c_void,
+    length: usize,
+    timeout_ns: u64,
+    result: *mut *mut ChannelHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the channel")?;
+        // SAFETY: a live handle, a text, options and bytes, by the contract.
+        let (domain, name, how, request) = unsafe {
+            let request = bytes(request.cast(), length, "the request")?;
+            (shared(domain, "the domain")?, text(name, "the name")?, options(how)?, request)
+        };
+        let request = OpenRequest::new(kind, request)?;
+        let domain = domain.domain.within(Duration::from_nanos(timeout_ns));
+        let channel = how.connect_with(&domain, name, &request)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+    })
+}
+
+/// `tombolo_export_for_requests`: see `tombolo/opening.h`.
+///
+/// # Safety
+/// As `tombolo/opening.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_export_for_requests(
+    domain: *const DomainHandle,
+    name: *const c_char,
+    how: *const Options,
+    kind: u64,
+    result: *mut *mut RequestListenerHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the listener")?;
+        // SAFETY: a live handle, a text and options, by the contract.
+        let (domain, name, how) =
+            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+        let listener = how.export_for_requests(&domain.domain, name, kind)?;
+        let listener = hand_out(RequestListenerHandle { listener });
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, listener, "where to put the listener") }
+    })
+}
+
+/// `tombolo_unexport_requests`: see `tombolo/opening.h`.
+///
+/// # Safety
+/// As `tombolo/opening.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_unexport_requests(listener: *mut RequestListenerHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(listener) });
+        Ok(())
+    });
+}
+
+/// `tombolo_accept_request`: see `tombolo/opening.h`.
+///
+/// # Safety
+/// As `tombolo/opening.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_accept_request(
+    listener: *const RequestListenerHandle,
+    timeout_ns: u64,
+    result: *mut *mut OpeningHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the opening")?;
+        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        let listener = unsafe { shared(listener, "the listener") }?;
+        let opening = listener.listener.within(Duration::from_nanos(timeout_ns)).accept()?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(OpeningHandle { opening }), "where to put the opening") }
+    })
+}
+
+/// `tombolo_opening_request`: see `tombolo/opening.h`.
+///
+/// # Safety
+/// As `tombolo/opening.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_opening_request(
+    opening: *const OpeningHandle,
+    request: *mut *const c_void,
+    length: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract; nothing of it changes until it is decided.
+        let bytes = unsafe { shared(opening, "the opening") }?.opening.request();
+        // SAFETY: the caller's room for a pointer and a length, by the contract.
+        unsafe {
+            put(request, bytes.as_ptr().cast(), "where to put the request")?;
+            put(length, bytes.len(), "where to put the length")
+        }
+    })
+}
+
+/// `tombolo_opening_accept`: see `tombolo/opening.h`.
+///
+/// # Safety
+/// As `tombolo/opening.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_opening_accept(
+    opening: *mut OpeningHandle,
+    result: *mut *mut ChannelHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the channel")?;
+        // SAFETY: a handle that is decided once, by the contract.
+        let opening = unsafe { taken(opening) }?;
+        let channel = opening.accept()?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+    })
+}
+
+/// `tombolo_opening_refuse`: see `tombolo/opening.h`.
+///
+/// # Safety
+/// As `tombolo/opening.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_opening_refuse(
+    opening: *mut OpeningHandle,
+    reason: *const c_char,
+) -> Status {
+    guard(|| {
+        // SAFETY: a handle that is decided once, by the contract.
+        let opening = unsafe { taken(opening) }?;
+        // SAFETY: a text, by the contract.
+        Ok(opening.refuse(unsafe { text(reason, "the reason") }?)?)
+    })
+}
+
+/// The opening of a handle that is given back.
+///
+/// # Safety
+/// The handle is null, or was handed out and not taken back.
+unsafe fn taken(opening: *mut OpeningHandle) -> Result<Opening, Failure> {
+    // SAFETY: the caller says so.
+    let taken = unsafe { take_back(opening) };
+    taken.map(|handle| handle.opening).ok_or_else(|| Failure::invalid("the opening is null"))
+}
