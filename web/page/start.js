@@ -92,6 +92,7 @@ export async function start(live) {
   if (isOpen() || !live.steers()) return;
   const image = h('select', { id: 'image', required: true });
   const node = h('select', { id: 'node' });
+  const needs = h('input', { id: 'needs', autocomplete: 'off', spellcheck: 'false', placeholder: 'memory>=256M,near=arm0' });
   const line = h('input', { id: 'arguments', autocomplete: 'off', spellcheck: 'false', placeholder: '--option "two words"' });
   const folder = h('input', { id: 'directory', autocomplete: 'off', spellcheck: 'false', placeholder: 'as it is' });
   const why = h('p', { class: 'faint', role: 'status', id: 'why' });
@@ -99,7 +100,7 @@ export async function start(live) {
   const go = h('button', { class: 'primary', type: 'submit', disabled: true }, 'Start');
   const job = new JobFields(live);
   const form = h('form', { class: 'fields' }, h('label', { for: 'image' }, 'Image'), image, about, h('label', { for: 'arguments' }, 'Arguments'), line,
-    h('label', { for: 'node' }, 'Node'), node, why, h('label', { for: 'directory' }, 'Folder'), folder, job.node,
+    h('label', { for: 'needs' }, 'Needs'), needs, h('label', { for: 'node' }, 'Node'), node, why, h('label', { for: 'directory' }, 'Folder'), folder, job.node,
     h('footer', null, h('button', { type: 'button', onclick: () => box.close() }, 'Cancel'), go));
   const box = dialog('Start an image', form);
   box.addEventListener('close', () => job.stop());
@@ -126,7 +127,7 @@ export async function start(live) {
     fill(node, h('option', { value: '' }, 'the best one'));
     text(why, 'Asking for the best node…');
     try {
-      const answer = await ask(`/api/suggest?image=${encodeURIComponent(found.file)}`);
+      const answer = await ask(`/api/suggest?image=${encodeURIComponent(found.file)}&needs=${encodeURIComponent(needs.value)}`);
       if (mine !== asked) return;
       suggestion = answer;
       // What is shown is what is asked for: by the time of a click another node may be the best.
@@ -137,6 +138,7 @@ export async function start(live) {
     }
   };
   image.addEventListener('change', choose);
+  needs.addEventListener('change', choose);
   node.addEventListener('change', explain);
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
@@ -159,7 +161,7 @@ export async function start(live) {
     // Files are granted to jobs, of one domain too.
     if (grants.length && !ranks.length) ranks.push({ node: node.value, count: 1 });
     go.disabled = true;
-    const body = { image: image.value, node: node.value || null, arguments: given, directory: folder.value || null, ranks, environment, grants };
+    const body = { image: image.value, node: node.value || null, needs: needs.value || null, arguments: given, directory: folder.value || null, ranks, environment, grants };
     const done = await deed(() => ask('/api/start', body), (answer) => `Started as ${answer.domain}`);
     go.disabled = false;
     if (done?.domain) {

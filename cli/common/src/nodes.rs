@@ -1,8 +1,9 @@
 //! Nodes that a command line names.
 
-use tombolo::Error;
-use tombolo::admin::NodeInfo;
-use tombolo_placement::{PlacementError, position};
+use tombolo::admin::{NodeInfo, Target};
+use tombolo::{Domain, Error};
+use tombolo_machine::suggest;
+use tombolo_placement::{AUTO, Auto, Facts, Needs, Placement, PlacementError, position};
 
 use crate::failure::Failure;
 
@@ -22,5 +23,86 @@ pub fn placement_failure(error: PlacementError) -> Failure {
     match error {
         PlacementError::Count(message) => Failure::Usage { message, hint: None },
         PlacementError::Machine(error) => error.into(),
+        error @ PlacementError::NoFit { .. } => error.into(),
+    }
+}
+
+/// Reads what `--needs` says.
+///
+/// # Errors
+/// What is wrong with it, and the word that was probably meant.
+pub fn needs(text: &str) -> Result<Needs, String> {
+    text.parse::<Needs>().map_err(|error| match error.misspelt() {
+        Some((word, known)) => match suggest::nearest(word, known) {
+            Some(meant) => format!("{error}; did you mean '{meant}'?"),
+            None => error.to_string(),
+        },
+        None => error.to_string(),
+    })
+}
+
+/// The nodes of `--on` where there is also a `--needs`, which chooses for `auto`; needs alone mean `auto`.
+///
+/// # Errors
+/// Needs for nodes that are all named.
+pub fn with_needs(on: &[Placement], needs: Option<&Needs>) -> Result<Vec<Placement>, Failure> {
+    if needs.is_none() || on.iter().any(Placement::is_auto) {
+        return Ok(on.to_vec());
+    }
+    if !on.is_empty() {
+        let message = "--needs chooses nodes, but --on names all of them".to_owned();
+        return Err(Failure::Usage {
+            message,
+            hint: Some("write --on auto, or auto:COUNT beside other nodes"),
+        });
+    }
+    Ok(vec![Placement { node: AUTO.to_owned(), count: None }])
+}
+
+/// Prepares the choice of nodes for the entries `auto` of `on`, if there are any, after what has been placed
+/// before: only nodes with one of the builds, if that is known.
+///
+/// # Errors
+/// The machine.
+pub fn prepare_auto(
+    auto: &mut Option<Auto>,
+    domain: &Domain,
+    on: &[Placement],
+    needs: Option<&Needs>,
+    targets: Option<Vec<Target>>,
+) -> Result<(), Error> {
+    if on.iter().any(Placement::is_auto) {
+        let needs = needs.cloned().unwrap_or_default();
+        let facts = Facts::ask(domain, &needs)?;
+        match auto {
+            Some(auto) => auto.renew(facts, needs, targets),
+            None => *auto = Some(Auto::new(facts, needs, targets)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_need_is_answered_with_what_was_meant() {
+        assert!(needs("memry>=1G").unwrap_err().ends_with("did you mean 'memory'?"));
+        assert!(needs("isa=aarch46").unwrap_err().ends_with("did you mean 'aarch64'?"));
+        assert!(!needs("memory>=x").unwrap_err().contains("did you mean"));
+        assert_eq!(needs("near=arm0").unwrap().near, ["arm0"]);
+    }
+
+    #[test]
+    fn needs_alone_choose_and_beside_names_are_an_error() {
+        let on = |text: &str| -> Vec<Placement> {
+            text.split(',').filter(|it| !it.is_empty()).map(|it| it.parse().unwrap()).collect()
+        };
+        let some = Needs::default();
+        assert_eq!(with_needs(&on(""), Some(&some)).unwrap(), on("auto"));
+        assert_eq!(with_needs(&on("host,auto:2"), Some(&some)).unwrap(), on("host,auto:2"));
+        assert_eq!(with_needs(&on("host"), None).unwrap(), on("host"));
+        assert_eq!(with_needs(&on("host"), Some(&some)).unwrap_err().status(), 2);
     }
 }

@@ -9,15 +9,15 @@ use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tombolo::admin::NodeInfo;
-use tombolo::{Child, Exit};
-use tombolo_cli_common::nodes::placement_failure;
+use tombolo::admin::{NodeInfo, NodeKind, Target};
+use tombolo::{Child, Domain, Exit};
+use tombolo_cli_common::nodes::{needs, placement_failure, prepare_auto, with_needs};
 use tombolo_mpi_launch::environment::{Environment, SharedMemory};
 use tombolo_mpi_launch::job::{
     Cleaner, Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher,
 };
 use tombolo_mpi_launch::program::Program;
-use tombolo_placement::{Order, Placement, place};
+use tombolo_placement::{Auto, Needs, Order, Placement, place};
 
 use crate::Arguments;
 use crate::context::{Context, print};
@@ -99,9 +99,15 @@ struct PartOptions {
     #[arg(short = 'n', long = "np", value_name = "COUNT")]
     count: Option<usize>,
 
-    /// Nodes to run on, each with its number of ranks
+    /// Nodes to run on, each with its number of ranks. `auto` chooses nodes that have a build and what
+    /// --needs asks for, as `tombolo place` does
     #[arg(long, visible_alias = "host", value_name = "NODE[:COUNT],…", value_delimiter = ',')]
     on: Vec<Placement>,
+
+    /// What the nodes that `auto` chooses must have, such as 'memory>=256M,near=arm0'; see `tombolo place`.
+    /// Alone it means `--on auto`
+    #[arg(long, value_name = "NEEDS", value_parser = needs)]
+    needs: Option<Needs>,
 
     /// How ranks are assigned to nodes: block (fill a node before the next) or round-robin
     #[arg(long, value_name = "ORDER", hide_possible_values = true)]
@@ -243,8 +249,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
     let alone = asked.len() == 1;
-    let parts = asked.iter().map(|asked| part(asked, options, alone, &nodes, &here));
-    let parts = parts.collect::<Result<Vec<Part>, Failure>>()?;
+    let mut auto = None;
+    let placed = asked.iter().map(|asked| placed(asked, &domain, alone, &nodes, &mut auto));
+    let placed = placed.collect::<Result<Vec<Vec<usize>>, Failure>>()?;
+    let parts: Vec<Part> =
+        asked.iter().zip(placed).map(|(asked, nodes)| part(asked, options, nodes, &here)).collect();
     let ranks: usize = parts.iter().map(|part| part.nodes.len()).sum();
     let show = match ranks {
         _ if options.label => Show::Labelled,
@@ -344,43 +353,60 @@ fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
 
 /// What is said of a program behind the first: what is not is as before the first.
 fn after(first: &PartOptions, own: PartOptions) -> PartOptions {
+    // Needs of the first program are of no use to one whose nodes are named.
+    let chooses = own.on.is_empty() || own.on.iter().any(Placement::is_auto);
     PartOptions {
         count: own.count,
         on: if own.on.is_empty() { first.on.clone() } else { own.on },
+        needs: own.needs.or_else(|| first.needs.clone().filter(|_| chooses)),
         map: own.map.or(first.map),
         env: first.env.iter().cloned().chain(own.env).collect(),
         wdir: own.wdir.or_else(|| first.wdir.clone()),
     }
 }
 
-/// Places the ranks of a program.
-fn part(
+/// Places the ranks of a program. `auto` has what has been chosen for programs before.
+fn placed(
     asked: &Asked,
-    options: &Options,
+    domain: &Domain,
     alone: bool,
     nodes: &[NodeInfo],
-    here: &Path,
-) -> Result<Part, Failure> {
+    auto: &mut Option<Auto>,
+) -> Result<Vec<usize>, Failure> {
     let said = &asked.options;
+    let on = with_needs(&said.on, said.needs.as_ref())?;
     // A processor each is for a program that has the host for itself.
-    let count = said.count.or((!alone && said.on.is_empty()).then_some(1));
+    let count = said.count.or((!alone && on.is_empty()).then_some(1));
     let order = match said.map {
         Some(Map::RoundRobin) => Order::RoundRobin,
         Some(Map::Block) | None => Order::Block,
     };
+    let builds: Vec<Target> = asked.program.builds.iter().map(|build| build.target).collect();
+    let (needs, targets) = match builds.is_empty() {
+        // Nothing is known of a command of the host: it runs there alone.
+        true => (Some(said.needs.clone().unwrap_or_default().of_kind(NodeKind::Host)), None),
+        false => (said.needs.clone(), Some(builds)),
+    };
+    prepare_auto(auto, domain, &on, needs.as_ref(), targets)?;
+    place(count, &on, order, nodes, auto.as_mut()).map_err(refusal)
+}
+
+/// A program with the nodes of its ranks.
+fn part(asked: &Asked, options: &Options, nodes: Vec<usize>, here: &Path) -> Part {
+    let said = &asked.options;
     let shared_memory = match options.shared_memory {
         Whose::Tombolo => SharedMemory::Tombolo,
         Whose::Mpi => SharedMemory::Mpi,
     };
     // Values that are not UTF-8 cannot be sent; no setting of MPI has any.
     let own = std::env::vars_os().filter_map(|(name, value)| Some((text(&name)?, text(&value)?)));
-    Ok(Part {
+    Part {
         program: Arc::clone(&asked.program),
         arguments: asked.arguments.clone(),
-        nodes: place(count, &said.on, order, nodes).map_err(refusal)?,
+        nodes,
         environment: Environment::new(own, said.env.clone(), shared_memory),
         directory: said.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder)),
-    })
+    }
 }
 
 fn text(text: &OsStr) -> Option<String> {

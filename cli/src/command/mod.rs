@@ -13,6 +13,7 @@ mod kill;
 mod litmus;
 mod names;
 mod new;
+mod place;
 mod ps;
 mod regions;
 mod replay;
@@ -39,6 +40,7 @@ pub(crate) enum Command {
     Status(status::Options),
     Restart(restart::Options),
     Run(run::Options),
+    Place(place::Options),
     #[command(about = about::MPIRUN)]
     Mpirun(OtherProgram),
     Ps(ps::Options),
@@ -91,6 +93,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Status(options) => status::run(context, &options)?,
         Command::Restart(options) => restart::run(context, &options)?,
         Command::Run(options) => run::run(context, &options)?,
+        Command::Place(options) => place::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,

@@ -58,7 +58,7 @@ fn read_word(reader: &mut Reader, table: &DeTable<'_>) -> bool {
             false
         }
         _ => {
-            reader.report(unknown_word(&word, "coherence", WORDS.into_iter()).note(note));
+            reader.report(unknown_word(&word, "coherence", WORDS).note(note));
             false
         }
     }

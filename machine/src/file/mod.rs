@@ -191,7 +191,10 @@ fn tables<'t, 'i>(
     tables
 }
 
-/// Names are unique in a machine.
+/// The word of `--on` for a node that is to be chosen.
+const AUTO: &str = "auto";
+
+/// Names are unique in a machine, and none is a word for something else.
 fn check_names(reader: &mut Reader, drafts: &[Draft]) {
     let names: Vec<&Text> = drafts.iter().filter_map(|draft| draft.name.as_ref()).collect();
     for (index, name) in names.iter().enumerate() {
@@ -200,6 +203,13 @@ fn check_names(reader: &mut Reader, drafts: &[Draft]) {
                 Problem::new(name.span.clone(), format!("there is a node `{}` already", name.text))
                     .label("give this one another name")
                     .note("names of nodes are unique in a machine"),
+            );
+        }
+        if name.text == AUTO {
+            reader.report(
+                Problem::new(name.span.clone(), format!("a node cannot be called `{AUTO}`"))
+                    .label("give this one another name")
+                    .note(format!("`--on {AUTO}` chooses nodes")),
             );
         }
     }

@@ -416,6 +416,7 @@ error: there is a node `host` already
     assert_eq!(named(""), "  |        ^^ a name cannot be empty");
     assert_eq!(named("Arm"), "  |        ^^^^^ write it as \"arm\"");
     assert_eq!(named("a b"), "  |        ^^^^^ ' ' cannot be in a name");
+    assert_eq!(named("auto"), "  |        ^^^^^^ give this one another name");
     assert_eq!(named("-a"), "  |        ^^^^ a name cannot start with `-`");
     let long = "n".repeat(33);
     assert_eq!(named(&long), format!("  |        {} 33 characters are too many", "^".repeat(35)));

@@ -1,11 +1,27 @@
-//! Assigns the ranks of a job to nodes: implements `--on` of `tombolo run` and `tombolo mpirun`.
+//! Chooses nodes: by what a program needs of one ([`needs`]) and what the machine knows of each ([`facts`]),
+//! the best first ([`choose`]). And assigns the ranks of a job to nodes: `--on` of `tombolo run` and `tombolo
+//! mpirun`.
+//!
+//! All that chooses a node by itself does so here: `tombolo place`, `--on auto`, the start form of the web
+//! page, the nodes of an OpenMP program with `OMP_TOMBOLO_NODES=all`.
 #![forbid(unsafe_code)]
+
+pub mod choose;
+pub mod facts;
+pub mod needs;
 
 use std::str::FromStr;
 
 use tombolo::Error;
 use tombolo::admin::NodeInfo;
 use tombolo::error::Fault;
+
+pub use choose::{Auto, Choice, choose};
+pub use facts::Facts;
+pub use needs::{Needs, NeedsError};
+
+/// The word for a node that is to be chosen.
+pub const AUTO: &str = "auto";
 
 /// The most ranks of one job, those included that it starts itself.
 pub const MAX_RANKS: usize = 4096;
@@ -17,6 +33,14 @@ pub struct Placement {
     pub node: String,
     /// How many ranks it takes; as many as there are to place if none.
     pub count: Option<usize>,
+}
+
+impl Placement {
+    /// Whether its node is to be chosen: `auto`.
+    #[must_use]
+    pub fn is_auto(&self) -> bool {
+        self.node == AUTO
+    }
 }
 
 impl FromStr for Placement {
@@ -56,13 +80,33 @@ pub enum PlacementError {
     /// More ranks than fit, or none.
     #[error("{0}")]
     Count(String),
+    /// No node fits.
+    #[error("no node fits: {}", reasons(rejected))]
+    NoFit {
+        /// All nodes, with why each does not.
+        rejected: Vec<choose::Rejected>,
+    },
+}
+
+/// The reasons of as many nodes as make a line that can be read.
+fn reasons(rejected: &[choose::Rejected]) -> String {
+    const SHOWN: usize = 8;
+    let mut shown: Vec<String> = rejected
+        .iter()
+        .take(SHOWN)
+        .map(|rejected| format!("{}: {}", rejected.node, rejected.reasons.join(", ")))
+        .collect();
+    if rejected.len() > SHOWN {
+        shown.push(format!("and {} more", rejected.len() - SHOWN));
+    }
+    shown.join("; ")
 }
 
 /// The node of each rank, by its place in `nodes`.
 ///
 /// Without `on` all go to the host, which comes first; without `count` it is as many as the host has
 /// processors, or as the list says, a node without a number taking one. With both, nodes without a number
-/// share what the others leave.
+/// share what the others leave. `auto` chooses nodes for the entries called `auto`; they need one.
 ///
 /// # Errors
 /// [`PlacementError`] names the node, or the numbers that do not fit.
@@ -71,6 +115,7 @@ pub fn place(
     on: &[Placement],
     order: Order,
     nodes: &[NodeInfo],
+    mut auto: Option<&mut Auto>,
 ) -> Result<Vec<usize>, PlacementError> {
     let wrong = |what: String| Err(PlacementError::Count(what));
     if count == Some(0) {
@@ -82,15 +127,29 @@ pub fn place(
             vec![(0, count.unwrap_or(host))]
         }
         on => {
-            let indexes =
-                on.iter().map(|placement| find(&placement.node, nodes)).collect::<Result<Vec<_>, _>>()?;
-            indexes.into_iter().zip(counts_of(count, on)?).collect()
+            let named = on.iter().filter(|placement| !placement.is_auto());
+            named.map(|placement| find(&placement.node, nodes)).collect::<Result<Vec<_>, _>>()?;
+            let per_entry = counts_of(count, on)?;
+            check_total(per_entry.iter().sum())?;
+            let mut counts = Vec::new();
+            for (placement, count) in on.iter().zip(per_entry) {
+                match &mut auto {
+                    Some(auto) if placement.is_auto() => {
+                        for node in auto.assign(count)? {
+                            let index = find(&node, nodes)?;
+                            match counts.last_mut() {
+                                Some((last, count)) if *last == index => *count += 1,
+                                _ => counts.push((index, 1)),
+                            }
+                        }
+                    }
+                    _ => counts.push((find(&placement.node, nodes)?, count)),
+                }
+            }
+            counts
         }
     };
-    let total: usize = counts.iter().map(|(_, count)| count).sum();
-    if total > MAX_RANKS {
-        return wrong(format!("a job has at most {MAX_RANKS} ranks: {total} were asked for"));
-    }
+    check_total(counts.iter().map(|(_, count)| count).sum())?;
     Ok(match order {
         Order::Block => counts.iter().flat_map(|(node, count)| std::iter::repeat_n(*node, *count)).collect(),
         Order::RoundRobin => {
@@ -100,6 +159,14 @@ pub fn place(
             (0..most).flat_map(round).collect()
         }
     })
+}
+
+fn check_total(total: usize) -> Result<(), PlacementError> {
+    if total > MAX_RANKS {
+        let what = format!("a job has at most {MAX_RANKS} ranks: {total} were asked for");
+        return Err(PlacementError::Count(what));
+    }
+    Ok(())
 }
 
 /// The place of the node of that name.
@@ -181,7 +248,16 @@ mod tests {
         let nodes = [node(0, "host", true), node(1, "arm0", true), node(2, "arm1", false)];
         let on: Result<Vec<Placement>, String> =
             on.split(',').filter(|text| !text.is_empty()).map(str::parse).collect();
-        let ranks = place(count, &on?, order, &nodes).map_err(|error| error.to_string())?;
+        let facts = [
+            "node/host { node: 'host', number: 0, up: true, processors: 3, free_permille: 3000, rounds_per_ms: 9 }",
+            "node/arm0 { node: 'arm0', number: 1, up: true, processors: 3, free_permille: 3000, rounds_per_ms: 1 }",
+        ];
+        let records = facts.map(|text| {
+            let (name, attributes) = tombolo_naming::parse_record(text).unwrap();
+            tombolo::names::Record { name, attributes, version: 0, owner: None, endpoint: false }
+        });
+        let mut auto = Auto::new(Facts::of(records), Needs::default(), None);
+        let ranks = place(count, &on?, order, &nodes, Some(&mut auto)).map_err(|error| error.to_string())?;
         Ok(ranks.into_iter().map(|index| nodes[index].name.chars().next().unwrap()).collect())
     }
 
@@ -202,6 +278,10 @@ mod tests {
         assert_eq!(placed(Some(5), "host,arm0", Order::RoundRobin).unwrap(), "hahah");
         assert_eq!(placed(None, "host:3,arm0:1", Order::RoundRobin).unwrap(), "hahh");
         assert_eq!(block(None, "host,arm0,host"), "hah", "a node may come twice");
+        assert_eq!(block(None, "auto"), "h", "the fastest");
+        assert_eq!(block(Some(5), "auto"), "hhhaa", "as many as it has processors, then the next");
+        assert_eq!(block(None, "arm0,auto:4"), "ahhha");
+        assert_eq!(placed(None, "auto:4", Order::RoundRobin).unwrap(), "hahh");
     }
 
     #[test]

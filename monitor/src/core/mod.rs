@@ -11,6 +11,7 @@ mod channels;
 mod console;
 mod domain_table;
 mod domains;
+mod facts;
 mod held;
 mod limits;
 mod names;

@@ -134,7 +134,8 @@ impl Core {
             | Request::MoveTo { .. }
             | Request::SetFrequency { .. }
             | Request::RestoreFrequency { .. }
-            | Request::Holders { .. }) => return self.asked_to_watch(now, client, request, domain, body),
+            | Request::Holders { .. }
+            | Request::Facts { .. }) => return self.asked_to_watch(now, client, request, domain, body),
             body => return self.asked_about_regions(now, client, request, domain, body),
         };
         self.answer(client, request, result);
@@ -158,6 +159,7 @@ impl Core {
             }
             Request::RestoreFrequency { node } => self.restore_frequency(client, &node),
             Request::Holders { region, after } => Ok(self.holders(region, after)),
+            Request::Facts { query, from } => self.facts(now, &query, from),
             _ => return,
         };
         self.answer(client, request, result);

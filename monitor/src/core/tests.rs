@@ -15,6 +15,7 @@ use tombolo_naming::Scope;
 use super::{Client, Core, Effect, Resource};
 
 mod attached;
+mod facts;
 mod held;
 mod names;
 mod observing;

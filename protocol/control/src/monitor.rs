@@ -200,7 +200,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x36c238838918289a;
+pub const MONITOR_FINGERPRINT: u64 = 0x26b2cb8a9c8c918f;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -512,6 +512,13 @@ rt::owned_messages! {
         /// Numbers above this one; 0 from the start.
         after @ 8: u64 => u64,
     };
+    /// What is known of nodes (`node/NAME`) and of the ways between them (`link/NAME/NAME`), as records, computed when asked.
+    Call 89 => Facts, 32 {
+        /// Which of them.
+        query @ 0: Query => QueryView<'m>,
+        /// Where to go on: `next` of the answer before, 0 at first.
+        from @ 24: u32 => u32,
+    };
 }
 
 impl MonitorRequest {
@@ -599,6 +606,8 @@ impl MonitorRequest {
     pub const RESTORE_FREQUENCY: u16 = 87;
     /// The ordinal of `holders`.
     pub const HOLDERS: u16 = 88;
+    /// The ordinal of `facts`.
+    pub const FACTS: u16 = 89;
 }
 
 rt::owned_messages! {
@@ -823,10 +832,19 @@ rt::owned_messages! {
         /// There are others.
         more @ 8: bool => bool,
     };
+    /// Answers [`MonitorRequest::Facts`].
+    Reply 89 => Facts, 16 {
+        /// Some of those that match: nodes by number, then pairs of nodes.
+        records @ 0: rt::Vec<Record> => rt::List<'m, RecordView<'m>, 256>,
+        /// Where to go on.
+        next @ 8: u32 => u32,
+        /// There may be others.
+        more @ 12: bool => bool,
+    };
     /// Answers a call without results: it is done.
     Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 | 72 | 83 | 86 | 87 => Done;
     /// Answers a call that was declined.
-    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 => Failed, 16 {
+    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 | 89 => Failed, 16 {
         /// `fault`.
         fault @ 0: Fault => FaultView<'m>,
     };

@@ -21,6 +21,7 @@ use std::time::Duration;
 use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_capability::{CapabilityInfo, RegionId};
 use tombolo_control::{Reply, Request};
+use tombolo_naming::{Record, parse_query};
 
 pub use tombolo_control::InFlight;
 pub use tombolo_control::observation::{
@@ -284,6 +285,30 @@ impl Domain {
     /// [`Error::Monitor`] when there is no such node, or it is down.
     pub fn restore_frequency(&self, node: &str) -> Result<(), Error> {
         self.link.ask(Request::RestoreFrequency { node: node.to_owned() }, FREQUENCY_TIMEOUT).map(|_| ())
+    }
+
+    /// What the root knows of nodes and of the ways between them, as the records that a query matches:
+    /// `node/NAME` and `link/NAME/NAME`, the lower-numbered node first. An attribute whose value is not known
+    /// is absent. `docs/specs/facts.md` lists the attributes.
+    ///
+    /// # Errors
+    /// [`Error::Text`] for a malformed query; [`Error::Monitor`] for an invalid or too costly pattern.
+    pub fn facts(&self, query: &str) -> Result<Vec<Record>, Error> {
+        let query = parse_query(query)?;
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let request = Request::Facts { query: query.clone(), from };
+            match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
+                Reply::Facts { records, next, more } => {
+                    all.extend(records);
+                    if !more || next <= from {
+                        return Ok(all);
+                    }
+                    from = next;
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
     }
 
     /// The capabilities to a region, by number.

@@ -31,6 +31,8 @@ const KILL: u8 = 9;
 struct Start {
     image: String,
     node: Option<String>,
+    /// What the node must have if none is named.
+    needs: Option<String>,
     #[serde(default)]
     arguments: Vec<String>,
     directory: Option<String>,
@@ -115,7 +117,8 @@ fn grace(ms: Option<u64>) -> Duration {
 
 /// `POST /api/start`
 pub(super) async fn start(State(site): State<Arc<Site>>, request: Request) -> Answer {
-    let Start { image, node, arguments, directory, ranks, environment, grants } = body(request).await?;
+    let Start { image, node, needs, arguments, directory, ranks, environment, grants } =
+        body(request).await?;
     let found = site.images.find(&site.options.images, &image).await?;
     let mut options = if ranks.is_empty() {
         if !grants.is_empty() {
@@ -123,7 +126,10 @@ pub(super) async fn start(State(site): State<Arc<Site>>, request: Request) -> An
         }
         let node = match node {
             Some(node) => node,
-            None => suggest::best(&site.cache.fresh(FRESH).await.seen, &found)?.node,
+            None => {
+                let needs = needs.as_deref().unwrap_or_default();
+                suggest::candidates(&site, &found, needs).await?.swap_remove(0).node
+            }
         };
         let options = SpawnOptions::image(&found.path).on(node).args(arguments);
         environment.into_iter().fold(options, |options, (name, value)| options.env(name, value))

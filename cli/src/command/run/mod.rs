@@ -15,7 +15,6 @@ use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::channel::CAPTURE_VARIABLE;
 use tombolo::files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo::{Domain, SpawnOptions};
-use tombolo_cli_common::nodes::placement_failure;
 use tombolo_machine::Image;
 use tombolo_machine::image::ImageError;
 use tombolo_placement::MAX_RANKS;
@@ -68,6 +67,7 @@ Examples:
                                                        two programs, ranks 0-1 and 2-5 of one job
   cat graph.txt | tombolo run --on arm0 count.tbi      with input
   tombolo run --on arm0 --grant web.mtx --grant out:rw work.tbi web.mtx   with files of the host
+  tombolo run --on auto:4 --needs isa=aarch64,near=arm0 work.tbi   on the nodes that fit best
   tombolo run --env RUST_BACKTRACE=1 hello.tbi
   tombolo run --pin 1 --priority 10 server.tbi         on CPU 1, before other programs
   tombolo run --capture captures client.tbi            record its messages, for `tombolo replay`
@@ -136,7 +136,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let capture = options.capture.as_deref().map(capture_folder).transpose()?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
-    let ranks = place(&parts, &images, &nodes)?;
+    let ranks = place(&domain, &parts, &images, &nodes)?;
     let labelled = options.label || (ranks.len() > 1 && !options.no_label);
     let show = if labelled { Show::Labelled } else { Show::Pieces };
     let names = nodes.iter().map(|node| node.name.clone()).collect();
@@ -171,7 +171,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// Opens an image. A file that is not there is a mistake in the command line.
-fn open_image(path: &Path) -> Result<Image, Failure> {
+pub(crate) fn open_image(path: &Path) -> Result<Image, Failure> {
     Image::open(path).map_err(|error| match &error {
         ImageError::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Failure::Usage {
@@ -184,10 +184,15 @@ fn open_image(path: &Path) -> Result<Image, Failure> {
 }
 
 /// Places the ranks of all images, in order. Each node needs a build that it can run.
-fn place<'a>(parts: &'a [Part], images: &[Image], nodes: &'a [NodeInfo]) -> Result<Vec<Rank<'a>>, Failure> {
-    let mut ranks = Vec::new();
+fn place<'a>(
+    domain: &Domain,
+    parts: &'a [Part],
+    images: &[Image],
+    nodes: &'a [NodeInfo],
+) -> Result<Vec<Rank<'a>>, Failure> {
+    let (mut ranks, mut auto) = (Vec::new(), None);
     for (part, image) in parts.iter().zip(images) {
-        let placed = part.options.place(nodes).map_err(placement_failure)?;
+        let placed = part.options.place(domain, image, nodes, &mut auto)?;
         let first = ranks.len();
         ranks.extend(placed.into_iter().map(|index| Rank { part, node: &nodes[index] }));
         check_builds(image, &ranks[first..])?;

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser};
+use tombolo::Domain;
 use tombolo::admin::NodeInfo;
-use tombolo_placement::{MAX_RANKS, Placement};
+use tombolo_cli_common::nodes::{needs, placement_failure, prepare_auto, with_needs};
+use tombolo_machine::Image;
+use tombolo_placement::{Auto, MAX_RANKS, Needs, Placement};
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -21,9 +24,15 @@ pub(super) struct PartOptions {
     #[arg(short = 'n', long = "np", value_name = "COUNT", value_parser = count, allow_hyphen_values = true)]
     count: Option<usize>,
 
-    /// The nodes to run on, each with a number of domains; the default is one domain on the host
+    /// The nodes to run on, each with a number of domains; the default is one domain on the host. `auto`
+    /// chooses nodes that have a build and what --needs asks for, as `tombolo place` does
     #[arg(long, value_name = "NODE[:COUNT],…", value_delimiter = ',')]
     on: Vec<Placement>,
+
+    /// What the nodes that `auto` chooses must have, such as 'memory>=256M,near=arm0'; see `tombolo place`.
+    /// Alone it means `--on auto`
+    #[arg(long, value_name = "NEEDS", value_parser = needs)]
+    needs: Option<Needs>,
 
     /// Add a variable to the environment of each domain; may be repeated
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
@@ -43,19 +52,31 @@ impl PartOptions {
     /// These options of a later image. What it does not set it takes from the first image, except for the
     /// count, and variables are added to those of the first.
     fn after(self, first: &PartOptions) -> PartOptions {
+        // Needs of the first image are of no use to one whose nodes are named.
+        let chooses = self.on.is_empty() || self.on.iter().any(Placement::is_auto);
         PartOptions {
             count: self.count,
             on: if self.on.is_empty() { first.on.clone() } else { self.on },
+            needs: self.needs.or_else(|| first.needs.clone().filter(|_| chooses)),
             env: first.env.iter().cloned().chain(self.env).collect(),
             pin: self.pin.or_else(|| first.pin.clone()),
             priority: self.priority.or(first.priority),
         }
     }
 
-    /// The node of each domain, as an index into `nodes`.
-    pub(super) fn place(&self, nodes: &[NodeInfo]) -> Result<Vec<usize>, tombolo_placement::PlacementError> {
-        let count = self.count.or(self.on.is_empty().then_some(1));
-        tombolo_placement::place(count, &self.on, tombolo_placement::Order::Block, nodes)
+    /// The node of each domain, as an index into `nodes`. `auto` has what has been chosen for images before.
+    pub(super) fn place(
+        &self,
+        domain: &Domain,
+        image: &Image,
+        nodes: &[NodeInfo],
+        auto: &mut Option<Auto>,
+    ) -> Result<Vec<usize>, Failure> {
+        let on = with_needs(&self.on, self.needs.as_ref())?;
+        let count = self.count.or(on.is_empty().then_some(1));
+        prepare_auto(auto, domain, &on, self.needs.as_ref(), Some(image.targets()))?;
+        let order = tombolo_placement::Order::Block;
+        tombolo_placement::place(count, &on, order, nodes, auto.as_mut()).map_err(placement_failure)
     }
 }
 
@@ -258,6 +279,7 @@ mod tests {
     fn later_images_take_what_they_do_not_set_from_the_first() {
         let first = PartOptions {
             count: Some(3),
+            needs: None,
             on: vec!["host".parse().unwrap()],
             env: vec![("A".into(), "1".into())],
             pin: Some(Pinning::Each),

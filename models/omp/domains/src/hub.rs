@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tombolo::admin::Target;
 use tombolo::region::Capability;
 use tombolo::{Child, Domain, Error, Exit, Listener, Ready, Token, WaitSet};
 use tombolo_omp_team::job::env::{Mode, Read};
@@ -18,6 +19,7 @@ use tombolo_omp_team::primitives::parker::Parker;
 use tombolo_omp_team::primitives::{exclusive, sys, wake_domain};
 use tombolo_omp_team::team::root::Root;
 use tombolo_omp_team::team::thread::Thread;
+use tombolo_placement::{Facts, Needs, NeedsError, choose};
 
 use self::process::{Process, ProcessState};
 use crate::memory::{self, Mapped, Variables};
@@ -94,6 +96,9 @@ enum BeginError {
     /// Nodes are not as they are wanted.
     #[error(transparent)]
     Place(#[from] place::PlaceError),
+    /// What they need makes no sense.
+    #[error("OMP_TOMBOLO_NEEDS: {0}")]
+    Needs(#[from] NeedsError),
     /// There is no memory.
     #[error(transparent)]
     Memory(#[from] memory::MemoryError),
@@ -105,13 +110,25 @@ enum BeginError {
     Node(String),
 }
 
+/// The nodes that meet `OMP_TOMBOLO_NEEDS`, the best first: a job whose nodes cannot all share memory has the
+/// first that can.
+fn choose_nodes(domain: &Domain, needs: &str) -> Result<Vec<String>, BeginError> {
+    let needs: Needs = needs.parse()?;
+    let facts = Facts::ask(domain, &needs)?;
+    let targets = [tombolo::Isa::X86_64, tombolo::Isa::Aarch64].map(Target::linux);
+    let choice =
+        choose(&facts, &needs, Some(&targets)).map_err(|error| BeginError::Node(error.to_string()))?;
+    Ok(choice.candidates.into_iter().map(|candidate| candidate.node).collect())
+}
+
 impl Hub {
     /// # Safety
     /// As [`begin`].
     unsafe fn begin(read: Read, variables: Variables, image: Image) -> Result<Self, BeginError> {
         let domain = Domain::attach()?.with_timeout(PATIENCE);
         let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
-        let (places, memory) = place::decide(&domain.nodes()?, domain.node_name(), &read.nodes)?;
+        let chosen = if place::is_choice(&read.nodes) { choose_nodes(&domain, &read.needs)? } else { vec![] };
+        let (places, memory) = place::decide(&domain.nodes()?, domain.node_name(), &read.nodes, &chosen)?;
         report::open(&domain, &places[0], &read.report)?;
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);

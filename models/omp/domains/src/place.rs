@@ -109,13 +109,25 @@ impl fmt::Display for Reason {
 /// The word for all nodes that there can be.
 const ALL: &str = "all";
 
+/// Whether the nodes of a job are to be chosen, rather than named.
+#[must_use]
+pub fn is_choice(wanted: &[Named]) -> bool {
+    matches!(wanted, [Named { name, .. }] if name == ALL)
+}
+
 /// What a job gets: its nodes, that of the program first, and where its memory is.
 ///
-/// Without a wish it has the program's own node alone.
+/// Without a wish it has the program's own node alone. Where nodes are to be chosen, those of `chosen` take
+/// part that can, in that order.
 ///
 /// # Errors
 /// [`PlaceError`].
-pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<JobNode>, Where), PlaceError> {
+pub fn decide(
+    nodes: &[NodeInfo],
+    own: &str,
+    wanted: &[Named],
+    chosen: &[String],
+) -> Result<(Vec<JobNode>, Where), PlaceError> {
     let find = |name: &str| nodes.iter().find(|node| node.name == name);
     let unknown = |name: &str| {
         let known: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
@@ -124,10 +136,10 @@ pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<Jo
     let limit = wanted.iter().find(|named| named.name == own).map_or(0, |named| named.threads);
     let mut places = vec![place(find(own).ok_or_else(|| unknown(own))?, limit)?];
     let mut window = None;
-    if let [Named { name, threads }] = wanted
-        && name == ALL
+    if let [Named { threads, .. }] = wanted
+        && is_choice(wanted)
     {
-        for node in nodes.iter().filter(|node| node.name != own && node.up) {
+        for node in chosen.iter().filter_map(|name| find(name)).filter(|node| node.name != own && node.up) {
             // A node that cannot take part is left out: it was not named.
             let Ok(more) = place(node, *threads) else { continue };
             if share(&places, &more, node, &mut window).is_ok() {
@@ -239,7 +251,8 @@ mod tests {
     }
 
     fn decided(own: &str, names: &[&str]) -> Result<(Vec<String>, Where), PlaceError> {
-        let (places, memory) = decide(&machine(), own, &wanted(names))?;
+        let chosen: Vec<String> = machine().into_iter().map(|node| node.name).collect();
+        let (places, memory) = decide(&machine(), own, &wanted(names), &chosen)?;
         Ok((places.into_iter().map(|place| place.name).collect(), memory))
     }
 
@@ -271,6 +284,11 @@ mod tests {
     fn all_are_those_that_can_be() {
         let (places, _) = decided("host", &["all"]).unwrap();
         assert_eq!(places, ["host", "arm-user", "arm0"]);
+        let chosen = ["arm1", "big", "arm0", "arm-user", "host"].map(str::to_owned);
+        let (places, memory) = decide(&machine(), "host", &wanted(&["all"]), &chosen).unwrap();
+        let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
+        assert_eq!(names, ["host", "arm1", "arm-user"], "in the order of the choice");
+        assert!(matches!(memory, Where::Window { node, .. } if node == "arm1"));
     }
 
     #[test]
@@ -290,6 +308,6 @@ mod tests {
         assert!(matches!(decided("host", &["big"]), Err(PlaceError::Foreign { .. })));
         let mut nodes = machine();
         nodes[1].up = false;
-        assert!(matches!(decide(&nodes, "host", &wanted(&["arm-user"])), Err(PlaceError::Down { .. })));
+        assert!(matches!(decide(&nodes, "host", &wanted(&["arm-user"]), &[]), Err(PlaceError::Down { .. })));
     }
 }

@@ -163,6 +163,17 @@ impl Channels {
         Some(SeenLink { a, b, transport, channels: open, forth, back, round_trip_ns })
     }
 
+    /// The measured round trip between the monitors of two nodes, the lower-numbered first.
+    pub(in crate::core) fn round_trip_ns(&self, a: NodeId, b: NodeId) -> Option<u64> {
+        self.links.get(&(a, b)).map(|link| link.round_trip_ns).filter(|time_ns| *time_ns > 0)
+    }
+
+    /// What passes between two nodes now, both ways together: messages in a second, in thousandths, and
+    /// bytes in a second.
+    pub(in crate::core) fn traffic(&self, a: NodeId, b: NodeId) -> Option<(u64, u64)> {
+        self.links.get(&(a, b)).map(ObservedLink::rates)
+    }
+
     fn forget_end(&mut self, domain: DomainId, channel: ChannelId) {
         if let Some(ends) = self.of_domain.get_mut(&domain) {
             ends.remove(&channel);

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 
 use tombolo_base::NodeId;
 use tombolo_control::Order;
+use tombolo_control::observation::NodeSample;
 use tombolo_machine::{Limit, Limits, Machine};
 
 pub(super) use ask::Observed;
@@ -43,7 +44,7 @@ pub(super) use samples::{WatchedDomain, WatchedNode};
 pub(super) use show::cut;
 use versions::{Key, Versions};
 
-use super::{Client, Core};
+use super::{Client, Core, Nanos};
 
 /// The time from one sample of a node to the next, in ms, unless it costs too much there.
 const SAMPLE_MS: u32 = 1000;
@@ -87,6 +88,11 @@ impl Observing {
     /// stays.
     pub(super) fn held(&self) -> [(&'static str, usize); 2] {
         [("observers that wait", self.waiting.len()), ("ends of channels", self.channels.ends())]
+    }
+
+    /// The last sample of a node, unless it is too old.
+    pub(super) fn fresh_sample(&self, now: Nanos, id: NodeId) -> Option<&NodeSample> {
+        self.nodes.get(usize::from(id.0))?.fresh(now)
     }
 
     pub(super) fn node(&mut self, id: NodeId) -> Option<&mut WatchedNode> {

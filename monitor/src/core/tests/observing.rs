@@ -12,7 +12,7 @@ use tombolo_control::{NodeKind, RegionPlace};
 use super::super::observing::{MAX_ENDED, MAX_EVENTS};
 use super::*;
 
-mod samples;
+pub(super) mod samples;
 
 /// The state of an observer that takes in every answer.
 #[derive(Clone, PartialEq, Debug, Default)]

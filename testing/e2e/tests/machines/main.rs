@@ -12,6 +12,7 @@ mod jobs;
 mod lifecycle;
 mod limits;
 mod node_files;
+mod place;
 mod recovery;
 mod relays;
 mod run;

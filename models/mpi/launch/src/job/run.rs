@@ -543,7 +543,7 @@ impl<'a> Running<'a> {
                 let named = hosts.split(',').map(|host| host.trim().parse());
                 let named =
                     named.collect::<Result<Vec<Placement>, String>>().map_err(PlacementError::Count)?;
-                place(Some(command.count), &named, tombolo_placement::Order::RoundRobin, nodes)?
+                place(Some(command.count), &named, tombolo_placement::Order::RoundRobin, nodes, None)?
             }
         };
         let environment = first

@@ -53,6 +53,8 @@ pub struct Read {
     /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to
     /// limit its threads.
     pub nodes: Vec<Named>,
+    /// `OMP_TOMBOLO_NEEDS`: what nodes must have that are not named.
+    pub needs: String,
     /// `OMP_TOMBOLO_REPORT`: how the report is to look.
     pub report: Form,
     /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
@@ -85,6 +87,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     let variables = Variables { get: &get };
     let mut nodes = Vec::new();
     variables.set("OMP_TOMBOLO_NODES", named_nodes, &mut nodes);
+    let needs = variables.text("OMP_TOMBOLO_NEEDS").unwrap_or_default();
     if !nodes.is_empty() {
         // As many as follows from how fast they are.
         settings.icv.threads = 0;
@@ -128,7 +131,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
     let places = read_places(&variables, &mut settings, processors);
     let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
-    Read { settings, affinity_format, places, mode, group, nodes, report, display }
+    Read { settings, affinity_format, places, mode, group, nodes, needs, report, display }
 }
 
 struct Variables<'a> {

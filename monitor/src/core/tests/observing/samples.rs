@@ -13,8 +13,9 @@ pub(super) fn of_domain(domain: DomainId, load_permille: u32) -> DomainSample {
     DomainSample { domain, load_permille, resident_bytes: 1 << 20, threads: 1, stopped: false }
 }
 
-fn of_node(load_permille: u16) -> NodeSample {
-    let core = CoreSample {
+/// A sample of a node with a processor for each load.
+pub(in crate::core::tests) fn of_node(loads_permille: &[u16]) -> NodeSample {
+    let core = |load_permille| CoreSample {
         load_permille,
         governor: 255,
         frequency_khz: 0,
@@ -24,7 +25,7 @@ fn of_node(load_permille: u16) -> NodeSample {
         ceiling_khz: 0,
     };
     NodeSample {
-        cores: vec![core; 2],
+        cores: loads_permille.iter().map(|load| core(*load)).collect(),
         governors: vec![],
         memory_used_bytes: 1 << 30,
         memory_bytes: 2 << 30,
@@ -37,7 +38,7 @@ fn of_node(load_permille: u16) -> NodeSample {
 }
 
 pub(super) fn sampled(domains: Vec<DomainSample>, ends: Vec<EndSample>) -> Report {
-    Report::Sampled { node: Some(of_node(250)), domains, ends }
+    Report::Sampled { node: Some(of_node(&[250; 2])), domains, ends }
 }
 
 fn end_of(domain: DomainId, channel: u64, accepting: bool, (sent, received): (u64, u64)) -> EndSample {
@@ -237,7 +238,7 @@ fn live(bench: &mut Bench, seconds: std::ops::RangeInclusive<u64>) {
     for second in seconds {
         let node = NodeSample {
             power: vec![PowerSample { name: "all".into(), power_mw: 7 }],
-            ..of_node(second as u16)
+            ..of_node(&[second as u16; 2])
         };
         bench.report_at(
             second * SECOND,

@@ -1,0 +1,283 @@
+//! Which nodes fit, the best first: the one place where Tombolo chooses a node.
+//!
+//! A node that is up, can run the program and meets all needs is a candidate. Candidates are ordered by
+//! their cost, whose parts count in this order:
+//!
+//! 1. the distance: the sum of the round trips to the nodes that it should be near; an unknown one comes
+//!    last;
+//! 2. the free speed: idle processors × speed of one, the more the better. A busy node counts as 1 % idle,
+//!    so that a faster one still comes first. Where the speed is not known (an emulator of the host) it is 0;
+//! 3. live domains, then the number of the node.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use tombolo::admin::Target;
+use tombolo::error::Fault;
+
+use crate::PlacementError;
+use crate::facts::{Facts, NodeFact, goals, integer};
+use crate::needs::{Need, Needs, Operator, Subject, Unit, Wanted};
+use tombolo::names::Value;
+
+/// What counts as idle of a node whose processors are all busy, in thousandths of one.
+const SHARE_PERMILLE: u64 = 10;
+
+/// What a node costs, in order of weight; see the module.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cost {
+    /// Whether the distance is unknown, then the sum of round trips, in ns.
+    distance: (bool, u64),
+    /// Idle processors × rounds of a short loop that one does in a ms.
+    free_speed: Reverse<u64>,
+    domains: u64,
+    number: u64,
+}
+
+impl Cost {
+    /// The sum of the round trips to the nodes that it should be near, in ns; nothing if one is unknown.
+    #[must_use]
+    pub fn distance_ns(&self) -> Option<u64> {
+        (!self.distance.0).then_some(self.distance.1)
+    }
+
+    /// Idle processors × rounds of a short loop that one does in a ms.
+    #[must_use]
+    pub fn free_speed(&self) -> u64 {
+        self.free_speed.0
+    }
+}
+
+/// A node that fits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Its name.
+    pub node: String,
+    /// What it costs.
+    pub cost: Cost,
+    /// What the cost follows from, for people.
+    pub why: String,
+    /// Each need, with the value that meets it.
+    pub met: Vec<String>,
+}
+
+/// A node that does not fit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rejected {
+    /// Its name.
+    pub node: String,
+    /// Why: each need that is not met, with the value.
+    pub reasons: Vec<String>,
+}
+
+/// All nodes: those that fit and those that do not.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// Those that fit, the best first.
+    pub candidates: Vec<Candidate>,
+    /// The others, by number.
+    pub rejected: Vec<Rejected>,
+}
+
+/// Chooses among the nodes of a machine. With `targets`, only nodes for which there is one of these builds.
+///
+/// # Errors
+/// [`Fault::NoSuchNode`] for a node to be near that the machine does not have.
+pub fn choose(facts: &Facts, needs: &Needs, targets: Option<&[Target]>) -> Result<Choice, PlacementError> {
+    let available = || facts.nodes().iter().map(|node| node.name().to_owned()).collect();
+    if let Some(name) = needs.near.iter().find(|name| facts.nodes().iter().all(|node| node.name() != **name))
+    {
+        let fault = Fault::NoSuchNode { name: name.clone(), available: available() };
+        return Err(PlacementError::Machine(fault.into()));
+    }
+    let fastest = facts.nodes().iter().filter_map(|node| node.integer("rounds_per_ms")).max().unwrap_or(0);
+    let mut choice = Choice::default();
+    for node in facts.nodes() {
+        match fits(facts, node, needs, targets) {
+            Ok(met) => choice.candidates.push(Candidate {
+                node: node.name().to_owned(),
+                cost: cost(facts, node, needs),
+                why: why(node, fastest),
+                met,
+            }),
+            Err(reasons) => choice.rejected.push(Rejected { node: node.name().to_owned(), reasons }),
+        }
+    }
+    choice.candidates.sort_by(|a, b| a.cost.cmp(&b.cost));
+    Ok(choice)
+}
+
+fn fits(
+    facts: &Facts,
+    node: &NodeFact,
+    needs: &Needs,
+    targets: Option<&[Target]>,
+) -> Result<Vec<String>, Vec<String>> {
+    let (mut met, mut reasons) = (Vec::new(), Vec::new());
+    if !node.is_up() {
+        reasons.push("it is down".to_owned());
+    }
+    if let (Some(targets), Some(target)) = (targets, node.target())
+        && !targets.contains(&target)
+    {
+        let built: Vec<&str> = targets.iter().map(|target| target.name()).collect();
+        reasons.push(format!("it runs {}, and the image is built for {}", target.name(), built.join(", ")));
+    }
+    for need in &needs.conditions {
+        let values = values(facts, node, needs, need);
+        let holds = values.iter().all(|(_, value)| value.as_ref().is_some_and(|value| holds(need, value)));
+        let shown: Vec<String> =
+            values.iter().map(|(of, value)| format!("{of} {}", show(need, value.as_ref()))).collect();
+        let list = if holds { &mut met } else { &mut reasons };
+        list.push(format!("{need}: {}", shown.join(", ")));
+    }
+    if reasons.is_empty() { Ok(met) } else { Err(reasons) }
+}
+
+/// What a need is compared with, each with words for whose it is.
+fn values(facts: &Facts, node: &NodeFact, needs: &Needs, need: &Need) -> Vec<(String, Option<Value>)> {
+    let attribute = need.key.attribute;
+    match need.key.subject {
+        Subject::Node => vec![("it has".to_owned(), node.record().attributes.get(attribute).cloned())],
+        Subject::Way => goals(needs, facts.host())
+            .into_iter()
+            .map(|goal| {
+                let value = if goal == node.name() {
+                    // A node is no way from itself.
+                    (need.key.unit != Unit::Rate).then_some(Value::Integer(0))
+                } else {
+                    facts.way(node.name(), goal).and_then(|way| way.attributes.get(attribute)).cloned()
+                };
+                (format!("to {goal} it has"), value)
+            })
+            .collect(),
+    }
+}
+
+fn holds(need: &Need, value: &Value) -> bool {
+    let compare = |wanted: &Wanted| match (wanted, value) {
+        (Wanted::Word(wanted), Value::Text(value)) => Some(value.as_str().cmp(wanted)),
+        (Wanted::Number(wanted), Value::Integer(value)) => Some(u64::try_from(*value).ok()?.cmp(wanted)),
+        _ => None,
+    };
+    let mut each = need.values.iter().map(|wanted| compare(wanted).is_some_and(|it| need.operator.holds(it)));
+    if need.operator == Operator::NotEqual { each.all(|it| it) } else { each.any(|it| it) }
+}
+
+fn show(need: &Need, value: Option<&Value>) -> String {
+    match value {
+        Some(Value::Text(text)) => text.clone(),
+        Some(Value::Integer(value)) => need.key.unit.show(u64::try_from(*value).unwrap_or(0)),
+        _ => "no known value".to_owned(),
+    }
+}
+
+fn cost(facts: &Facts, node: &NodeFact, needs: &Needs) -> Cost {
+    let to = |goal: &String| match goal == node.name() {
+        true => Some(0),
+        false => facts.way(node.name(), goal).and_then(|way| integer(way, "round_trip_ns")),
+    };
+    let distance_ns: Option<u64> = needs.near.iter().map(to).sum();
+    Cost {
+        distance: (distance_ns.is_none(), distance_ns.unwrap_or(0)),
+        free_speed: Reverse(free_speed(node, node.integer("free_permille").unwrap_or(0))),
+        domains: node.integer("domains").unwrap_or(0),
+        number: node.integer("number").unwrap_or(0),
+    }
+}
+
+fn free_speed(node: &NodeFact, free_permille: u64) -> u64 {
+    // What no sample tells is not free.
+    let free = node.integer("free_permille").map_or(0, |_| free_permille.max(SHARE_PERMILLE));
+    free.saturating_mul(node.integer("rounds_per_ms").unwrap_or(0)) / 1000
+}
+
+fn why(node: &NodeFact, fastest: u64) -> String {
+    let Some(free) = node.integer("free_permille") else {
+        return "nothing is known of its processors yet".to_owned();
+    };
+    if node.kernel() != node.name() {
+        let kernel = node.kernel();
+        return format!(
+            "it runs under an emulator on {kernel}'s processors, and what that costs is not measured"
+        );
+    }
+    let processors = node.integer("processors").unwrap_or(1);
+    let idle = match processors {
+        1 => format!("{} % of its one processor is free", free / 10),
+        _ => format!("{}.{} of its {processors} processors are free", free / 1000, free % 1000 / 100),
+    };
+    match node.integer("rounds_per_ms") {
+        None => format!("{idle}; its speed is not measured yet"),
+        Some(speed) if speed >= fastest => format!("{idle}, and none here is faster"),
+        Some(speed) => {
+            let percent = (speed * 100 / fastest.max(1)).max(1);
+            format!("{idle}; each does {percent} % of what the fastest here does")
+        }
+    }
+}
+
+/// What it takes to choose nodes for ranks: `--on auto`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Auto {
+    facts: Facts,
+    needs: Needs,
+    targets: Option<Vec<Target>>,
+    /// Ranks that have been placed, by the node whose processors they use.
+    placed: BTreeMap<String, u64>,
+}
+
+impl Auto {
+    /// By these facts and needs, on nodes for which there is a build.
+    #[must_use]
+    pub fn new(facts: Facts, needs: Needs, targets: Option<Vec<Target>>) -> Auto {
+        Auto { facts, needs, targets, placed: BTreeMap::new() }
+    }
+
+    /// By others from now on. What has been placed stays.
+    pub fn renew(&mut self, facts: Facts, needs: Needs, targets: Option<Vec<Target>>) {
+        (self.facts, self.needs, self.targets) = (facts, needs, targets);
+    }
+
+    /// Chooses a node for each of `count` ranks, one after another: each takes a processor, and a node gets
+    /// more ranks than it has processors only when all candidates have as many.
+    ///
+    /// # Errors
+    /// [`PlacementError::NoFit`] names each node and why it does not fit.
+    pub fn assign(&mut self, count: usize) -> Result<Vec<String>, PlacementError> {
+        let Choice { candidates, rejected } = choose(&self.facts, &self.needs, self.targets.as_deref())?;
+        if candidates.is_empty() {
+            return Err(PlacementError::NoFit { rejected });
+        }
+        let nodes: Vec<(&NodeFact, Cost)> = candidates
+            .iter()
+            .filter_map(|candidate| {
+                let node = self.facts.nodes().iter().find(|node| node.name() == candidate.node)?;
+                Some((node, candidate.cost.clone()))
+            })
+            .collect();
+        let mut chosen = Vec::with_capacity(count);
+        for _ in 0..count {
+            let placed = &self.placed;
+            let best = nodes.iter().min_by_key(|(node, cost)| {
+                let there = placed.get(node.kernel()).copied().unwrap_or(0);
+                let full = there / node.integer("processors").unwrap_or(1).max(1);
+                let free = node.integer("free_permille").unwrap_or(0).saturating_sub(1000 * there);
+                let now = Cost {
+                    free_speed: Reverse(free_speed(node, free)),
+                    domains: cost.domains + there,
+                    ..cost.clone()
+                };
+                (full, now)
+            });
+            let Some((node, _)) = best else { break };
+            chosen.push(node.name().to_owned());
+            let kernel = node.kernel().to_owned();
+            *self.placed.entry(kernel).or_default() += 1;
+        }
+        Ok(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests;

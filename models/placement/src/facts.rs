@@ -1,0 +1,133 @@
+//! What the machine knows of its nodes, as far as placement asks for it.
+
+use tombolo::admin::Target;
+use tombolo::names::{Record, Value};
+use tombolo::{Domain, Error, Isa};
+
+use crate::needs::Needs;
+
+/// Facts of a machine: of all nodes, and of the ways to some of them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Facts {
+    nodes: Vec<NodeFact>,
+    ways: Vec<Record>,
+}
+
+/// What is known of a node.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeFact {
+    name: String,
+    record: Record,
+}
+
+impl Facts {
+    /// Asks the machine for what it takes to choose by these needs.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn ask(domain: &Domain, needs: &Needs) -> Result<Facts, Error> {
+        let nodes = domain.facts("node/*")?;
+        let host = nodes.first().and_then(|record| record.text("node").ok()).unwrap_or_default();
+        let mut ways = Vec::new();
+        for name in goals(needs, host) {
+            // Names of nodes are plain; another name has no ways.
+            if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+                ways.extend(domain.facts(&format!("link/{name}/*"))?);
+                ways.extend(domain.facts(&format!("link/*/{name}"))?);
+            }
+        }
+        Ok(Facts::of(nodes.into_iter().chain(ways)))
+    }
+
+    /// Facts from the records that the root has of them; others are passed over.
+    pub fn of(records: impl IntoIterator<Item = Record>) -> Facts {
+        let mut facts = Facts::default();
+        for record in records {
+            match record.text("node") {
+                Ok(name) if record.name.starts_with("node/") => {
+                    facts.nodes.push(NodeFact { name: name.to_owned(), record });
+                }
+                _ if record.name.starts_with("link/") => facts.ways.push(record),
+                _ => {}
+            }
+        }
+        facts
+    }
+
+    /// All nodes, by number.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeFact] {
+        &self.nodes
+    }
+
+    /// The host: the first node.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.nodes.first().map_or("", NodeFact::name)
+    }
+
+    /// The fact of the way between two nodes.
+    #[must_use]
+    pub fn way(&self, a: &str, b: &str) -> Option<&Record> {
+        let joins = |record: &&Record| {
+            let ends = (record.text("from").unwrap_or_default(), record.text("to").unwrap_or_default());
+            ends == (a, b) || ends == (b, a)
+        };
+        self.ways.iter().find(joins)
+    }
+}
+
+/// The nodes to which ways are asked for.
+pub(crate) fn goals<'a>(needs: &'a Needs, host: &'a str) -> Vec<&'a str> {
+    match &needs.near[..] {
+        [] => vec![host],
+        near => near.iter().map(String::as_str).collect(),
+    }
+}
+
+/// An attribute that is a number.
+pub(crate) fn integer(record: &Record, attribute: &str) -> Option<u64> {
+    match record.attributes.get(attribute) {
+        Some(Value::Integer(value)) => u64::try_from(*value).ok(),
+        _ => None,
+    }
+}
+
+impl NodeFact {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All that is known.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Whether it is up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.record.bool("up").unwrap_or(false)
+    }
+
+    /// The target of programs for it.
+    #[must_use]
+    pub fn target(&self) -> Option<Target> {
+        let isa = Isa::from_name(self.record.text("isa").ok()?)?;
+        Some(Target { bare: self.record.text("system") == Ok("none"), isa })
+    }
+
+    /// The node whose kernel and processors it uses.
+    #[must_use]
+    pub fn kernel(&self) -> &str {
+        self.record.text("kernel").unwrap_or(&self.name)
+    }
+
+    /// A number that is known of it.
+    #[must_use]
+    pub fn integer(&self, attribute: &str) -> Option<u64> {
+        integer(&self.record, attribute)
+    }
+}

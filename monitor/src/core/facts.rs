@@ -1,0 +1,232 @@
+//! The knowledge base: what the root knows of nodes and of the ways between them, as records.
+//!
+//! A fact is computed when it is asked for, from what the core keeps anyway: nothing is stored twice, and
+//! there is no work until a program asks. An attribute whose value is not known is absent, so no constraint
+//! on it holds.
+
+use tombolo_base::NodeId;
+use tombolo_control::observation::NodeSample;
+use tombolo_control::{Fault, Reply};
+use tombolo_machine::{Node, NodeSettings};
+use tombolo_naming::{Attributes, NameFault, Query, Record, Value};
+
+use super::{Core, Nanos, NodeState, name_limits, shown};
+
+/// Records of one answer, and what they may take together.
+const MAX_RECORDS: usize = 128;
+const PAGE_BYTES: usize = 32 * 1024;
+
+/// Facts that one answer looks at: a machine has as many links as pairs of nodes.
+const MAX_LOOKS: usize = 4096;
+
+/// Bytes of an attribute beside its name and value in a message, or somewhat more.
+const ATTRIBUTE_BYTES: usize = 48;
+
+/// What the order of the facts is: nodes by number, then pairs of them.
+#[derive(Clone, Copy)]
+enum Subject {
+    Node(NodeId),
+    Link(NodeId, NodeId),
+}
+
+impl Core {
+    /// The facts that a query matches, from one on.
+    pub(super) fn facts(&self, now: Nanos, query: &Query, from: u32) -> Result<Reply, Fault> {
+        let limits = name_limits(0, 0);
+        let matcher = query.compile(&limits).map_err(|fault| Fault::Name { fault })?;
+        let (mut steps, mut length_bytes) = (limits.steps_per_request, 0);
+        let (mut records, mut next, mut looks) = (Vec::new(), from, 0);
+        while let Some(subject) = self.subject(next) {
+            looks += 1;
+            if looks > MAX_LOOKS || records.len() == MAX_RECORDS || length_bytes > PAGE_BYTES {
+                return Ok(Reply::Facts { records, next, more: true });
+            }
+            next += 1;
+            let Some((name, attributes)) = self.fact(now, subject) else { continue };
+            let matches = matcher.matches(&name, &attributes, &mut steps).map_err(|_| {
+                let what = format!("steps to match '{}'", shown(&query.to_string()));
+                Fault::Name { fault: NameFault::Limit { what, limit: limits.steps_per_request } }
+            })?;
+            if matches {
+                let sizes = attributes.iter().map(|(name, value)| name.len() + value.size_bytes());
+                length_bytes += name.len() + sizes.map(|size| size + ATTRIBUTE_BYTES).sum::<usize>();
+                records.push(Record { name, attributes, version: 0, owner: None, endpoint: false });
+            }
+        }
+        Ok(Reply::Facts { records, next, more: false })
+    }
+
+    /// What the fact of that number is about.
+    fn subject(&self, number: u32) -> Option<Subject> {
+        let id = |index: usize| NodeId(index as u16);
+        let nodes = self.machine.nodes().len();
+        let number = number as usize;
+        if number < nodes {
+            return Some(Subject::Node(id(number)));
+        }
+        // Pairs in rows: all of node 0, then all of node 1 with later ones, …
+        let (mut left, mut first) = (number - nodes, 0);
+        while first + 1 < nodes {
+            let row = nodes - first - 1;
+            if left < row {
+                return Some(Subject::Link(id(first), id(first + 1 + left)));
+            }
+            left -= row;
+            first += 1;
+        }
+        None
+    }
+
+    fn fact(&self, now: Nanos, subject: Subject) -> Option<(String, Attributes)> {
+        match subject {
+            Subject::Node(id) => self.fact_of_node(now, id),
+            Subject::Link(a, b) => self.fact_of_link(a, b),
+        }
+    }
+
+    fn fact_of_node(&self, now: Nanos, id: NodeId) -> Option<(String, Attributes)> {
+        let (node, record) = (self.machine.node(id)?, self.nodes.get(usize::from(id.0))?);
+        let mut fact = Attributes::new();
+        let mut set = |name: &str, value: Value| drop(fact.insert(name.to_owned(), value));
+        set("node", text(&node.name));
+        set("number", integer(u64::from(id.0)));
+        set("kind", text(node.settings.name()));
+        set("isa", text(node.isa.name()));
+        set("system", text(if node.as_bare().is_some() { "none" } else { "linux" }));
+        set("up", Value::Bool(record.state == NodeState::Up));
+        set("domains", integer(self.domains_of(id).count() as u64));
+        if record.cores > 0 {
+            set("processors", integer(u64::from(record.cores)));
+        }
+        if let Some(window) = &record.window {
+            let (all, lent) = (window.allocator.total_bytes(), window.allocator.lent_bytes());
+            set("window_bytes", integer(all));
+            set("window_free_bytes", integer(all.saturating_sub(lent)));
+        }
+        // Programs of a `user` node run on the host's kernel, and share its processors and memory.
+        let kernel = if node.as_user().is_some() { self.machine.host() } else { node };
+        set("kernel", text(&kernel.name));
+        if let Some(sample) = self.observing.fresh_sample(now, kernel.id) {
+            set_sample(sample, &mut set);
+        } else if let Some(bytes) = configured_bytes(node) {
+            set("memory_bytes", integer(bytes));
+        }
+        // How fast an emulator of the host runs programs is not measured.
+        let speed = self.observing.fresh_sample(now, id).map_or(0, |sample| sample.speed);
+        if speed > 0 {
+            set("rounds_per_ms", integer(u64::from(speed)));
+        }
+        Some((format!("node/{}", node.name), fact))
+    }
+
+    /// The way between two nodes: their link, or else that of a channel that is relayed.
+    fn fact_of_link(&self, a: NodeId, b: NodeId) -> Option<(String, Attributes)> {
+        let [from, to] = [a, b].map(|id| self.machine.node(id));
+        let (from, to) = (from?, to?);
+        let transport = self.machine.link_between(a, b);
+        let via = if transport.is_some() { Vec::new() } else { self.via(a, b)? };
+        let mut fact = Attributes::new();
+        let mut set = |name: &str, value: Value| drop(fact.insert(name.to_owned(), value));
+        set("from", text(&from.name));
+        set("to", text(&to.name));
+        set("up", Value::Bool(self.is_up(a) && self.is_up(b)));
+        set("hops", integer(via.len() as u64 + 1));
+        if let Some(transport) = transport {
+            set("transport", text(transport.name()));
+        } else {
+            let names: Vec<String> = via.iter().map(|id| self.node_name(*id)).collect();
+            set("via", text(&names.join(" ")));
+        }
+        if let Some((time_ns, measured)) = self.round_trip_between(a, b, &via) {
+            set("round_trip_ns", integer(time_ns));
+            set("round_trip_measured", Value::Bool(measured));
+        }
+        if let Some(bytes_per_s) = self.measured_rate(&from.name, &to.name) {
+            set("bytes_per_s", integer(bytes_per_s));
+        }
+        if let Some(bytes) = self.window_between(a, b) {
+            set("window_bytes", integer(bytes));
+        }
+        if let Some((messages_mhz, bytes_per_s)) = self.observing.channels.traffic(a, b) {
+            set("traffic_messages_per_s", integer(messages_mhz / 1000));
+            set("traffic_bytes_per_s", integer(bytes_per_s));
+        }
+        Some((format!("link/{}/{}", from.name, to.name), fact))
+    }
+
+    /// The nodes that relay a channel between two without a link. The host, where it reaches both: a search for
+    /// each pair of a thousand nodes would hold up everything else.
+    fn via(&self, a: NodeId, b: NodeId) -> Option<Vec<NodeId>> {
+        let host = NodeId::HOST;
+        if [a, b].iter().all(|id| self.machine.link_between(host, *id).is_some()) && self.is_up(host) {
+            return Some(vec![host]);
+        }
+        self.relays_between(a, b).ok()
+    }
+
+    /// A round trip between the monitors of two nodes, and whether it was measured. The host probes all others
+    /// that it is linked with. What lies between two of these is estimated: the mean of both where a link joins
+    /// them, as it is one of the same sort, and the sum where the host relays.
+    fn round_trip_between(&self, a: NodeId, b: NodeId, via: &[NodeId]) -> Option<(u64, bool)> {
+        let known = |id| self.observing.channels.round_trip_ns(NodeId::HOST, id);
+        match via {
+            [] if a == NodeId::HOST => known(b).map(|time_ns| (time_ns, true)),
+            [] => Some((known(a)?.saturating_add(known(b)?) / 2, false)),
+            [NodeId::HOST] => Some((known(a)?.saturating_add(known(b)?), false)),
+            _ => None,
+        }
+    }
+
+    /// The rate of a long copy over a link, as `tombolo bench memory` measured and stored it.
+    fn measured_rate(&self, from: &str, to: &str) -> Option<u64> {
+        let record = self.names.record(&format!("{LINK_COSTS}/{from}/{to}"))?;
+        // Any program may set a record: what makes no sense is passed over.
+        match record.attributes.get("bytes_per_s") {
+            Some(Value::Integer(rate)) if *rate > 0 => u64::try_from(*rate).ok(),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the window that joins two nodes.
+    fn window_between(&self, a: NodeId, b: NodeId) -> Option<u64> {
+        let of = |id: NodeId| self.nodes.get(usize::from(id.0))?.window.as_ref();
+        let (near, far) = (self.machine.node(a)?, self.machine.node(b)?);
+        match (near.behind_window(), far.behind_window()) {
+            (false, true) => of(b),
+            (true, false) => of(a),
+            _ => None,
+        }
+        .map(|window| window.allocator.total_bytes())
+    }
+}
+
+/// Records of links' measured costs: `link.costs/FROM/TO { bytes_per_s: … }`, the lower-numbered node first.
+const LINK_COSTS: &str = "link.costs";
+
+fn set_sample(sample: &NodeSample, set: &mut impl FnMut(&str, Value)) {
+    let busy = Core::node_load(sample);
+    set("load_permille", integer(busy));
+    if !sample.cores.is_empty() {
+        set("free_permille", integer((sample.cores.len() as u64 * 1000).saturating_sub(busy)));
+    }
+    if sample.memory_bytes > 0 {
+        set("memory_bytes", integer(sample.memory_bytes));
+        set("memory_free_bytes", integer(sample.memory_bytes.saturating_sub(sample.memory_used_bytes)));
+    }
+}
+
+/// The memory that the machine file gives a node.
+fn configured_bytes(node: &Node) -> Option<u64> {
+    match &node.settings {
+        NodeSettings::Vm(vm) => Some(u64::from(vm.memory_mib) << 20),
+        _ => None,
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+fn integer(value: u64) -> Value {
+    Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
