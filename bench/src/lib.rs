@@ -9,6 +9,7 @@
 pub mod bulk;
 pub mod coherence;
 pub mod cpus;
+pub mod figures;
 #[doc(hidden)]
 pub mod fixture;
 mod host;

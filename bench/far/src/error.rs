@@ -91,6 +91,12 @@ pub enum Error {
         /// What failed.
         what: String,
     },
+    /// Figures that a node takes of itself.
+    #[error("cannot measure this node: {what}")]
+    Figures {
+        /// What failed.
+        what: String,
+    },
     /// The peer's arguments.
     #[error("'{found}' are not arguments of this program, which `tombolo bench ring` starts")]
     Arguments {
@@ -112,6 +118,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// An error of figures that a node takes of itself.
+    pub fn of_figures(error: impl std::fmt::Display) -> Error {
+        Error::Figures { what: error.to_string() }
+    }
+
     /// An error of rings that are placed by hand.
     pub fn of_placement(error: impl std::fmt::Display) -> Error {
         Error::Placement { what: error.to_string() }

@@ -8,6 +8,7 @@ pub mod bulk;
 pub mod content;
 pub mod cpus;
 mod error;
+pub mod figures;
 pub mod lines;
 pub mod network;
 pub mod placement;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use tombolo_bench_far::ring::{PeerArguments, peer};
-use tombolo_bench_far::{bulk, network};
+use tombolo_bench_far::{bulk, figures, network};
 use tombolo_platform::guest::init::is_init;
 
 fn main() -> ExitCode {
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["figures", words @ ..] => return ended(figures::run(words)),
         ["bulk", name] => return ended(bulk::peer::run(name)),
         ["bulk-pair", name, pair] => return ended(bulk::peer::run_of_pair(name, pair, None)),
         ["bulk-pair", name, pair, makes] => return ended(bulk::peer::run_of_pair(name, pair, Some(makes))),

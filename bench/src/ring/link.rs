@@ -106,7 +106,8 @@ pub(crate) fn finish<T>(child: &Child, result: Result<T, Error>) -> Result<T, Er
     }
 }
 
-fn ended(child: &Child, exit: &Exit) -> Error {
+/// The error of a peer that ended so.
+pub(crate) fn ended(child: &Child, exit: &Exit) -> Error {
     let exit = match exit {
         Exit::Exited { status } => format!("status {status}"),
         Exit::Signalled { signal } => format!("killed by signal {signal}"),

@@ -25,7 +25,7 @@ pub use tombolo_bench_far::ring::end::{End, Ends};
 pub use tombolo_bench_far::ring::{PeerArguments, Shape, peer};
 
 pub use crate::sample::{Latency, Rate};
-pub(crate) use link::{accept, finish};
+pub(crate) use link::{accept, ended, finish};
 pub use report::{DISTURBED_SHARE, Goal, LinkReport, Report, Settings, Unmeasured};
 
 use crate::cpus::{self, Pinned};

@@ -8,8 +8,8 @@ use tombolo_bench::bulk;
 use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
 use tombolo_machine::{Kit, Machine, Node, NodeSettings, VmNode};
 
-use super::command::showing;
 use super::network::NetworkMachine;
+use super::progress::showing;
 use super::suite::{Measure, Share, absent, beside, removed_output, run_program, with_machine};
 use crate::context::{Context, print};
 use crate::failure::Failure;

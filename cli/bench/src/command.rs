@@ -1,6 +1,6 @@
 //! `tombolo bench`
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -13,16 +13,17 @@ use tombolo_bench::{coherence, latency, waitset};
 use tombolo_machine::Kit;
 
 use super::bulk::{self, BulkOptions};
+use super::figures;
 use super::layers::{self, LayersOptions};
 use super::mpi::{self, MpiOptions};
 use super::mpi_network::{self, NetworkOptions};
 use super::omp::{self, OmpOptions};
+use super::progress::showing;
 use super::rpc::{self, RpcOptions};
 use super::suite::{self, AllOptions, FarOptions, ReportOptions};
 use super::tracing;
 use crate::context::{Context, print};
-use crate::failure::{Failure, eprint_quietly};
-use crate::text::one_line;
+use crate::failure::Failure;
 
 /// Measures what things cost
 #[derive(Args, Debug)]
@@ -38,6 +39,10 @@ Examples:
   tombolo bench bulk                     bulk data and what copies it
   tombolo bench mpi                      MPI, beside what else carries it
   tombolo bench omp                      OpenMP, beside libgomp and libomp
+  tombolo bench memory                   latency and rate of every memory that a node reaches
+  tombolo bench compute                  additions per second of every node
+  tombolo bench map                      making and mapping regions, by domains at once
+  tombolo bench boot                     boards coming up, by their number
   tombolo bench tracing                  what counters and traces cost")]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -58,6 +63,10 @@ enum BenchCommand {
     MpiNetwork(NetworkOptions),
     Omp(OmpOptions),
     Tracing(tracing::Options),
+    Memory(figures::MemoryOptions),
+    Compute(figures::ComputeOptions),
+    Map(figures::MapOptions),
+    Boot(figures::BootOptions),
     All(AllOptions),
     #[command(hide = true)]
     Report(ReportOptions),
@@ -258,6 +267,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::MpiNetwork(options) => mpi_network::run(options),
         BenchCommand::Omp(options) => omp::run(context, options),
         BenchCommand::Tracing(options) => tracing::run(context, options).map(|()| 0),
+        BenchCommand::Memory(options) => figures::memory(context, options),
+        BenchCommand::Compute(options) => figures::compute(context, options),
+        BenchCommand::Map(options) => figures::map(context, options),
+        BenchCommand::Boot(options) => figures::boot(context, options),
         BenchCommand::Report(options) => suite::run_report(options),
         BenchCommand::Far(options) => suite::run_far(options),
         BenchCommand::Ring(options) => {
@@ -302,20 +315,6 @@ fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> 
     let options = options.to_bench()?;
     let domain = context.attach()?;
     Ok(showing(context, |progress| ring::run(&domain, &options, progress))?)
-}
-
-/// Shows what is being measured in a line that is overwritten, if standard error is a terminal.
-pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
-    let shown = io::stderr().is_terminal() && !context.quiet;
-    let result = measure(&mut |line| {
-        if shown {
-            eprint_quietly(&format!("\r\x1b[K{}", one_line(line)));
-        }
-    });
-    if shown {
-        eprint_quietly("\r\x1b[K");
-    }
-    result
 }
 
 #[cfg(test)]

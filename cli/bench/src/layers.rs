@@ -8,7 +8,8 @@ use clap::Args;
 use tombolo_bench::layers;
 use tombolo_bench::suite::{Failed, Schedule};
 
-use super::command::{far_program, showing};
+use super::command::far_program;
+use super::progress::showing;
 use super::suite::{default_slice_ms, measure_links, with_machine};
 use crate::context::{Context, print};
 use crate::failure::Failure;

@@ -1,12 +1,15 @@
 //! The command `tombolo bench`: measures operations, beside their physical limit and beside other systems.
 
+mod brought;
 mod bulk;
 mod command;
+mod figures;
 mod layers;
 mod mpi;
 mod mpi_network;
 mod network;
 mod omp;
+mod progress;
 mod rpc;
 mod suite;
 mod tracing;

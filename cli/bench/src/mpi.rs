@@ -8,8 +8,8 @@ use tombolo_bench::mpi::{self, Tools};
 use tombolo_machine::{Kit, VmNode};
 
 use super::bulk::virtual_machines;
-use super::command::showing;
 use super::mpi_network::missing;
+use super::progress::showing;
 use super::suite::with_machine;
 use crate::context::{Context, print};
 use crate::failure::Failure;

@@ -9,7 +9,7 @@ use tombolo_bench::omp::{self, Section, Tools};
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
 
-use super::command::showing;
+use super::progress::showing;
 use super::suite::with_machine;
 use crate::context::{Context, print};
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use clap::Args;
 use tombolo_bench::rpc;
 use tombolo_bench::suite::{Peer, Results};
 
-use super::command::showing;
+use super::progress::showing;
 use super::suite::{Measure, Share, absent, beside, run_program};
 use crate::context::{Context, print};
 use crate::failure::Failure;

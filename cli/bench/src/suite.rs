@@ -11,14 +11,15 @@ use tombolo::Domain;
 use tombolo::admin::NodeKind;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, latency, layers, omp, ring, rpc};
-use tombolo_machine::{Kit, Machine};
+use tombolo_machine::Kit;
 
-use super::command::{far_program, showing};
+use super::brought::Brought;
+use super::command::far_program;
 use super::omp as openmp;
+use super::progress::showing;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
-use tombolo_cli_common::programs::front;
 
 /// How long each row of the distribution takes: eight rows.
 const DISTRIBUTION: Duration = Duration::from_secs(4);
@@ -251,7 +252,7 @@ pub(super) fn with_machine(
     match file {
         Some(file) => {
             let machine = Brought::up(file)?;
-            run(&Domain::attach_to_machine(&machine.name)?)
+            run(&Domain::attach_to_machine(machine.name())?)
         }
         None => match context.attach_running() {
             Err(Failure::NothingUp) => Ok(()),
@@ -275,37 +276,6 @@ pub(super) fn measure_links(
     let nodes = domain.nodes()?.into_iter().filter(|node| node.kind != NodeKind::Bare);
     ring.nodes = nodes.map(|node| node.name).collect();
     Ok(showing(context, |progress| ring::run(domain, &ring, progress))?)
-}
-
-/// A machine that was brought up for a measurement; taken down when dropped.
-struct Brought {
-    name: String,
-    program: PathBuf,
-}
-
-impl Brought {
-    fn up(file: &Path) -> Result<Brought, Failure> {
-        let program = front()?;
-        let name = Machine::open(file)?.name().to_owned();
-        let command = || format!("run {} up {}", program.display(), file.display());
-        let mut up = Command::new(&program);
-        up.args(["--quiet", "--machine", &name, "up"]).arg(file).stdin(Stdio::null()).stdout(Stdio::null());
-        let output = up.stderr(Stdio::piped()).output().map_err(Failure::system(command()))?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(suite::Error::File { path: file.to_owned(), why }.into());
-        }
-        Ok(Brought { name, program })
-    }
-}
-
-impl Drop for Brought {
-    fn drop(&mut self) {
-        let mut down = Command::new(&self.program);
-        down.args(["--quiet", "--machine", &self.name, "down"]).stdin(Stdio::null()).stdout(Stdio::null());
-        // A failure is printed by the command itself; the figures are worth keeping.
-        let _ = down.status();
-    }
 }
 
 /// The program with the other peers, if it is in the folder of this one.

@@ -154,8 +154,8 @@ impl Core {
         Some((format!("link/{}/{}", from.name, to.name), fact))
     }
 
-    /// The nodes that relay a channel between two without a link. The host, where it reaches both: a search for
-    /// each pair of a thousand nodes would hold up everything else.
+    /// The nodes that relay a channel between two without a link. The host, where it reaches both: a search
+    /// for each pair of a thousand nodes would hold up everything else.
     fn via(&self, a: NodeId, b: NodeId) -> Option<Vec<NodeId>> {
         let host = NodeId::HOST;
         if [a, b].iter().all(|id| self.machine.link_between(host, *id).is_some()) && self.is_up(host) {
@@ -164,9 +164,9 @@ impl Core {
         self.relays_between(a, b).ok()
     }
 
-    /// A round trip between the monitors of two nodes, and whether it was measured. The host probes all others
-    /// that it is linked with. What lies between two of these is estimated: the mean of both where a link joins
-    /// them, as it is one of the same sort, and the sum where the host relays.
+    /// A round trip between the monitors of two nodes, and whether it was measured. The host probes all
+    /// others that it is linked with. What lies between two of these is estimated: the mean of both where a
+    /// link joins them, as it is one of the same sort, and the sum where the host relays.
     fn round_trip_between(&self, a: NodeId, b: NodeId, via: &[NodeId]) -> Option<(u64, bool)> {
         let known = |id| self.observing.channels.round_trip_ns(NodeId::HOST, id);
         match via {

@@ -3,6 +3,7 @@
 //!
 //! One of the few crates that may contain `unsafe`. It contains no protocol.
 
+pub mod adds;
 pub mod allocations;
 pub mod barrier;
 pub mod calls;

@@ -1,0 +1,23 @@
+//! Additions per second of one processor.
+
+use std::time::{Duration, Instant};
+
+use tombolo_platform::adds::Adds;
+
+use super::{median, tell};
+use crate::Error;
+
+/// Measures each sort of addition that this processor has.
+pub(super) fn run(slice: Duration) -> Result<(), Error> {
+    for adds in Adds::here() {
+        let mut rates = Vec::new();
+        let start = Instant::now();
+        while rates.len() < 5 || start.elapsed() < slice {
+            let began = Instant::now();
+            let count = adds.run(100_000);
+            rates.push(count as f64 / began.elapsed().as_nanos().max(1) as f64 * 1e9);
+        }
+        tell(adds.name(), median(rates));
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! How long nodes take to come up, by how many there are (thesis, figure C.2).
+
+use serde::Serialize;
+
+use super::{Failed, failures, to_json};
+use crate::host::Host;
+use crate::table::{align, cells, significant};
+
+/// What the thesis says of figure C.2.
+pub const THESIS: &str = "\
+Thesis, figure C.2: from main() to the message loop a monitor takes about 110 million cycles if it is among the first, and
+about 2,000 million if it is the last of some 40: the growth looks quadratic, as every monitor connects to every other.";
+
+/// A machine of a number of boards.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Boards.
+    pub boards: u32,
+    /// From the start of `tombolo up` until all monitors have answered, in s.
+    pub all_s: f64,
+    /// The median time of a board from start to ready, in s.
+    pub median_s: f64,
+    /// That of the last.
+    pub last_s: f64,
+}
+
+/// All that was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The host.
+    pub host: Host,
+    /// The boards' instruction set.
+    pub isa: String,
+    /// By number of boards.
+    pub rows: Vec<Row>,
+    /// What could not be measured.
+    pub failed: Vec<Failed>,
+    /// How `all_s` grows with each further board, in s, by least squares.
+    pub slope_s: Option<f64>,
+    /// How `all_s` grows with the number of boards: the exponent of a power of it, by least squares of the
+    /// logarithms; 1 is linear, 2 quadratic.
+    pub exponent: Option<f64>,
+    /// What the thesis says.
+    pub thesis: &'static str,
+}
+
+impl Report {
+    /// Of these rows.
+    #[must_use]
+    pub fn new(isa: &str, rows: Vec<Row>, failed: Vec<Failed>) -> Report {
+        // The same of both coordinates.
+        let points = |of: &dyn Fn(f64) -> f64| -> Vec<(f64, f64)> {
+            rows.iter().map(|row| (of(f64::from(row.boards)), of(row.all_s))).collect()
+        };
+        let slope_s = slope(&points(&|value| value));
+        let exponent = slope(&points(&|value: f64| value.max(1e-9).ln()));
+        Report {
+            host: Host::describe(),
+            isa: isa.to_owned(),
+            rows,
+            failed,
+            slope_s,
+            exponent,
+            thesis: THESIS,
+        }
+    }
+
+    /// The report as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// As a table, with what the thesis says.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut lines = vec![cells(&["boards", "all up", "per board", "median board", "last board"])];
+        for row in &self.rows {
+            let times = [row.all_s, row.all_s / f64::from(row.boards.max(1)), row.median_s, row.last_s];
+            lines.push(std::iter::once(row.boards.to_string()).chain(times.map(significant)).collect());
+        }
+        let title = format!("Boards ({}) from start to ready, in s", self.isa);
+        let mut text = format!("{title}\n\n{}", align(&lines));
+        if let (Some(slope_s), Some(exponent)) = (self.slope_s, self.exponent) {
+            text += &format!(
+                "\nEach further board takes {} s more; all up grows with the power {exponent:.2} of their number.\n",
+                significant(slope_s)
+            );
+        }
+        text + &failures(&self.failed) + &format!("\n{THESIS}\n")
+    }
+}
+
+/// The slope of a line through points, by least squares; none through fewer than two.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
+    let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    let together: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    (points.len() > 1 && spread > 0.0).then(|| together / spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(all_s: impl Fn(f64) -> f64) -> Report {
+        let rows = [1, 2, 4, 8].map(|boards| {
+            let all_s = all_s(f64::from(boards));
+            Row { boards, all_s, median_s: all_s / 2.0, last_s: all_s }
+        });
+        Report::new("aarch64", rows.to_vec(), vec![])
+    }
+
+    #[test]
+    fn the_slope_and_the_power_are_those_of_the_points() {
+        let linear = report(|boards| 0.5 * boards);
+        assert!(linear.slope_s.is_some_and(|slope| (slope - 0.5).abs() < 1e-9));
+        assert!(linear.exponent.is_some_and(|exponent| (exponent - 1.0).abs() < 1e-9));
+        let quadratic = report(|boards| boards * boards);
+        assert!(quadratic.exponent.is_some_and(|exponent| (exponent - 2.0).abs() < 1e-9));
+        assert!(quadratic.table().contains("the power 2.00"), "{}", quadratic.table());
+        assert_eq!(Report::new("aarch64", vec![], vec![]).slope_s, None);
+    }
+}

@@ -1,0 +1,126 @@
+//! How fast nodes compute: additions per second of one processor (thesis, table 5.3).
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use tombolo::Domain;
+
+use super::{Failed, Peers, Thesis, failures, nodes, row, thesis_table, to_json};
+use crate::host::Host;
+use crate::ring::Error;
+use crate::table::{align, cells, none, significant};
+
+/// Numbers added per second by one core, in millions.
+pub const THESIS: [Thesis; 3] = [
+    row("integers", Some(3309.0), Some(1044.0)),
+    row("vectors of 32-bit integers", Some(12_375.0), Some(4196.0)),
+    row("vectors of 64-bit integers", Some(2781.0), Some(2088.0)),
+];
+
+/// Additions of one node.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub node: String,
+    /// Its instruction set.
+    pub isa: &'static str,
+    /// 32-bit integers added per second.
+    pub add32_per_s: f64,
+    /// 64-bit integers.
+    pub add64_per_s: f64,
+    /// 32-bit integers in vectors, where there are any.
+    pub vector32_per_s: Option<f64>,
+    /// 64-bit integers in vectors.
+    pub vector64_per_s: Option<f64>,
+}
+
+/// All that was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The host.
+    pub host: Host,
+    /// One for each node.
+    pub rows: Vec<Row>,
+    /// What could not be measured.
+    pub failed: Vec<Failed>,
+    /// The thesis' own figures.
+    pub thesis: [Thesis; 3],
+}
+
+/// Measures the nodes, all that are up if none are named.
+///
+/// # Errors
+/// An unknown node, or one that is down; a node that fails is reported in the result.
+pub fn run(
+    (domain, image): (&Domain, &Path),
+    wanted: &[String],
+    slice: Duration,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    let peers = Peers::new(domain, image)?;
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for node in nodes(domain, wanted)? {
+        progress(&format!("{}: additions", node.name));
+        match peers.run(&node.name, &["compute".to_owned(), slice.as_millis().to_string()]) {
+            Ok(figures) => {
+                let figure = |name: &str| figures.get(name).copied();
+                rows.push(Row {
+                    node: node.name,
+                    isa: node.isa.name(),
+                    add32_per_s: figure("add32").unwrap_or(0.0),
+                    add64_per_s: figure("add64").unwrap_or(0.0),
+                    vector32_per_s: figure("vector32"),
+                    vector64_per_s: figure("vector64"),
+                });
+            }
+            Err(error) => failed.push(Failed::new(format!("additions of {}", node.name), &error)),
+        }
+    }
+    Ok(Report { host: Host::describe(), rows, failed, thesis: THESIS })
+}
+
+impl Report {
+    /// The report as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// As a table, beside the thesis' own.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let millions = |rate: Option<f64>| rate.map_or_else(none, |rate| significant(rate / 1e6));
+        let mut lines = vec![cells(&["node", "isa", "add32", "add64", "vector32", "vector64"])];
+        lines.extend(self.rows.iter().map(|row| {
+            let rates =
+                [Some(row.add32_per_s), Some(row.add64_per_s), row.vector32_per_s, row.vector64_per_s];
+            [row.node.clone(), row.isa.to_owned()].into_iter().chain(rates.map(millions)).collect()
+        }));
+        let title = "Integers added per second by one processor, in millions (medians)";
+        let thesis =
+            thesis_table("Thesis, table 5.3: one core of a Xeon E5 v2 and of a Xeon Phi, millions", &THESIS);
+        format!("{title}\n\n{}{}{thesis}", align(&lines), failures(&self.failed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_without_vectors_has_none() {
+        let row = Row {
+            node: "r".into(),
+            isa: "riscv64",
+            add32_per_s: 1.5e9,
+            add64_per_s: 1e9,
+            vector32_per_s: None,
+            vector64_per_s: None,
+        };
+        let report = Report { host: Host::describe(), rows: vec![row], failed: vec![], thesis: THESIS };
+        let text = report.table();
+        assert!(text.contains("r     riscv64   1500   1000         -         -"), "{text}");
+        assert!(text.contains("12375") && report.to_json().contains("\"vector32_per_s\": null"), "{text}");
+    }
+}

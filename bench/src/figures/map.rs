@@ -1,0 +1,156 @@
+//! What it takes to make a region, to map it and to touch its pages, with others that do the same at once
+//! (thesis, figure C.1).
+
+use std::path::Path;
+
+use serde::Serialize;
+use tombolo::Domain;
+use tombolo_bench_far::figures::median;
+
+use super::{Failed, Peers, failures, to_json};
+use crate::host::Host;
+use crate::ring::Error;
+use crate::table::{align, cells, significant};
+
+/// Lengths of regions, as the thesis has them.
+pub const LENGTHS: [u64; 2] = [4 << 10, 32 << 20];
+
+/// Numbers of domains at once, as the thesis has them; 1 is its "local".
+pub const DOMAINS: [u32; 3] = [1, 2, 40];
+
+/// Figure C.1 has bars without numbers; what the text says of them.
+pub const THESIS: &str = "\
+Thesis, figure C.1 (bars without numbers): mapping 4 KiB takes about the same locally, with 2 and with 40 domains;
+mapping 32 MiB takes longer, and with 40 domains two orders of magnitude longer, as one memory server gives out the
+frames for all page tables.";
+
+/// What to measure, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Numbers of domains at once.
+    pub domains: Vec<u32>,
+    /// Lengths of regions.
+    pub lengths: Vec<u64>,
+    /// Regions that each domain maps, one after another.
+    pub rounds: u32,
+}
+
+/// Domains that map at once. Times are medians over all rounds of a domain, then over the domains.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Length of each region.
+    pub bytes: u64,
+    /// How many domains.
+    pub domains: u32,
+    /// Making the region.
+    pub create_ns: f64,
+    /// Getting the right and mapping it.
+    pub map_ns: f64,
+    /// Touching each page for the first time.
+    pub touch_ns: f64,
+    /// Unmapping and giving it back.
+    pub unmap_ns: f64,
+}
+
+/// All that was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The host.
+    pub host: Host,
+    /// By length, then number of domains.
+    pub rows: Vec<Row>,
+    /// What could not be measured.
+    pub failed: Vec<Failed>,
+    /// What the thesis says.
+    pub thesis: &'static str,
+}
+
+/// Measures on the host.
+///
+/// # Errors
+/// A machine that is gone; a row that fails is reported in the result.
+pub fn run(
+    (domain, image): (&Domain, &Path),
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    let peers = Peers::new(domain, image)?;
+    let host = domain.nodes()?.into_iter().next().map_or_else(String::new, |node| node.name);
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for bytes in &options.lengths {
+        for domains in &options.domains {
+            let what = format!("{} KiB, {domains} domains", bytes / 1024);
+            progress(&what);
+            let barrier = format!("bench/map/{}/{bytes}/{domains}", domain.id());
+            let words = [
+                "map".to_owned(),
+                barrier,
+                domains.to_string(),
+                bytes.to_string(),
+                options.rounds.to_string(),
+            ];
+            match peers.run_all(&host, &words, *domains) {
+                Ok(all) => {
+                    let of = |name: &str| median(all.iter().filter_map(|it| it.get(name).copied()).collect());
+                    rows.push(Row {
+                        bytes: *bytes,
+                        domains: *domains,
+                        create_ns: of("create_ns"),
+                        map_ns: of("map_ns"),
+                        touch_ns: of("touch_ns"),
+                        unmap_ns: of("unmap_ns"),
+                    });
+                }
+                Err(error) => failed.push(Failed::new(what, &error)),
+            }
+        }
+    }
+    Ok(Report { host: Host::describe(), rows, failed, thesis: THESIS })
+}
+
+impl Report {
+    /// The report as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// As a table, with what the thesis says.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut lines =
+            vec![cells(&["KiB", "domains", "create", "map", "touch", "unmap", "map + touch by one"])];
+        for row in &self.rows {
+            let times = [row.create_ns, row.map_ns, row.touch_ns, row.unmap_ns];
+            let mut line = vec![(row.bytes / 1024).to_string(), row.domains.to_string()];
+            line.extend(times.map(|time_ns| significant(time_ns / 1000.0)));
+            let alone = self.rows.iter().find(|other| other.bytes == row.bytes && other.domains == 1);
+            let ratio = alone.map(|alone| (row.map_ns + row.touch_ns) / (alone.map_ns + alone.touch_ns));
+            line.push(ratio.map_or_else(crate::table::none, |ratio| format!("{ratio:.2}")));
+            lines.push(line);
+        }
+        let title = "Times to make a region, map it, touch its pages and unmap it, in µs (medians); and the ratio to one domain alone";
+        format!("{title}\n\n{}{}\n{THESIS}\n", align(&lines), failures(&self.failed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_compared_with_that_of_one_domain() {
+        let row = |domains, map_ns| Row {
+            bytes: 4096,
+            domains,
+            create_ns: 1e4,
+            map_ns,
+            touch_ns: 1e3,
+            unmap_ns: 1e4,
+        };
+        let rows = vec![row(1, 9e3), row(40, 199e3)];
+        let report = Report { host: Host::describe(), rows, failed: vec![], thesis: THESIS };
+        let text = report.table();
+        assert!(text.contains("1.00") && text.contains("20.00") && text.contains("C.1"), "{text}");
+    }
+}

@@ -1,0 +1,240 @@
+//! How far memory is: from every node to its own and to every window that it reaches (thesis, table 5.1 and
+//! figure 5.2).
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use tombolo::Domain;
+use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::names::NewRecord;
+
+use super::{Failed, Figures, Peers, Thesis, failures, nodes, row, thesis_table, to_json};
+use crate::host::Host;
+use crate::ring::Error;
+use crate::table::{align, cells, significant};
+
+/// Latency of an access, in ns.
+pub const THESIS: [Thesis; 8] = [
+    row("first cache, random", Some(1.0), Some(2.0)),
+    row("own memory, random", Some(118.0), Some(522.0)),
+    row("memory of the other NUMA node, random", Some(118.0), None),
+    row("memory of the card by the host, random", Some(619.0), None),
+    row("memory of the card by the host, sequential", Some(562.0), None),
+    row("memory of the host by the card, random", None, Some(798.0)),
+    row("memory of the host by the card, sequential", None, Some(423.0)),
+    row("memory of another card, random", None, Some(1295.0)),
+];
+
+/// The least length of a long chain, in bytes, whatever the caches.
+const LEAST_BYTES: u64 = 64 << 20;
+
+/// What to measure, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The nodes; all that are up if none.
+    pub nodes: Vec<String>,
+    /// Length of a long chain; three times the last cache of the host if none.
+    pub bytes: Option<u64>,
+    /// Time for each figure.
+    pub slice: Duration,
+}
+
+/// A memory as a node reaches it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// The node whose processor accesses it.
+    pub node: String,
+    /// Its instruction set.
+    pub isa: &'static str,
+    /// Its own memory, or the window of which node.
+    pub memory: String,
+    /// Length of the long chain.
+    pub bytes: u64,
+    /// Latency in a random chain of 8 KiB, in ns.
+    pub small_ns: f64,
+    /// In a random chain of all bytes.
+    pub random_ns: f64,
+    /// In a sequential chain of all bytes.
+    pub sequential_ns: f64,
+    /// Rate of a long read, in bytes per second.
+    pub read_bytes_per_s: f64,
+    /// Of a long write.
+    pub write_bytes_per_s: f64,
+}
+
+/// All that was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The host.
+    pub host: Host,
+    /// One for each node and memory.
+    pub rows: Vec<Row>,
+    /// What could not be measured.
+    pub failed: Vec<Failed>,
+    /// The thesis' own figures.
+    pub thesis: [Thesis; 8],
+}
+
+/// Measures, and stores the rates of links as records of the machine, where the choice of nodes finds them.
+///
+/// # Errors
+/// An unknown node, or one that is down; a node that fails is reported in the result.
+pub fn run(
+    (domain, image): (&Domain, &Path),
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    let host = Host::describe();
+    let bytes = options.bytes.unwrap_or_else(|| (3 * last_cache_bytes(&host)).max(LEAST_BYTES));
+    let (peers, all) = (Peers::new(domain, image)?, domain.nodes()?);
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for node in nodes(domain, &options.nodes)? {
+        progress(&format!("{}: memory", node.name));
+        let windows = windows_of(&node, &all);
+        // Half of what is free: others live there too.
+        let free = free_bytes(domain, &node.name);
+        let bytes = free.map_or(bytes, |free| bytes.min(free / 2));
+        let mut words = vec!["memory".to_owned(), bytes.to_string(), options.slice.as_millis().to_string()];
+        words.extend(windows.iter().cloned());
+        match peers.run(&node.name, &words) {
+            Ok(figures) => {
+                let memories = std::iter::once(("own".to_owned(), "own".to_owned()))
+                    .chain(windows.iter().map(|it| (format!("window of {it}"), format!("window-{it}"))));
+                rows.extend(memories.filter_map(|(memory, key)| row_of(&node, memory, &key, &figures)));
+            }
+            Err(error) => failed.push(Failed::new(format!("memory of {}", node.name), &error)),
+        }
+    }
+    keep(domain, &all, &rows)?;
+    Ok(Report { host, rows, failed, thesis: THESIS })
+}
+
+/// The nodes whose windows a node reaches: a virtual machine its own, programs on the host's kernel all.
+fn windows_of(node: &NodeInfo, all: &[NodeInfo]) -> Vec<String> {
+    let reaches = |other: &&NodeInfo| {
+        let has = other.up && other.window_bytes.1 > 0;
+        has && match node.kind {
+            NodeKind::Host | NodeKind::User => true,
+            _ => other.id == node.id,
+        }
+    };
+    all.iter().filter(reaches).map(|other| other.name.clone()).collect()
+}
+
+fn free_bytes(domain: &Domain, node: &str) -> Option<u64> {
+    let fact = domain.facts(&format!("node/{node}")).ok()?.pop()?;
+    u64::try_from(fact.integer("memory_free_bytes").ok()?).ok()
+}
+
+/// The size of the last cache of the host's first processor.
+fn last_cache_bytes(host: &Host) -> u64 {
+    let size = host.caches.last().map_or("", |cache| cache.size.as_str());
+    let (number, unit) = size.split_at(size.len() - size.chars().last().map_or(0, char::len_utf8));
+    let shift = match unit {
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return 0,
+    };
+    number.parse::<u64>().map_or(0, |number| number << shift)
+}
+
+fn row_of(node: &NodeInfo, memory: String, key: &str, figures: &Figures) -> Option<Row> {
+    let figure = |name: &str| figures.get(&format!("{key}.{name}")).copied();
+    Some(Row {
+        node: node.name.clone(),
+        isa: node.isa.name(),
+        memory,
+        bytes: figure("bytes")? as u64,
+        small_ns: figure("small_ns")?,
+        random_ns: figure("random_ns")?,
+        sequential_ns: figure("sequential_ns")?,
+        read_bytes_per_s: figure("read_bytes_per_s")?,
+        write_bytes_per_s: figure("write_bytes_per_s")?,
+    })
+}
+
+/// Stores what a long copy over each link takes, by the host's own access to the window.
+fn keep(domain: &Domain, all: &[NodeInfo], rows: &[Row]) -> Result<(), Error> {
+    let Some(host) = all.first() else { return Ok(()) };
+    for row in rows.iter().filter(|row| row.node == host.name) {
+        if let Some(node) = row.memory.strip_prefix("window of ") {
+            let rate = row.write_bytes_per_s.min(row.read_bytes_per_s) as i64;
+            let record = NewRecord::new(&format!("link.costs/{}/{node}", host.name))
+                .persistent()
+                .with("bytes_per_s", rate)
+                .with("latency_ns", row.random_ns as i64);
+            domain.names().set(&record)?;
+        }
+    }
+    Ok(())
+}
+
+impl Report {
+    /// The report as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// As a table, beside the thesis' own.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let heads = ["from", "isa", "to", "MiB", "8 KiB", "random", "sequential", "read", "write"];
+        let mut lines = vec![cells(&heads)];
+        for row in &self.rows {
+            let mut line = vec![row.node.clone(), row.isa.to_owned(), row.memory.clone()];
+            line.push(significant(row.bytes as f64 / f64::from(1 << 20)));
+            line.extend([row.small_ns, row.random_ns, row.sequential_ns].map(significant));
+            line.extend([row.read_bytes_per_s, row.write_bytes_per_s].map(|rate| significant(rate / 1e9)));
+            lines.push(line);
+        }
+        let title = "Latency of an access to a line, in ns (medians), and rates of long copies, in GB/s";
+        let mut text = format!("{title}\n\n{}", align(&lines));
+        text += &failures(&self.failed);
+        text += &thesis_table("Thesis, table 5.1: Xeon E5 v2 and Xeon Phi over PCIe, ns", &THESIS);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Cache;
+
+    #[test]
+    fn the_last_cache_is_read_with_its_unit() {
+        let host = |size: &str| Host {
+            caches: vec![
+                Cache { name: "L1d".into(), size: "32K".into(), shared_by: 1 },
+                Cache { name: "L3".into(), size: size.into(), shared_by: 8 },
+            ],
+            ..Host::describe()
+        };
+        assert_eq!(last_cache_bytes(&host("32768K")), 32 << 20);
+        assert_eq!(last_cache_bytes(&host("1M")), 1 << 20);
+        assert_eq!([last_cache_bytes(&host("")), last_cache_bytes(&host("12"))], [0, 0]);
+    }
+
+    #[test]
+    fn the_table_stands_beside_the_thesis() {
+        let row = Row {
+            node: "arm0".into(),
+            isa: "aarch64",
+            memory: "window of arm0".into(),
+            bytes: 64 << 20,
+            small_ns: 1.5,
+            random_ns: 96.0,
+            sequential_ns: 4.0,
+            read_bytes_per_s: 1.2e10,
+            write_bytes_per_s: 9e9,
+        };
+        let failed = vec![Failed::new("memory of x", &"it ended")];
+        let report = Report { host: Host::describe(), rows: vec![row], failed, thesis: THESIS };
+        let text = report.table();
+        assert!(text.contains("window of arm0  64.0   1.50    96.0        4.00  12.0   9.00"), "{text}");
+        assert!(text.contains("not measured: memory of x: it ended") && text.contains("1295"), "{text}");
+        assert!(report.to_json().contains("\"random_ns\": 96.0"));
+    }
+}

@@ -1,0 +1,151 @@
+//! Figures that nodes take of themselves, beside those of the thesis that Tombolo follows: `tombolo bench
+//! memory`, `compute`, `map` and `boot`.
+//!
+//! The thesis is "Message passing and bulk transport on heterogeneous multiprocessors" (Achermann, ETH Zurich
+//! 2014), measured on a Xeon E5 v2 host and Xeon Phi cards. Its times in cycles are given here in ns, by the
+//! cycles per µs that it states.
+
+pub mod boot;
+pub mod compute;
+pub mod map;
+pub mod memory;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::{Child, Domain, DomainId, Exit, SpawnOptions};
+use tombolo_bench_far::figures::read;
+
+use crate::ring::{Error, ended};
+pub use crate::suite::Failed;
+
+/// The longest that one measurement of a node may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What a node measured, by name.
+type Figures = BTreeMap<String, f64>;
+
+/// Runs `bench-peer figures …` on nodes.
+struct Peers<'a> {
+    domain: &'a Domain,
+    image: &'a Path,
+    said: Arc<Mutex<BTreeMap<DomainId, Vec<u8>>>>,
+}
+
+impl<'a> Peers<'a> {
+    fn new(domain: &'a Domain, image: &'a Path) -> Result<Peers<'a>, Error> {
+        if !image.is_file() {
+            return Err(Error::NoImage { path: image.to_owned() });
+        }
+        let said = Arc::new(Mutex::new(BTreeMap::<DomainId, Vec<u8>>::new()));
+        let keeps = Arc::clone(&said);
+        domain.on_output(move |id, _, bytes| {
+            let mut said = keeps.lock().unwrap_or_else(PoisonError::into_inner);
+            said.entry(id).or_default().extend_from_slice(bytes);
+        });
+        Ok(Peers { domain, image, said })
+    }
+
+    fn start(&self, node: &str, words: &[String]) -> Result<Child, Error> {
+        let spawn = SpawnOptions::image(self.image).on(node).arg("figures").args(words);
+        Ok(self.domain.spawn(&spawn)?)
+    }
+
+    /// Waits for the end of a peer; what it measured.
+    fn figures_of(&self, child: &Child) -> Result<Figures, Error> {
+        let exit = child.wait(PATIENCE).inspect_err(|_| {
+            // The error of waiting is the one to report.
+            let _ = child.kill();
+        })?;
+        let said = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            String::from_utf8_lossy(&said.remove(&child.id()).unwrap_or_default()).into_owned()
+        };
+        if exit != (Exit::Exited { status: 0 }) {
+            return Err(match (ended(child, &exit), said.lines().last()) {
+                (Error::PeerEnded { node, exit }, Some(said)) => {
+                    Error::PeerEnded { node, exit: format!("{exit}; {said}") }
+                }
+                (error, _) => error,
+            });
+        }
+        Ok(read(&said).into_iter().collect())
+    }
+
+    fn run(&self, node: &str, words: &[String]) -> Result<Figures, Error> {
+        self.figures_of(&self.start(node, words)?)
+    }
+
+    /// Several on one node at once. If one fails, all are ended.
+    fn run_all(&self, node: &str, words: &[String], count: u32) -> Result<Vec<Figures>, Error> {
+        let mut children = Vec::new();
+        let measured = (0..count)
+            .try_for_each(|_| {
+                children.push(self.start(node, words)?);
+                Ok(())
+            })
+            .and_then(|()| children.iter().map(|child| self.figures_of(child)).collect());
+        if measured.is_err() {
+            // Those that have ended already are gone; there is nothing else to do about the others.
+            children.iter().for_each(|child| drop(child.kill()));
+        }
+        measured
+    }
+}
+
+/// The nodes that run programs under Linux and are up; those of `wanted`, if it names any.
+fn nodes(domain: &Domain, wanted: &[String]) -> Result<Vec<NodeInfo>, Error> {
+    let all = domain.nodes()?;
+    let mut found = Vec::new();
+    for name in wanted {
+        match all.iter().find(|node| node.name == *name) {
+            None => {
+                let available = all.iter().map(|node| node.name.clone()).collect();
+                let fault = tombolo::error::Fault::NoSuchNode { name: name.clone(), available };
+                return Err(tombolo::Error::Monitor(fault).into());
+            }
+            Some(node) if !node.up => {
+                return Err(Error::NodeDown { node: node.name.clone(), cause: node.cause.clone() });
+            }
+            Some(node) => found.push(node.clone()),
+        }
+    }
+    if wanted.is_empty() {
+        found = all.into_iter().filter(|node| node.up && node.kind != NodeKind::Bare).collect();
+    }
+    Ok(found)
+}
+
+/// A row of the thesis, in the unit of the table beside it.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Thesis {
+    /// What was measured.
+    pub what: &'static str,
+    /// On the host.
+    pub host: Option<f64>,
+    /// On the card.
+    pub card: Option<f64>,
+}
+
+const fn row(what: &'static str, host: Option<f64>, card: Option<f64>) -> Thesis {
+    Thesis { what, host, card }
+}
+
+fn thesis_table(title: &str, rows: &[Thesis]) -> String {
+    let number = |value: Option<f64>| value.map_or_else(crate::table::none, crate::table::significant);
+    let mut lines = vec![crate::table::cells(&["", "host", "card"])];
+    lines.extend(rows.iter().map(|row| vec![row.what.to_owned(), number(row.host), number(row.card)]));
+    format!("\n{title}\n\n{}", crate::table::align(&lines))
+}
+
+fn failures(failed: &[Failed]) -> String {
+    failed.iter().map(|failed| format!("\nnot measured: {}: {}\n", failed.what, failed.why)).collect()
+}
+
+fn to_json(report: &impl serde::Serialize) -> String {
+    // Numbers and text: nothing that could not be written.
+    serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
+}

@@ -1,0 +1,256 @@
+//! `tombolo bench memory`, `compute`, `map` and `boot`: figures that nodes take of themselves, beside those
+//! of the thesis.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use tombolo::Domain;
+use tombolo_bench::figures::{Failed, boot, compute, map, memory};
+use tombolo_machine::Kit;
+use tombolo_platform::memory::create_sealed as memory_file;
+
+use super::brought::Brought;
+use super::progress::showing;
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// Options that these commands share.
+#[derive(Args, Debug)]
+struct Common {
+    /// Bring up the machine of this file for the measurement, and take it down afterwards
+    #[arg(long, value_name = "FILE")]
+    up: Option<PathBuf>,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+
+    /// The image of the measuring program [default: the one of the kit]
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+}
+
+impl Common {
+    fn image(&self) -> Result<PathBuf, Failure> {
+        match &self.image {
+            Some(image) => Ok(image.clone()),
+            None => Ok(Kit::locate()?.root().join("images/bench.tbi")),
+        }
+    }
+
+    /// Measures on the machine that is up, that of `--up`, or this host.
+    fn measure<T>(
+        &self,
+        context: &Context,
+        run: impl FnOnce(&Domain, &Path, &mut dyn FnMut(&str)) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let image = self.image()?;
+        let (_machine, domain) = match &self.up {
+            Some(file) => {
+                let machine = Brought::up(file)?;
+                let domain = Domain::attach_to_machine(machine.name())?;
+                (Some(machine), domain)
+            }
+            None => (None, context.attach()?),
+        };
+        showing(context, |progress| run(&domain, &image, progress))
+    }
+}
+
+/// Measures latency and rate of every memory that each node reaches
+///
+/// Each node follows a chain of cache lines, in which each load needs the one before: a random chain of 8
+/// KiB, which the first cache holds; a random one of three times the last cache of the host, or as much as
+/// there is room for; and a sequential one of the same length. Then it reads and writes all of that memory.
+/// It does so in its own memory and in every window that it reaches: the host and foreign programs in those
+/// of all virtual machines, a virtual machine in its own. Chains of an emulated processor say what its
+/// emulator costs.
+///
+/// The rate of each window is stored as a record of the machine, link.costs/HOST/NODE, which `tombolo place`
+/// uses. The JSON has, for each of `rows`: node, memory, bytes, small_ns, random_ns, sequential_ns,
+/// read_bytes_per_s and write_bytes_per_s; and the `thesis`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench memory
+  tombolo bench memory --up machines/default.toml --on host,arm0
+  tombolo bench memory --json | jq '.rows[] | {node, memory, random_ns}'")]
+pub(super) struct MemoryOptions {
+    #[command(flatten)]
+    common: Common,
+
+    /// The nodes that measure [default: all that are up]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// Length of the long chains, in MiB
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    mib: Option<u64>,
+
+    /// Time for each figure, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+}
+
+pub(super) fn memory(context: &Context, options: &MemoryOptions) -> Result<u8, Failure> {
+    let bench = memory::Options {
+        nodes: options.on.clone(),
+        bytes: options.mib.map(|mib| mib << 20),
+        slice: Duration::from_millis(options.slice_ms),
+    };
+    let report = options
+        .common
+        .measure(context, |domain, image, progress| Ok(memory::run((domain, image), &bench, progress)?))?;
+    print(if options.common.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+/// Measures additions per second of one processor of each node
+///
+/// Eight independent chains of additions of 32 and 64 bits, in registers: of single numbers, and of vectors
+/// where the processor has any (SSE2, AVX2 or AVX-512; Advanced SIMD), each lane counted.
+///
+/// The JSON has, for each of `rows`: node, isa, add32_per_s, add64_per_s, vector32_per_s and vector64_per_s;
+/// and the `thesis`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench compute
+  tombolo bench compute --on arm0 --json | jq '.rows[0].add64_per_s'")]
+pub(super) struct ComputeOptions {
+    #[command(flatten)]
+    common: Common,
+
+    /// The nodes that measure [default: all that are up]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// Time for each figure, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+}
+
+pub(super) fn compute(context: &Context, options: &ComputeOptions) -> Result<u8, Failure> {
+    let slice = Duration::from_millis(options.slice_ms);
+    let report = options.common.measure(context, |domain, image, progress| {
+        Ok(compute::run((domain, image), &options.on, slice, progress)?)
+    })?;
+    print(if options.common.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+/// Measures making, mapping and touching regions on the host, with other domains that do the same
+///
+/// Each domain makes a region, maps it, touches every page and gives it back, again and again, while 0, 1 or
+/// 39 others do the same. Regions have 4 KiB and 32 MiB.
+///
+/// The JSON has, for each of `rows`: bytes, domains, create_ns, map_ns, touch_ns and unmap_ns; and what the
+/// `thesis` says.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench map
+  tombolo bench map --domains 1,8 --rounds 100
+  tombolo bench map --json | jq '.rows[] | {bytes, domains, map_ns}'")]
+pub(super) struct MapOptions {
+    #[command(flatten)]
+    common: Common,
+
+    /// Numbers of domains at once [default: 1,2,40]
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
+    domains: Vec<u32>,
+
+    /// Regions that each domain maps, one after another
+    #[arg(long, value_name = "COUNT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+}
+
+pub(super) fn map(context: &Context, options: &MapOptions) -> Result<u8, Failure> {
+    let domains = if options.domains.is_empty() { map::DOMAINS.to_vec() } else { options.domains.clone() };
+    let bench = map::Options { domains, lengths: map::LENGTHS.to_vec(), rounds: options.rounds };
+    let report = options
+        .common
+        .measure(context, |domain, image, progress| Ok(map::run((domain, image), &bench, progress)?))?;
+    print(if options.common.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum BoardIsa {
+    Aarch64,
+    Riscv64,
+}
+
+/// Measures how long boards take to come up, by their number
+///
+/// Brings up machines of 1 to 64 emulated boards, one machine after another: the time until all monitors have
+/// answered, and that of single boards. The slope is that of a line through all points. Boards boot at the
+/// same time and compete for the processors of this host, and each takes some 50 MiB of its memory.
+///
+/// The JSON has, for each of `rows`: boards, all_s, median_s and last_s; slope_s and exponent; and what the
+/// `thesis` says.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench boot
+  tombolo bench boot --boards 1,2,4,8 --isa riscv64
+  tombolo bench boot --json | jq .slope_s")]
+pub(super) struct BootOptions {
+    /// Numbers of boards
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64", value_parser = clap::value_parser!(u32).range(1..=64))]
+    boards: Vec<u32>,
+
+    /// Their instruction set
+    #[arg(long, value_name = "ISA", value_enum, default_value_t = BoardIsa::Aarch64)]
+    isa: BoardIsa,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn boot(context: &Context, options: &BootOptions) -> Result<u8, Failure> {
+    let isa = match options.isa {
+        BoardIsa::Aarch64 => "aarch64",
+        BoardIsa::Riscv64 => "riscv64",
+    };
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    showing(context, |progress| {
+        for boards in &options.boards {
+            progress(&format!("{boards} boards"));
+            match boards_up(*boards, isa) {
+                Ok(row) => rows.push(row),
+                Err(failure) => failed.push(Failed::new(format!("{boards} boards"), &failure)),
+            }
+        }
+    });
+    let report = boot::Report::new(isa, rows, failed);
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+/// Brings up a machine of `boards` boards, and takes it down.
+fn boards_up(boards: u32, isa: &str) -> Result<boot::Row, Failure> {
+    let name = format!("bench-boot-{}", std::process::id());
+    let mut text = format!("name = \"{name}\"\n\n[[node]]\nname = \"host\"\nkind = \"host\"\n");
+    for board in 0..boards {
+        text += &format!("\n[[node]]\nname = \"board{board}\"\nkind = \"bare\"\nisa = \"{isa}\"\n");
+    }
+    // In memory: a kill leaves no file behind.
+    let mut file = File::from(memory_file("tombolo-bench-boot", text.len() as u64)?);
+    file.write_all(text.as_bytes()).map_err(Failure::system("write a machine file"))?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    let began = Instant::now();
+    let machine = Brought::up(Path::new(&path))?;
+    let all_s = began.elapsed().as_secs_f64();
+    let domain = Domain::attach_to_machine(machine.name())?;
+    let nodes = domain.nodes()?;
+    let mut times: Vec<f64> = nodes.iter().skip(1).map(|node| node.boot.as_secs_f64()).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    let of = |index: usize| times.get(index).copied().unwrap_or(0.0);
+    Ok(boot::Row { boards, all_s, median_s: of(times.len() / 2), last_s: of(times.len().saturating_sub(1)) })
+}

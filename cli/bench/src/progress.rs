@@ -1,0 +1,21 @@
+//! What is being measured, for people who wait.
+
+use std::io::{self, IsTerminal};
+
+use crate::context::Context;
+use crate::failure::eprint_quietly;
+use crate::text::one_line;
+
+/// Shows what is being measured in a line that is overwritten, if standard error is a terminal.
+pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
+    let shown = io::stderr().is_terminal() && !context.quiet;
+    let result = measure(&mut |line| {
+        if shown {
+            eprint_quietly(&format!("\r\x1b[K{}", one_line(line)));
+        }
+    });
+    if shown {
+        eprint_quietly("\r\x1b[K");
+    }
+    result
+}
