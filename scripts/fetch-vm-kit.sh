@@ -2,7 +2,7 @@
 # Puts what an aarch64 virtual machine node is made of, except our own monitor, into TARGET/kit/aarch64:
 #   vmlinuz             Debian's kernel for clouds
 #   modules/*.ko,order  its vfio modules, and their order, each after those it needs
-#   network-modules/*   the same for a network, which nodes have none of: `tombolo bench bulk` measures one
+#   network-modules/*   the same for the emulator's network and disk, which nodes have none of: `tombolo bench` measures them
 #   device-modules/*    the same for devices that a program provides (TUN, NBD), loaded when one is first asked for
 #   busybox             the shell and tools of the node's console
 #   copyright-*,SOURCES under which licences they are, and where their sources are, for those who pass them on
@@ -19,10 +19,10 @@ kit=$target/kit/aarch64
 # devices that programs provide and write protection for userfaultfd; Debian 13 has no other.
 kernels='linux-image-6.12-cloud-arm64 linux-image-cloud-arm64'
 needed_modules='vfio_iommu_type1 vfio-pci'
-network_modules='virtio_pci virtio_net'
+network_modules='virtio_pci virtio_net virtio_blk'
 device_modules='tun nbd'
 # To be raised when this script makes something else of the same packages.
-recipe=4
+recipe=5
 
 what='vm kit'
 # shellcheck source=scripts/debs.sh

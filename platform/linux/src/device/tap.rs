@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Setter, Updater, opcode};
@@ -39,8 +39,14 @@ const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
 #[derive(Debug)]
 pub struct Tap {
     file: File,
+    interface: Interface,
+}
+
+/// The settings of a network device of any kind.
+#[derive(Debug)]
+pub struct Interface {
     /// For requests about the device.
-    socket: std::os::fd::OwnedFd,
+    socket: OwnedFd,
     name: String,
 }
 
@@ -67,16 +73,13 @@ impl Tap {
         set::<SET_CARRIER>(&file, 0, &operation)?;
         // SAFETY: this operation takes a number, and nothing that it points to.
         unsafe { rustix::ioctl::ioctl(&file, Number::<SET_OFFLOAD>(OFFLOADS)) }.context(&operation)?;
-        let socket =
-            rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-                .context("create a socket")?;
-        Ok(Tap { file, socket, name: name.to_owned() })
+        Ok(Tap { file, interface: Interface::named(name)? })
     }
 
-    /// Its name.
+    /// The settings of the card.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn interface(&self) -> &Interface {
+        &self.interface
     }
 
     /// Plugs the cable in, or out: programs see the link come up or go down.
@@ -85,6 +88,51 @@ impl Tap {
     /// An error of the kernel.
     pub fn set_carrier(&self, on: bool) -> Result<(), OsError> {
         set::<SET_CARRIER>(&self.file, libc::c_int::from(on), "change the carrier of a network device")
+    }
+
+    /// Takes the next frame that programs sent, with its header; `None` when there is none now.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn receive(&self, frame: &mut [u8]) -> Result<Option<usize>, OsError> {
+        match (&self.file).read(frame) {
+            Ok(length) => Ok(Some(length)),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::AGAIN | Errno::INTR) => Ok(None),
+                _ => Err(OsError::from_io("read from a network device", &error)),
+            },
+        }
+    }
+
+    /// Gives programs a frame, with its header. False when the kernel did not take it: the device is down,
+    /// its queue is full, or what is in it is not a frame.
+    ///
+    /// # Errors
+    /// The device is gone.
+    pub fn send(&self, frame: &[u8]) -> Result<bool, OsError> {
+        // The kernel takes a frame whole or not at all.
+        match (&self.file).write(frame) {
+            Ok(length) => Ok(length == frame.len()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::BADFD | Errno::NODEV) => {
+                    Err(OsError::from_io("write to a network device", &error))
+                }
+                _ => Ok(false),
+            },
+        }
+    }
+}
+
+impl Interface {
+    /// The device of this name, which need not exist yet.
+    ///
+    /// # Errors
+    /// `EMFILE`: too many open files.
+    pub fn named(name: &str) -> Result<Interface, OsError> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
+            .context("create a socket")?;
+        Ok(Interface { socket, name: name.to_owned() })
     }
 
     /// Sets the hardware address. Only while the device is down.
@@ -140,38 +188,6 @@ impl Tap {
         // initialised.
         unsafe { rustix::ioctl::ioctl(&self.socket, Updater::<OPERATION, libc::ifreq>::new(request)) }
             .context(&format!("{what} of {}", self.name))
-    }
-
-    /// Takes the next frame that programs sent, with its header; `None` when there is none now.
-    ///
-    /// # Errors
-    /// An error of the kernel.
-    pub fn receive(&self, frame: &mut [u8]) -> Result<Option<usize>, OsError> {
-        match (&self.file).read(frame) {
-            Ok(length) => Ok(Some(length)),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::AGAIN | Errno::INTR) => Ok(None),
-                _ => Err(OsError::from_io("read from a network device", &error)),
-            },
-        }
-    }
-
-    /// Gives programs a frame, with its header. False when the kernel did not take it: the device is down,
-    /// its queue is full, or what is in it is not a frame.
-    ///
-    /// # Errors
-    /// The device is gone.
-    pub fn send(&self, frame: &[u8]) -> Result<bool, OsError> {
-        // The kernel takes a frame whole or not at all.
-        match (&self.file).write(frame) {
-            Ok(length) => Ok(length == frame.len()),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::BADFD | Errno::NODEV) => {
-                    Err(OsError::from_io("write to a network device", &error))
-                }
-                _ => Ok(false),
-            },
-        }
     }
 }
 
@@ -253,22 +269,23 @@ mod tests {
             Err(error) => return crate::unsupported(&format!("network devices of programs: {error}")),
         };
         assert_eq!(Tap::create(&name).unwrap_err().errno, Errno::BUSY);
-        tap.set_hardware_address([2, 0, 0, 0, 0, 7]).unwrap();
-        tap.set_mtu(9000).unwrap();
-        tap.set_address(Ipv4Addr::new(192, 0, 2, 1), 24).unwrap();
-        tap.bring_up().unwrap();
-        assert_eq!(tap.set_mtu(*MTU.end() + 1).unwrap_err().errno, Errno::INVAL);
+        tap.interface().set_hardware_address([2, 0, 0, 0, 0, 7]).unwrap();
+        tap.interface().set_mtu(9000).unwrap();
+        tap.interface().set_address(Ipv4Addr::new(192, 0, 2, 1), 24).unwrap();
+        tap.interface().bring_up().unwrap();
+        assert_eq!(tap.interface().set_mtu(*MTU.end() + 1).unwrap_err().errno, Errno::INVAL);
         // `/sys` may be that of another network namespace.
         let asked = |fill: fn(&Tap, &mut libc::ifreq)| {
             let mut asked = request(&name).unwrap();
             fill(&tap, &mut asked);
             asked
         };
-        let mtu = asked(|tap, asked| tap.ask::<{ libc::SIOCGIFMTU as Opcode }>(asked, "").unwrap());
+        let mtu = asked(|tap, asked| tap.interface.ask::<{ libc::SIOCGIFMTU as Opcode }>(asked, "").unwrap());
         // SAFETY: any bits are a number.
         assert_eq!(unsafe { mtu.ifr_ifru.ifru_mtu }, 9000);
         let is_running = || {
-            let flags = asked(|tap, asked| tap.ask::<{ libc::SIOCGIFFLAGS as Opcode }>(asked, "").unwrap());
+            let flags =
+                asked(|tap, asked| tap.interface.ask::<{ libc::SIOCGIFFLAGS as Opcode }>(asked, "").unwrap());
             // SAFETY: as above.
             let flags = unsafe { flags.ifr_ifru.ifru_flags };
             libc::c_int::from(flags) & libc::IFF_RUNNING != 0
