@@ -28,6 +28,7 @@ pub(crate) const IMAGES: &[Image] = &[
     Image::new("communities", "communities", "communities"),
     Image::new("bench", "tombolo-bench-far", "bench-peer"),
     Image::new("bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
+    Image::new("devices", "tombolo-devices", "tombolo-devices"),
     Image::new("litmus", "tombolo-litmus", "tombolo-litmus").on_boards(),
     Image::new("remote-peer", "tombolo-remote-peer", "tombolo-remote-peer").on_boards(),
 ];

@@ -7,6 +7,7 @@
 pub mod bulk;
 pub mod content;
 pub mod cpus;
+pub mod devices;
 mod error;
 pub mod figures;
 pub mod lines;

@@ -1,11 +1,13 @@
-//! The far side of `tombolo bench ring` and `bench bulk`: started by them on the node that they measure.
+//! The far side of `tombolo bench ring`, `bench bulk` and `bench devices`: started by them on the node that
+//! they measure.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tombolo_bench_far::ring::{PeerArguments, peer};
-use tombolo_bench_far::{bulk, figures, network};
+use tombolo_bench_far::{bulk, devices, figures, network};
 use tombolo_platform::guest::init::is_init;
 
 fn main() -> ExitCode {
@@ -17,6 +19,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["figures", words @ ..] => return ended(figures::run(words)),
+        ["disk", path, ms] => return ended(devices::disk(path, time(ms))),
+        ["network", address, ms] => return ended(devices::network(address, time(ms))),
         ["bulk", name] => return ended(bulk::peer::run(name)),
         ["bulk-pair", name, pair] => return ended(bulk::peer::run_of_pair(name, pair, None)),
         ["bulk-pair", name, pair, makes] => return ended(bulk::peer::run_of_pair(name, pair, Some(makes))),
@@ -30,6 +34,11 @@ fn main() -> ExitCode {
         }
     };
     ended(peer::run(&arguments))
+}
+
+/// The time of a measurement, in milliseconds as `tombolo bench` says it.
+fn time(ms: &str) -> Duration {
+    Duration::from_millis(ms.parse().unwrap_or(1000))
 }
 
 fn ended(result: Result<(), impl Display>) -> ExitCode {

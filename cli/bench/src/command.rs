@@ -13,6 +13,7 @@ use tombolo_bench::{coherence, latency, waitset};
 use tombolo_machine::Kit;
 
 use super::bulk::{self, BulkOptions};
+use super::devices;
 use super::figures;
 use super::layers::{self, LayersOptions};
 use super::mpi::{self, MpiOptions};
@@ -43,7 +44,8 @@ Examples:
   tombolo bench compute                  additions per second of every node
   tombolo bench map                      making and mapping regions, by domains at once
   tombolo bench boot                     boards coming up, by their number
-  tombolo bench tracing                  what counters and traces cost")]
+  tombolo bench tracing                  what counters and traces cost
+  tombolo bench devices                  a network and a disk across nodes")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -67,6 +69,7 @@ enum BenchCommand {
     Compute(figures::ComputeOptions),
     Map(figures::MapOptions),
     Boot(figures::BootOptions),
+    Devices(devices::Options),
     All(AllOptions),
     #[command(hide = true)]
     Report(ReportOptions),
@@ -271,6 +274,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Compute(options) => figures::compute(context, options),
         BenchCommand::Map(options) => figures::map(context, options),
         BenchCommand::Boot(options) => figures::boot(context, options),
+        BenchCommand::Devices(options) => {
+            devices::run(context, options, |file, run| suite::with_machine(context, Some(file), run))
+                .map(|()| 0)
+        }
         BenchCommand::Report(options) => suite::run_report(options),
         BenchCommand::Far(options) => suite::run_far(options),
         BenchCommand::Ring(options) => {

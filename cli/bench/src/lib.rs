@@ -3,6 +3,7 @@
 mod brought;
 mod bulk;
 mod command;
+mod devices;
 mod figures;
 mod layers;
 mod mpi;

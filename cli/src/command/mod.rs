@@ -5,6 +5,7 @@ mod bulk;
 mod capture;
 mod channels;
 mod console;
+mod devices;
 mod down;
 mod idl;
 mod image;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Capture(capture::Options),
     Replay(replay::Options),
     Console(console::Options),
+    Net(devices::net::Options),
+    Block(devices::block::Options),
     New(new::Options),
     Build(build::Options),
     Image(image::Options),
@@ -108,6 +111,8 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
         Command::Idl(options) => return idl::run(context, &options),
+        Command::Net(options) => return devices::net::run(context, &options),
+        Command::Block(options) => return devices::block::run(context, &options),
         Command::Litmus(options) => return litmus::run(context, &options),
         Command::Bench(_) => return become_program(context, programs::BENCH),
         Command::Mpicc(_) | Command::Mpirun(_) => return become_program(context, programs::MPI),

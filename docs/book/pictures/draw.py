@@ -408,6 +408,29 @@ def files():
     return d
 
 
+def devices():
+    """A network and a disk across two nodes: kernels see ordinary devices; requests are messages, data is in buffers"""
+    d = Drawing(devices.__doc__, 250)
+    d.box(20, 20, 200, 190, "paper", "host", top=True)
+    d.box(500, 20, 200, 190, "paper", "arm0", top=True)
+    d.box(35, 50, 80, 60, "host", "tom0", small=["TAP"])
+    d.box(35, 135, 80, 60, "host", "file", small=["or disk"])
+    d.box(125, 50, 80, 60, "plain", "switch")
+    d.box(125, 135, 80, 60, "plain", "serve")
+    d.box(605, 50, 80, 60, "arm", "tom0", small=["TAP"])
+    d.box(605, 135, 80, 60, "arm", "nbd0", small=["a disk"])
+    d.box(515, 50, 80, 60, "plain", "port")
+    d.box(515, 135, 80, 60, "plain", "attach")
+    d.box(295, 42, 130, 74, "shared", "two pools", small=["frames up to 64 KiB"])
+    d.box(295, 128, 130, 74, "shared", "pool", small=["64 × 128 KiB"])
+    d.arrow(207, 80, 293, 80, "requests", both=True)
+    d.arrow(513, 80, 427, 80, "requests", both=True)
+    d.arrow(207, 165, 293, 165, "answers", both=True)
+    d.arrow(513, 165, 427, 165, "requests", both=True)
+    d.text(360, 236, "A message names a buffer and what to do with it; the answer brings the buffer back.", style="small")
+    return d
+
+
 def transports():
     """One contract, four transports, and wrappers that are transports themselves"""
     d = Drawing(transports.__doc__, 240)

@@ -163,6 +163,12 @@ impl Running {
         }
     }
 
+    /// Its standard output so far.
+    #[must_use]
+    pub fn so_far(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.said.0).stdout).into_owned()
+    }
+
     /// Waits until it ends.
     ///
     /// # Panics

@@ -32,6 +32,12 @@ pub fn tombolo() -> PathBuf {
     target.join(parts[0])
 }
 
+/// The folder with the parts of nodes.
+#[must_use]
+pub fn kit_folder() -> PathBuf {
+    target().join("kit")
+}
+
 /// The kit's `libgomp.so.1`, as a folder for `LD_LIBRARY_PATH`.
 ///
 /// # Panics

@@ -13,7 +13,7 @@ use crate::installation::VERSION;
 use crate::workspace::capture;
 
 /// The packages of the workspace whose programs and libraries are installed.
-const INSTALLED: [&str; 17] = [
+const INSTALLED: [&str; 18] = [
     "tombolo-cli",
     "tombolo-cli-bench",
     "tombolo-cli-mpi",
@@ -27,6 +27,7 @@ const INSTALLED: [&str; 17] = [
     "tombolo-mpi-sched-yield",
     "tombolo-gomp",
     "tombolo-bench-far",
+    "tombolo-devices",
     "tombolo-litmus",
     "tombolo-remote-peer",
     "pingpong",

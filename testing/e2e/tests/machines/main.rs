@@ -6,6 +6,7 @@ mod boards;
 mod chaos;
 mod console;
 mod death;
+mod devices;
 mod foreground;
 mod hostile;
 mod jobs;

@@ -3,6 +3,7 @@
 mod boards;
 mod bulk;
 mod copies;
+mod devices;
 mod fabric;
 mod files;
 mod interfaces;
@@ -45,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "interface_file", run: interfaces::file, seeds: interfaces::file_seeds },
     Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
     Target { name: "bulk_session", run: bulk::session, seeds: bulk::session_seeds },
+    Target { name: "device_queue", run: devices::queue, seeds: devices::queue_seeds },
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
     Target { name: "endpoint", run: fabric::endpoint, seeds: fabric::endpoint_seeds },
     Target { name: "pmi", run: mpi::pmi, seeds: mpi::pmi_seeds },

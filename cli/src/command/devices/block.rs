@@ -1,0 +1,161 @@
+//! `tombolo block`
+
+use clap::{Args, Subcommand};
+use tombolo_cli_common::nodes::named;
+
+use super::{Common, Part, keep};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Provides a file or disk of one node as a disk of another
+///
+/// `serve` has the file, `attach` makes a disk of it: a network block device of the node's kernel, or a
+/// socket that speaks the protocol of such devices (NBD), for QEMU, nbd-client and others. Data is moved in
+/// buffers of a pool. Each runs until Ctrl-C; unmount first.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo block serve root disk.img                       a file of the host
+  tombolo block attach root --on arm0                     as a disk of arm0, /dev/nbd0 say
+  tombolo block serve scratch /tmp/disk --create 64M --on arm0
+  tombolo block attach scratch --socket /tmp/scratch.sock
+  qemu-img info 'nbd+unix:///?socket=/tmp/scratch.sock'")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: BlockCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum BlockCommand {
+    Serve(ServeOptions),
+    Attach(AttachOptions),
+}
+
+/// Serves a file or disk of a node
+///
+/// One node can attach it, or 16 with --read-only. No other server has the file meanwhile. A flush, and a
+/// write that is to be durable, is answered when the data is on the node's disk.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo block serve root disk.img
+  tombolo block serve root disk.img --read-only
+  tombolo block serve scratch /tmp/disk --create 64M --on arm0")]
+struct ServeOptions {
+    /// The name to serve it under
+    #[arg(value_parser = name)]
+    name: String,
+
+    /// A file or disk of the node
+    file: String,
+
+    /// The node that has it
+    #[arg(long, value_name = "NODE", default_value = "host")]
+    on: String,
+
+    /// Let clients only read it
+    #[arg(long, conflicts_with = "create")]
+    read_only: bool,
+
+    /// Create the file, of this size: bytes, or with K, M, G or T; it has holes and takes no room yet
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    create: Option<u64>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Makes a disk of what is served
+///
+/// When the server dies or does not answer in time, requests fail with an I/O error, and so do all others
+/// until the name is served again; then the disk works again, if it is of the same size. A file system that
+/// met an error has to be unmounted and checked, as with any disk.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo block attach root --on arm0
+  tombolo block attach root --on arm0 --device /dev/nbd3
+  tombolo block attach root --socket /tmp/root.sock
+  tombolo block attach root --socket @root --timeout 5")]
+struct AttachOptions {
+    /// The name that it is served under
+    #[arg(value_parser = name)]
+    name: String,
+
+    /// The node to have the disk
+    #[arg(long, value_name = "NODE", default_value = "host")]
+    on: String,
+
+    /// The device to be [default: the first network block device that is free]
+    #[arg(long, value_name = "PATH", conflicts_with = "socket")]
+    device: Option<String>,
+
+    /// Serve programs of the node by the NBD protocol, one at a time, on this socket in place of a device: a
+    /// path, or @ and an abstract name
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+
+    /// How long a request may take, in seconds, before it fails
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    timeout: u32,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_name = (1..=64).contains(&text.len()) && text.bytes().all(fits);
+    if is_name { Ok(text.to_owned()) } else { Err("give 1 to 64 letters, digits, '-', '_' or '.'".into()) }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        Some(b'T') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift));
+    let fits = bytes.filter(|bytes| (512..=1 << 60).contains(bytes));
+    fits.ok_or_else(|| "give 512 bytes or more, such as 64M".into())
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    let (node, common) = match &options.command {
+        BlockCommand::Serve(serve) => (&serve.on, &serve.common),
+        BlockCommand::Attach(attach) => (&attach.on, &attach.common),
+    };
+    named(&context.attach()?.nodes()?, node)?;
+    let part = match &options.command {
+        BlockCommand::Serve(ServeOptions { name, file, read_only, create, .. }) => {
+            let mode = if *read_only { "ro" } else { "rw" };
+            let create = create.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+            Part::new(node, &["serve", name, file, mode, &create])
+        }
+        BlockCommand::Attach(AttachOptions { name, device, socket, timeout, .. }) => {
+            let (front, place) = match socket {
+                Some(socket) => ("socket", &**socket),
+                None => ("device", device.as_deref().unwrap_or("-")),
+            };
+            Part::new(node, &["attach", name, &timeout.to_string(), front, place])
+        }
+    };
+    keep(context, common, vec![part], false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("512", 512), ("4K", 4096), ("64M", 64 << 20), ("1T", 1 << 40)] {
+            assert_eq!(size(text), Ok(bytes));
+        }
+        for wrong in ["", "K", "511", "-1", "1.5M", "64MB", "16777216T", "99999999999999999999"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

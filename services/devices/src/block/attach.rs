@@ -1,0 +1,419 @@
+//! The node that uses the disk: requests of the kernel or of a program become requests to the server.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use tombolo::waitset::Trigger;
+use tombolo::{Domain, Interest, Ready, Token, WaitSet};
+use tombolo_platform::OsError;
+use tombolo_platform::device::nbd::{Geometry, NbdDevice};
+use tombolo_virtqueue::{Configuration, Operation, Status};
+
+use super::BUFFER_BYTES;
+use super::front::{Front, listen};
+use super::nbd::{self, Asked, What};
+use crate::failure::Failure;
+use crate::queue::{DEPTH, Event, Queue};
+use crate::say;
+
+/// How long to wait for the server of a name at first.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often requests are looked at for their deadlines.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Beyond the time limit for an answer, after which the kernel gives a disk up whose program hangs.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// Where a disk is provided.
+pub(crate) enum Place {
+    /// As the first block device that is free.
+    FreeDevice,
+    /// As this one.
+    Device(PathBuf),
+    /// On a socket: a path, or `@` and an abstract name.
+    Socket(String),
+}
+
+/// A request of the client that is not answered yet.
+struct Transaction {
+    cookie: u64,
+    /// How many of its parts are not answered.
+    parts: usize,
+    status: Status,
+    /// What is written, or was read so far.
+    data: Vec<u8>,
+    /// The range, in the device.
+    offset_bytes: u64,
+    operation: Operation,
+    durable: bool,
+}
+
+/// A part of a transaction that fits a buffer.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    transaction: u64,
+    /// Where in the transaction.
+    at_bytes: u64,
+    length_bytes: u64,
+}
+
+/// The connection to the server.
+enum Link {
+    Up(Token),
+    /// A thread looks for it.
+    Down(Receiver<Result<Queue<Part>, Failure>>),
+}
+
+struct Attached<'a> {
+    domain: &'a Domain,
+    name: &'a str,
+    timeout: Duration,
+    configuration: Configuration,
+    set: WaitSet<Queue<Part>>,
+    link: Link,
+    front: Option<(Front, Token)>,
+    transactions: HashMap<u64, Transaction>,
+    last: u64,
+    /// Parts that found no room.
+    waiting: VecDeque<Part>,
+}
+
+/// A part that goes with the first request, which is about nothing.
+const NO_PART: Part = Part { transaction: 0, at_bytes: 0, length_bytes: 0 };
+
+fn connect(domain: &Domain, name: &str, patience: Duration) -> Result<Queue<Part>, Failure> {
+    Queue::connect(domain, name, patience, (None, BUFFER_BYTES), NO_PART)
+}
+
+/// Provides the disk that is served as `name`. Each answer takes up to `timeout`; then, and when the server
+/// dies, what was asked fails, and so does everything else until it is back.
+pub(crate) fn attach(domain: &Domain, name: &str, timeout: Duration, place: &Place) -> Result<(), Failure> {
+    let queue = connect(domain, name, PATIENCE)?;
+    let configuration = queue.configuration().ok_or(Failure::Overdue)?;
+    let described = |what: &str| {
+        let (bytes, from, here) = (configuration.capacity_bytes, queue.peer_node(), domain.node_name());
+        format!("ready: {what} on {here} is '{name}' of {from}, {bytes} bytes")
+    };
+    let socket = |place: &str| Ok::<_, Failure>((listen(place)?, described(place)));
+    match place {
+        Place::FreeDevice | Place::Device(_) => {
+            let path = if let Place::Device(path) = place { Some(&**path) } else { None };
+            let (device, stream) = run_device(path, &configuration, timeout)?;
+            say(&described(&device.path().to_string_lossy()));
+            let mut attached = Attached::new((domain, name, timeout), queue, configuration)?;
+            attached.use_front(Front::kernel(stream))?;
+            // Without its client there is nothing left to do.
+            while attached.front.is_some() {
+                attached.step()?;
+            }
+            Ok(())
+        }
+        Place::Socket(place) => {
+            let (listener, described) = socket(place)?;
+            let mut attached = Attached::new((domain, name, timeout), queue, configuration)?;
+            let nonblocking = listener.set_nonblocking(true);
+            nonblocking.map_err(|error| OsError::from_io("use a socket", &error))?;
+            attached.set.add_descriptor(&listener, Interest::Read, Trigger::Level)?;
+            say(&described);
+            loop {
+                attached.step()?;
+                attached.accept(&listener)?;
+            }
+        }
+    }
+}
+
+/// Makes the disk, and has a thread run it, which ends with the stream that this gives.
+fn run_device(
+    path: Option<&Path>,
+    configuration: &Configuration,
+    timeout: Duration,
+) -> Result<(Arc<NbdDevice>, std::os::fd::OwnedFd), Failure> {
+    let geometry = Geometry {
+        block_bytes: configuration.block_bytes,
+        blocks: configuration.capacity_bytes / u64::from(configuration.block_bytes),
+        flags: nbd::flags(configuration),
+        timeout_s: u32::try_from((timeout + MARGIN).as_secs()).unwrap_or(u32::MAX),
+    };
+    let (device, stream) = NbdDevice::prepare(path, &geometry)?;
+    let device = Arc::new(device);
+    let runs = Arc::clone(&device);
+    let run = move || {
+        if let Err(error) = runs.run() {
+            say(&format!("the kernel gave the disk up: {error}"));
+        }
+    };
+    let started = std::thread::Builder::new().name("kernel".into()).spawn(run);
+    started.map_err(|error| OsError::from_io("start a thread that runs a disk", &error))?;
+    // It is a disk once the kernel says which process runs it.
+    let runs = format!("/sys/block/{}/pid", device.name());
+    let until = Instant::now() + Duration::from_secs(5);
+    while !Path::new(&runs).exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok((device, stream))
+}
+
+impl<'a> Attached<'a> {
+    fn new(
+        (domain, name, timeout): (&'a Domain, &'a str, Duration),
+        queue: Queue<Part>,
+        configuration: Configuration,
+    ) -> Result<Attached<'a>, Failure> {
+        let mut set = WaitSet::new()?;
+        set.add_interval(LOOK)?;
+        let link = Link::Up(set.add(queue)?);
+        Ok(Attached {
+            domain,
+            name,
+            timeout,
+            configuration,
+            set,
+            link,
+            front: None,
+            transactions: HashMap::new(),
+            last: 0,
+            waiting: VecDeque::new(),
+        })
+    }
+
+    fn use_front(&mut self, front: Front) -> Result<(), Failure> {
+        let token = self.set.add_descriptor(&front, Interest::Read, Trigger::Once)?;
+        self.front = Some((front, token));
+        self.arm()
+    }
+
+    /// Takes the next client, if there is none now.
+    fn accept(&mut self, listener: &UnixListener) -> Result<(), Failure> {
+        let Ok((stream, _)) = listener.accept() else { return Ok(()) };
+        match Front::program(stream)? {
+            // One at a time: caches of two would not know of each other.
+            Some(front) if self.front.is_none() => self.use_front(front),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for what happens next and handles it.
+    fn step(&mut self) -> Result<(), Failure> {
+        match self.set.wait(2 * LOOK)? {
+            Ready::Channel(_) => {
+                if let Err(failure) = self.serve_answers() {
+                    self.lose(&failure)?;
+                }
+            }
+            Ready::Descriptor(token, _) => self.read_front(token),
+            Ready::Timer(..) => self.look()?,
+            _ => {}
+        }
+        loop {
+            let taken = self.take_requests();
+            if let Err(failure) = self.send_waiting() {
+                self.lose(&failure)?;
+            }
+            match taken {
+                Ok(0) => return self.arm(),
+                Ok(_) => {}
+                Err(nbd::Malformed) => self.drop_front(),
+            }
+        }
+    }
+
+    /// Reads what the client sent, if it is the one of this descriptor.
+    fn read_front(&mut self, token: Token) {
+        if let Some((front, of)) = &mut self.front
+            && *of == token
+            && !front.read()
+        {
+            self.drop_front();
+        }
+    }
+
+    /// Looks for answers that are overdue, and for a server that is back.
+    fn look(&mut self) -> Result<(), Failure> {
+        match &self.link {
+            Link::Up(token) if self.set.get(*token).is_some_and(Queue::is_overdue) => {
+                self.lose(&Failure::Overdue)
+            }
+            Link::Up(_) => Ok(()),
+            Link::Down(found) => match found.try_recv() {
+                Ok(queue) => self.use_again(queue?),
+                Err(_) => Ok(()),
+            },
+        }
+    }
+
+    fn use_again(&mut self, queue: Queue<Part>) -> Result<(), Failure> {
+        if queue.configuration() != Some(self.configuration) {
+            return Err(Failure::Changed(self.name.to_owned()));
+        }
+        say(&format!("connected again: {}", queue.peer_node()));
+        self.link = Link::Up(self.set.add(queue)?);
+        Ok(())
+    }
+
+    /// The server is gone, or not to be used any more: all that was asked fails, and a thread looks for the
+    /// next one. Buffers that the server had come back with the end of the channel.
+    fn lose(&mut self, why: &Failure) -> Result<(), Failure> {
+        let Link::Up(token) = self.link else { return Ok(()) };
+        say(&format!("connection lost: {why}; requests fail until '{}' is served again", self.name));
+        let lost = self.set.remove(token).map(Queue::close).unwrap_or_default();
+        let (sender, found) = mpsc::channel();
+        self.link = Link::Down(found);
+        for part in lost {
+            self.finish(part, Status::Failed, None);
+        }
+        let (domain, name) = (self.domain.clone(), self.name.to_owned());
+        let look = move || {
+            loop {
+                let queue = connect(&domain, &name, PATIENCE);
+                if queue.is_ok() || queue.as_ref().is_err_and(Failure::is_final) {
+                    // Received by the next look.
+                    let _ = sender.send(queue);
+                    return;
+                }
+                std::thread::sleep(LOOK);
+            }
+        };
+        let started = std::thread::Builder::new().name("connect".into()).spawn(look);
+        started.map_err(|error| OsError::from_io("start a thread that connects", &error))?;
+        Ok(())
+    }
+
+    fn serve_answers(&mut self) -> Result<(), Failure> {
+        let Link::Up(token) = self.link else { return Ok(()) };
+        while let Some(event) = self.set[token].next()? {
+            if let Event::Answered(done, buffer) = event {
+                self.finish(done.context, done.status, buffer.as_ref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of an answer to a part, with what was read.
+    fn finish(&mut self, part: Part, status: Status, content: Option<&tombolo::Buffer>) {
+        // The client of one that is not known has gone.
+        let Some(transaction) = self.transactions.get_mut(&part.transaction) else { return };
+        let mut status = status;
+        if let Some(buffer) = content {
+            let range = part.at_bytes as usize..(part.at_bytes + part.length_bytes) as usize;
+            let target = transaction.data.get_mut(range);
+            if target.is_none_or(|target| buffer.read(0, target).is_err()) {
+                status = Status::Failed;
+            }
+        }
+        if transaction.status == Status::Done {
+            transaction.status = status;
+        }
+        transaction.parts -= 1;
+        if transaction.parts > 0 {
+            return;
+        }
+        let Some(done) = self.transactions.remove(&part.transaction) else { return };
+        let data: &[u8] = if done.operation == Operation::Read { &done.data } else { &[] };
+        if let Some((front, _)) = &mut self.front {
+            front.answer(done.cookie, done.status, data);
+        }
+    }
+
+    /// Takes requests of the client, while they are not too many, and says how many it took.
+    fn take_requests(&mut self) -> Result<usize, nbd::Malformed> {
+        let mut taken = 0;
+        while self.wants_requests()
+            && let Some((front, _)) = &mut self.front
+            && let Some(asked) = front.next((self.name, &self.configuration))?
+        {
+            match asked.what {
+                What::Disconnect => return Err(nbd::Malformed),
+                What::Unknown => front.answer(asked.cookie, Status::Unsupported, &[]),
+                What::Operation(operation) => self.begin(operation, asked),
+            }
+            taken += 1;
+        }
+        Ok(taken)
+    }
+
+    fn wants_requests(&self) -> bool {
+        self.waiting.len() < 4 * usize::from(DEPTH)
+    }
+
+    /// Cuts a request into parts.
+    fn begin(&mut self, operation: Operation, asked: Asked) {
+        let length_bytes = u64::from(asked.length_bytes);
+        let moves_data = matches!(operation, Operation::Read | Operation::Write);
+        let part_bytes = if moves_data { BUFFER_BYTES } else { length_bytes.max(1) };
+        self.last += 1;
+        let transaction = self.last;
+        let starts = (0..length_bytes.max(1)).step_by(part_bytes as usize);
+        let parts = starts.map(|at_bytes| {
+            let length_bytes = part_bytes.min(length_bytes - at_bytes.min(length_bytes));
+            Part { transaction, at_bytes, length_bytes }
+        });
+        let before = self.waiting.len();
+        self.waiting.extend(parts);
+        let mut data = asked.data;
+        if operation == Operation::Read {
+            data.resize(asked.length_bytes as usize, 0);
+        }
+        let (offset_bytes, durable) = (asked.offset_bytes, asked.durable);
+        let (cookie, parts, status) = (asked.cookie, self.waiting.len() - before, Status::Done);
+        let begun = Transaction { cookie, parts, status, data, offset_bytes, operation, durable };
+        self.transactions.insert(transaction, begun);
+    }
+
+    /// Asks the server for as much as there is room for; without one it fails.
+    fn send_waiting(&mut self) -> Result<(), Failure> {
+        while let Some(part) = self.waiting.pop_front() {
+            let Link::Up(token) = self.link else {
+                self.finish(part, Status::Failed, None);
+                continue;
+            };
+            let Some(transaction) = self.transactions.get(&part.transaction) else { continue };
+            let range = part.at_bytes as usize..(part.at_bytes + part.length_bytes) as usize;
+            let is_write = transaction.operation == Operation::Write;
+            let content = if is_write { transaction.data.get(range) } else { None };
+            let what = (transaction.operation, transaction.durable);
+            let place = (transaction.offset_bytes.saturating_add(part.at_bytes), part.length_bytes);
+            match self.set[token].ask(what, place, self.timeout, content, part) {
+                Ok(None) => {}
+                Ok(Some(part)) => {
+                    self.waiting.push_front(part);
+                    return Ok(());
+                }
+                Err(failure) => {
+                    self.finish(part, Status::Failed, None);
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends answers, and waits for what comes next.
+    fn arm(&mut self) -> Result<(), Failure> {
+        let wants_requests = self.wants_requests();
+        let Some((front, token)) = &mut self.front else { return Ok(()) };
+        let token = *token;
+        if !front.send() {
+            self.drop_front();
+            return Ok(());
+        }
+        if let Some(interest) = front.interest(wants_requests) {
+            self.set.change_descriptor(token, interest, Trigger::Once)?;
+        }
+        Ok(())
+    }
+
+    fn drop_front(&mut self) {
+        if let Some((_, token)) = self.front.take() {
+            self.set.remove(token);
+        }
+        // Answers to what it asked find no transaction.
+        self.transactions.clear();
+        self.waiting.clear();
+    }
+}

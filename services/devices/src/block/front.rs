@@ -1,0 +1,145 @@
+//! A client of the disk: the kernel's block layer, or a program on a local socket.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+
+use tombolo::Interest;
+use tombolo_platform::{OsError, socket};
+use tombolo_virtqueue::{Configuration, Status};
+
+use super::nbd::{self, Asked, Handshake, Malformed};
+use crate::failure::Failure;
+
+/// How much is read at least, where that much has come.
+const READ_BYTES: usize = 4096;
+
+/// Bytes of answers at which no further request is read until the client has taken some.
+const MAX_OUTPUT_BYTES: usize = 64 << 20;
+
+/// A stream of requests and answers.
+pub(super) struct Front {
+    stream: UnixStream,
+    handshake: Handshake,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// How much of the output was taken.
+    taken: usize,
+}
+
+impl Front {
+    /// The kernel, which needs no handshake.
+    pub(super) fn kernel(stream: OwnedFd) -> Front {
+        Front {
+            stream: stream.into(),
+            handshake: Handshake::Over,
+            input: Vec::new(),
+            output: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// A program that connected. None of another user.
+    pub(super) fn program(stream: UnixStream) -> Result<Option<Front>, OsError> {
+        if socket::peer_credentials(&stream)?.uid != rustix::process::geteuid().as_raw() {
+            return Ok(None);
+        }
+        stream.set_nonblocking(true).map_err(|error| OsError::from_io("use a connection", &error))?;
+        let mut front = Front { handshake: Handshake::Flags, ..Front::kernel(stream.into()) };
+        nbd::greet(&mut front.output);
+        Ok(Some(front))
+    }
+
+    /// What is to be waited for; `None` while no more requests are wanted and nothing is left to send.
+    pub(super) fn interest(&self, wants_requests: bool) -> Option<Interest> {
+        let left = self.output.len() - self.taken;
+        match (wants_requests && left < MAX_OUTPUT_BYTES, left > 0) {
+            (true, true) => Some(Interest::ReadWrite),
+            (true, false) => Some(Interest::Read),
+            (false, true) => Some(Interest::Write),
+            (false, false) => None,
+        }
+    }
+
+    /// Reads what has come. False at the end of the stream.
+    pub(super) fn read(&mut self) -> bool {
+        let have = self.input.len();
+        let missing = nbd::wanted_bytes(&self.input).saturating_sub(have).max(READ_BYTES);
+        self.input.resize(have + missing, 0);
+        let read = self.stream.read(&mut self.input[have..]);
+        self.input.truncate(have + read.as_ref().copied().unwrap_or(0));
+        match read {
+            Ok(length) => length > 0,
+            Err(error) => is_for_later(&error),
+        }
+    }
+
+    /// The next request that has come; `None` where there is none. The handshake is handled here.
+    pub(super) fn next(&mut self, disk: (&str, &Configuration)) -> Result<Option<Asked>, Malformed> {
+        while self.handshake != Handshake::Over {
+            let used = self.handshake.step(&self.input, disk, &mut self.output)?;
+            if self.handshake == Handshake::Aborted {
+                return Err(Malformed);
+            }
+            if used == 0 {
+                return Ok(None);
+            }
+            self.input.drain(..used);
+        }
+        let Some((asked, used)) = nbd::request(&self.input)? else { return Ok(None) };
+        self.input.drain(..used);
+        Ok(Some(asked))
+    }
+
+    /// Adds an answer; [`send`](Self::send) sends it.
+    pub(super) fn answer(&mut self, cookie: u64, status: Status, data: &[u8]) {
+        nbd::answer(&mut self.output, cookie, status, data);
+    }
+
+    /// Sends what the client takes now. False when it is gone.
+    pub(super) fn send(&mut self) -> bool {
+        while self.taken < self.output.len() {
+            match self.stream.write(&self.output[self.taken..]) {
+                Ok(length) => self.taken += length,
+                Err(error) => return is_for_later(&error),
+            }
+        }
+        self.output.clear();
+        self.taken = 0;
+        true
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+impl AsFd for Front {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Listens on a path, for this user alone, or on an abstract name: `@name`. A socket that a program left
+/// behind that was killed is replaced.
+pub(super) fn listen(place: &str) -> Result<UnixListener, Failure> {
+    let failed = |error: &io::Error| OsError::from_io(format!("listen on {place}"), error);
+    if let Some(name) = place.strip_prefix('@') {
+        let bound = SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
+        return Ok(bound.map_err(|error| failed(&error))?);
+    }
+    let path = Path::new(place);
+    let bound = UnixListener::bind(path).or_else(|error| match UnixStream::connect(path) {
+        Err(refused) if refused.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).and_then(|()| UnixListener::bind(path))
+        }
+        _ => Err(error),
+    });
+    let listener = bound.map_err(|error| failed(&error))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(|error| failed(&error))?;
+    Ok(listener)
+}

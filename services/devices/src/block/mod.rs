@@ -1,0 +1,14 @@
+//! Disks across the machine: one node [serves](serve) a file or disk, another [attaches](attach) it.
+
+mod attach;
+mod disk;
+mod front;
+mod nbd;
+mod serve;
+
+pub(crate) use attach::{Place, attach};
+pub(crate) use disk::Disk;
+pub(crate) use serve::serve;
+
+/// Bytes of a buffer: longer requests are cut into several.
+const BUFFER_BYTES: u64 = 128 << 10;

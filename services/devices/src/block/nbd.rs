@@ -1,0 +1,361 @@
+//! The protocol of network block devices, byte by byte: what the kernel, `nbd-client` and QEMU speak. After
+//! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>; numbers are big-endian.
+
+use tombolo_virtqueue::{Configuration, Features, Operation, Status};
+
+const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
+const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const ANSWER_MAGIC: u32 = 0x6744_6698;
+
+/// Bytes of a request before what it brings.
+const REQUEST_BYTES: usize = 28;
+
+/// The longest read or write, which the protocol lets clients expect.
+pub(super) const MAX_LENGTH_BYTES: u32 = 32 << 20;
+
+/// The most bytes that come with an option.
+const MAX_OPTION_BYTES: usize = 4096;
+
+/// Flags of a disk: `HAS_FLAGS`, and what it can do.
+pub(super) fn flags(configuration: &Configuration) -> u16 {
+    let features = configuration.features;
+    let flag = |feature, bits| if features.has(feature) { bits } else { 0 };
+    let read_only = flag(Features::READ_ONLY, 1 << 1);
+    let flush = flag(Features::FLUSH, 1 << 2 | 1 << 3);
+    1 | read_only | flush | flag(Features::DISCARD, 1 << 5) | flag(Features::ZERO, 1 << 6)
+}
+
+/// What a client asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    /// The client's name for it.
+    pub(super) cookie: u64,
+    pub(super) what: What,
+    pub(super) durable: bool,
+    pub(super) offset_bytes: u64,
+    pub(super) length_bytes: u32,
+    /// What is to be written.
+    pub(super) data: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Operation(Operation),
+    /// It goes.
+    Disconnect,
+    /// What this protocol does not have.
+    Unknown,
+}
+
+/// The client sent what is not the protocol; it is disconnected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Malformed;
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().fold(0, |value, byte| value << 8 | u32::from(*byte))
+}
+
+/// The first request in `input`, and how many bytes of it that was; `None` where it is not all there.
+pub(super) fn request(input: &[u8]) -> Result<Option<(Asked, usize)>, Malformed> {
+    if input.len() < REQUEST_BYTES {
+        return Ok(None);
+    }
+    let (flags, code, length_bytes) = (word(input, 4) >> 16, word(input, 4) & 0xffff, word(input, 24));
+    let what = match code {
+        0 => What::Operation(Operation::Read),
+        1 => What::Operation(Operation::Write),
+        2 => What::Disconnect,
+        3 => What::Operation(Operation::Flush),
+        4 => What::Operation(Operation::Discard),
+        6 => What::Operation(Operation::Zero),
+        _ => What::Unknown,
+    };
+    let moves_data = matches!(what, What::Operation(Operation::Read | Operation::Write));
+    if word(input, 0) != REQUEST_MAGIC || moves_data && length_bytes > MAX_LENGTH_BYTES {
+        return Err(Malformed);
+    }
+    let data_bytes = if what == What::Operation(Operation::Write) { length_bytes as usize } else { 0 };
+    let end = REQUEST_BYTES + data_bytes;
+    if input.len() < end {
+        return Ok(None);
+    }
+    let asked = Asked {
+        cookie: long(input, 8),
+        what,
+        durable: flags & 1 != 0 && what != What::Operation(Operation::Read),
+        offset_bytes: long(input, 16),
+        length_bytes,
+        data: input[REQUEST_BYTES..end].to_vec(),
+    };
+    Ok(Some((asked, end)))
+}
+
+/// How long the request at the beginning of `input` is, as far as that is known yet: how much to read.
+pub(super) fn wanted_bytes(input: &[u8]) -> usize {
+    let is_write = input.len() >= REQUEST_BYTES && word(input, 4) & 0xffff == 1;
+    REQUEST_BYTES + if is_write { word(input, 24).min(MAX_LENGTH_BYTES) as usize } else { 0 }
+}
+
+/// Appends the answer to a request: an error, or what was read.
+pub(super) fn answer(output: &mut Vec<u8>, cookie: u64, status: Status, data: &[u8]) {
+    // Numbers of Linux's errors, as the protocol has them.
+    let error: u32 = match status {
+        Status::Done => 0,
+        Status::Failed => 5,
+        Status::Range => 22,
+        Status::ReadOnly => 1,
+        Status::Unsupported => 95,
+        Status::Full => 28,
+    };
+    output.extend(ANSWER_MAGIC.to_be_bytes());
+    output.extend(error.to_be_bytes());
+    output.extend(cookie.to_be_bytes());
+    if error == 0 {
+        output.extend(data);
+    }
+}
+
+/// What the server says first: the newstyle handshake, with its fixed options.
+pub(super) fn greet(output: &mut Vec<u8>) {
+    output.extend(b"NBDMAGIC");
+    output.extend(OPTION_MAGIC);
+    output.extend(3_u16.to_be_bytes());
+}
+
+/// Where a handshake is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Handshake {
+    /// The client's flags are expected.
+    Flags,
+    /// Its next option is, and whether 124 zeros follow the oldest of them.
+    Options { zeros: bool },
+    /// Requests are.
+    Over,
+    /// The client goes.
+    Aborted,
+}
+
+impl Handshake {
+    /// Handles what is whole at the beginning of `input`, and says how many bytes that was; 0 where nothing
+    /// is.
+    pub(super) fn step(
+        &mut self,
+        input: &[u8],
+        (name, disk): (&str, &Configuration),
+        output: &mut Vec<u8>,
+    ) -> Result<usize, Malformed> {
+        match *self {
+            Handshake::Over | Handshake::Aborted => Ok(0),
+            Handshake::Flags if input.len() < 4 => Ok(0),
+            Handshake::Flags => {
+                let flags = word(input, 0);
+                if flags & !3 != 0 {
+                    return Err(Malformed);
+                }
+                *self = Handshake::Options { zeros: flags & 2 == 0 };
+                Ok(4)
+            }
+            Handshake::Options { .. } if input.len() < 16 => Ok(0),
+            Handshake::Options { zeros } => {
+                let (option, length) = (word(input, 8), word(input, 12) as usize);
+                if input[..8] != *OPTION_MAGIC || length > MAX_OPTION_BYTES {
+                    return Err(Malformed);
+                }
+                let Some(data) = input[16..].get(..length) else { return Ok(0) };
+                *self = self.option(option, (data, zeros), (name, disk), output);
+                Ok(16 + length)
+            }
+        }
+    }
+
+    fn option(
+        self,
+        option: u32,
+        (data, zeros): (&[u8], bool),
+        (name, disk): (&str, &Configuration),
+        output: &mut Vec<u8>,
+    ) -> Handshake {
+        const ACK: u32 = 1;
+        const SERVER: u32 = 2;
+        const INFO: u32 = 3;
+        const UNSUPPORTED: u32 = 0x8000_0001;
+        const INVALID: u32 = 0x8000_0003;
+        const UNKNOWN: u32 = 0x8000_0006;
+        let mut reply = |kind: u32, data: &[u8]| {
+            output.extend(REPLY_MAGIC.to_be_bytes());
+            output.extend(option.to_be_bytes());
+            output.extend(kind.to_be_bytes());
+            output.extend((data.len() as u32).to_be_bytes());
+            output.extend(data);
+        };
+        let (size, flags) = (disk.capacity_bytes.to_be_bytes(), flags(disk).to_be_bytes());
+        let is_this = |wanted: &[u8]| wanted.is_empty() || wanted == name.as_bytes();
+        match option {
+            // NBD_OPT_EXPORT_NAME, which has no reply.
+            1 if is_this(data) => {
+                output.extend(size.into_iter().chain(flags));
+                output.extend(&[0; 124][..if zeros { 124 } else { 0 }]);
+                return Handshake::Over;
+            }
+            1 => return Handshake::Aborted,
+            // NBD_OPT_ABORT
+            2 => {
+                reply(ACK, &[]);
+                return Handshake::Aborted;
+            }
+            // NBD_OPT_LIST
+            3 => {
+                let length = (name.len() as u32).to_be_bytes();
+                reply(SERVER, &[&length[..], name.as_bytes()].concat());
+                reply(ACK, &[]);
+            }
+            // NBD_OPT_INFO and NBD_OPT_GO: a name, and what else is wanted.
+            6 | 7 => {
+                let wanted = (data.len() >= 4).then(|| data[4..].get(..word(data, 0) as usize)).flatten();
+                match wanted {
+                    None => reply(INVALID, &[]),
+                    Some(wanted) if !is_this(wanted) => reply(UNKNOWN, &[]),
+                    Some(_) => {
+                        reply(INFO, &[&[0; 2][..], &size, &flags].concat());
+                        let blocks = [disk.block_bytes, 4096, MAX_LENGTH_BYTES].map(u32::to_be_bytes);
+                        reply(INFO, &[&[0, 3][..], blocks.as_flattened()].concat());
+                        reply(ACK, &[]);
+                        if option == 7 {
+                            return Handshake::Over;
+                        }
+                    }
+                }
+            }
+            _ => reply(UNSUPPORTED, &[]),
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tombolo_virtqueue::Device;
+
+    use super::*;
+
+    fn disk() -> Configuration {
+        let features = Features::FLUSH.and(Features::DISCARD);
+        Configuration {
+            device: Device::Block,
+            features,
+            depth: 64,
+            block_bytes: 512,
+            capacity_bytes: 1 << 20,
+        }
+    }
+
+    fn bytes(flags: u16, code: u16, length_bytes: u32) -> Vec<u8> {
+        let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(flags.to_be_bytes().into_iter().chain(code.to_be_bytes()));
+        bytes.extend(0x0102_0304_0506_0708_u64.to_be_bytes());
+        bytes.extend(4096_u64.to_be_bytes());
+        bytes.extend(length_bytes.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn requests_come_whole() {
+        let mut write = bytes(1, 1, 3);
+        assert_eq!(request(&write), Ok(None));
+        assert_eq!((wanted_bytes(&write[..20]), wanted_bytes(&write)), (28, 31));
+        write.extend(b"abcd");
+        let (asked, end) = request(&write).unwrap().unwrap();
+        assert_eq!((end, asked.durable, &asked.data[..]), (31, true, &b"abc"[..]));
+        assert_eq!((asked.cookie, asked.offset_bytes), (0x0102_0304_0506_0708, 4096));
+        let (asked, _) = request(&bytes(1, 0, 512)).unwrap().unwrap();
+        assert_eq!((asked.what, asked.durable), (What::Operation(Operation::Read), false));
+        assert_eq!(request(&bytes(0, 9, 0)).unwrap().unwrap().0.what, What::Unknown);
+        assert_eq!(request(&bytes(0, 2, 0)).unwrap().unwrap().0.what, What::Disconnect);
+        for code in [0, 1] {
+            assert!(request(&bytes(0, code, MAX_LENGTH_BYTES)).is_ok());
+            assert_eq!(request(&bytes(0, code, MAX_LENGTH_BYTES + 1)), Err(Malformed));
+        }
+        assert!(request(&bytes(0, 4, u32::MAX)).is_ok(), "a discard moves nothing");
+        assert_eq!(request(&[0; 28]), Err(Malformed));
+    }
+
+    /// What a client sends as an option.
+    fn option(number: u32, data: &[u8]) -> Vec<u8> {
+        [&OPTION_MAGIC[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat()
+    }
+
+    #[test]
+    fn a_handshake_as_qemu_does_it() {
+        let (disk, mut output) = (disk(), Vec::new());
+        let mut handshake = Handshake::Flags;
+        let mut step = |input: &[u8]| {
+            output.clear();
+            let used = handshake.step(input, ("d0", &disk), &mut output);
+            (used, handshake, output.clone())
+        };
+        assert_eq!(step(&[0, 0, 0]).0, Ok(0));
+        assert_eq!(step(&[0, 0, 0, 3]).0, Ok(4));
+        // Structured replies, which this server has not.
+        let (used, _, reply) = step(&option(8, &[]));
+        assert_eq!((used, word(&reply, 12)), (Ok(16), 0x8000_0001));
+        let wrong = option(7, &[0, 0, 0, 2, b'd', b'9', 0, 0]);
+        assert_eq!(word(&step(&wrong).2, 12), 0x8000_0006);
+        assert_eq!(word(&step(&option(7, &[0, 0, 0, 9])).2, 12), 0x8000_0003);
+        let go = option(7, &[0, 0, 0, 2, b'd', b'0', 0, 0]);
+        assert_eq!(step(&go[..20]).0, Ok(0));
+        let (used, state, reply) = step(&go);
+        assert_eq!((used, state), (Ok(24), Handshake::Over));
+        assert_eq!((word(&reply, 12), word(&reply, 16), long(&reply, 22)), (3, 12, 1 << 20));
+        assert_eq!(reply[30..32], [0, 0b10_1101]);
+        assert_eq!(step(&go).0, Ok(0));
+    }
+
+    #[test]
+    fn older_and_broken_handshakes() {
+        let (disk, mut output) = (disk(), Vec::new());
+        let mut run = |flags: u8, input: &[u8]| {
+            output.clear();
+            let mut handshake = Handshake::Flags;
+            let flags = handshake.step(&[0, 0, 0, flags], ("d0", &disk), &mut output);
+            let used = flags.and_then(|_| handshake.step(input, ("d0", &disk), &mut output));
+            (used, handshake, output.len())
+        };
+        assert_eq!(run(1, &option(1, b"")), (Ok(16), Handshake::Over, 134));
+        assert_eq!(run(3, &option(1, b"d0")), (Ok(18), Handshake::Over, 10));
+        assert_eq!(run(3, &option(1, b"other")).1, Handshake::Aborted);
+        assert_eq!(run(3, &option(2, b"")).1, Handshake::Aborted);
+        assert_eq!(run(3, &option(3, b"")).2, 20 + 6 + 20);
+        assert_eq!(run(7, b"").0, Err(Malformed));
+        assert_eq!(run(3, &[0; 16]).0, Err(Malformed));
+        assert_eq!(run(3, &option(1, &[0; MAX_OPTION_BYTES + 1])).0, Err(Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn clients_may_send_anything(input in proptest::collection::vec(any::<u8>(), 0..200), good in any::<bool>()) {
+            let mut input = input;
+            if good && input.len() > 16 {
+                input[..8].copy_from_slice(OPTION_MAGIC);
+                input[12..15].fill(0);
+            }
+            let mut output = Vec::new();
+            for mut handshake in [Handshake::Flags, Handshake::Options { zeros: true }] {
+                if let Ok(used) = handshake.step(&input, ("d0", &disk()), &mut output) {
+                    prop_assert!(used <= input.len());
+                }
+            }
+            if good && input.len() >= 4 {
+                input[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+            }
+            if let Ok(Some((_, used))) = request(&input) {
+                prop_assert!(used <= input.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The node that has the disk.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tombolo::waitset::Waker;
+use tombolo::{Buffer, Channel, Domain, Ready, Token, WaitSet};
+use tombolo_virtqueue::{Features, Request, Status};
+
+use super::disk::Disk;
+use crate::failure::Failure;
+use crate::queue::{Acceptor, Event, Queue};
+use crate::say;
+
+/// How long to wait at a time for something to happen.
+const AWHILE: Duration = Duration::from_secs(3600);
+
+/// The most clients of a disk that none of them can write. One that can be written has one.
+const MAX_CLIENTS: usize = 16;
+
+/// Serves a disk to those who attach it, until this node's monitor ends.
+pub(crate) fn serve(domain: &Domain, name: &str, disk: &Arc<Disk>) -> Result<(), Failure> {
+    let configuration = disk.configuration();
+    let max_clients = if configuration.features.has(Features::READ_ONLY) { MAX_CLIENTS } else { 1 };
+    // It has no channels; the acceptor wakes it.
+    let mut set: WaitSet<Channel> = WaitSet::new()?;
+    let acceptor = Acceptor::start(domain, name, (configuration, 0), set.waker(), ())?;
+    say(&format!("ready: '{name}' on {}, {} bytes", domain.node_name(), configuration.capacity_bytes));
+    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+    loop {
+        match set.wait(AWHILE) {
+            Ok(_) | Err(tombolo::Error::TimedOut { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        while let Some(queue) = acceptor.next()? {
+            clients.retain(|client| !client.is_finished());
+            let node = queue.peer_node().to_owned();
+            if clients.len() >= max_clients {
+                say(&format!("refused: {node}: {max_clients} attached it already, the most for this disk"));
+                continue;
+            }
+            say(&format!("attached: {node}"));
+            let disk = Arc::clone(disk);
+            let run = move || match serve_client(queue, &disk) {
+                Ok(()) => {}
+                Err(failure) => say(&format!("detached: {node}: {failure}")),
+            };
+            let started = std::thread::Builder::new().name("client".into()).spawn(run);
+            clients.push(started.map_err(|error| {
+                tombolo_platform::OsError::from_io("start a thread that serves a disk", &error)
+            })?);
+        }
+    }
+}
+
+/// A request with its buffer.
+type Job = (Request, Buffer);
+
+/// Serves one client, until its channel ends.
+fn serve_client(queue: Queue<()>, disk: &Arc<Disk>) -> Result<(), Failure> {
+    let mut set = WaitSet::new()?;
+    let waker = set.waker();
+    let token = set.add(queue)?;
+    let (slow, jobs) = mpsc::channel::<Job>();
+    let (sender, done) = mpsc::channel();
+    let worker = {
+        let disk = Arc::clone(disk);
+        move || work(&disk, &jobs, &sender, &waker)
+    };
+    let started = std::thread::Builder::new().name("disk".into()).spawn(worker);
+    let worker = started.map_err(|error| tombolo_platform::OsError::from_io("start a thread", &error))?;
+    let served = serve_requests(&mut set, token, disk, (&slow, &done));
+    // Ends the worker, which finishes what it has begun.
+    drop((slow, set));
+    let _ = worker.join();
+    served
+}
+
+/// Does what takes long, so that reads need not wait for it: answers overtake one another.
+fn work(disk: &Disk, jobs: &Receiver<Job>, done: &Sender<(Job, Status)>, waker: &Waker) {
+    for (request, mut buffer) in jobs {
+        let status = disk.execute(&request, &mut buffer);
+        if done.send(((request, buffer), status)).is_err() {
+            return;
+        }
+        waker.wake();
+    }
+}
+
+fn serve_requests(
+    set: &mut WaitSet<Queue<()>>,
+    token: Token,
+    disk: &Disk,
+    (slow, done): (&Sender<Job>, &Receiver<(Job, Status)>),
+) -> Result<(), Failure> {
+    loop {
+        while let Some(event) = set[token].next()? {
+            // This side asks for nothing.
+            let Event::Asked(request, allowed, mut buffer) = event else { continue };
+            match allowed {
+                Err(status) => set[token].answer(&request, status, buffer)?,
+                Ok(()) if Disk::is_slow(&request) => {
+                    // The worker ends with this.
+                    let _ = slow.send((request, buffer));
+                }
+                Ok(()) => {
+                    let status = disk.execute(&request, &mut buffer);
+                    set[token].answer(&request, status, buffer)?;
+                }
+            }
+        }
+        while let Ok(((request, buffer), status)) = done.try_recv() {
+            set[token].answer(&request, status, buffer)?;
+        }
+        match set.wait(AWHILE) {
+            Ok(Ready::Channel(_) | Ready::Woken) | Err(tombolo::Error::TimedOut { .. }) => {}
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

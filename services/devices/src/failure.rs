@@ -1,0 +1,38 @@
+//! What ends a device, or one of its channels.
+
+use tombolo_platform::OsError;
+use tombolo_virtqueue::{Unanswerable, Violation};
+
+/// Why a device, or one of its channels, ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Tombolo(#[from] tombolo::Error),
+    #[error(transparent)]
+    Os(#[from] OsError),
+    #[error("the peer broke the protocol of devices: {0}")]
+    Violation(#[from] Violation),
+    #[error(transparent)]
+    Unanswerable(#[from] Unanswerable),
+    /// No answer in time.
+    #[error("the server did not answer a request within its time limit")]
+    Overdue,
+    /// What was served under the name before was another disk.
+    #[error("the disk '{0}' came back with another size or other abilities than before; attach it anew")]
+    Changed(String),
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl<T> From<Box<tombolo::NotSent<T>>> for Failure {
+    fn from(not_sent: Box<tombolo::NotSent<T>>) -> Self {
+        Failure::Tombolo(not_sent.error)
+    }
+}
+
+impl Failure {
+    /// Whether this node's monitor is gone, and nothing can be waited for any more.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Failure::Tombolo(tombolo::Error::MonitorLost { .. }))
+    }
+}
