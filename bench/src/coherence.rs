@@ -20,18 +20,9 @@ const MESSAGES: u32 = 1024;
 /// Slots of the ring.
 const SLOTS: u32 = 64;
 
-/// The rows: a slot's size in bytes, how room is given back, and a message's length in bytes.
-const CASES: [(usize, Variant, usize); 9] = [
-    (32, Variant::EpochCredit, 24),
-    (64, Variant::EpochCredit, 8),
-    (64, Variant::EpochCredit, 48),
-    (64, Variant::EpochCredit, 64),
-    (64, Variant::EpochCredit, 1024),
-    (64, Variant::UsedFlag, 48),
-    (128, Variant::EpochCredit, 48),
-    (128, Variant::EpochCredit, 120),
-    (128, Variant::EpochCredit, 1024),
-];
+/// The rows: a slot's size and a message's length, in bytes.
+const CASES: [(usize, usize); 8] =
+    [(32, 24), (64, 8), (64, 48), (64, 64), (64, 1024), (128, 48), (128, 120), (128, 1024)];
 
 /// A message could not be sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -84,8 +75,6 @@ impl Lines {
 pub struct Row {
     /// Bytes of a slot.
     pub slot_bytes: usize,
-    /// How room is given back.
-    pub room_by: &'static str,
     /// Bytes of a message.
     pub message_bytes: usize,
     /// Of the sender.
@@ -123,9 +112,9 @@ pub fn run() -> Result<Report, Error> {
     Ok(Report { costs: COSTS, rows })
 }
 
-fn count((slot_bytes, variant, message_bytes): (usize, Variant, usize)) -> Result<Row, Error> {
+fn count((slot_bytes, message_bytes): (usize, usize)) -> Result<Row, Error> {
     let slot = SlotSize::from_bytes(slot_bytes).unwrap_or(SlotSize::B64);
-    let config = ChannelConfig::new(slot, SLOTS, variant)?;
+    let config = ChannelConfig::new(slot, SLOTS, Variant::EpochCredit)?;
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
     let views = [(); 2].map(|()| EmulatedCache::view(memory.clone(), Evictions::default()));
     let attach = |view, side| ChannelEnd::attach(view, side, config, WakeOrder::Fence, Deferred::default());
@@ -148,10 +137,6 @@ fn count((slot_bytes, variant, message_bytes): (usize, Variant, usize)) -> Resul
     let after = views.each_ref().map(counters);
     Ok(Row {
         slot_bytes,
-        room_by: match variant {
-            Variant::EpochCredit => "credit",
-            Variant::UsedFlag => "used flag",
-        },
         message_bytes,
         sender: Lines::per_message(before[0], after[0]),
         receiver: Lines::per_message(before[1], after[1]),
@@ -174,7 +159,7 @@ impl Report {
     #[must_use]
     pub fn table(&self) -> String {
         let mut rows = vec![
-            cells(&["slot", "room by", "message", "sent:", "", "received:", "", "", "SCC, estimated", ""]),
+            cells(&["slot", "message", "sent:", "", "received:", "", "", "SCC, estimated", ""]),
             cells(&[
                 "B",
                 "",
@@ -192,7 +177,6 @@ impl Report {
             let one_way = row.sender.scc_cycles + row.receiver.scc_cycles;
             rows.push(vec![
                 row.slot_bytes.to_string(),
-                row.room_by.to_owned(),
                 row.message_bytes.to_string(),
                 significant(row.sender.written_back),
                 significant(row.sender.invalidated),
@@ -223,12 +207,12 @@ mod tests {
 
     #[test]
     fn a_message_in_one_line_moves_one_line_each_way() {
-        let row = count((64, Variant::EpochCredit, 48)).unwrap();
+        let row = count((64, 48)).unwrap();
         assert_eq!(row.sender.written_back, 1.0);
         assert_eq!(row.receiver.stale, 1.0);
         // Credit returns twice a lap.
         assert!(row.receiver.written_back < 0.1 && row.sender.stale < 0.1);
-        let pair = count((64, Variant::EpochCredit, 64)).unwrap();
+        let pair = count((64, 64)).unwrap();
         assert_eq!((pair.sender.written_back, pair.receiver.stale), (2.0, 2.0));
     }
 
@@ -236,7 +220,7 @@ mod tests {
     fn every_case_runs_and_is_shown() {
         let report = run().unwrap();
         assert_eq!(report.rows.len(), CASES.len());
-        assert_eq!(report.table().lines().filter(|line| line.contains("credit")).count(), 8);
+        assert_eq!(report.table().lines().count(), CASES.len() + 8);
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert!(json["rows"][0]["sender"]["scc_cycles"].as_f64().is_some_and(|cycles| cycles > 0.0));
     }

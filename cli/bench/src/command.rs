@@ -116,7 +116,7 @@ impl LatencyOptions {
 /// Both ends of a channel work through emulated caches, on one thread. The counts are exact; from them and a
 /// cost per line follows an estimate for the SCC, a processor without coherent caches.
 ///
-/// The JSON has, for each of `rows`: slot_bytes, room_by, message_bytes, and for sender and receiver
+/// The JSON has, for each of `rows`: slot_bytes, message_bytes, and for sender and receiver
 /// written_back, invalidated, stale and scc_cycles.
 #[derive(Args, Debug)]
 struct CoherenceOptions {

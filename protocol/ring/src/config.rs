@@ -191,8 +191,9 @@ pub struct RingMemory<C: CacheMaintenance = Coherent> {
 
 impl<C: CacheMaintenance> RingMemory<C> {
     pub(crate) fn check(&self, config: &RingConfig) -> Result<(), LayoutError> {
-        // Two slots would share a line that both sides write.
-        if !C::COHERENT && config.variant == Variant::UsedFlag && config.slot_size == SlotSize::B32 {
+        // The consumer clears a word of the line that the producer fills next. The producer's cache may hold
+        // the word as it was, and evict it with the first bytes of the next message.
+        if !C::COHERENT && config.variant == Variant::UsedFlag {
             return Err(LayoutError::SharedLines);
         }
         let (have_bytes, need_bytes) = (self.slots.len_bytes(), config.slots_bytes());
@@ -230,9 +231,7 @@ pub enum LayoutError {
     #[error("the {line} line has {have_bytes} bytes; it needs at least {need_bytes}")]
     LineLength { line: &'static str, have_bytes: usize, need_bytes: usize },
     /// Both sides would write the same cache line, in memory that is not coherent.
-    #[error(
-        "slots of 32 bytes with a used flag need coherent memory; use slots of 64 bytes, or return them by credit"
-    )]
+    #[error("returning slots by a used flag needs coherent memory; return them by credit")]
     SharedLines,
 }
 

@@ -33,8 +33,8 @@ pub trait Carrier: 'static {
     const SHAPE_IS_A_S: bool = false;
     /// The most slots that a ring may have.
     const MAX_SLOTS: u32 = 65_536;
-    /// Whether both sides may write to one cache line, as slots of 32 bytes with a used flag have it.
-    const SHARED_LINES: bool = true;
+    /// Whether slots may return by a used flag, for which both sides write to one cache line.
+    const USED_FLAG: bool = true;
     /// How its channels are checked during the cases.
     const WATCH: Watch = Watch::Both;
     /// The percentage of messages and rounds, relative to memory of one kernel, for slow transports.
@@ -155,16 +155,20 @@ pub(crate) fn shape(slot: SlotSize, slots: u32, variant: Variant) -> ChannelConf
 /// Every slot size and variant, with rings of `slots` slots. On transports without slots the shape only
 /// sets the message limit, so one of them is enough.
 pub(crate) fn shapes<C: Carrier>(slots: u32) -> impl Iterator<Item = ChannelConfig> {
-    let every = SlotSize::ALL.into_iter().flat_map(move |slot| {
-        [Variant::EpochCredit, Variant::UsedFlag].into_iter().map(move |variant| shape(slot, slots, variant))
-    });
-    let every = every.filter(carries::<C>);
+    let every = SlotSize::ALL
+        .into_iter()
+        .flat_map(move |slot| variants::<C>().map(move |variant| shape(slot, slots, variant)));
     every.take(if counts_slots::<C>() { usize::MAX } else { 1 })
 }
 
-/// Whether such a channel exists on the transport.
-pub(crate) fn carries<C: Carrier>(config: &ChannelConfig) -> bool {
-    C::SHARED_LINES || config.slot != SlotSize::B32 || config.variant != Variant::UsedFlag
+/// The ways in which slots may return.
+pub(crate) fn variants<C: Carrier>() -> impl Iterator<Item = Variant> {
+    [Variant::EpochCredit, Variant::UsedFlag].into_iter().take(if C::USED_FLAG { 2 } else { 1 })
+}
+
+/// One of the [`variants`], another in each round.
+pub(crate) fn variant_of_round<C: Carrier>(round: u64) -> Variant {
+    if C::USED_FLAG && !round.is_multiple_of(2) { Variant::UsedFlag } else { Variant::EpochCredit }
 }
 
 /// Whether a full ring holds exactly as many messages as it has slots.

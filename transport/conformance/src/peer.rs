@@ -8,11 +8,11 @@ use tombolo_link::{ChannelConfig, Side};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::process::Process;
 use tombolo_platform::socket::{self, SocketKind};
-use tombolo_ring::{SlotSize, Variant};
+use tombolo_ring::SlotSize;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, TransportExt};
 
-use crate::carrier::{Carrier, hello, shape, watched};
+use crate::carrier::{Carrier, hello, shape, variant_of_round, watched};
 use crate::messages::{message, recv, some_length};
 use crate::patience::{deadline, patience};
 
@@ -49,8 +49,8 @@ pub struct Order {
 impl Order {
     /// The shape of the channel.
     #[must_use]
-    pub fn config(self) -> ChannelConfig {
-        let variant = if self.round.is_multiple_of(2) { Variant::EpochCredit } else { Variant::UsedFlag };
+    pub fn config<C: Carrier>(self) -> ChannelConfig {
+        let variant = variant_of_round::<C>(self.round);
         shape(SlotSize::B64, [2, 16, 256][(self.round % 3) as usize], variant)
     }
 
@@ -76,7 +76,7 @@ impl Order {
 /// # Errors
 /// How the channel ended.
 pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
-    let mut channel = watched::<C>(C::open(end, Side::B, hello(order.config()), deadline())?);
+    let mut channel = watched::<C>(C::open(end, Side::B, hello(order.config::<C>()), deadline())?);
     let (mut spin, mut buffer) = (Spin::new(order.spin_ns()), Vec::new());
     wait::send(&mut channel, &mut spin, b"here", patience())?;
     let max_bytes = channel.max_message_bytes();
@@ -106,7 +106,7 @@ impl Doomed for Process {
 /// gets its end over a socket on its standard input.
 #[must_use]
 pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel, Box<dyn Doomed>) {
-    let (end_a, end_b) = C::ends(order.config());
+    let (end_a, end_b) = C::ends(order.config::<C>());
     let (ours, theirs) = socket::pair(SocketKind::Packet).expect("a socket pair");
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.env(IS_PEER, "1").stdin(Stdio::from(theirs)).stdout(Stdio::null());
@@ -114,7 +114,7 @@ pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel
     let descriptors: Vec<_> = end_b.iter().map(AsFd::as_fd).collect();
     socket::send(&ours, order.to_text(C::NAME).as_bytes(), &descriptors).expect("the peer is told");
     drop((end_b, command));
-    let mut channel = C::open(end_a, Side::A, hello(order.config()), deadline()).expect("a channel");
+    let mut channel = C::open(end_a, Side::A, hello(order.config::<C>()), deadline()).expect("a channel");
     assert_eq!(recv(&mut channel, 0), b"here");
     (channel, Box::new(process))
 }

@@ -1,5 +1,5 @@
 //! A channel through a relay passes the suite, over each kind of hop.
 
-use tombolo_conformance::carriers::{Relayed, Shm, UnixStream, Window};
+use tombolo_conformance::carriers::{FlushedWindow, Relayed, Shm, UnixStream, Window};
 
-tombolo_conformance::suite! { Relayed<Window>, Relayed<Shm>, Relayed<UnixStream> }
+tombolo_conformance::suite! { Relayed<Window>, Relayed<Shm>, Relayed<UnixStream>, Relayed<FlushedWindow<2>> }

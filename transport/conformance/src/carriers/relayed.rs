@@ -14,7 +14,7 @@ use tombolo_transport::relay::{Beyond, Forwarder, Joined, join};
 use tombolo_transport::waitset::Waker;
 use tombolo_transport::{Capabilities, ChannelError, Description, EndError, Joint, Message, Transport};
 
-use super::{Shm, UnixStream, Window, lent, only};
+use super::{FlushedWindow, Shm, UnixStream, Window, lent, only};
 use crate::carrier::{Carrier, Hostile, Rig, Watch};
 use crate::patience::patience;
 use crate::peer::{self, Doomed, Order};
@@ -41,6 +41,14 @@ impl Medium for Window {
 
     fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint {
         Joint::Window(lent(end, config, None))
+    }
+}
+
+impl<const ONE_IN: u32> Medium for FlushedWindow<ONE_IN> {
+    const RELAYED: &'static str = "relayed-flushed-window";
+
+    fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint {
+        Joint::Window(lent(end, config, Self::caches()))
     }
 }
 
@@ -150,6 +158,7 @@ impl<M: Medium> Carrier for Relayed<M> {
     type End = Vec<OwnedFd>;
     const NAME: &'static str = M::RELAYED;
     const CAPABILITIES: Capabilities = CAPABILITIES;
+    const USED_FLAG: bool = M::USED_FLAG;
     const RIG: &'static [Rig] = M::RIG;
     const SHAPE_IS_A_S: bool = M::SHAPE_IS_A_S;
     const WATCH: Watch = Watch::Each;

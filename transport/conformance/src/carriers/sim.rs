@@ -68,9 +68,9 @@ impl Carrier for Sim {
     }
 
     fn doomed(order: Order) -> (SimChannel, Box<dyn Doomed>) {
-        let (end_a, end_b) = Self::ends(order.config());
+        let (end_a, end_b) = Self::ends(order.config::<Self>());
         let killer = end_b.killer();
-        let hello = hello(order.config());
+        let hello = hello(order.config::<Self>());
         let (mut thread, mut idle) = (None, None);
         let mut channel = if order.role == Role::Idles {
             std::thread::scope(|scope| {

@@ -100,7 +100,7 @@ pub struct FlushedWindow<const ONE_IN: u32>;
 
 impl<const ONE_IN: u32> FlushedWindow<ONE_IN> {
     /// Each end evicts other lines at other times.
-    fn caches() -> Option<Caches> {
+    pub(super) fn caches() -> Option<Caches> {
         static ENDS: AtomicU64 = AtomicU64::new(0);
         let seed = ENDS.fetch_add(1, Ordering::Relaxed);
         Some(Caches::Emulated(Evictions { seed, one_in: NonZeroU32::new(ONE_IN) }))
@@ -114,7 +114,7 @@ impl<const ONE_IN: u32> Carrier for FlushedWindow<ONE_IN> {
         4 => "flushed-window-4",
         _ => "flushed-window-64",
     };
-    const SHARED_LINES: bool = false;
+    const USED_FLAG: bool = false;
     // An operation moves several lines, each under a lock.
     const EFFORT_PERCENT: u64 = 20;
 

@@ -11,7 +11,7 @@ use tombolo_transport::wrap::Checked;
 use tombolo_transport::{Transport, TransportExt};
 
 use super::transfer::{drain, fill};
-use crate::carrier::{Carrier, counts_slots, racing_pair, shape, until_readable};
+use crate::carrier::{Carrier, counts_slots, racing_pair, shape, until_readable, variants};
 use crate::messages::{check, message, recv};
 use crate::patience::{deadline, patience};
 
@@ -30,7 +30,7 @@ fn channel<C: Carrier>(variant: Variant) -> (Checked<C::Channel>, Checked<C::Cha
 }
 
 pub(crate) fn the_last_poll_sees_earlier_messages<C: Carrier>() {
-    for variant in [Variant::EpochCredit, Variant::UsedFlag] {
+    for variant in variants::<C>() {
         let (mut a, mut b) = channel::<C>(variant);
         a.try_send(b"early").unwrap();
         // No side was asleep, so none was rung; over TCP the message may be in transit.
@@ -89,7 +89,7 @@ pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
 }
 
 pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
-    for variant in [Variant::EpochCredit, Variant::UsedFlag] {
+    for variant in variants::<C>() {
         let (mut a, mut b) = channel::<C>(variant);
         let length_bytes = a.max_message_bytes();
         let mut expected = fill(&mut a, length_bytes);
@@ -121,7 +121,7 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
 
 /// Messages do not wake a side that waits for room, nor room a side that waits for a message.
 pub(crate) fn a_side_is_rung_only_for_what_it_awaits<C: Carrier>() {
-    for variant in [Variant::EpochCredit, Variant::UsedFlag] {
+    for variant in variants::<C>() {
         let (mut a, mut b) = channel::<C>(variant);
         let count = fill(&mut a, 20);
         announce(&mut a, Interest::Write);

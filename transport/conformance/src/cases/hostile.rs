@@ -7,11 +7,11 @@ use tombolo_base::Random;
 use tombolo_link::handshake::{Handshake, Progress};
 use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{ChannelConfig, FarEnd, Hello, Side};
-use tombolo_ring::{SlotSize, Variant};
+use tombolo_ring::SlotSize;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Message, Transport, TransportExt};
 
-use crate::carrier::{Carrier, Hostile, carries, hello, pair, shape};
+use crate::carrier::{Carrier, Hostile, hello, pair, shape, variant_of_round};
 use crate::messages::{check, message, recv, send};
 use crate::patience::deadline;
 
@@ -128,12 +128,9 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
     let mut failures = 0;
     for round in 0..60_u64 {
         let taste = [Taste::Anything, Taste::Bits, Taste::Lines][(round % 3) as usize];
-        let variant = if round % 2 == 0 { Variant::EpochCredit } else { Variant::UsedFlag };
+        let variant = variant_of_round::<C>(round);
         let slot = SlotSize::ALL[(round / 6 % 3) as usize];
         let config = shape(slot, [2, 16][(round / 2 % 2) as usize], variant);
-        if !carries::<C>(&config) {
-            continue;
-        }
         let (hostile, mut channel) = victim::<C>(hello(config));
         let stop = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {

@@ -1,19 +1,18 @@
 //! Messages read and written in place, and batches: the same on every transport.
 
-use tombolo_ring::{SlotSize, Variant};
+use tombolo_ring::SlotSize;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
 use tombolo_transport::{ChannelError, Draft, EndError, Message, NotAdded, Transport, TransportExt};
 
-use crate::carrier::{Carrier, pair, shape};
+use crate::carrier::{Carrier, pair, shape, variants};
 use crate::patience::{in_time, patience};
 
 const SLOTS: u32 = 8;
 
 /// A channel of each variant.
 fn channels<C: Carrier>() -> impl Iterator<Item = (Checked<C::Channel>, Checked<C::Channel>)> {
-    let variants = [Variant::EpochCredit, Variant::UsedFlag].into_iter();
-    variants.map(|variant| pair::<C>(shape(SlotSize::B64, SLOTS, variant)))
+    variants::<C>().map(|variant| pair::<C>(shape(SlotSize::B64, SLOTS, variant)))
 }
 
 /// Receives by polling, because a stream takes time.

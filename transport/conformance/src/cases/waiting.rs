@@ -10,7 +10,9 @@ use tombolo_transport::wrap::Checked;
 use tombolo_transport::{Capabilities, ChannelError, EndError, Transport, TransportExt};
 
 use super::transfer::{drain, fill};
-use crate::carrier::{Carrier, counts_slots, effort, pair, racing_pair, shape, shapes, until_readable};
+use crate::carrier::{
+    Carrier, counts_slots, effort, pair, racing_pair, shape, shapes, until_readable, variants,
+};
 use crate::messages::{check, message, recv, send, some_length};
 use crate::patience::{deadline, in_time, patience};
 
@@ -34,7 +36,7 @@ fn ask<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
 
 pub(crate) fn ping_pong_asleep<C: Carrier>() {
     let count = effort::<C>(8_000);
-    for variant in [Variant::EpochCredit, Variant::UsedFlag] {
+    for variant in variants::<C>() {
         let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B64, 16, variant));
         std::thread::scope(|scope| {
             scope.spawn(|| answer(&mut b, 0, count));
