@@ -19,6 +19,7 @@ pub mod layers;
 mod limit;
 pub mod mpi;
 pub mod omp;
+pub mod placement;
 pub mod ring;
 pub mod rpc;
 mod sample;

@@ -132,8 +132,8 @@ impl Limit {
             Limit::NamesPerDomain | Limit::WaitingPerDomain | Limit::ChildrenPerDomain => 1024,
             // As a kernel's listening socket has it.
             Limit::Backlog => 128,
-            // Leaves others a quarter of the usual number of doorbells.
-            Limit::WindowChannelsPerDomain => 24,
+            // Of the usual shape they take 3 of the usual 64 MiB.
+            Limit::WindowChannelsPerDomain => 256,
             // A descriptor of a monitor each.
             Limit::Regions | Limit::Mappings => 4096,
             Limit::RegionsPerDomain | Limit::MappingsPerDomain => 1024,

@@ -33,6 +33,13 @@ pub struct Window {
     pub trust: String,
     /// How each member keeps its view of the memory; `None` where it is coherent.
     pub caches: Option<Caches>,
+    /// The member whose memory it is meant to be. Every emulated window is memory of the host; this is what
+    /// measurements of placement model.
+    pub home: NodeId,
+    /// Modelled: nanoseconds that another member waits to read a line; 0 when nothing is modelled.
+    pub read_ns: u32,
+    /// Modelled: nanoseconds that another member takes to write a line.
+    pub line_ns: u32,
 }
 
 impl Window {
@@ -46,6 +53,8 @@ impl Window {
     pub const MAX_DOORBELLS_OF_NODE: u16 = ivshmem::MAX_VECTORS;
     /// The trust domain of a window that says none.
     pub const DEFAULT_TRUST: &'static str = "machine";
+    /// Allowed values of `read_ns` and `line_ns`.
+    pub const MODELLED_NS: RangeInclusive<u32> = 0..=1_000_000;
 
     /// The peer number of a member.
     #[must_use]
@@ -79,6 +88,9 @@ pub(crate) fn own_windows(nodes: &[Node]) -> Vec<Window> {
         own_of: Some(node.id),
         trust: Window::DEFAULT_TRUST.to_owned(),
         caches,
+        home: NodeId::HOST,
+        read_ns: 0,
+        line_ns: 0,
     })
     .collect()
 }

@@ -1,5 +1,6 @@
 //! `tombolod join`: makes a Linux that was there before the machine a node of it.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -333,5 +334,6 @@ fn be_node(
         .map_err(|error| unusable(&error))?;
     let bells = GuestBells::Relayed { incoming, outgoing };
     let window = GuestWindow { memory: opened.file, bells, caches: header.caches };
-    node_monitor::run(ControlLink::over_window(channel), None, Some(window))
+    let windows = BTreeMap::from([(header.window, window)]);
+    node_monitor::run(ControlLink::over_window(channel), None, Some((header.window, windows)))
 }

@@ -14,6 +14,7 @@ pub mod node_monitor;
 mod orphans;
 mod relay;
 pub mod root;
+mod shared_bells;
 pub mod supervisor;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,12 +1,13 @@
 //! The monitor of a node other than the host: an agent and a control link to the root.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use tombolo_base::Isa;
+use tombolo_base::{Isa, NodeId, WindowId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report, Wire};
-use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, CONTROL_VECTOR, WindowHeader, control_config};
 use tombolo_link::{ChannelLayout, Hello, Side};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::poll;
@@ -57,45 +58,67 @@ pub fn run_user(socket: OwnedFd, emulator: Option<Emulator>) -> Result<(), NodeM
 /// [`NodeMonitorError`]; a stop order of the root is not an error.
 pub fn run_guest() -> Result<(), NodeMonitorError> {
     let unusable = |error: &dyn std::fmt::Display| NodeMonitorError::Window(error.to_string());
-    let device = WindowDevice::find().map_err(|error| unusable(&error))?;
-    device.enable()?;
-    let bar = device.open_memory()?;
-    let registers = device.open_registers()?;
-    let interrupts = Interrupts::open(&device).map_err(|error| unusable(&error))?;
-    let length = usize::try_from(bar.length_bytes).map_err(|error| unusable(&error))?;
-    let whole = memory::map(&bar.file, 0, length)?;
-    let header = WindowHeader::read(&whole).map_err(|error| unusable(&error))?;
+    let mut windows = BTreeMap::new();
+    let mut own = None;
+    for device in WindowDevice::find_all().map_err(|error| unusable(&error))? {
+        let (header, window) = open_window(&device)?;
+        // The root makes one window for this node alone, through which they talk.
+        if header.node != NodeId::HOST {
+            own = Some(header);
+        }
+        windows.insert(header.window, window);
+    }
+    let header = own.ok_or_else(|| unusable(&"none of its windows is that of this node with the host"))?;
+    let own = header.window;
+    let window = windows.get(&own).ok_or_else(|| unusable(&"it is missing"))?;
+    let bar = &window.memory;
+    let registers = window.bells.registers().ok_or_else(|| unusable(&"it has no registers"))?;
     let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().context("copy a descriptor");
-    let counter = interrupts.eventfds().first().ok_or_else(|| unusable(&"it has no interrupt vectors"))?;
+    let counter = window.bells.incoming(CONTROL_VECTOR);
+    let counter = counter.ok_or_else(|| unusable(&"it has no interrupt vectors"))?;
     // Never hangs up: the end of the root is the end of this virtual machine.
     let (lifeline, _far_end) = socket::pair(socket::SocketKind::Stream)?;
     let lent = window::Lent {
-        memory: copy(bar.file.as_fd())?,
+        memory: copy(bar.as_fd())?,
         offset_bytes: CONTROL_OFFSET_BYTES as u64,
         length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
         lifeline,
-        bell: copy(counter.as_fd())?,
-        ringer: copy(registers.as_fd())?,
+        bell: copy(counter)?,
+        ringer: copy(registers)?,
         ring: Some(0),
         caches: header.caches,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))
         .map_err(|error| unusable(&error))?;
+    run(ControlLink::over_window(channel), None, Some((own, windows)))
+}
+
+/// Opens a window, with the header that the root wrote into it.
+fn open_window(device: &WindowDevice) -> Result<(WindowHeader, GuestWindow), NodeMonitorError> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        NodeMonitorError::Window(format!("device {}: {error}", device.address()))
+    };
+    device.enable()?;
+    let bar = device.open_memory()?;
+    let registers = device.open_registers()?;
+    let interrupts = Interrupts::open(device).map_err(|error| unusable(&error))?;
+    let length = usize::try_from(bar.length_bytes).map_err(|error| unusable(&error))?;
+    let whole = memory::map(&bar.file, 0, length)?;
+    let header = WindowHeader::read(&whole).map_err(|error| unusable(&error))?;
     let bells = GuestBells::Device { registers, interrupts };
-    let window = GuestWindow { memory: bar.file, bells, caches: header.caches };
-    run(ControlLink::over_window(channel), None, Some(window))
+    Ok((header, GuestWindow { memory: bar.file, bells, caches: header.caches }))
 }
 
 pub(crate) fn run(
     mut link: ControlLink,
     emulator: Option<Emulator>,
-    window: Option<GuestWindow>,
+    windows: Option<(WindowId, BTreeMap<WindowId, GuestWindow>)>,
 ) -> Result<(), NodeMonitorError> {
     let (name, machine) = await_welcome(&mut link)?;
     let mut agent = Agent::new(&machine, Some(&name), emulator, None)?;
-    if let Some(window) = window {
-        agent.set_window(window);
+    if let Some((own, windows)) = windows {
+        agent.set_windows(own, windows);
     }
     let ready = Report::Ready {
         version: FINGERPRINT,

@@ -10,14 +10,14 @@ use tombolo_base::SharedMemory;
 use tombolo_base::coherence::{Caches, Flushed};
 use tombolo_link::end::Announced;
 use tombolo_link::layout::HEADER_BYTES;
-use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
+use tombolo_link::{ChannelLayout, Hello, RingCounter, Side, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_window, map};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
-use crate::connection::{Bell, Connection, Ring};
+use crate::connection::{Bell, Connection, Ring, Rings};
 use crate::contract::{Description, EndError, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
@@ -46,7 +46,7 @@ pub struct Lent {
 
 impl Lent {
     /// Maps the first `needed` bytes of the channel, and connects this end to its peer.
-    pub(crate) fn connect(self, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
+    pub(crate) fn connect(self, side: Side, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
         if self.length_bytes < needed {
             return Err(ChannelError::Violation(format!(
                 "the monitor lent {} bytes of the window where the channel takes {needed}",
@@ -67,7 +67,15 @@ impl Lent {
                 vector: target as u16,
             },
         };
-        let bell = Bell::Window { incoming: self.bell, outgoing };
+        let short = |error: tombolo_base::OutOfRange| ChannelError::Violation(error.to_string());
+        let rings = match self.caches {
+            None => Rings::Coherent(RingCounter::new(&memory, side).map_err(short)?),
+            Some(caches) => {
+                let view = flushed(caches, memory.clone())?;
+                Rings::Flushed(RingCounter::new(&view, side).map_err(short)?)
+            }
+        };
+        let bell = Bell::Window { incoming: self.bell, outgoing, rings };
         Ok((memory, Connection::new(bell, self.lifeline)))
     }
 }
@@ -192,7 +200,7 @@ fn length_bytes(hello: &Hello) -> u64 {
 /// A difference between the two sides, the end of the peer, the deadline, or an error of the kernel.
 pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<WindowChannel, ChannelError> {
     let caches = lent.caches;
-    let (memory, connection) = lent.connect(length_bytes(&hello))?;
+    let (memory, connection) = lent.connect(side, length_bytes(&hello))?;
     // Barriers do not reach processors under another kernel.
     let hello = Hello { expedited_barrier: false, ..hello };
     let kind = TransportKind::Window;
@@ -225,7 +233,7 @@ pub(crate) fn flushed(caches: Caches, memory: SharedMemory) -> Result<SharedMemo
 /// An error of the kernel.
 pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), ChannelError> {
     let caches = lent.caches;
-    let (memory, connection) = lent.connect(length_bytes(&hello))?;
+    let (memory, connection) = lent.connect(side, length_bytes(&hello))?;
     match caches {
         None => MemoryChannel::decline(&memory, side, hello, reason, connection),
         Some(caches) => MemoryChannel::decline(&flushed(caches, memory)?, side, hello, reason, connection),
@@ -238,7 +246,7 @@ pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), 
 /// An error of the kernel.
 pub fn withdraw(lent: Lent, side: Side) -> Result<(), ChannelError> {
     let caches = lent.caches;
-    let (memory, mut connection) = lent.connect(HEADER_BYTES as u64)?;
+    let (memory, mut connection) = lent.connect(side, HEADER_BYTES as u64)?;
     let told = match caches {
         None => tombolo_link::open::refrain(&memory, side, &mut connection),
         Some(caches) => tombolo_link::open::refrain(&flushed(caches, memory)?, side, &mut connection),

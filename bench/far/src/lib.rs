@@ -13,6 +13,7 @@ pub mod figures;
 pub mod lines;
 pub mod network;
 pub mod placement;
+pub mod placing;
 pub mod ring;
 
 pub use error::Error;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tombolo_bench_far::ring::{PeerArguments, peer};
-use tombolo_bench_far::{bulk, devices, figures, network};
+use tombolo_bench_far::{Side, bulk, devices, figures, network, placing};
 use tombolo_platform::guest::init::is_init;
 
 fn main() -> ExitCode {
@@ -23,6 +23,12 @@ fn main() -> ExitCode {
         ["network", address, ms] => return ended(devices::network(address, time(ms))),
         ["bulk", name] => return ended(bulk::peer::run(name)),
         ["bulk-pair", name, pair] => return ended(bulk::peer::run_of_pair(name, pair, None)),
+        ["placement", "near", name, pair, windows @ ..] => {
+            return ended(placing::run(Side::Near, name, pair, windows));
+        }
+        ["placement", "far", name, pair, windows @ ..] => {
+            return ended(placing::run(Side::Far, name, pair, windows));
+        }
         ["bulk-pair", name, pair, makes] => return ended(bulk::peer::run_of_pair(name, pair, Some(makes))),
         _ => {}
     }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Channel, Child, Domain, SpawnOptions};
 use tombolo_platform::copy::{self, Loop};
 
@@ -28,10 +28,10 @@ pub(super) fn add(
             progress(&format!("{} and {}: starting the peers", first.name, second.name));
             // Of a virtual machine and another, the other makes the memory: in its window.
             let pair = if first.kind == NodeKind::Vm { [*second, *first] } else { [*first, *second] };
-            let both_behind_windows = pair.iter().all(|node| node.kind == NodeKind::Vm);
-            let measured = match both_behind_windows {
-                true => by_way_of_host(results, (domain, image), pair, schedule, progress),
-                false => directly(results, (domain, image), pair, schedule, progress),
+            let have_link = joined(domain, pair);
+            let measured = match have_link {
+                false => by_way_of_host(results, (domain, image), pair, schedule, progress),
+                true => directly(results, (domain, image), pair, schedule, progress),
             };
             if let Err(error) = measured {
                 let what = format!("bulk data between {} and {}", first.name, second.name);
@@ -39,6 +39,13 @@ pub(super) fn add(
             }
         }
     }
+}
+
+/// Whether something joins the two: of two virtual machines, a window that both have.
+fn joined(domain: &Domain, pair: [&NodeInfo; 2]) -> bool {
+    let both_behind_windows = pair.iter().all(|node| node.kind == NodeKind::Vm);
+    let common = |window: WindowInfo| pair.iter().all(|node| window.nodes.contains(&node.id));
+    !both_behind_windows || domain.windows().is_ok_and(|windows| windows.into_iter().any(common))
 }
 
 /// Between two programs that have a channel to each other; this one gives the commands and takes the times.

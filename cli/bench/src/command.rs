@@ -19,6 +19,7 @@ use super::layers::{self, LayersOptions};
 use super::mpi::{self, MpiOptions};
 use super::mpi_network::{self, NetworkOptions};
 use super::omp::{self, OmpOptions};
+use super::placement::PlacementOptions;
 use super::progress::showing;
 use super::rpc::{self, RpcOptions};
 use super::suite::{self, AllOptions, FarOptions, ReportOptions};
@@ -40,6 +41,7 @@ Examples:
   tombolo bench bulk                     bulk data and what copies it
   tombolo bench mpi                      MPI, beside what else carries it
   tombolo bench omp                      OpenMP, beside libgomp and libomp
+  tombolo bench placement                where rings should lie between nodes
   tombolo bench memory                   latency and rate of every memory that a node reaches
   tombolo bench compute                  additions per second of every node
   tombolo bench map                      making and mapping regions, by domains at once
@@ -64,6 +66,7 @@ enum BenchCommand {
     #[command(hide = true)]
     MpiNetwork(NetworkOptions),
     Omp(OmpOptions),
+    Placement(PlacementOptions),
     Tracing(tracing::Options),
     Memory(figures::MemoryOptions),
     Compute(figures::ComputeOptions),
@@ -269,6 +272,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Mpi(options) => mpi::run(context, options),
         BenchCommand::MpiNetwork(options) => mpi_network::run(options),
         BenchCommand::Omp(options) => omp::run(context, options),
+        BenchCommand::Placement(options) => suite::run_placement(context, options),
         BenchCommand::Tracing(options) => tracing::run(context, options).map(|()| 0),
         BenchCommand::Memory(options) => figures::memory(context, options),
         BenchCommand::Compute(options) => figures::compute(context, options),

@@ -10,6 +10,7 @@ mod mpi;
 mod mpi_network;
 mod network;
 mod omp;
+mod placement;
 mod progress;
 mod rpc;
 mod suite;

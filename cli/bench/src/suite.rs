@@ -10,12 +10,13 @@ use clap::Args;
 use tombolo::Domain;
 use tombolo::admin::NodeKind;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
-use tombolo_bench::{bulk, latency, layers, omp, ring, rpc};
+use tombolo_bench::{bulk, latency, layers, omp, placement, ring, rpc};
 use tombolo_machine::Kit;
 
 use super::brought::Brought;
 use super::command::far_program;
 use super::omp as openmp;
+use super::placement::PlacementOptions;
 use super::progress::showing;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
@@ -259,6 +260,24 @@ pub(super) fn with_machine(
             attached => run(&attached?),
         },
     }
+}
+
+/// Returns status 1 if a pair of nodes could not be measured; the report names it and the reason.
+pub(super) fn run_placement(context: &Context, options: &PlacementOptions) -> Result<u8, Failure> {
+    let mut report = placement::Report::default();
+    with_machine(context, options.up.as_deref(), |domain| {
+        let image = Kit::locate()?.root().join("images/bench.tbi");
+        let (nodes, windows) = (domain.nodes()?, domain.windows()?);
+        report = showing(context, |progress| {
+            placement::run((domain, &image), (&nodes, &windows), options.rounds, progress)
+        });
+        Ok(())
+    })?;
+    if report.rows.is_empty() && report.failed.is_empty() {
+        report.failed.push("no two nodes of a machine that is up share a window".to_owned());
+    }
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
 }
 
 /// Measures every link of a machine except those to boards.

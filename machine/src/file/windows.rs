@@ -14,8 +14,19 @@ use super::values::{Reader, Text};
 use crate::model::{Node, NodeSettings, VmNode};
 use crate::windows::{Window, own_windows};
 
-const KEYS: [&str; 8] =
-    ["name", "nodes", "size_mib", "doorbells", "trust", "coherence", "cache_seed", "evict_one_in"];
+const KEYS: [&str; 11] = [
+    "name",
+    "nodes",
+    "size_mib",
+    "doorbells",
+    "trust",
+    "coherence",
+    "cache_seed",
+    "evict_one_in",
+    "home",
+    "read_ns",
+    "line_ns",
+];
 const NODES_NOTE: &str = "for example: nodes = [\"arm0\", \"arm1\"]";
 const TRUST_NOTE: &str =
     "trust: a name for the nodes that trust each other with all that is in their windows";
@@ -23,6 +34,10 @@ const TRUST_NOTE: &str =
 const SIZE: Number = ("size_mib", "the memory that the nodes share, a power of two");
 const DOORBELLS: Number =
     ("doorbells", "interrupts of each node, one for the monitors and one that channels share");
+
+const HOME_NOTE: &str = "home: the node of the window whose memory it is meant to be";
+const READ: Number = ("read_ns", "modelled nanoseconds of a read by a node that is not `home`");
+const LINE: Number = ("line_ns", "modelled nanoseconds of writing a line by a node that is not `home`");
 
 /// What a window has that says nothing.
 const DEFAULT_SIZE_MIB: u32 = 64;
@@ -82,6 +97,10 @@ fn read_window(
         None => Window::DEFAULT_TRUST.to_owned(),
     };
     let caches = coherence::read(reader, table);
+    let home = read_home(reader, table, around, members.as_deref());
+    let modelled = ends(&Window::MODELLED_NS);
+    let read_ns = number(reader, table, &READ, modelled, 0);
+    let line_ns = number(reader, table, &LINE, modelled, 0);
     let (name, members) = (name?, members?);
     let mut members: Vec<NodeId> = members
         .iter()
@@ -92,7 +111,27 @@ fn read_window(
     check_size(reader, table, &name, members.len(), size_mib);
     check_doorbells(reader, table, &name, members.len(), doorbells);
     let id = WindowId(windows.len() as u16);
-    Some(Window { id, name: name.text, members, size_mib, doorbells, own_of: None, trust, caches })
+    let home = home.or_else(|| members.first().copied()).unwrap_or(NodeId::HOST);
+    let name = name.text;
+    let own_of = None;
+    Some(Window { id, name, members, size_mib, doorbells, own_of, trust, caches, home, read_ns, line_ns })
+}
+
+/// Whose memory it is meant to be; `None` also when that is wrong, which is then reported.
+fn read_home(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    around: &Ends<'_>,
+    members: Option<&[Text]>,
+) -> Option<NodeId> {
+    let value = reader.value(table, "home")?;
+    let home = read_node(reader, "home", value, HOME_NOTE, around)?;
+    if members.is_some_and(|members| members.iter().all(|member| member.text != home.text)) {
+        let message = format!("`home` is not a node of the window: `{}`", home.text);
+        reader.report(Problem::new(home.span, message).note(HOME_NOTE));
+        return None;
+    }
+    around.nodes.iter().find(|node| node.name == home.text).map(|node| node.id)
 }
 
 /// A name that no node and no other window has: regions are made in a window by its name.

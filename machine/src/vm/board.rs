@@ -51,16 +51,17 @@ impl Board {
         Board { isa, program: program.into(), monitor: monitor.into(), hardware }
     }
 
-    /// The command to run, with `serial` as its console and `window` as the socket from
-    /// [`Window::connect`](super::Window::connect). As with [`Qemu::launch`](super::Qemu::launch), the holder
+    /// The command to run, with `serial` as its console and `windows` as the sockets from
+    /// [`Server::connect`](super::Server::connect). As with [`Qemu::launch`](super::Qemu::launch), the holder
     /// of the other end of `serial` must keep reading.
     #[must_use]
-    pub fn launch(&self, serial: OwnedFd, window: OwnedFd) -> Launch {
-        let arguments = self.arguments(serial.as_raw_fd(), window.as_raw_fd());
-        Launch { program: self.program.clone(), arguments, inherited: vec![serial, window] }
+    pub fn launch(&self, serial: OwnedFd, windows: Vec<OwnedFd>) -> Launch {
+        let arguments = self.arguments(serial.as_raw_fd(), &self.hardware.window_devices(&windows));
+        let inherited = [serial].into_iter().chain(windows).collect();
+        Launch { program: self.program.clone(), arguments, inherited }
     }
 
-    fn arguments(&self, serial: i32, window: i32) -> Vec<OsString> {
+    fn arguments(&self, serial: i32, devices: &[String]) -> Vec<OsString> {
         let (machine, usual_cpu) = match self.isa {
             // The window interrupts by messages, which only this interrupt architecture has.
             Isa::Riscv64 => ("virt,aia=aplic-imsic -bios none", "rv64"),
@@ -68,8 +69,7 @@ impl Board {
             // emulator would take a while to make them.
             _ => ("virt,gic-version=2,acpi=off", qemu::DEFAULT_CPU),
         };
-        let mut arguments =
-            self.hardware.arguments(machine, usual_cpu, serial, &self.hardware.window(window));
+        let mut arguments = self.hardware.arguments(machine, usual_cpu, serial, devices);
         arguments.extend(["-kernel".into(), self.monitor.clone().into()]);
         arguments
     }
@@ -80,16 +80,17 @@ mod tests {
     use super::*;
 
     fn line(isa: Isa, cpu: Option<&str>) -> String {
-        let hardware = Hardware { cpu: cpu.map(str::to_owned), memory_mib: 32, processors: 1, vectors: 8 };
+        let hardware =
+            Hardware { cpu: cpu.map(str::to_owned), memory_mib: 32, processors: 1, windows: vec![8] };
         let board = Board::new(isa, "/usr/bin/qemu", "/kit/board", hardware);
-        let arguments = board.arguments(7, 9);
+        let arguments = board.arguments(7, &["-device window".to_owned()]);
         arguments.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn the_command_lines_are_these() {
-        let ends = "-chardev socket,id=serial,fd=7 -serial chardev:serial -chardev socket,id=window,fd=9 \
-                    -device ivshmem-doorbell,chardev=window,vectors=8 -kernel /kit/board";
+        let ends = "-chardev socket,id=serial,fd=7 -serial chardev:serial \
+                    -device window -kernel /kit/board";
         let begins = "-no-user-config -nodefaults -display none -no-reboot -machine virt,";
         assert_eq!(
             line(Isa::Aarch64, None),

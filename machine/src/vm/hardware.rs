@@ -1,7 +1,7 @@
 //! The part of an emulator's command line that virtual machines and boards have in common.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 /// The command that starts an emulator. Its arguments name descriptors by their numbers, under which it must
@@ -25,17 +25,23 @@ pub struct Hardware {
     pub memory_mib: u32,
     /// How many processors it has.
     pub processors: u8,
-    /// Doorbell vectors of its window: as many as the [`Window`](super::Window) has.
-    pub vectors: u16,
+    /// The doorbell vectors of each of its windows: as many as the window has.
+    pub windows: Vec<u16>,
 }
 
 impl Hardware {
-    /// The window at the socket `fd`.
-    pub(super) fn window(&self, fd: i32) -> [String; 2] {
-        [
-            format!("-chardev socket,id=window,fd={fd}"),
-            format!("-device ivshmem-doorbell,chardev=window,vectors={}", self.vectors),
-        ]
+    /// The windows at these sockets, in the order of [`windows`](Self::windows).
+    pub(super) fn window_devices(&self, sockets: &[OwnedFd]) -> Vec<String> {
+        let windows = self.windows.iter().zip(sockets).enumerate();
+        windows
+            .flat_map(|(number, (vectors, socket))| {
+                let fd = socket.as_raw_fd();
+                [
+                    format!("-chardev socket,id=window{number},fd={fd}"),
+                    format!("-device ivshmem-doorbell,chardev=window{number},vectors={vectors}"),
+                ]
+            })
+            .collect()
     }
 
     /// Everything but what it boots.

@@ -3,18 +3,14 @@
 //! The protocol is a stream of little-endian 64-bit numbers, some with a descriptor: version 0; the client's
 //! own number; -1 with the memory; then for every other peer its number with one event counter per vector,
 //! and last the client's own number with its own counters. Everything is written before QEMU starts and waits
-//! in the socket, so no thread serves it.
+//! in the socket, so no thread serves it. Later, a peer that comes is announced in the same way, and one that
+//! has gone by its number alone.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::{Errno, OsError, event, memory};
-
-/// The host's number in its window.
-pub const HOST_PEER: u16 = 0;
-
-/// The virtual machine's number in its window.
-pub const VM_PEER: u16 = 1;
 
 /// Most vectors that a window has. Their descriptors wait in a socket until QEMU takes them.
 pub const MAX_VECTORS: u16 = 64;
@@ -43,39 +39,46 @@ pub enum WindowError {
     )]
     Size(u64),
     /// The number of vectors is out of range.
-    #[error("{0} doorbell vectors are out of range for a window; give it 1 to {MAX_VECTORS}")]
-    Vectors(u16),
+    #[error(
+        "{vectors} doorbell vectors for each of {peers} peers are out of range for a window; give each 1 to \
+         {MAX_VECTORS}, and all together {MAX_ANNOUNCED} at most"
+    )]
+    #[allow(missing_docs, reason = "the message names the fields")]
+    Vectors { vectors: u16, peers: u16 },
 }
 
-/// The host's side of a window: its memory, the counters that wake the host, and those that interrupt the
-/// virtual machine.
+/// Makes a window and hands it to the emulators that have it: the `ivshmem` server.
+///
+/// The host is a peer without a connection: it has the memory and all counters already.
 #[derive(Debug)]
-pub struct Window {
+pub struct Server {
     memory: OwnedFd,
     length_bytes: u64,
-    host_eventfds: Vec<OwnedFd>,
-    vm_eventfds: Vec<OwnedFd>,
+    /// By peer, then by vector: what rings the peer.
+    bells: Vec<Vec<OwnedFd>>,
+    /// The host's number, if it is a peer.
+    host: Option<u16>,
+    /// Our ends of the connections of emulators, by peer.
+    clients: BTreeMap<u16, OwnedFd>,
 }
 
-impl Window {
+impl Server {
     /// Makes a zeroed window of `length_bytes`, a power of two from [`MIN_WINDOW_BYTES`] to
-    /// [`MAX_WINDOW_BYTES`], with `vectors` doorbells each way, 1 to [`MAX_VECTORS`].
+    /// [`MAX_WINDOW_BYTES`], with `vectors` doorbells for each of `peers` peers: 1 to [`MAX_VECTORS`] each,
+    /// [`MAX_ANNOUNCED`] together. `host` is the number of the host, if it is one of them.
     ///
     /// # Errors
     /// [`WindowError`].
-    pub fn new(length_bytes: u64, vectors: u16) -> Result<Self, WindowError> {
+    pub fn new(length_bytes: u64, vectors: u16, peers: u16, host: Option<u16>) -> Result<Self, WindowError> {
         if !length_bytes.is_power_of_two() || !(MIN_WINDOW_BYTES..=MAX_WINDOW_BYTES).contains(&length_bytes) {
             return Err(WindowError::Size(length_bytes));
         }
-        if !(1..=MAX_VECTORS).contains(&vectors) {
-            return Err(WindowError::Vectors(vectors));
-        }
-        let counters = || (0..vectors).map(|_| event::eventfd()).collect::<Result<Vec<_>, _>>();
-        Ok(Window {
+        Ok(Server {
+            bells: counters(vectors, peers)?,
             memory: memory::create_sealed("tombolo-window", length_bytes)?,
             length_bytes,
-            host_eventfds: counters()?,
-            vm_eventfds: counters()?,
+            host,
+            clients: BTreeMap::new(),
         })
     }
 
@@ -84,12 +87,14 @@ impl Window {
     ///
     /// # Errors
     /// [`WindowError`].
-    pub fn over(memory: OwnedFd, length_bytes: u64, vectors: u16) -> Result<Self, WindowError> {
-        if !(1..=MAX_VECTORS).contains(&vectors) {
-            return Err(WindowError::Vectors(vectors));
-        }
-        let counters = || (0..vectors).map(|_| event::eventfd()).collect::<Result<Vec<_>, _>>();
-        Ok(Window { memory, length_bytes, host_eventfds: counters()?, vm_eventfds: counters()? })
+    pub fn over(memory: OwnedFd, length_bytes: u64, vectors: u16, peers: u16) -> Result<Self, WindowError> {
+        Ok(Server {
+            memory,
+            length_bytes,
+            bells: counters(vectors, peers)?,
+            host: None,
+            clients: BTreeMap::new(),
+        })
     }
 
     /// The shared memory: a file whose size is sealed, or what [`over`](Self::over) was given.
@@ -104,43 +109,66 @@ impl Window {
         self.length_bytes
     }
 
-    /// How many doorbells there are each way.
+    /// The counter by which a peer is rung on a vector: of the host, what becomes readable when it is rung.
     #[must_use]
-    pub fn vectors(&self) -> u16 {
-        self.vm_eventfds.len() as u16
+    pub fn bell(&self, peer: u16, vector: u16) -> Option<BorrowedFd<'_>> {
+        Some(self.bells.get(usize::from(peer))?.get(usize::from(vector))?.as_fd())
     }
 
-    /// By vector, what becomes readable when the virtual machine rings [`HOST_PEER`].
-    #[must_use]
-    pub fn host_eventfds(&self) -> &[OwnedFd] {
-        &self.host_eventfds
-    }
-
-    /// By vector, what to [`signal`](event::signal) to interrupt the virtual machine.
-    #[must_use]
-    pub fn vm_eventfds(&self) -> &[OwnedFd] {
-        &self.vm_eventfds
-    }
-
-    /// Makes the connection that the virtual machine's QEMU takes the window from.
-    ///
-    /// Returns our end, to keep open for as long as QEMU runs, and QEMU's end, for
-    /// [`Qemu::launch`](super::Qemu::launch).
+    /// Makes the connection that the emulator of `peer` takes the window from, for
+    /// [`Qemu::launch`](super::Qemu::launch), and announces the peer to the emulators that are connected.
+    /// The counters of a peer stay the same when it comes again.
     ///
     /// # Errors
-    /// What the kernel refused: too many descriptors in flight, out of memory.
-    pub fn connect(&self) -> Result<(OwnedFd, OwnedFd), OsError> {
+    /// What the kernel refused: too many descriptors in flight, out of memory; another emulator does not
+    /// read its announcements.
+    pub fn connect(&mut self, peer: u16) -> Result<OwnedFd, OsError> {
+        let own = self.bells.get(usize::from(peer));
+        let own = own.ok_or_else(|| OsError::new("connect a peer that a window has not", Errno::INVAL))?;
         let (ours, theirs) = socket::pair(SocketKind::Stream)?;
         send(&ours, PROTOCOL_VERSION, None)?;
-        send(&ours, VM_PEER.into(), None)?;
+        send(&ours, peer.into(), None)?;
         send(&ours, SHARED_MEMORY, Some(&self.memory))?;
-        for (peer, counters) in [(HOST_PEER, &self.host_eventfds), (VM_PEER, &self.vm_eventfds)] {
-            for counter in counters {
-                send(&ours, peer.into(), Some(counter))?;
+        let others = self.host.iter().chain(self.clients.keys()).copied().filter(|other| *other != peer);
+        for other in others {
+            announce(&ours, other, &self.bells[usize::from(other)])?;
+        }
+        // Its own come last: then it knows that all others can be rung.
+        announce(&ours, peer, own)?;
+        for (_, client) in self.clients.iter().filter(|(other, _)| **other != peer) {
+            match announce(client, peer, own) {
+                // That emulator has ended, which shows elsewhere.
+                Err(OsError { errno: Errno::PIPE | Errno::CONNRESET, .. }) => {}
+                told => told?,
             }
         }
-        Ok((ours, theirs))
+        self.clients.insert(peer, ours);
+        Ok(theirs)
     }
+
+    /// The emulator of `peer` has ended: the others are told.
+    pub fn disconnect(&mut self, peer: u16) {
+        if self.clients.remove(&peer).is_some() {
+            for client in self.clients.values() {
+                // One that does not read it rings a counter that no process reads.
+                let _ = send(client, peer.into(), None);
+            }
+        }
+    }
+}
+
+/// The counters of each peer: 1 to [`MAX_VECTORS`] each, [`MAX_ANNOUNCED`] together.
+fn counters(vectors: u16, peers: u16) -> Result<Vec<Vec<OwnedFd>>, WindowError> {
+    let announced = peers.checked_mul(vectors).is_some_and(|all| all <= MAX_ANNOUNCED);
+    if !(1..=MAX_VECTORS).contains(&vectors) || !announced {
+        return Err(WindowError::Vectors { vectors, peers });
+    }
+    let of_peer = |_| (0..vectors).map(|_| event::eventfd()).collect::<Result<Vec<_>, _>>();
+    Ok((0..peers).map(of_peer).collect::<Result<_, _>>()?)
+}
+
+fn announce(socket: &OwnedFd, peer: u16, counters: &[OwnedFd]) -> Result<(), OsError> {
+    counters.iter().try_for_each(|counter| send(socket, peer.into(), Some(counter)))
 }
 
 fn send(socket: &OwnedFd, number: i64, fd: Option<&OwnedFd>) -> Result<(), OsError> {
@@ -168,43 +196,77 @@ mod tests {
         messages
     }
 
-    fn is_signalled(counter: &OwnedFd) -> bool {
+    fn is_signalled(counter: BorrowedFd<'_>) -> bool {
         let now = Some(tombolo_platform::Deadline::after(std::time::Duration::ZERO));
-        poll(&[(counter.as_fd(), Interest::Read)], now).unwrap()[0].readable
+        poll(&[(counter, Interest::Read)], now).unwrap()[0].readable
+    }
+
+    fn numbers(socket: &OwnedFd) -> Vec<i64> {
+        read_all(socket).iter().map(|(number, _)| *number).collect()
     }
 
     #[test]
     fn a_client_gets_the_memory_then_the_host_then_itself() {
-        let window = Window::new(1 << 20, 3).unwrap();
-        let (_ours, theirs) = window.connect().unwrap();
+        let mut window = Server::new(1 << 20, 3, 2, Some(0)).unwrap();
+        let theirs = window.connect(1).unwrap();
         let messages = read_all(&theirs);
         let numbers: Vec<i64> = messages.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [0, 1, -1, 0, 0, 0, 1, 1, 1]);
         assert!(messages[..2].iter().all(|(_, fd)| fd.is_none()));
         let fds: Vec<OwnedFd> = messages.into_iter().skip(2).map(|(_, fd)| fd.unwrap()).collect();
         memory::check_sealed(&fds[0], 1 << 20).unwrap();
-        for vector in 0..3 {
-            event::signal(&fds[1 + vector]).unwrap();
-            assert!(is_signalled(&window.host_eventfds()[vector]));
-            event::signal(&window.vm_eventfds()[vector]).unwrap();
-            assert!(is_signalled(&fds[4 + vector]));
+        for vector in 0..3_u16 {
+            event::signal(&fds[1 + usize::from(vector)]).unwrap();
+            assert!(is_signalled(window.bell(0, vector).unwrap()));
+            event::signal(&window.bells[1][usize::from(vector)]).unwrap();
+            assert!(is_signalled(fds[4 + usize::from(vector)].as_fd()));
         }
+        assert!(window.bell(1, 3).is_none() && window.bell(2, 0).is_none());
+    }
+
+    #[test]
+    fn every_client_gets_the_counters_of_every_peer_and_learns_who_leaves() {
+        let mut window = Server::new(1 << 20, 2, 3, None).unwrap();
+        let first = window.connect(2).unwrap();
+        assert_eq!(numbers(&first), [0, 2, -1, 2, 2], "no peer is there yet");
+        let second = window.connect(0).unwrap();
+        let messages = read_all(&second);
+        assert_eq!(messages.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 0, -1, 2, 2, 0, 0]);
+        let to_first = messages[4].1.as_ref().unwrap();
+        event::signal(to_first).unwrap();
+        assert!(is_signalled(window.bell(2, 1).unwrap()) && !is_signalled(window.bell(2, 0).unwrap()));
+        assert_eq!(numbers(&first), [0, 0], "it is announced to those that are there");
+        window.disconnect(0);
+        window.disconnect(0);
+        let gone = read_all(&first);
+        assert_eq!((gone.len(), gone[0].0, gone[0].1.is_none()), (1, 0, true));
+        let again = window.connect(0).unwrap();
+        assert_eq!(numbers(&again), [0, 0, -1, 2, 2, 0, 0]);
+        assert_eq!(numbers(&first), [0, 0]);
+        drop(first);
+        assert!(window.connect(1).is_ok(), "an emulator that has ended is in the way of no other");
+        assert!(window.connect(3).is_err());
     }
 
     #[test]
     fn the_most_vectors_fit_in_the_socket() {
-        let window = Window::new(MIN_WINDOW_BYTES, MAX_VECTORS).unwrap();
-        let (_ours, theirs) = window.connect().unwrap();
-        assert_eq!(read_all(&theirs).len(), 3 + 2 * usize::from(MAX_VECTORS));
+        for peers in [2, 8] {
+            let vectors = MAX_ANNOUNCED / peers;
+            let mut window = Server::new(MIN_WINDOW_BYTES, vectors, peers, Some(0)).unwrap();
+            let sockets: Vec<OwnedFd> = (1..peers).map(|peer| window.connect(peer).unwrap()).collect();
+            let counts: Vec<usize> = sockets.iter().map(|socket| read_all(socket).len()).collect();
+            assert!(counts.iter().all(|count| *count == 3 + usize::from(MAX_ANNOUNCED)), "{counts:?}");
+        }
     }
 
     #[test]
     fn sizes_and_vectors_are_bounded() {
         for bytes in [0, MIN_WINDOW_BYTES / 2, MIN_WINDOW_BYTES + 1, 3 << 20, 2 * MAX_WINDOW_BYTES] {
-            assert_eq!(Window::new(bytes, 1).unwrap_err(), WindowError::Size(bytes));
+            assert_eq!(Server::new(bytes, 1, 2, None).unwrap_err(), WindowError::Size(bytes));
         }
-        for vectors in [0, MAX_VECTORS + 1] {
-            assert_eq!(Window::new(1 << 20, vectors).unwrap_err(), WindowError::Vectors(vectors));
+        for (vectors, peers) in [(0, 2), (MAX_VECTORS + 1, 1), (MAX_VECTORS, 3), (u16::MAX, 2)] {
+            let error = Server::new(1 << 20, vectors, peers, None).unwrap_err();
+            assert_eq!(error, WindowError::Vectors { vectors, peers });
         }
     }
 }

@@ -39,7 +39,10 @@ const MAX_KERNEL_LINE_BYTES: usize = 2048;
 /// their page tables. The kernel takes them out against processors that read ahead of permissions; an
 /// emulated one reads nothing ahead, and changing tables makes it forget all translations: a system call
 /// takes 10 µs with that, and 1 µs without.
-const KERNEL_LINE: &str = "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off";
+/// `pci=`: the registers of each window begin on a page of their own, so that a program that may ring in one
+/// window reaches no other's.
+const KERNEL_LINE: &str = "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off \
+                           pci=resource_alignment=12@pci:1af4:1110";
 
 /// Why a virtual machine cannot be started as described.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -94,7 +97,7 @@ impl Qemu {
                 cpu: None,
                 memory_mib: DEFAULT_MEMORY_MIB,
                 processors: 1,
-                vectors: DEFAULT_VECTORS,
+                windows: vec![DEFAULT_VECTORS],
             },
             parameters: Vec::new(),
         }
@@ -121,10 +124,10 @@ impl Qemu {
         self
     }
 
-    /// Sets the number of doorbell vectors: that of the [`Window`](super::Window).
+    /// Sets the number of doorbell vectors of each window.
     #[must_use]
-    pub fn vectors(mut self, vectors: u16) -> Self {
-        self.hardware.vectors = vectors;
+    pub fn windows(mut self, vectors: Vec<u16>) -> Self {
+        self.hardware.windows = vectors;
         self
     }
 
@@ -137,17 +140,18 @@ impl Qemu {
         self
     }
 
-    /// The command to run, with `serial` as its serial console and `window` as the socket from
-    /// [`Window::connect`](super::Window::connect).
+    /// The command to run, with `serial` as its serial console and `windows` as the sockets from
+    /// [`Server::connect`](super::Server::connect), one for each of its windows.
     ///
     /// The holder of the other end of `serial` must keep reading from it: QEMU blocks while it is full, and
     /// the whole machine with it. Both ends hang up when the machine ends.
     ///
     /// # Errors
     /// [`QemuError`].
-    pub fn launch(&self, serial: OwnedFd, window: OwnedFd) -> Result<Launch, QemuError> {
-        let arguments = self.arguments(serial.as_raw_fd(), &self.hardware.window(window.as_raw_fd()))?;
-        Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, window] })
+    pub fn launch(&self, serial: OwnedFd, windows: Vec<OwnedFd>) -> Result<Launch, QemuError> {
+        let arguments = self.arguments(serial.as_raw_fd(), &self.hardware.window_devices(&windows))?;
+        let inherited = [serial].into_iter().chain(windows).collect();
+        Ok(Launch { program: self.program.clone(), arguments, inherited })
     }
 
     /// The same with a network in place of the window, for benchmarks.
@@ -232,24 +236,32 @@ mod tests {
     }
 
     fn line(qemu: &Qemu) -> Result<Vec<String>, QemuError> {
-        let arguments = qemu.arguments(7, &qemu.hardware.window(9))?;
+        let (_, window) =
+            tombolo_platform::socket::pair(tombolo_platform::socket::SocketKind::Stream).unwrap();
+        let mut arguments = qemu.arguments(7, &qemu.hardware.window_devices(&[window]))?;
+        for argument in &mut arguments {
+            let text = argument.to_string_lossy();
+            if let Some((socket, _)) = text.split_once("window0,fd=") {
+                *argument = format!("{socket}window0,fd=9").into();
+            }
+        }
         Ok(arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect())
     }
 
     #[test]
     fn the_command_line_is_this() {
-        let qemu = qemu().memory_mib(128).vectors(8).parameter("tombolo.node", "arm0");
+        let qemu = qemu().memory_mib(128).windows(vec![8]).parameter("tombolo.node", "arm0");
         #[rustfmt::skip]
         let expected = [
             "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot",
             "-machine", "virt,gic-version=2,iommu=smmuv3", "-cpu", "cortex-a72",
             "-smp", "1,maxcpus=2", "-m", "128",
             "-chardev", "socket,id=serial,fd=7", "-serial", "chardev:serial",
-            "-chardev", "socket,id=window,fd=9",
-            "-device", "ivshmem-doorbell,chardev=window,vectors=8",
+            "-chardev", "socket,id=window0,fd=9",
+            "-device", "ivshmem-doorbell,chardev=window0,vectors=8",
             "-kernel", "/kit/vmlinuz",
             "-initrd", "/cache/boot image.cpio",
-            "-append", "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off tombolo.node=arm0",
+            "-append", "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off pci=resource_alignment=12@pci:1af4:1110 tombolo.node=arm0",
         ];
         assert_eq!(line(&qemu).unwrap(), expected);
     }
@@ -307,7 +319,12 @@ mod tests {
     fn the_launch_holds_what_its_arguments_name() {
         let (serial, window) =
             tombolo_platform::socket::pair(tombolo_platform::socket::SocketKind::Stream).unwrap();
-        let launch = qemu().launch(serial, window).unwrap();
+        let (other, _) =
+            tombolo_platform::socket::pair(tombolo_platform::socket::SocketKind::Stream).unwrap();
+        let launch = qemu().windows(vec![8, 16]).launch(serial, vec![window, other]).unwrap();
+        let devices =
+            launch.arguments.iter().filter(|argument| argument.to_str().unwrap().contains("ivshmem"));
+        assert_eq!((devices.count(), launch.inherited.len()), (2, 3));
         for fd in &launch.inherited {
             let named = format!("fd={}", fd.as_raw_fd());
             assert!(launch.arguments.iter().any(|argument| argument.to_str().unwrap().ends_with(&named)));

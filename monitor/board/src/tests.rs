@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU16;
 use std::rc::Rc;
 
-use tombolo_base::{ChannelId, DomainId, Isa, NodeId, SharedMemory};
+use tombolo_base::{ChannelId, DomainId, Isa, NodeId, SharedMemory, WindowId};
 use tombolo_control::{Exit, Order, ProgramSpec, Report, StartOrder, Wire};
 use tombolo_link::end::{ChannelEnd, Deferred, WakeOrder, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
@@ -90,13 +90,9 @@ impl Rig {
     /// A board whose control link is open and which has been welcomed.
     fn new() -> Rig {
         let window = SharedMemory::zeroed(WINDOW_BYTES as usize);
-        WindowHeader {
-            node: NodeId(1),
-            generation: NonZeroU16::MIN,
-            length_bytes: WINDOW_BYTES,
-            caches: None,
-        }
-        .write(&window);
+        let (id, generation) = (WindowId(0), NonZeroU16::MIN);
+        WindowHeader { window: id, node: NodeId(1), generation, length_bytes: WINDOW_BYTES, caches: None }
+            .write(&window);
         let memory = memory_of(&window, CONTROL_OFFSET_BYTES, control_config()).unwrap();
         // The root's whole handshake, before the board's own, which then finds it done.
         let hello = Hello::new(control_config(), tombolo_base::hash::fnv1a(b"tombolo.control.1"), None);

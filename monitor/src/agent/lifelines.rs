@@ -3,12 +3,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::Shutdown;
-use tombolo_base::ChannelId;
+use tombolo_base::{ChannelId, WindowId};
 use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, memory, socket};
 
-use super::Agent;
 use super::core::Item;
+use super::{Agent, GuestWindow};
+use crate::shared_bells::WATCHED_BYTES;
 
 impl Agent {
     /// Makes what is to go to a domain.
@@ -38,19 +39,29 @@ impl Agent {
                 }
             },
             Item::TracePage(domain) => self.trace_page(domain),
-            Item::WindowMemory => copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd()),
+            Item::WindowMemory(window) => copy(self.window(window)?.memory.as_fd()),
             Item::Region(region, writable) => self.region_memory(region, writable),
-            Item::WindowToRead => memory::open_to_read(&self.window.as_ref().ok_or_else(missing)?.memory),
-            Item::Registers | Item::Interrupt(_) | Item::Ringer(_) => {
-                let bells = &self.window.as_ref().ok_or_else(missing)?.bells;
-                let found = match item {
-                    Item::Interrupt(vector) => bells.incoming(vector),
-                    Item::Ringer(vector) => bells.ringer(vector),
-                    _ => bells.registers(),
-                };
-                copy(found.ok_or_else(missing)?)
+            Item::WindowToRead(window) => memory::open_to_read(&self.window(window)?.memory),
+            Item::Registers(window) => copy(self.window(window)?.bells.registers().ok_or_else(missing)?),
+            Item::Interrupt(window, vector) => {
+                copy(self.window(window)?.bells.incoming(vector).ok_or_else(missing)?)
+            }
+            Item::Ringer(window, vector) => {
+                copy(self.window(window)?.bells.ringer(vector).ok_or_else(missing)?)
+            }
+            Item::SharedBell { window, offset_bytes, accepting } => {
+                // It is kept for as long as the lifeline.
+                self.lifelines.get(&channel).ok_or_else(missing)?;
+                let made = self.window(window)?;
+                let memory = memory::map(&made.memory, offset_bytes, WATCHED_BYTES)?;
+                let part = (memory, made.caches);
+                self.shared_bells.make(channel, window, part, accepting)
             }
         }
+    }
+
+    fn window(&self, id: WindowId) -> Result<&GuestWindow, OsError> {
+        self.windows.get(&id).ok_or_else(|| OsError::new(format!("reach {id}"), Errno::NODEV))
     }
 
     fn make_lifeline(&mut self, channel: ChannelId) -> Result<OwnedFd, OsError> {

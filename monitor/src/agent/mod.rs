@@ -13,13 +13,14 @@ mod regions;
 mod sensing;
 mod traces;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use tombolo_base::{ChannelId, DomainId};
+use tombolo_base::{ChannelId, DomainId, WindowId};
 use tombolo_control::{Order, RegionId, socket_name};
-use tombolo_platform::event::{Interest, Ready};
+use tombolo_link::window::SHARED_VECTOR;
+use tombolo_platform::event::{Interest, Ready, drain};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, process, socket};
 
@@ -31,6 +32,8 @@ use regions::RegionMemory;
 use sensing::Sensing;
 use traces::TracePage;
 
+use crate::shared_bells::SharedBells;
+
 /// What foreign programs are run by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Emulator {
@@ -40,7 +43,7 @@ pub struct Emulator {
     pub options: Vec<String>,
 }
 
-/// What a virtual machine's agent has of its window, to hand to domains.
+/// What a virtual machine's agent has of a window, to hand to domains.
 #[derive(Debug)]
 pub struct GuestWindow {
     /// The memory.
@@ -81,7 +84,7 @@ impl GuestBells {
         counters.get(usize::from(vector)).map(AsFd::as_fd)
     }
 
-    fn registers(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn registers(&self) -> Option<BorrowedFd<'_>> {
         match self {
             GuestBells::Device { registers, .. } => Some(registers.as_fd()),
             GuestBells::Relayed { .. } => None,
@@ -113,6 +116,8 @@ pub enum Token {
     Lifeline(ChannelId),
     /// The end of an orphan.
     Orphan(i32),
+    /// The vector of a window that channels share.
+    SharedBell(WindowId),
 }
 
 /// The hands of a monitor.
@@ -122,7 +127,10 @@ pub struct Agent {
     socket_name: String,
     listener: OwnedFd,
     emulator: Option<Emulator>,
-    window: Option<GuestWindow>,
+    windows: BTreeMap<WindowId, GuestWindow>,
+    /// The window that it shares with the host.
+    own_window: Option<WindowId>,
+    shared_bells: SharedBells,
     clients: HashMap<u32, ClientConnection>,
     /// See [`clients::spare`].
     spare: Option<OwnedFd>,
@@ -167,7 +175,9 @@ impl Agent {
             listener: socket::listen(&socket_name)?,
             socket_name,
             emulator,
-            window: None,
+            windows: BTreeMap::new(),
+            own_window: None,
+            shared_bells: SharedBells::default(),
             clients: HashMap::new(),
             spare: clients::spare(),
             children: HashMap::new(),
@@ -182,20 +192,14 @@ impl Agent {
         })
     }
 
-    /// Gives it the window of its virtual machine.
-    pub fn set_window(&mut self, window: GuestWindow) {
-        self.window = Some(window);
+    /// Gives it the windows of its virtual machine, and says which one it shares with the host.
+    pub fn set_windows(&mut self, own: WindowId, windows: BTreeMap<WindowId, GuestWindow>) {
+        (self.own_window, self.windows) = (Some(own), windows);
     }
 
     /// Says whether the root takes what clients ask for; while it does not, they are not heard.
     pub fn let_clients_ask(&mut self, may_ask: bool) {
         self.core.let_clients_ask(may_ask);
-    }
-
-    /// The window of this agent's node, if it has one.
-    #[must_use]
-    pub fn window(&self) -> Option<&GuestWindow> {
-        self.window.as_ref()
     }
 
     /// The next report to the root.
@@ -235,6 +239,11 @@ impl Agent {
         for (channel, lifeline) in &self.lifelines {
             add(lifeline.as_fd(), Interest::Read, Token::Lifeline(*channel));
         }
+        for (id, window) in &self.windows {
+            if let Some(counter) = window.bells.incoming(SHARED_VECTOR) {
+                add(counter, Interest::Read, Token::SharedBell(*id));
+            }
+        }
         for (number, pidfd) in &self.orphans {
             add(pidfd.as_fd(), Interest::Read, Token::Orphan(*number));
         }
@@ -252,6 +261,7 @@ impl Agent {
             Token::ChildInput(domain, stream) => self.write_input(domain, stream),
             Token::Lifeline(channel) => self.core.lifeline_let_go(channel),
             Token::Orphan(number) => self.reap_orphan(number),
+            Token::SharedBell(id) => self.forward_rings(id),
         }
         self.perform();
     }
@@ -267,6 +277,15 @@ impl Agent {
             self.destroy_children();
         }
         outcome
+    }
+
+    /// The shared vector of a window was rung.
+    fn forward_rings(&mut self, id: WindowId) {
+        let Some(window) = self.windows.get(&id) else { return };
+        if let Some(counter) = window.bells.incoming(SHARED_VECTOR) {
+            drain(&counter);
+        }
+        self.shared_bells.forward(id);
     }
 
     fn perform(&mut self) {
@@ -289,6 +308,7 @@ impl Agent {
                 Action::HangUp { channel } => self.hang_up(channel),
                 Action::LetGo { channel } => {
                     self.lifelines.remove(&channel);
+                    self.shared_bells.forget(channel);
                 }
                 Action::Trace { word } => self.trace(word),
                 Action::ReadTrace { ticket, domain, offset_bytes, length_bytes } => {

@@ -50,7 +50,7 @@ impl Agent {
 
     fn copy_from_window(&self, offset_bytes: u64, length_bytes: u64) -> Result<OwnedFd, OsError> {
         let missing = || OsError::new("take a program from a window that is not there", Errno::NODEV);
-        let window = self.window.as_ref().ok_or_else(missing)?;
+        let window = self.own_window.and_then(|own| self.windows.get(&own)).ok_or_else(missing)?;
         let length = usize::try_from(length_bytes).map_err(|_| missing())?;
         let source = memory::map(&window.memory, offset_bytes, length.next_multiple_of(4096))?;
         if let Some(caches) = window.caches {

@@ -7,30 +7,16 @@ use tombolo_base::{ChannelId, NodeId};
 use tombolo_capability::InWindow;
 use tombolo_control::Fault;
 use tombolo_control::observation::Happening;
-use tombolo_link::window::{WindowAllocator, WindowRange, heap_offset_bytes};
+use tombolo_link::window::WindowRange;
 
-use super::{BOOT_TIMEOUT, Core, Nanos, NodeState, WindowRecord};
+use super::windows::WindowRecord;
+use super::{BOOT_TIMEOUT, Core, Nanos, NodeState};
 
 /// A range of a region that was lost with its node, and the mappings that have not been released.
 #[derive(Debug)]
 pub(super) struct HeldRange {
     range: WindowRange,
     mappings: Vec<(NodeId, ChannelId)>,
-}
-
-impl WindowRecord {
-    /// A window of that many bytes and doorbells, of which nothing is lent.
-    pub(super) fn new((length_bytes, vectors): (u64, u16)) -> Self {
-        WindowRecord {
-            allocator: WindowAllocator::new(heap_offset_bytes() as u64, length_bytes),
-            // The last is lent first, so the order in which they are used is 1, 2, 3.
-            vectors: (1..vectors).rev().collect(),
-            vectors_total: vectors.saturating_sub(1),
-            programs: Default::default(),
-            base_bytes: (0, 0),
-            held: Vec::new(),
-        }
-    }
 }
 
 impl Core {
@@ -41,8 +27,7 @@ impl Core {
 
     /// The window of such a node is open and offered; on the host it begins at `base_bytes` of its file.
     pub fn node_awaited(&mut self, id: NodeId, window: (u64, u16), base_bytes: u64) {
-        let Some(node) = self.node(id) else { return };
-        let record = node.window.get_or_insert_with(|| WindowRecord::new(window));
+        let Some(record) = self.own_window_kept(id, window) else { return };
         record.base_bytes.0 = base_bytes;
         self.node_changed(id);
     }
@@ -54,7 +39,7 @@ impl Core {
             return;
         }
         node.state = NodeState::Booting { since: now };
-        if let Some(window) = &mut node.window {
+        if let Some(window) = self.own_window(id) {
             window.base_bytes.1 = base_bytes;
         }
         self.node_changed(id);
@@ -73,8 +58,9 @@ impl Core {
     /// A node that had joined is lost: keeps what programs elsewhere still have of its window. Call before
     /// its channels and regions are dropped.
     pub(super) fn keep_window(&mut self, id: NodeId) {
-        let regions = self.regions.table.in_window_of(id);
-        let Some(window) = self.node(id).and_then(|node| node.window.as_mut()) else { return };
+        let Some(own) = self.machine.own_window(id).map(|window| window.id) else { return };
+        let regions = self.regions.table.in_window(own);
+        let Some(window) = self.own_window(id) else { return };
         for (_, range) in std::mem::take(&mut window.programs) {
             window.allocator.take_back(range);
         }
@@ -92,8 +78,7 @@ impl Core {
 
     /// A mapping of a lost region is released, or with `mapping` `None` all of a node that is lost.
     pub(super) fn held_released(&mut self, node: NodeId, mapping: Option<ChannelId>) {
-        for record in &mut self.nodes {
-            let Some(window) = &mut record.window else { continue };
+        for window in self.windows.iter_mut().flatten() {
             let WindowRecord { held, allocator, .. } = window;
             held.retain_mut(|held| {
                 held.mappings.retain(|(of, number)| *of != node || mapping.is_some_and(|one| one != *number));

@@ -1,9 +1,9 @@
 //! Channels: which link carries one or which links do, and what it takes.
 
-use tombolo_base::{ChannelId, DomainId, NodeId};
-use tombolo_control::{Attachment, Fault, Grant, Order, RelayNode, Reply, WindowPlace};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
+use tombolo_control::{Attachment, AttachmentWindow, Fault, Grant, Order, RelayNode, Reply, WindowPlace};
+use tombolo_link::window::{SHARED_VECTOR, WindowRange};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
-use tombolo_machine::vm::HOST_PEER;
 
 use super::{Client, Core, Effect, NameKey, Resource, WindowChannel};
 
@@ -200,7 +200,7 @@ impl Core {
         self.machine.node(id).is_some_and(tombolo_machine::Node::behind_window)
     }
 
-    /// Lends a range and a vector of the window that joins two nodes.
+    /// Lends a range of the window that joins two nodes, and a vector to each end.
     fn window_shares(
         &mut self,
         channel: ChannelId,
@@ -208,64 +208,76 @@ impl Core {
         config: ChannelConfig,
     ) -> Result<(Share, Share), Fault> {
         let opener = ends.opener;
-        let (from, to) = (ends.connecting.node(), ends.accepting.node());
-        let vm = if self.behind_window(from) { from } else { to };
-        let name = self.node_name(vm);
+        let nodes = [ends.connecting.node(), ends.accepting.node()];
+        let [from, to] = nodes.map(|node| self.node_name(node));
+        let no_link = Fault::NoLink { from, to };
+        let window = self.machine.window_between(nodes[0], nodes[1]).ok_or(no_link.clone())?;
+        let (id, name) = (window.id, window.name.clone());
+        let peers = nodes.map(|node| window.peer(self.machine.kernel_of(node)));
+        let [Some(from_peer), Some(to_peer)] = peers else { return Err(no_link) };
         let needed = ChannelLayout::new(config).length_bytes() as u64;
         let window = self
-            .node(vm)
-            .and_then(|node| node.window.as_mut())
+            .window(id)
             .ok_or(Fault::NodeDown { node: name.clone(), cause: "it has no window".into() })?;
-        let vector = *window.vectors.last().ok_or_else(|| Fault::Limit {
-            what: format!(
-                "all {} doorbells of node {name} are in use: raise `doorbells` in the machine file",
-                window.vectors_total
-            ),
+        let range = window.allocator.lend(needed).map_err(|full| Fault::Limit {
+            what: format!("no room for a channel in window {name}: {full}"),
         })?;
-        let range = window
-            .allocator
-            .lend(needed)
-            .map_err(|full| Fault::Limit { what: format!("no room for a channel to node {name}: {full}") })?;
-        window.vectors.pop();
-        let base_bytes = window.base_bytes;
-        self.effects.push(Effect::ClearWindow { node: vm, range });
-        self.node_changed(vm);
-        let caches = self.machine.own_window(vm).and_then(|window| window.caches);
-        let held_by = vec![from, to];
-        self.channels.insert(channel, WindowChannel { opener, window: vm, range, vector, held_by });
+        let bells = [from_peer, to_peer].map(|peer| (peer, window.lend_vector(peer)));
+        self.effects.push(Effect::ClearWindow { window: id, range });
+        self.window_changed(id);
+        let record = WindowChannel { opener, window: id, range, bells, held_by: nodes.to_vec() };
+        self.channels.insert(channel, record);
+        let share = |end: usize| self.window_share(channel, nodes[end], (id, range), bells, end == 1);
+        Ok((share(0), share(1)))
+    }
+
+    /// What the end at `node` gets.
+    fn window_share(
+        &self,
+        channel: ChannelId,
+        node: NodeId,
+        (window, range): (WindowId, WindowRange),
+        bells: [(u16, u16); 2],
+        accepting: bool,
+    ) -> Share {
+        let (own, other) = (bells[usize::from(accepting)], bells[usize::from(!accepting)]);
+        let WindowRange { offset_bytes, length_bytes } = range;
+        let (peer, vector) = other;
+        let caches = self.machine.window(window).and_then(|window| window.caches);
+        let (outside, inside) = self.base_bytes(window);
         let place = |base_bytes: u64, ring| {
-            let offset_bytes = base_bytes + range.offset_bytes;
-            Some(WindowPlace { offset_bytes, length_bytes: range.length_bytes, ring, caches })
+            let offset_bytes = base_bytes + offset_bytes;
+            Some(WindowPlace { offset_bytes, length_bytes, ring, caches })
         };
-        // Where there are no registers, the agent passes on what is rung.
-        let is_attached = self.is_attached(vm);
-        let ringer = if is_attached { Attachment::Ringer { vector } } else { Attachment::Registers };
-        let ring = (!is_attached).then_some(u32::from(HOST_PEER) << 16 | u32::from(vector));
-        let inside = Share {
-            attachments: vec![
-                Attachment::WindowMemory,
-                Attachment::Lifeline,
-                Attachment::Interrupt { vector },
-                ringer,
-            ],
-            passed: Vec::new(),
-            window: place(base_bytes.1, ring),
+        let shared = own.1 == SHARED_VECTOR;
+        if self.behind_window(node) {
+            let number = AttachmentWindow { window: window.0 };
+            // A board looks at all of its channels when any doorbell rings.
+            let board = self.machine.node(node).is_some_and(|node| node.as_bare().is_some());
+            let bell = match shared && !board {
+                true => Attachment::SharedBell {
+                    offset_bytes: inside + offset_bytes,
+                    window: window.0,
+                    accepting,
+                },
+                false => Attachment::Interrupt { vector: own.1, window: window.0 },
+            };
+            // Where there are no registers, the agent passes on what is rung.
+            let (ringer, ring) = match self.is_attached(node) {
+                true => (Attachment::Ringer { vector, window: window.0 }, None),
+                false => (Attachment::Registers(number), Some(u32::from(peer) << 16 | u32::from(vector))),
+            };
+            let attachments = vec![Attachment::WindowMemory(number), Attachment::Lifeline, bell, ringer];
+            return Share { attachments, passed: Vec::new(), window: place(inside, ring) };
+        }
+        let bell = match shared {
+            true => Resource::SharedBell { channel, window, offset_bytes, accepting },
+            false => Resource::Bell { window, peer: own.0, vector: own.1 },
         };
-        let outside = Share {
-            attachments: vec![
-                Attachment::Passed,
-                Attachment::Lifeline,
-                Attachment::Passed,
-                Attachment::Passed,
-            ],
-            passed: vec![
-                Resource::WindowMemory(vm),
-                Resource::HostBell(vm, vector),
-                Resource::NodeBell(vm, vector),
-            ],
-            window: place(base_bytes.0, None),
-        };
-        Ok(if vm == from { (inside, outside) } else { (outside, inside) })
+        let attachments =
+            vec![Attachment::Passed, Attachment::Lifeline, Attachment::Passed, Attachment::Passed];
+        let passed = vec![Resource::WindowMemory(window), bell, Resource::Bell { window, peer, vector }];
+        Share { attachments, passed, window: place(outside, None) }
     }
 
     /// A domain of `node` released its end. The other end is hung up. Range and vector come back once both
@@ -296,12 +308,21 @@ impl Core {
 
     /// Takes back what was lent to a channel that no side can reach.
     fn take_back_channel(&mut self, channel: ChannelId) {
-        if let Some(record) = self.channels.remove(&channel)
-            && let Some(window) = self.node(record.window).and_then(|node| node.window.as_mut())
-        {
-            window.allocator.take_back(record.range);
-            window.vectors.push(record.vector);
-            self.node_changed(record.window);
+        if let Some(record) = self.channels.remove(&channel) {
+            self.forget_bell(channel, &record);
+            if let Some(window) = self.window(record.window) {
+                window.allocator.take_back(record.range);
+                record.bells.iter().for_each(|(peer, vector)| window.return_vector(*peer, *vector));
+                self.window_changed(record.window);
+            }
+        }
+    }
+
+    /// The root signals no more bells of a channel that has ended.
+    fn forget_bell(&mut self, channel: ChannelId, record: &WindowChannel) {
+        let host = self.machine.window(record.window).and_then(|window| window.peer(NodeId::HOST));
+        if record.bells.iter().any(|(peer, vector)| Some(*peer) == host && *vector == SHARED_VECTOR) {
+            self.effects.push(Effect::ForgetBell { channel });
         }
     }
 
@@ -314,18 +335,17 @@ impl Core {
             .map(|(channel, _)| *channel)
             .collect();
         theirs.into_iter().for_each(|channel| self.channel_released(node, channel));
-        // With its node goes the window: nothing of it will be lent again, so nothing has to come back. But
-        // that of a node that joins anew stays.
+        // With its node goes its window with the host: nothing of it will be lent again, so nothing has to
+        // come back. But that of a node that joins anew stays.
         if self.is_attached(node) {
             return;
         }
-        let (channels, relays) = (&mut self.channels, &mut self.relays);
-        channels.retain(|hop, record| {
-            let stays = record.window != node;
-            if !stays {
-                relays.hop_released(*hop);
-            }
-            stays
-        });
+        let own = self.machine.own_window(node).map(|window| window.id);
+        let gone: Vec<(ChannelId, WindowChannel)> =
+            self.channels.extract_if(.., |_, record| Some(record.window) == own).collect();
+        for (channel, record) in &gone {
+            self.forget_bell(*channel, record);
+            self.relays.hop_released(*channel);
+        }
     }
 }

@@ -177,15 +177,16 @@ impl Core {
         }
         let window_offset_bytes = if through_window {
             let window =
-                node.window.as_mut().ok_or(Fault::System { what: "the node has no window".into() })?;
+                self.own_window(id).ok_or(Fault::System { what: "the node has no window".into() })?;
             let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
                 what: format!("the window has no room for a program of {length_bytes} bytes: {full}"),
             })?;
             window.programs.push_back((hash, range));
+            let inside = window.base_bytes.1;
             self.node_changed(id);
             let image = image.clone();
             self.effects.push(Effect::WriteProgram { node: id, range, image, target });
-            Some(range.offset_bytes)
+            Some(inside + range.offset_bytes)
         } else {
             self.effects.push(Effect::KeepProgram { node: id, hash, image: image.clone(), target });
             None
@@ -207,7 +208,7 @@ impl Core {
     /// An agent has copied a program. One may be on its way twice, when it was forgotten before it had
     /// arrived: an agent takes them in the order in which they were sent.
     pub(super) fn program_taken(&mut self, node: NodeId, hash: [u8; 32]) {
-        if let Some(window) = self.node(node).and_then(|node| node.window.as_mut())
+        if let Some(window) = self.own_window(node)
             && let Some(first) = window.programs.iter().position(|(sent, _)| *sent == hash)
             && let Some((_, range)) = window.programs.remove(first)
         {

@@ -98,7 +98,8 @@ impl Core {
         if record.cores > 0 {
             set("processors", integer(u64::from(record.cores)));
         }
-        if let Some(window) = &record.window {
+        let own = self.machine.own_window(id).map(|window| usize::from(window.id.0));
+        if let Some(window) = own.and_then(|own| self.windows.get(own)?.as_ref()) {
             let (all, lent) = (window.allocator.total_bytes(), window.allocator.lent_bytes());
             set("window_bytes", integer(all));
             set("window_free_bytes", integer(all.saturating_sub(lent)));
@@ -189,14 +190,9 @@ impl Core {
 
     /// Bytes of the window that joins two nodes.
     fn window_between(&self, a: NodeId, b: NodeId) -> Option<u64> {
-        let of = |id: NodeId| self.nodes.get(usize::from(id.0))?.window.as_ref();
-        let (near, far) = (self.machine.node(a)?, self.machine.node(b)?);
-        match (near.behind_window(), far.behind_window()) {
-            (false, true) => of(b),
-            (true, false) => of(a),
-            _ => None,
-        }
-        .map(|window| window.allocator.total_bytes())
+        let window = self.machine.window_between(a, b)?;
+        let record = self.windows.get(usize::from(window.id.0))?.as_ref()?;
+        Some(record.allocator.total_bytes())
     }
 }
 

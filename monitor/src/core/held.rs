@@ -9,10 +9,7 @@ impl Core {
     /// are not counted.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
-        let windows = || self.nodes.iter().filter_map(|node| node.window.as_ref());
-        let lent_vectors = |window: &super::WindowRecord| {
-            usize::from(window.vectors_total).saturating_sub(window.vectors.len())
-        };
+        let windows = || self.windows.iter().flatten();
         let mut held = vec![
             ("clients", self.clients.len()),
             ("domains", self.domains.len()),
@@ -25,7 +22,7 @@ impl Core {
             ("restarts awaited", self.nodes.iter().filter(|node| node.restarting.is_some()).count()),
             ("viewers of consoles", self.nodes.iter().map(|node| node.console.viewers()).sum()),
             ("programs in windows", windows().map(|window| window.programs.len()).sum()),
-            ("doorbells lent", windows().map(lent_vectors).sum()),
+            ("doorbells lent", windows().map(super::WindowRecord::lent_vectors).sum()),
             ("bytes of windows lent", windows().map(|window| window.allocator.lent_bytes() as usize).sum()),
         ];
         held.extend(self.names.held());

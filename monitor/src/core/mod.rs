@@ -26,18 +26,18 @@ mod steering;
 #[cfg(test)]
 mod tests;
 mod traces;
+mod windows;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId, NodeId, Target};
+use tombolo_base::{ChannelId, DomainId, NodeId, Target, WindowId};
 use tombolo_control::{Attachment, Fault, MonitorMessage, Order, RegionId, Reply, Report, told};
-use tombolo_link::window::{WindowAllocator, WindowRange};
+use tombolo_link::window::WindowRange;
 use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
 
-use attached::HeldRange;
 use console::ConsoleRecord;
 use domain_table::DomainTable;
 use observing::{Observed, Observing, WatchedDomain};
@@ -46,6 +46,7 @@ use relays::Relays;
 use remote_names::RemoteNames;
 use steering::Steering;
 use traces::Traces;
+use windows::WindowRecord;
 
 use crate::names::{NameDesk, limits as name_limits};
 
@@ -67,18 +68,26 @@ pub enum Resource {
         /// Bytes rather than rings: a plain stream.
         stream: bool,
     },
-    /// The memory of a node's window.
-    WindowMemory(NodeId),
-    /// The event counter that a vector of the node's doorbell signals.
-    HostBell(NodeId, u16),
-    /// The event counter that interrupts the node by a vector.
-    NodeBell(NodeId, u16),
+    /// The memory of a window.
+    WindowMemory(WindowId),
+    /// The event counter by which a member of a window, named by its peer number, is rung on a vector.
+    Bell { window: WindowId, peer: u16, vector: u16 },
+    /// An event counter for the host's end of a channel that has no vector of its own: the root signals it
+    /// when the peer has counted a ring on the channel.
+    SharedBell {
+        channel: ChannelId,
+        window: WindowId,
+        /// The first byte of the channel in the window.
+        offset_bytes: u64,
+        /// This end is the accepting one.
+        accepting: bool,
+    },
     /// A program, by its SHA-256.
     Program([u8; 32]),
     /// The memory of a region that the host's agent keeps.
     Region { region: RegionId, writable: bool },
-    /// The memory of a node's window, for a region.
-    RegionInWindow { node: NodeId, writable: bool },
+    /// The memory of a window, for a region.
+    RegionInWindow { window: WindowId, writable: bool },
     /// The descriptor that came with a request of a client.
     Offered(Client, u32),
 }
@@ -100,7 +109,9 @@ pub enum Effect {
     /// [`Core::program_not_kept`].
     KeepProgram { node: NodeId, hash: [u8; 32], image: Image, target: Target },
     /// Zero a range of a window before it is lent.
-    ClearWindow { node: NodeId, range: WindowRange },
+    ClearWindow { window: WindowId, range: WindowRange },
+    /// The channel of a [`Resource::SharedBell`] has ended.
+    ForgetBell { channel: ChannelId },
     /// Start a node.
     Boot { node: NodeId, generation: NonZeroU16 },
     /// Kill a node that does not answer.
@@ -147,25 +158,9 @@ struct NodeRecord {
     boot: Duration,
     /// Programs that its agent has, the least recently used first.
     programs: VecDeque<[u8; 32]>,
-    window: Option<WindowRecord>,
     console: ConsoleRecord,
     /// The client that asked for a restart, and its request.
     restarting: Option<(Client, u32)>,
-}
-
-/// The root's side of a node's window.
-#[derive(Debug)]
-struct WindowRecord {
-    allocator: WindowAllocator,
-    /// Vectors that are not lent; the first is the monitors' own and never here.
-    vectors: Vec<u16>,
-    vectors_total: u16,
-    /// Programs on their way, in the order in which they were sent.
-    programs: VecDeque<([u8; 32], WindowRange)>,
-    /// Where the window begins in the file that programs on the host map, and those on the node.
-    base_bytes: (u64, u64),
-    /// Of a node that joins by itself: what programs of its former lives have not released.
-    held: Vec<HeldRange>,
 }
 
 /// A client of an agent.
@@ -229,10 +224,10 @@ struct Waiting {
 struct WindowChannel {
     /// The domain that opened it, whose limits it counts for.
     opener: DomainId,
-    /// The node of the window.
-    window: NodeId,
+    window: WindowId,
     range: WindowRange,
-    vector: u16,
+    /// Those of the connecting and of the accepting side: the peer number and the vector by which it is rung.
+    bells: [(u16, u16); 2],
     /// The nodes whose agents hold a lifeline and have not reported it released.
     held_by: Vec<NodeId>,
 }
@@ -242,6 +237,8 @@ struct WindowChannel {
 pub struct Core {
     machine: Machine,
     nodes: Vec<NodeRecord>,
+    /// By window id; that of a node with the host is there while the node runs.
+    windows: Vec<Option<WindowRecord>>,
     clients: BTreeMap<Client, ClientRecord>,
     domains: DomainTable,
     names: NameDesk,
@@ -297,7 +294,6 @@ impl Core {
                 pid: 0,
                 boot: Duration::ZERO,
                 programs: VecDeque::new(),
-                window: None,
                 console: ConsoleRecord::default(),
                 restarting: None,
             })
@@ -308,6 +304,7 @@ impl Core {
         let limits = name_limits(limits.of(Limit::NamesPerDomain), limits.of(Limit::WaitingPerDomain));
         Core {
             names: NameDesk::new(None, limits, 1),
+            windows: machine.windows().iter().map(WindowRecord::of_shared).collect(),
             machine,
             nodes,
             clients: BTreeMap::new(),

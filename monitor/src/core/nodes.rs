@@ -10,7 +10,7 @@ use tombolo_control::{Exit, Fault, NodeInfo, NodeKind, Order, Reply, STARTING};
 use tombolo_machine::{Limit, Node, NodeSettings};
 
 use super::observing::cut;
-use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, WindowRecord, shown};
+use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, shown};
 
 impl Core {
     /// Starts every node of the machine.
@@ -39,11 +39,14 @@ impl Core {
         }
     }
 
-    /// A node's process has been started, with a window of that many bytes and doorbells if it has one.
+    /// A node's process has been started, with a window to the host of that many bytes and doorbells if it
+    /// has one.
     pub fn node_started(&mut self, id: NodeId, pid: i32, window: Option<(u64, u16)>) {
         let Some(node) = self.node(id) else { return };
         node.pid = pid;
-        node.window = window.map(WindowRecord::new);
+        if let Some((length_bytes, vectors)) = window {
+            self.own_window_made(id, length_bytes, vectors);
+        }
         self.node_changed(id);
     }
 
@@ -114,13 +117,11 @@ impl Core {
             node.generation = node.generation.saturating_add(1);
         }
         (node.pid, node.cores) = (0, 0);
-        if !is_attached {
-            node.window = None;
-        }
         node.programs.clear();
         self.held_released(id, None);
-        if is_attached {
-            self.keep_window(id);
+        match is_attached {
+            true => self.keep_window(id),
+            false => self.own_window_lost(id),
         }
         self.watched_lost(id);
         self.happened(Happening::NODE_DOWN, Some(id), None, cause);
@@ -261,9 +262,10 @@ impl Core {
             cores: record.cores,
             domains: self.domains_of(node.id).count() as u32,
             transport: (node.id != host).then(|| self.machine.link_between(host, node.id)).flatten(),
-            window_bytes: record
-                .window
-                .as_ref()
+            window_bytes: self
+                .machine
+                .own_window(node.id)
+                .and_then(|window| self.windows[usize::from(window.id.0)].as_ref())
                 .map_or((0, 0), |window| (window.allocator.lent_bytes(), window.allocator.total_bytes())),
             boot: record.boot,
             pid: record.pid,

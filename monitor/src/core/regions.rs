@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use tombolo_capability::{
     CapabilityFault, CapabilityId, CapabilityInfo, Consequence, Extent, Mappable, Memory, MemoryOptions,
     NewRegion, Operation, PAGE_BYTES, Patience, RegionId, RegionInfo, Rights, Seal, Table, Way,
 };
-use tombolo_control::{Attachment, Fault, ForeignPlace, Order, RegionMap, RegionPlace, Reply};
+use tombolo_control::{
+    Attachment, AttachmentWindow, Fault, ForeignPlace, Order, RegionMap, RegionPlace, Reply,
+};
 use tombolo_link::TransportKind;
 use tombolo_link::link::Coherence;
 use tombolo_link::window::WindowRange;
@@ -113,8 +115,10 @@ impl Core {
         let (node, memory, unit_bytes) = match &place {
             RegionPlace::Memory { node, options } => self.kernel_memory(node, options)?,
             RegionPlace::Window { node, alignment_bytes, coherent } => {
-                let node = self.window_node(node, *alignment_bytes, *coherent)?;
-                (node, Memory::Window { offset_bytes: 0 }, PAGE_BYTES)
+                let window = self.window_for(maker.node(), node, *alignment_bytes, *coherent)?;
+                // A window that several nodes share outlives each of them but the host, which has its memory.
+                let owner = self.machine.window(window).and_then(|window| window.own_of);
+                (owner.unwrap_or(NodeId::HOST), Memory::Window { window, offset_bytes: 0 }, PAGE_BYTES)
             }
             RegionPlace::File => (NodeId::HOST, Memory::File, PAGE_BYTES),
             RegionPlace::Foreign { address } => {
@@ -142,7 +146,7 @@ impl Core {
                 self.order(node, Order::RegionMake { region: id, length_bytes, file: false, options });
             }
             RegionPlace::File => {
-                if self.kernel_of(client.0) != NodeId::HOST {
+                if self.machine.kernel_of(client.0) != NodeId::HOST {
                     let why = "a file can be passed only by programs on the host's kernel".into();
                     return Err(Fault::Refused { why }.into());
                 }
@@ -160,11 +164,6 @@ impl Core {
     fn new_region(&mut self, new: &NewRegion) -> Result<RegionId, Refusal> {
         let id = self.regions.table.new_region_id(new.node, new.generation);
         id.ok_or_else(|| Fault::Limit { what: "the machine has used all its region ids".into() }.into())
-    }
-
-    /// The node whose kernel a node's programs run under: the host's for foreign programs on it.
-    pub(super) fn kernel_of(&self, node: NodeId) -> NodeId {
-        if self.behind_window(node) { node } else { NodeId::HOST }
     }
 
     /// A node that is up, by its name.
@@ -189,24 +188,47 @@ impl Core {
             return Err(Fault::Refused { why });
         }
         let unit_bytes = huge_page_bytes.max(PAGE_BYTES);
-        Ok((self.kernel_of(node), Memory::Kernel { huge_page_bytes }, unit_bytes))
+        Ok((self.machine.kernel_of(node), Memory::Kernel { huge_page_bytes }, unit_bytes))
     }
 
-    fn window_node(&self, name: &str, alignment_bytes: u64, coherent: bool) -> Result<NodeId, Fault> {
-        let node = self.node_up(name)?;
-        let window = self.machine.own_window(node);
-        let coherence = match window.and_then(|window| window.caches) {
+    /// The window that a program on `maker` means by a name: a window, or a node that it reaches through one.
+    fn window_for(
+        &self,
+        maker: NodeId,
+        name: &str,
+        alignment_bytes: u64,
+        coherent: bool,
+    ) -> Result<WindowId, Fault> {
+        let kernel = self.machine.kernel_of(maker);
+        let named = self.machine.window_named(name).filter(|window| window.own_of.is_none());
+        let window = match named {
+            Some(window) if window.members.contains(&kernel) => window.id,
+            Some(_) => {
+                let why = format!("node {} is not in window {name}", self.node_name(maker));
+                return Err(Fault::Refused { why });
+            }
+            None => {
+                let node = self.node_up(name)?;
+                let own = self.machine.own_window(node).ok_or_else(|| Fault::Refused {
+                    why: format!(
+                        "node {name} is behind no window: its programs and the host's share memory of the host"
+                    ),
+                })?;
+                // Between two nodes that share a window, the one that both reach.
+                let common = if kernel == node { None } else { self.machine.window_between(kernel, node) };
+                common.unwrap_or(own).id
+            }
+        };
+        let coherence = match self.machine.window(window).and_then(|window| window.caches) {
             None => TransportKind::Window.traits().coherence,
             Some(_) => Coherence::Flush,
         };
-        let why = if !self.behind_window(node) {
-            format!("node {name} is behind no window: its programs and the host's share memory of the host")
-        } else if alignment_bytes != 0 && !alignment_bytes.is_power_of_two() {
+        let why = if alignment_bytes != 0 && !alignment_bytes.is_power_of_two() {
             format!("invalid alignment {alignment_bytes}; use a power of two")
         } else if coherent && coherence < Coherence::Coherent {
             format!("the window of {name} is not coherent, but '{}'", coherence.name())
         } else {
-            return Ok(node);
+            return Ok(window);
         };
         Err(Fault::Refused { why })
     }
@@ -243,32 +265,35 @@ impl Core {
         new: NewRegion,
         alignment_bytes: u64,
     ) -> Result<(), Refusal> {
-        let name = self.node_name(new.node);
-        let window = self.node(new.node).and_then(|node| node.window.as_mut());
+        let Memory::Window { window: window_id, .. } = new.memory else {
+            return Err(Fault::System { what: "the region is in no window".into() }.into());
+        };
+        let name = self.machine.window(window_id).map(|window| window.name.clone()).unwrap_or_default();
+        let window = self.window(window_id);
         let window =
             window.ok_or(Fault::NodeDown { node: name.clone(), cause: "it has no window".into() })?;
         let range = window.allocator.lend_aligned(new.length_bytes, alignment_bytes).map_err(|full| {
-            Fault::Limit { what: format!("no room for a region in the window of node {name}: {full}") }
+            Fault::Limit { what: format!("no room for a region in window {name}: {full}") }
         })?;
         let id = match self.new_region(&new) {
             Ok(id) => id,
             Err(refusal) => {
-                self.take_back(new.node, range);
+                self.take_back(window_id, range);
                 return Err(refusal);
             }
         };
-        self.effects.push(Effect::ClearWindow { node: new.node, range });
-        self.node_changed(new.node);
-        let memory = Memory::Window { offset_bytes: range.offset_bytes };
+        self.effects.push(Effect::ClearWindow { window: window_id, range });
+        self.window_changed(window_id);
+        let memory = Memory::Window { window: window_id, offset_bytes: range.offset_bytes };
         self.region_is_there(client, request, id, NewRegion { memory, ..new });
         Ok(())
     }
 
-    fn take_back(&mut self, node: NodeId, range: WindowRange) {
-        if let Some(window) = self.node(node).and_then(|node| node.window.as_mut()) {
+    fn take_back(&mut self, id: WindowId, range: WindowRange) {
+        if let Some(window) = self.window(id) {
             window.allocator.take_back(range);
         }
-        self.node_changed(node);
+        self.window_changed(id);
     }
 
     fn region_is_there(&mut self, client: Client, request: u32, id: RegionId, new: NewRegion) {
@@ -423,20 +448,21 @@ impl Core {
         self.regions.table.map(capability, &mappable, mapping);
         let Mappable { region, extent, rights, memory } = mappable;
         let (start_bytes, huge_page_bytes) = match memory {
-            Memory::Window { offset_bytes } => (offset_bytes, 0),
+            Memory::Window { offset_bytes, .. } => (offset_bytes, 0),
             Memory::Kernel { huge_page_bytes } => (0, huge_page_bytes),
             Memory::File | Memory::Foreign { .. } => (0, 0),
         };
-        let base_bytes =
-            self.nodes[usize::from(region.node().0)].window.as_ref().map(|window| window.base_bytes);
-        let base_bytes = match (memory, base_bytes) {
-            (Memory::Window { .. }, Some((_, inside))) if by.node() == region.node() => inside,
-            (Memory::Window { .. }, Some((outside, _))) => outside,
-            _ => 0,
+        let base_bytes = match memory {
+            Memory::Window { window, .. } => {
+                let (outside, inside) = self.base_bytes(window);
+                let own_of = self.machine.window(window).and_then(|window| window.own_of);
+                if own_of == Some(by.node()) { inside } else { outside }
+            }
+            Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } => 0,
         };
         let file_offset_bytes = base_bytes + start_bytes + extent.offset_bytes;
         let caches = match memory {
-            Memory::Window { .. } => self.machine.own_window(region.node()).and_then(|window| window.caches),
+            Memory::Window { window, .. } => self.machine.window(window).and_then(|window| window.caches),
             Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } => None,
         };
         let map = RegionMap {
@@ -456,11 +482,13 @@ impl Core {
     /// Whether a domain can reach memory of a region of a node.
     fn reaches(&self, domain: DomainId, node: NodeId, memory: Memory) -> bool {
         let board = self.machine.node(domain.node()).is_some_and(|node| node.as_bare().is_some());
-        let kernel = self.kernel_of(domain.node());
+        let kernel = self.machine.kernel_of(domain.node());
         !board
             && match memory {
                 Memory::Kernel { .. } | Memory::File => kernel == node,
-                Memory::Window { .. } => kernel == NodeId::HOST || kernel == node,
+                Memory::Window { window, .. } => {
+                    self.machine.window(window).is_some_and(|window| window.members.contains(&kernel))
+                }
                 Memory::Foreign { .. } => false,
             }
     }
@@ -470,11 +498,17 @@ impl Core {
         let Mappable { region, rights, memory, .. } = *mappable;
         let writable = rights.contains(Rights::WRITE);
         match memory {
-            Memory::Window { .. } if on != region.node() => {
-                (Attachment::Passed, vec![Resource::RegionInWindow { node: region.node(), writable }])
+            Memory::Window { window, .. } if !self.behind_window(on) => {
+                (Attachment::Passed, vec![Resource::RegionInWindow { window, writable }])
             }
-            Memory::Window { .. } if writable => (Attachment::WindowMemory, Vec::new()),
-            Memory::Window { .. } => (Attachment::WindowToRead, Vec::new()),
+            Memory::Window { window, .. } => {
+                let number = AttachmentWindow { window: window.0 };
+                let attachment = match writable {
+                    true => Attachment::WindowMemory(number),
+                    false => Attachment::WindowToRead(number),
+                };
+                (attachment, Vec::new())
+            }
             _ if on == region.node() => (Attachment::Region { region, writable }, Vec::new()),
             _ => (Attachment::Passed, vec![Resource::Region { region, writable }]),
         }
@@ -581,10 +615,10 @@ impl Core {
                     Memory::Kernel { .. } | Memory::File => {
                         self.order_if_up(region.node(), Order::RegionForget { region });
                     }
-                    Memory::Window { offset_bytes } => {
+                    Memory::Window { window, offset_bytes } => {
                         let current = self.nodes[usize::from(region.node().0)].generation;
                         if current == region.generation() {
-                            self.take_back(region.node(), WindowRange { offset_bytes, length_bytes });
+                            self.take_back(window, WindowRange { offset_bytes, length_bytes });
                         }
                     }
                     Memory::Foreign { .. } => {}

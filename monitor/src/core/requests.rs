@@ -96,6 +96,7 @@ impl Core {
                 return;
             }
             Request::Nodes { from } => Ok(self.page_of_nodes(from)),
+            Request::Windows { from } => Ok(self.page_of_windows(from)),
             Request::ConsoleOpen { node } => {
                 let result = self.console_open(client, &node);
                 self.answer(client, request, result);

@@ -297,7 +297,7 @@ impl Core {
     ) -> Result<NodeId, Fault> {
         let (id, _) = self.startable_node(name)?;
         let refused = |why: String| Err(Fault::Refused { why });
-        if self.kernel_of(id) != id {
+        if self.machine.kernel_of(id) != id {
             let host = self.node_name(NodeId::HOST);
             return refused(format!(
                 "node {name} uses the processors of node {host}; set their frequencies there"

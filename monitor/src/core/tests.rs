@@ -24,6 +24,7 @@ mod relays;
 mod steering;
 mod streams;
 mod traces;
+mod windows;
 
 const MACHINE: &str = r#"
 name = "test"
@@ -221,44 +222,6 @@ fn a_connection_waits_for_its_name_and_gives_up() {
     let fault = Fault::NoSuchName { name: "never".into() };
     assert_eq!(bench.answer((HOST, 1)), Some(Reply::Failed { fault }));
     assert_eq!(bench.core.next_tick(), None);
-}
-
-#[test]
-fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back() {
-    let mut bench = Bench::up(3);
-    bench.attach((HOST, 1));
-    bench.attach((ARM0, 1));
-    bench.export((HOST, 1), "pong");
-    for _ in 0..2 {
-        let Some(Reply::Connect { grant }) = bench.connect((ARM0, 1), "pong") else { panic!() };
-        assert_eq!(
-            (grant.transport, grant.window.as_ref().unwrap().ring),
-            (TransportKind::Window, Some(grant.channel.0 as u32))
-        );
-    }
-    let (_, message, attachments, passed) =
-        bench.delivered.iter().find(|(client, ..)| *client == (HOST, 1)).unwrap();
-    assert!(matches!(&message.body, Reply::Incoming { listener: 1, .. }));
-    assert_eq!(attachments.len(), 4);
-    let expected = [Resource::WindowMemory(ARM0), Resource::HostBell(ARM0, 2), Resource::NodeBell(ARM0, 2)];
-    assert_eq!(passed[..], expected);
-    // Three doorbells: the monitors' own and two.
-    let fault = bench.connect((ARM0, 1), "pong");
-    assert!(
-        matches!(&fault, Some(Reply::Failed { fault: Fault::Limit { what } }) if what.contains("doorbells"))
-    );
-
-    let channel = tombolo_base::ChannelId(1);
-    bench.report(ARM0, Report::Released { channel });
-    assert_eq!(bench.orders.last(), Some(&(HOST, Order::HangUp { channel })));
-    assert!(
-        matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Failed { .. })),
-        "one side still holds it"
-    );
-    bench.report(ARM0, Report::Released { channel });
-    assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Failed { .. })), "told twice by one side");
-    bench.report(HOST, Report::Released { channel });
-    assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Connect { .. })));
 }
 
 #[test]

@@ -8,18 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tombolo_base::SharedMemory;
+use tombolo_base::{NodeId, SharedMemory};
 use tombolo_control::FINGERPRINT;
 use tombolo_link::rendezvous::{Bells, Host, HostEvent};
-use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, heap_offset_bytes};
-use tombolo_machine::vm::Window;
-use tombolo_machine::{AttachedNode, Node, WindowKey};
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, CONTROL_VECTOR, WindowHeader, heap_offset_bytes};
+use tombolo_machine::{AttachedNode, Machine, Node, WindowKey};
 use tombolo_platform::event::{Interest, drain, eventfd, poll, signal};
-use tombolo_platform::memory::map;
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, Errno, OsError, socket, unpoisoned};
 
 use super::node::{NodeLink, RunningNode, WindowSide};
+use super::windows::Windows;
 use crate::random_nonce;
 use crate::relay::{BEAT_NS, End, Relay};
 
@@ -104,29 +103,38 @@ pub(super) fn start(
     node: &Node,
     attached: &AttachedNode,
     generation: NonZeroU16,
-    machine: &str,
+    machine: &Machine,
+    windows: &mut Windows,
 ) -> Result<(RunningNode, u64), String> {
-    let length_bytes = u64::from(attached.window_mib) << 20;
+    let window = machine.own_window(node.id).ok_or("it has no window")?;
+    let length_bytes = window.length_bytes();
     let key = WindowKey::read(attached.key.as_deref()).map_err(text)?;
     let opened = attached
         .window
         .open(Some(length_bytes))
         .map_err(|error| format!("cannot use its window {}: {error}", attached.window))?;
-    let length = usize::try_from(length_bytes).map_err(text)?;
-    let memory = map(&opened.file, opened.base_bytes, length).map_err(text)?;
-    let window = Window::over(opened.file, length_bytes, attached.doorbells).map_err(text)?;
-    let bells = (copies(window.host_eventfds())?, copies(window.vm_eventfds())?);
-    let header = WindowHeader { node: node.id, generation, length_bytes, caches: None };
+    let base_bytes = opened.base_bytes;
+    let file = opened.file.try_clone().map_err(text)?;
+    let memory = windows.attach(window, opened.file, base_bytes)?;
+    let peers = window.peer(NodeId::HOST).zip(window.peer(node.id));
+    let (of_host, of_node) = peers.ok_or("it has no window with the host")?;
+    let bells = (windows.bells(window.id, of_host)?, windows.bells(window.id, of_node)?);
+    let header = WindowHeader { window: window.id, node: node.id, generation, length_bytes, caches: None };
     let terms = attached.terms(node.isa, FINGERPRINT, length_bytes);
     let silence_ns = u64::from(attached.silence_s) * 1_000_000_000;
-    let name = (node.id, node.name.as_str(), machine);
+    let name = (node.id, node.name.as_str(), machine.name());
     let host = Host::open(&memory, terms, name, random_nonce().map_err(text)?, silence_ns);
     let shared = Arc::new(Shared {
         news: Mutex::default(),
         told: eventfd().map_err(text)?,
         stop: eventfd().map_err(text)?,
     });
-    let offered = Offered { window: memory.clone(), key, header, bells };
+    let bell = |bells: &[OwnedFd]| {
+        let control = bells.get(usize::from(CONTROL_VECTOR)).ok_or("its window has no doorbell")?;
+        control.try_clone().map_err(text)
+    };
+    let (host_bell, node_bell) = (bell(&bells.0)?, bell(&bells.1)?);
+    let offered = Offered { window: memory, key, header, bells };
     let of_thread = Arc::clone(&shared);
     let thread = std::thread::Builder::new()
         .name(format!("window-{}", node.name))
@@ -135,20 +143,16 @@ pub(super) fn start(
     let keeper = Keeper { shared, thread: Some(thread) };
     let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let side = WindowSide {
-        window,
-        memory,
+        memory: file,
         caches: None,
-        base_bytes: opened.base_bytes,
-        _server: None,
+        base_bytes,
+        host_bell,
+        node_bell,
         serial: None,
         lifeline,
         _lifeline_far_end: far_end,
     };
-    Ok((RunningNode::attached(keeper, NodeLink::Awaited(Vec::new()), side), opened.base_bytes))
-}
-
-fn copies(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, String> {
-    counters.iter().map(|counter| counter.try_clone().map_err(text)).collect()
+    Ok((RunningNode::attached(keeper, NodeLink::Awaited(Vec::new()), side), base_bytes))
 }
 
 fn keep(mut host: Host, offered: Offered, shared: &Shared) {

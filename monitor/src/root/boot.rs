@@ -5,14 +5,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use tombolo_base::coherence::Caches;
 use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
-use tombolo_link::window::WindowHeader;
-use tombolo_machine::vm::{Board, Files, Hardware, Launch, Qemu, VmKit, Window, files, initramfs};
+use tombolo_link::window::CONTROL_VECTOR;
+use tombolo_machine::vm::{Board, Files, Hardware, Launch, Qemu, VmKit, files, initramfs};
 use tombolo_machine::{BareNode, Kit, Node, NodeSettings, VmNode, kit};
-use tombolo_platform::memory::map;
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
@@ -42,7 +40,8 @@ impl Root {
             NodeSettings::Vm(vm) => self.start_vm(&node, vm, generation),
             NodeSettings::Bare(bare) => self.start_bare(&node, bare, generation),
             NodeSettings::Attached(attached) => {
-                let started = attached::start(&node, attached, generation, self.machine.name());
+                let windows = &mut self.windows;
+                let started = attached::start(&node, attached, generation, &self.machine, windows);
                 started.map(|(running, base_bytes)| {
                     let window = (u64::from(attached.window_mib) << 20, attached.doorbells);
                     self.core.node_awaited(id, window, base_bytes);
@@ -55,12 +54,16 @@ impl Root {
             Ok(mut running) => {
                 running.order(&welcome, Vec::new());
                 if node.as_attached().is_none() {
-                    let window = running.window().map(|window| (window.length_bytes(), window.vectors()));
+                    let own = self.machine.own_window(id);
+                    let window = own.map(|window| (window.length_bytes(), window.doorbells));
                     self.core.node_started(id, running.pid(), window);
                 }
                 self.nodes.insert(id, running);
             }
-            Err(cause) => self.core.node_lost(id, &cause),
+            Err(cause) => {
+                self.windows.node_lost(&self.machine, id);
+                self.core.node_lost(id, &cause);
+            }
         }
     }
 
@@ -107,12 +110,16 @@ impl Root {
             .cpu(&vm.cpu)
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
-            .vectors(vm.doorbells)
+            .windows(self.vectors_of(node.id))
             .parameter("tombolo.node", &node.name);
-        let size = (vm.window_mib, vm.doorbells);
-        start_behind_window(node.id, generation, size, vm.caches, |serial, window| {
-            qemu.launch(serial, window).map_err(text)
+        self.start_behind_window(node.id, generation, |serial, windows| {
+            qemu.launch(serial, windows).map_err(text)
         })
+    }
+
+    /// The doorbell vectors of the windows of a node.
+    fn vectors_of(&self, node: NodeId) -> Vec<u16> {
+        self.machine.windows_of(node).map(|window| window.doorbells).collect()
     }
 
     /// The boot image of virtual machines of an instruction set with files out of these folders. To pack and
@@ -141,7 +148,7 @@ impl Root {
     }
 
     fn start_bare(
-        &self,
+        &mut self,
         node: &Node,
         bare: &BareNode,
         generation: NonZeroU16,
@@ -149,57 +156,50 @@ impl Root {
         let kit = self.kit.as_ref().map_err(text)?;
         let monitor = kit.board(node.isa).map_err(|error| missing(kit, error))?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a board needs an emulator")?;
-        let BareNode { cpu, memory_mib, doorbells, .. } = bare.clone();
-        let hardware = Hardware { cpu, memory_mib, processors: 1, vectors: doorbells };
+        let BareNode { cpu, memory_mib, .. } = bare.clone();
+        let hardware = Hardware { cpu, memory_mib, processors: 1, windows: self.vectors_of(node.id) };
         let board = Board::new(node.isa, program, monitor, hardware);
-        let size = (bare.window_mib, bare.doorbells);
-        start_behind_window(
-            node.id,
-            generation,
-            size,
-            None,
-            |serial, window| Ok(board.launch(serial, window)),
-        )
+        self.start_behind_window(node.id, generation, |serial, windows| Ok(board.launch(serial, windows)))
     }
-}
 
-/// Makes a window of `window_mib` MiB with `doorbells` doorbells, and starts the emulator that has it.
-/// `launch` returns the emulator's command, given its ends of the serial line and of the window.
-fn start_behind_window(
-    node: NodeId,
-    generation: NonZeroU16,
-    (window_mib, doorbells): (u32, u16),
-    caches: Option<Caches>,
-    launch: impl FnOnce(OwnedFd, OwnedFd) -> Result<Launch, String>,
-) -> Result<RunningNode, String> {
-    let length_bytes = u64::from(window_mib) << 20;
-    let window = Window::new(length_bytes, doorbells).map_err(text)?;
-    let length = usize::try_from(length_bytes).map_err(text)?;
-    let memory = map(window.memory(), 0, length).map_err(text)?;
-    WindowHeader { node, generation, length_bytes, caches }.write(&memory);
-    if let Some(caches) = caches {
-        caches.write_back(&memory);
+    /// Connects a node to its windows, and starts the emulator that has them. `launch` returns the emulator's
+    /// command, given its ends of the serial line and of the windows.
+    fn start_behind_window(
+        &mut self,
+        node: NodeId,
+        generation: NonZeroU16,
+        launch: impl FnOnce(OwnedFd, Vec<OwnedFd>) -> Result<Launch, String>,
+    ) -> Result<RunningNode, String> {
+        let window_ends = self.windows.connect(&self.machine, node, generation)?;
+        let window = self.machine.own_window(node).ok_or("it has no window")?;
+        let of_host =
+            window.peer(NodeId::HOST).zip(window.peer(node)).ok_or("it has no window with the host")?;
+        let copy = |fd: Option<BorrowedFd<'_>>| {
+            fd.ok_or("its window is not there")?.try_clone_to_owned().map_err(text)
+        };
+        let memory = copy(self.windows.memory(window.id))?;
+        let host_bell = copy(self.windows.bell(window.id, of_host.0, CONTROL_VECTOR))?;
+        let node_bell = copy(self.windows.bell(window.id, of_host.1, CONTROL_VECTOR))?;
+        let (serial, serial_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
+        let launch = launch(serial_end, window_ends)?;
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
+        let process = Process::start(&mut command, &inherit).map_err(text)?;
+        let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
+        let side = WindowSide {
+            memory,
+            caches: window.caches,
+            base_bytes: 0,
+            host_bell,
+            node_bell,
+            serial: Some(serial),
+            lifeline,
+            _lifeline_far_end: far_end,
+        };
+        Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), Some(side)))
     }
-    let (server, window_end) = window.connect().map_err(text)?;
-    let (serial, serial_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
-    let launch = launch(serial_end, window_end)?;
-    let mut command = Command::new(&launch.program);
-    command.args(&launch.arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
-    let process = Process::start(&mut command, &inherit).map_err(text)?;
-    let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
-    let side = WindowSide {
-        window,
-        memory,
-        caches,
-        base_bytes: 0,
-        _server: Some(server),
-        serial: Some(serial),
-        lifeline,
-        _lifeline_far_end: far_end,
-    };
-    Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), Some(side)))
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -8,30 +8,34 @@ mod boot;
 mod hearing;
 mod images;
 mod node;
+mod windows;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tombolo_base::{ChannelId, Isa, NodeId};
+use tombolo_base::{ChannelId, Isa, NodeId, WindowId};
 use tombolo_control::{ClientMessage, NodeInfo, Order, Report, Request, Wire};
+use tombolo_link::window::SHARED_VECTOR;
 use tombolo_machine::kit::KitError;
-use tombolo_machine::{Kit, Machine};
+use tombolo_machine::{Kit, Machine, Window};
 use tombolo_platform::epoll::Epoll;
-use tombolo_platform::event::{Interest, Ready, poll};
+use tombolo_platform::event::{Interest, Ready, drain, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{OsError, memory, socket};
 
 use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
 use crate::orphans;
+use crate::shared_bells::{SharedBells, WATCHED_BYTES};
 use crate::supervisor::Supervisor;
 use attached::News;
 use boot::BootImage;
 use hearing::Hearing;
 use images::ImageReader;
 use node::RunningNode;
+use windows::Windows;
 
 /// The monitor of a plain host ends by itself after being unused for this long.
 const IDLE_LIFE: Duration = Duration::from_secs(10);
@@ -61,6 +65,9 @@ pub enum RootError {
         /// The cause.
         cause: String,
     },
+    /// A window could not be made.
+    #[error("{0}")]
+    Window(String),
     /// A part of the kit is missing.
     #[error(transparent)]
     Kit(#[from] KitError),
@@ -84,6 +91,9 @@ pub struct Root {
     core: Core,
     agent: Agent,
     nodes: HashMap<NodeId, RunningNode>,
+    windows: Windows,
+    /// Of domains on this kernel.
+    shared_bells: SharedBells,
     hearing: Hearing,
     /// Whether agents are read; not while there is no room for what they may send.
     may_ask: bool,
@@ -127,12 +137,15 @@ impl Root {
                 error.into()
             }
         })?;
+        let windows = Windows::new(&machine).map_err(RootError::Window)?;
         Ok(Root {
             core: Core::new(machine.clone(), now_ns()),
             machine,
             kit,
             agent,
             nodes: HashMap::new(),
+            windows,
+            shared_bells: SharedBells::default(),
             hearing: Hearing::new()?,
             may_ask: true,
             pairs: HashMap::new(),
@@ -327,6 +340,7 @@ impl Root {
             self.core.console_output(id, &printed);
         }
         *self.losses.entry(id).or_default() += 1;
+        self.windows.node_lost(&self.machine, id);
         self.core.node_lost(id, cause);
     }
 
@@ -334,8 +348,8 @@ impl Root {
         match effect {
             Effect::Order { node, order, passed } => self.give_order(node, order, &passed),
             Effect::WriteProgram { node, range, image, target } => {
-                if let (Some(node), Ok(program)) = (self.nodes.get(&node), image.program(target)) {
-                    node.write_window(range, program.bytes);
+                if let (Some(window), Ok(program)) = (self.machine.own_window(node), image.program(target)) {
+                    self.windows.write(window.id, range, program.bytes);
                 }
             }
             Effect::KeepProgram { node, hash, image, target } => {
@@ -349,19 +363,17 @@ impl Root {
                     Err(why) => self.core.program_not_kept(node, hash, &why),
                 }
             }
-            Effect::ClearWindow { node, range } => {
-                if let Some(node) = self.nodes.get(&node) {
-                    node.clear_window(range);
-                }
-            }
+            Effect::ClearWindow { window, range } => self.windows.clear(window, range),
+            Effect::ForgetBell { channel } => self.shared_bells.forget(channel),
             Effect::Boot { node, generation } => self.boot_node(node, generation),
             Effect::Destroy { node } => {
                 *self.losses.entry(node).or_default() += 1;
                 self.hearing.forget(node);
-                if let Some(mut node) = self.nodes.remove(&node) {
-                    node.destroy();
+                if let Some(mut running) = self.nodes.remove(&node) {
+                    running.destroy();
                     self.agent.expect_orphans();
                 }
+                self.windows.node_lost(&self.machine, node);
             }
             Effect::ConsoleWrite { node, bytes } => {
                 if let Some(running) = self.nodes.get_mut(&node) {
@@ -396,17 +408,16 @@ impl Root {
                     Some(first)
                 }
             },
-            Resource::WindowMemory(node) => copy(self.nodes.get(&node)?.window()?.memory()),
-            Resource::HostBell(node, vector) => {
-                copy(self.nodes.get(&node)?.window()?.host_eventfds().get(usize::from(vector))?.as_fd())
-            }
-            Resource::NodeBell(node, vector) => {
-                copy(self.nodes.get(&node)?.window()?.vm_eventfds().get(usize::from(vector))?.as_fd())
+            Resource::WindowMemory(window) => copy(self.windows.memory(window)?),
+            Resource::Bell { window, peer, vector } => copy(self.windows.bell(window, peer, vector)?),
+            Resource::SharedBell { channel, window, offset_bytes, accepting } => {
+                let part = self.windows.part(window, offset_bytes, WATCHED_BYTES)?;
+                self.shared_bells.make(channel, window, part, accepting).ok()
             }
             Resource::Program(hash) => self.programs.remove(&hash),
             Resource::Region { region, writable } => self.agent.region_memory(region, writable).ok(),
-            Resource::RegionInWindow { node, writable } => {
-                let memory = self.nodes.get(&node)?.window()?.memory();
+            Resource::RegionInWindow { window, writable } => {
+                let memory = self.windows.memory(window)?;
                 if writable { copy(memory) } else { memory::open_to_read(memory).ok() }
             }
             Resource::Offered((node, connection), request) => {
@@ -433,12 +444,18 @@ impl Root {
         // What comes after the agent's needs no tokens.
         sources.push((self.hearing.fd(), Interest::Read));
         sources.push((self.images.ready_fd(), Interest::Read));
+        let bells = sources.len();
+        let shared = self.shared_vectors();
+        sources.extend(shared.iter().map(|(_, bell)| (*bell, Interest::Read)));
         let ends = sources.len();
         sources.push((self.supervisor.as_fd(), Interest::Read));
         sources.extend(self.unheard.iter().map(|end| (end.as_fd(), Interest::Read)));
         let deadline = if quiet { self.next_deadline() } else { Some(Deadline::after(Duration::ZERO)) };
         let ready: Vec<Ready> = poll(&sources, deadline)?;
         drop(sources);
+        let rung = shared.iter().zip(&ready[bells..ends]).filter(|(_, ready)| ready.any());
+        let rung: Vec<WindowId> = rung.map(|((window, bell), _)| (drain(bell), *window).1).collect();
+        rung.into_iter().for_each(|window| self.shared_bells.forward(window));
         self.images.hush();
         self.stopping |= ready[ends..].iter().any(|end| end.any());
         self.hearing.wake(&mut self.nodes)?;
@@ -449,6 +466,16 @@ impl Root {
             }
         }
         Ok(())
+    }
+
+    /// The counters of the vectors that channels of this kernel share, by window.
+    fn shared_vectors(&self) -> Vec<(WindowId, BorrowedFd<'_>)> {
+        let waits = |window: &&Window| self.shared_bells.has_any(window.id);
+        let bell = |window: &Window| {
+            let host = window.peer(NodeId::HOST)?;
+            Some((window.id, self.windows.bell(window.id, host, SHARED_VECTOR)?))
+        };
+        self.machine.windows().iter().filter(waits).filter_map(bell).collect()
     }
 
     fn next_deadline(&self) -> Option<Deadline> {

@@ -2,14 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use tombolo_base::SharedMemory;
 use tombolo_base::coherence::Caches;
 use tombolo_control::{Order, Wire};
 use tombolo_link::Side;
-use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowRange, control_config};
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, control_config};
 use tombolo_link::{ChannelLayout, Hello};
-use tombolo_machine::vm::Window;
-use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::event::{Interest, drain};
 use tombolo_platform::process::{Ended, Process};
 use tombolo_platform::{Deadline, Errno, socket};
@@ -38,28 +35,19 @@ pub(super) enum NodeLink {
 /// The window and the serial line of a virtual machine or a board, as the host holds them.
 #[derive(Debug)]
 pub(super) struct WindowSide {
-    pub(super) window: Window,
-    pub(super) memory: SharedMemory,
+    /// The memory of its window with the host.
+    pub(super) memory: OwnedFd,
     /// How the two sides keep their views of it; `None` where it is coherent.
     pub(super) caches: Option<Caches>,
     /// Where the window begins in its file.
     pub(super) base_bytes: u64,
-    /// Our end of the socket that QEMU has the window from; QEMU wants it open.
-    pub(super) _server: Option<OwnedFd>,
+    /// By which its monitor rings the root, and the root its monitor.
+    pub(super) host_bell: OwnedFd,
+    pub(super) node_bell: OwnedFd,
     pub(super) serial: Option<OwnedFd>,
     /// Both ends of a lifeline that never hangs up: the death of a virtual machine shows by its process.
     pub(super) lifeline: OwnedFd,
     pub(super) _lifeline_far_end: OwnedFd,
-}
-
-impl WindowSide {
-    /// Makes visible to the node what was stored to a range of the window.
-    fn write_back(&self, range: WindowRange) {
-        let part = self.memory.slice(range.offset_bytes as usize, range.length_bytes as usize);
-        if let (Some(caches), Ok(part)) = (self.caches, part) {
-            caches.write_back(&part);
-        }
-    }
 }
 
 /// By what the end of a node shows.
@@ -134,26 +122,6 @@ impl RunningNode {
         match &self.life {
             Life::Process(process) => process.pid(),
             Life::Keeper(_) => 0,
-        }
-    }
-
-    pub(super) fn window(&self) -> Option<&Window> {
-        self.vm.as_ref().map(|vm| &vm.window)
-    }
-
-    pub(super) fn write_window(&self, range: WindowRange, bytes: &[u8]) {
-        if let Some(vm) = &self.vm {
-            // The core lent a range of this window that is long enough.
-            let _ = copy::write(Loop::Best, &vm.memory, range.offset_bytes as usize, bytes);
-            vm.write_back(range);
-        }
-    }
-
-    pub(super) fn clear_window(&self, range: WindowRange) {
-        if let Some(vm) = &self.vm {
-            // As above.
-            let _ = copy::fill(&vm.memory, range.offset_bytes as usize, range.length_bytes as usize, 0);
-            vm.write_back(range);
         }
     }
 
@@ -250,7 +218,7 @@ impl RunningNode {
     /// A virtual machine that has booted rings for its handshake.
     fn make_line_if_rung(&mut self) -> Result<(), String> {
         let Some(vm) = &self.vm else { return Ok(()) };
-        if !drain(&vm.window.host_eventfds()[0]) {
+        if !drain(&vm.host_bell) {
             return Ok(());
         }
         let channel = open_control(vm)
@@ -324,7 +292,7 @@ impl RunningNode {
             let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
             sources.extend(vm.serial.iter().map(|serial| (serial.as_fd(), Some(interest))));
             let awaited = matches!(self.link, NodeLink::Awaited(_));
-            sources.push((vm.window.host_eventfds()[0].as_fd(), awaited.then_some(Interest::Read)));
+            sources.push((vm.host_bell.as_fd(), awaited.then_some(Interest::Read)));
         }
         sources
     }
@@ -356,12 +324,12 @@ fn open_control(vm: &WindowSide) -> Result<WindowChannel, ChannelError> {
     };
     let lifeline = copy(vm.lifeline.as_fd())?;
     let lent = window::Lent {
-        memory: copy(vm.window.memory())?,
+        memory: copy(vm.memory.as_fd())?,
         offset_bytes: vm.base_bytes + CONTROL_OFFSET_BYTES as u64,
         length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
         lifeline,
-        bell: copy(vm.window.host_eventfds()[0].as_fd())?,
-        ringer: copy(vm.window.vm_eventfds()[0].as_fd())?,
+        bell: copy(vm.host_bell.as_fd())?,
+        ringer: copy(vm.node_bell.as_fd())?,
         ring: None,
         caches: vm.caches,
     };

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 
 use crate::record::Memory;
 use crate::table::{Consequence, Table};
@@ -88,13 +88,12 @@ impl Table {
         self.commit_what_can_be();
     }
 
-    /// The regions in the window of a node.
+    /// The regions in a window.
     #[must_use]
-    pub fn in_window_of(&self, node: NodeId) -> Vec<InWindow> {
+    pub fn in_window(&self, id: WindowId) -> Vec<InWindow> {
         let holder = |mapping: &ChannelId| Some((self.mappings.get(mapping)?.holder.node(), *mapping));
-        let of_node = self.regions.iter().filter(|(id, _)| id.node() == node);
-        let in_window = of_node.filter_map(|(_, region)| match region.memory {
-            Memory::Window { offset_bytes } => Some((offset_bytes, region)),
+        let in_window = self.regions.values().filter_map(|region| match region.memory {
+            Memory::Window { window, offset_bytes } if window == id => Some((offset_bytes, region)),
             _ => None,
         });
         in_window

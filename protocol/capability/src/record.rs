@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use core::num::NonZeroU16;
 
-use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 
 use crate::{Backing, CapabilityId, Extent, RegionId, Rights, Seal};
 
@@ -32,8 +32,10 @@ pub enum Memory {
         /// The page size in bytes; 0 for the default.
         huge_page_bytes: u64,
     },
-    /// In the window of the region's node.
+    /// In a window.
     Window {
+        /// Which one.
+        window: WindowId,
         /// The offset in the window.
         offset_bytes: u64,
     },

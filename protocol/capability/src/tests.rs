@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU16;
 
-use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 
 use crate::*;
 
@@ -120,7 +120,10 @@ fn what_is_given_away_is_mapped_by_its_new_holder_alone() {
 #[test]
 fn with_its_node_the_memory_goes_for_everybody() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
-    let window = NewRegion { memory: Memory::Window { offset_bytes: 8192 }, ..memory(ARM0, owner, 1) };
+    let window = NewRegion {
+        memory: Memory::Window { window: WindowId(0), offset_bytes: 8192 },
+        ..memory(ARM0, owner, 1)
+    };
     let there = create(&mut table, window);
     let here = create(&mut table, memory(HOST, other, 1));
     map(&mut table, owner, there.id, 1, Rights::READ);
@@ -165,7 +168,10 @@ fn sealed_memory_is_written_by_no_other_domain() {
     assert_eq!(table.seal(owner, all.id, Seal::SoleWriter).map(|_| ()), sealed(Seal::Frozen));
     let window = create(
         &mut table,
-        NewRegion { memory: Memory::Window { offset_bytes: 0 }, ..memory(ARM0, owner, 1) },
+        NewRegion {
+            memory: Memory::Window { window: WindowId(0), offset_bytes: 0 },
+            ..memory(ARM0, owner, 1)
+        },
     );
     let cannot = CapabilityFault::CannotSeal { region: window.region, backing: Backing::Window };
     assert_eq!(table.seal(owner, window.id, Seal::Frozen), Err(cannot));

@@ -17,16 +17,38 @@ use super::observation::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
 use super::records::*;
 
-rt::record_view! {
-    AttachmentInterrupt => AttachmentInterruptView<'m>, inline 2 / 2;
-    /// `vector`.
-    vector @ 0 => u16,
+rt::owned_record! {
+    /// A window that the agent's node maps.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct AttachmentWindow => AttachmentWindowView<'m>, inline 2 / 2;
+    /// Its number in the machine.
+    window @ 0: u16 => u16,
 }
 
 rt::record_view! {
-    AttachmentRinger => AttachmentRingerView<'m>, inline 2 / 2;
+    AttachmentInterrupt => AttachmentInterruptView<'m>, inline 4 / 2;
     /// `vector`.
     vector @ 0 => u16,
+    /// Of this window.
+    window @ 2 => u16,
+}
+
+rt::record_view! {
+    AttachmentSharedBell => AttachmentSharedBellView<'m>, inline 16 / 8;
+    /// The first byte of the channel in the window.
+    offset_bytes @ 0 => u64,
+    /// The window.
+    window @ 8 => u16,
+    /// The domain is the accepting side, and its peer the connecting one.
+    accepting @ 10 => bool,
+}
+
+rt::record_view! {
+    AttachmentRinger => AttachmentRingerView<'m>, inline 4 / 2;
+    /// `vector`.
+    vector @ 0 => u16,
+    /// Of this window.
+    window @ 2 => u16,
 }
 
 rt::record_view! {
@@ -71,16 +93,18 @@ rt::owned_union! {
     1 => Passed,
     /// The domain's end of a fresh lifeline of this channel; the agent keeps the other.
     2 => Lifeline,
-    /// The window's memory.
-    3 => WindowMemory,
+    /// The memory of a window.
+    3 => WindowMemory(item: AttachmentWindow => AttachmentWindowView<'m>),
     /// The event counter of this interrupt vector.
     4 => Interrupt {
-        record: AttachmentInterruptView<'m>, inline 2;
+        record: AttachmentInterruptView<'m>, inline 4;
         /// `vector`.
         vector @ 0: u16 => u16,
+        /// Of this window.
+        window @ 2: u16 => u16,
     },
-    /// The window device's registers.
-    5 => Registers,
+    /// The registers of a window's device.
+    5 => Registers(item: AttachmentWindow => AttachmentWindowView<'m>),
     /// One end of a socket pair between two domains of this agent, made at the first mention.
     6 => PairEnd {
         record: AttachmentPairEndView<'m>, inline 2;
@@ -103,18 +127,30 @@ rt::owned_union! {
         /// Also for writing.
         writable @ 8: bool => bool,
     },
-    /// The window's memory, for reading alone.
-    9 => WindowToRead,
+    /// The memory of a window, for reading alone.
+    9 => WindowToRead(item: AttachmentWindow => AttachmentWindowView<'m>),
     /// The event counter by which this vector of the other side is rung: the agent passes it on.
     10 => Ringer {
-        record: AttachmentRingerView<'m>, inline 2;
+        record: AttachmentRingerView<'m>, inline 4;
         /// `vector`.
         vector @ 0: u16 => u16,
+        /// Of this window.
+        window @ 2: u16 => u16,
+    },
+    /// An event counter for the end of a channel that has no interrupt vector of its own.
+    11 => SharedBell {
+        record: AttachmentSharedBellView<'m>, inline 16;
+        /// The first byte of the channel in the window.
+        offset_bytes @ 0: u64 => u64,
+        /// The window.
+        window @ 8: u16 => u16,
+        /// The domain is the accepting side, and its peer the connecting one.
+        accepting @ 10: bool => bool,
     },
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0xd07d8c0004054157;
+pub const AGENT_FINGERPRINT: u64 = 0xf639d39d7960698c;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.

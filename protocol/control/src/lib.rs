@@ -36,11 +36,11 @@ pub use tombolo_interface::owned::request;
 pub use tombolo_interface::{Malformed, Unsendable};
 pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 
-pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
+pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, AttachmentWindow, StartOrder};
 pub use in_flight::InFlight;
 pub use job::{JobError, Membership};
 pub use machine::MAX_RELAYS;
-pub use machine::{CpuPlacement, Exit, Fault, NodeInfo, NodeKind, ProgramSpec};
+pub use machine::{CpuPlacement, Exit, Fault, NodeInfo, NodeKind, ProgramSpec, WindowInfo};
 pub use monitor::{
     DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap,
     RegionPlace, RelayNode, SpawnRequest, TracedInfo, WindowPlace,
@@ -110,6 +110,21 @@ pub fn parse_socket_name(name: &str) -> Option<(u32, &str)> {
 
 /// The cause given for a node that is not up yet, but not down either.
 pub const STARTING: &str = "starting";
+
+impl Default for WindowInfo {
+    fn default() -> Self {
+        WindowInfo {
+            id: 0,
+            name: String::new(),
+            nodes: alloc::vec::Vec::new(),
+            bytes: (0, 0),
+            trust: String::new(),
+            home: NodeId::HOST,
+            read_ns: 0,
+            line_ns: 0,
+        }
+    }
+}
 
 impl NodeInfo {
     /// A node that has not been started yet.

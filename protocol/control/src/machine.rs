@@ -152,6 +152,28 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
+    /// A window: memory that several nodes map.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct WindowInfo => WindowInfoView<'m>, inline 64 / 8;
+    /// Its number in the machine.
+    id @ 0: u16 => u16,
+    /// Its name: of the window between a node and the host that of the node.
+    name @ 8: rt::String => rt::Text<'m, 1024>,
+    /// The nodes that map it, in the order of their numbers.
+    nodes @ 16: rt::Vec<tombolo_base::NodeId> => rt::List<'m, NodeIdView<'m>, 8>,
+    /// Bytes lent and in all; zeros while its node is down.
+    bytes @ 24: (u64, u64) => WindowBytesView<'m>,
+    /// The trust domain of its nodes.
+    trust @ 40: rt::String => rt::Text<'m, 1024>,
+    /// The node whose memory it is meant to be, in measurements that model that.
+    home @ 48: tombolo_base::NodeId => NodeIdView<'m>,
+    /// Modelled: nanoseconds that another node waits to read a line; 0 when nothing is modelled.
+    read_ns @ 52: u32 => u32,
+    /// Modelled: nanoseconds that another node takes to write a line.
+    line_ns @ 56: u32 => u32,
+}
+
+rt::owned_record! {
     /// The shape of a channel's rings.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct ChannelConfig => ChannelConfigView<'m>, inline 12 / 4;

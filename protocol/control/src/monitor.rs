@@ -200,7 +200,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x26b2cb8a9c8c918f;
+pub const MONITOR_FINGERPRINT: u64 = 0x516af5b2effa71c8;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -311,6 +311,11 @@ rt::owned_messages! {
     Message 16 => Accepted, 8 {
         /// How many.
         count @ 0: u32 => u32,
+    };
+    /// Up to a page of the windows, from a number on.
+    Call 17 => Windows, 8 {
+        /// Numbers from this one on; 0 from the start.
+        from @ 0: u32 => u32,
     };
     /// Something about names.
     Call 30 => Names, 32 {
@@ -554,6 +559,8 @@ impl MonitorRequest {
     pub const RESTART: u16 = 15;
     /// The ordinal of `accepted`.
     pub const ACCEPTED: u16 = 16;
+    /// The ordinal of `windows`.
+    pub const WINDOWS: u16 = 17;
     /// The ordinal of `names`.
     pub const NAMES: u16 = 30;
     /// The ordinal of `trace`.
@@ -651,6 +658,13 @@ rt::owned_messages! {
     Reply 8 => Nodes, 16 {
         /// A page of them, by number.
         nodes @ 0: rt::Vec<NodeInfo> => rt::List<'m, NodeInfoView<'m>, 256>,
+        /// There are others.
+        more @ 8: bool => bool,
+    };
+    /// Answers [`MonitorRequest::Windows`].
+    Reply 17 => Windows, 16 {
+        /// A page of them, by number.
+        windows @ 0: rt::Vec<WindowInfo> => rt::List<'m, WindowInfoView<'m>, 256>,
         /// There are others.
         more @ 8: bool => bool,
     };
@@ -844,7 +858,7 @@ rt::owned_messages! {
     /// Answers a call without results: it is done.
     Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 | 72 | 83 | 86 | 87 => Done;
     /// Answers a call that was declined.
-    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 | 89 => Failed, 16 {
+    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 17 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 | 89 => Failed, 16 {
         /// `fault`.
         fault @ 0: Fault => FaultView<'m>,
     };

@@ -6,7 +6,8 @@
 //! line 2   doorbells of A             written by A: word 0 odd while it sleeps for a message, word 8 for room;
 //!                                     words 1 and 9 nonzero while it fences before it checks B's
 //! line 3   doorbells of B             written by B
-//! line 4   producer line of A         written by A: closed, and after how many slots
+//! line 4   producer line of A         written by A: word 0 closed, and after how many slots; word 8 how often
+//!                                     it rang B, on a window
 //! line 5   producer line of B         written by B
 //! line 6   credit of A                written by A, as the consumer of B's ring
 //! line 7   credit of B                written by B
@@ -27,8 +28,8 @@ use tombolo_ring::{
 /// Bytes before the first slot.
 pub const HEADER_BYTES: usize = 8 * LINE_BYTES;
 
-/// Offset in a doorbell line of the word that announces a sleep for room: in its own cache line where lines
-/// have 64 bytes.
+/// Offset in a doorbell line of the word that announces a sleep for room, and in a producer line of that
+/// which counts rings: in its own cache line where lines have 64 bytes.
 const ROOM_OFFSET_BYTES: usize = 64;
 
 /// Channel memory is allocated in multiples of this: the page size of every machine known to share one.
@@ -195,6 +196,16 @@ impl ChannelLayout {
             room_waker: Waker::new(room(side.other())?, order)?.with_own_fence_line(room(side)?)?,
         })
     }
+}
+
+/// The words in which `side` counts its rings: beside the end of its messages, in a cache line of their own
+/// where lines have 64 bytes.
+pub(crate) fn rung_line<C: CacheMaintenance>(
+    memory: &SharedMemory<C>,
+    side: Side,
+) -> Result<SharedMemory<C>, OutOfRange> {
+    let line = (4 + side.index()) * LINE_BYTES;
+    memory.slice(line + ROOM_OFFSET_BYTES, LINE_BYTES - ROOM_OFFSET_BYTES)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -19,6 +19,7 @@ pub mod open;
 #[cfg(feature = "alloc")]
 pub mod relay;
 pub mod rendezvous;
+pub mod rung;
 pub mod verdict;
 pub mod wait;
 #[cfg(feature = "alloc")]
@@ -32,3 +33,4 @@ pub use hello::{Hello, Refusal};
 pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};
 pub use link::{LinkTraits, TransportKind};
 pub use open::{OpenError, Opening};
+pub use rung::{RingCounter, RingWatch};

@@ -4,8 +4,8 @@
 //! other side nor a domain can corrupt them.
 //!
 //! ```text
-//! 0        header, one page: magic, version, length, node and generation, caches
-//! 4096     the control channel between the two monitors
+//! 0        header, one page: magic, version, generation, length, node and window, caches
+//! 4096     the control channel between the two monitors, in the window of a node with the host
 //! ...      ranges allocated to channels, and to programs being loaded
 //! ```
 
@@ -14,7 +14,7 @@ use core::num::{NonZeroU16, NonZeroU32};
 
 use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_base::sync::Ordering;
-use tombolo_base::{CacheMaintenance, NodeId, SharedMemory};
+use tombolo_base::{CacheMaintenance, NodeId, SharedMemory, WindowId};
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::hello::PROTOCOL_VERSION;
@@ -36,7 +36,20 @@ pub fn control_config() -> ChannelConfig {
     ChannelConfig { slot: SlotSize::B128, slots: 2048, variant: Variant::EpochCredit }
 }
 
-/// The first byte that can be allocated.
+/// The first byte that can be allocated of a window without a control channel.
+pub const SHARED_HEAP_OFFSET_BYTES: usize = PAGE_BYTES;
+
+/// The vector that wakes the monitor of a node for orders.
+pub const CONTROL_VECTOR: u16 = 0;
+
+/// The vector that wakes the monitor of a node for channels without a vector of their own, see
+/// [`rung`](crate::rung).
+pub const SHARED_VECTOR: u16 = 1;
+
+/// The first vector that is lent to ends of channels.
+pub const FIRST_LENT_VECTOR: u16 = 2;
+
+/// The first byte that can be allocated of the window of a node with the host.
 #[must_use]
 pub fn heap_offset_bytes() -> usize {
     CONTROL_OFFSET_BYTES + ChannelLayout::new(control_config()).length_bytes()
@@ -48,7 +61,9 @@ pub const MIN_WINDOW_BYTES: usize = 1 << 20;
 /// The contents of a window's first page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowHeader {
-    /// The node on the far side.
+    /// Which of the machine's windows it is.
+    pub window: WindowId,
+    /// The node whose window with the host it is; [`NodeId::HOST`] when several nodes share it.
     pub node: NodeId,
     /// The node's generation.
     pub generation: NonZeroU16,
@@ -87,7 +102,8 @@ impl WindowHeader {
     /// # Panics
     /// When the window is too short for the header, hence shorter than [`MIN_WINDOW_BYTES`].
     pub fn write<C: CacheMaintenance>(&self, window: &SharedMemory<C>) {
-        let node = u64::from(self.node.0) | u64::from(self.generation.get()) << 16;
+        let node =
+            u64::from(self.node.0) | u64::from(self.generation.get()) << 16 | u64::from(self.window.0) << 32;
         window.store_le(1, u64::from(PROTOCOL_VERSION), Ordering::Relaxed);
         window.store_le(2, self.length_bytes, Ordering::Relaxed);
         window.store_le(3, node, Ordering::Relaxed);
@@ -134,7 +150,8 @@ impl WindowHeader {
             EMULATED => Some(Caches::Emulated(Evictions { seed, one_in: NonZeroU32::new(one_in as u32) })),
             found => return Err(WindowError::Caches { found }),
         };
-        Ok(WindowHeader { node: NodeId(node as u16), generation, length_bytes, caches })
+        let id = WindowId((node >> 32) as u16);
+        Ok(WindowHeader { window: id, node: NodeId(node as u16), generation, length_bytes, caches })
     }
 }
 
@@ -286,6 +303,7 @@ mod tests {
         let window = SharedMemory::zeroed(8192);
         assert_eq!(WindowHeader::read(&window), Err(WindowError::NotTombolo { found: 0 }));
         let header = WindowHeader {
+            window: WindowId(7),
             node: NodeId(3),
             generation: NonZeroU16::new(9).unwrap(),
             length_bytes: 8192,
@@ -311,11 +329,11 @@ mod tests {
     fn header_bytes_are_golden() {
         let window = SharedMemory::zeroed(4096);
         let generation = NonZeroU16::new(0x0605).unwrap();
-        WindowHeader { node: NodeId(0x0201), generation, length_bytes: 0x0100_0000, caches: None }
-            .write(&window);
+        let (id, node) = (WindowId(0x0807), NodeId(0x0201));
+        WindowHeader { window: id, node, generation, length_bytes: 0x0100_0000, caches: None }.write(&window);
         let mut found = [0; 40];
         window.copy_out(0, &mut found).unwrap();
-        let mut expected = *b"TMBLWIND\x01.......\0\0\0\x01....\x01\x02\x05\x06............";
+        let mut expected = *b"TMBLWIND\x01.......\0\0\0\x01....\x01\x02\x05\x06\x07\x08..........";
         expected.iter_mut().filter(|byte| **byte == b'.').for_each(|byte| *byte = 0);
         assert_eq!(found, expected);
     }

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU16;
 
-use tombolo_base::{DomainId, NodeId, SharedMemory};
+use tombolo_base::{DomainId, NodeId, SharedMemory, WindowId};
 use tombolo_link::window::WindowHeader;
 use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, Hello, Progress, Side};
 use tombolo_ring::{SlotSize, Variant, WakeOrder};
@@ -68,6 +68,7 @@ fn a_channel_matches_the_specification() {
 fn a_window_header_matches_the_specification() {
     let window = SharedMemory::zeroed(4096);
     let generation = NonZeroU16::new(2).unwrap();
-    WindowHeader { node: NodeId(1), generation, length_bytes: 1 << 20, caches: None }.write(&window);
+    let (window_id, node) = (WindowId(1), NodeId(1));
+    WindowHeader { window: window_id, node, generation, length_bytes: 1 << 20, caches: None }.write(&window);
     is_shown(&window, "Windows");
 }

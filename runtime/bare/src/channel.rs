@@ -12,7 +12,7 @@ use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals};
 use tombolo_link::open::{OpenError, Opening, Park};
 use tombolo_link::wait::{Spin, Waiter, until};
 use tombolo_link::{
-    ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, Side, TransportKind, far_end,
+    ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, RingCounter, Side, TransportKind, far_end,
 };
 use tombolo_platform_bare::program;
 
@@ -76,12 +76,15 @@ struct BoardSignals {
     link: Rc<Link>,
     id: ChannelId,
     bell: u32,
+    /// Says that this side rang, where the peer shares its doorbell with others.
+    rings: RingCounter,
     /// What the monitor said that makes no sense, until an operation reports it.
     failure: Option<Error>,
 }
 
 impl Signals for BoardSignals {
     fn ring(&mut self) {
+        self.rings.count();
         program::ring(self.bell);
     }
 
@@ -181,7 +184,9 @@ impl Channel {
         let deadline_ns = after_ns(timeout);
         // No barrier of an operating system reaches across: neither side says that it takes part in them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
-        let mut signals = BoardSignals { link: Rc::clone(link), id: grant.hop, bell, failure: None };
+        let rings = RingCounter::new(&memory, grant.side).map_err(|error| unusable(&error))?;
+        let link = Rc::clone(link);
+        let mut signals = BoardSignals { link, id: grant.hop, bell, rings, failure: None };
         let mut opening =
             Opening::start(&memory, grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
         let agreed = opening

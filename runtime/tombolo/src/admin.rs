@@ -7,7 +7,7 @@ use tombolo_base::DomainId;
 use tombolo_control::{Reply, Request};
 
 pub use tombolo_base::Target;
-pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, NodeKind, TracedInfo};
+pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, NodeKind, TracedInfo, WindowInfo};
 
 use crate::domain::Domain;
 use crate::error::Error;
@@ -31,6 +31,28 @@ impl Domain {
                 Reply::Nodes { nodes, more } => {
                     let more = more && !nodes.is_empty();
                     all.extend(nodes);
+                    if !more {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// The machine's windows, by number: first those between a node and the host, then those that several
+    /// nodes share.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn windows(&self) -> Result<Vec<WindowInfo>, Error> {
+        let mut all: Vec<WindowInfo> = Vec::new();
+        loop {
+            let from = all.last().map_or(0, |last| u32::from(last.id) + 1);
+            match self.link.ask(Request::Windows { from }, ANSWER_TIMEOUT)?.0 {
+                Reply::Windows { windows, more } => {
+                    let more = more && !windows.is_empty();
+                    all.extend(windows);
                     if !more {
                         return Ok(all);
                     }

@@ -75,6 +75,13 @@ impl MachineFile {
         self
     }
 
+    /// Adds a window that several nodes share, with settings of its own.
+    #[must_use]
+    pub fn with_window(mut self, name: &str, nodes: &[&str], settings: &str) -> MachineFile {
+        let _ = writeln!(self.nodes, "[[window]]\nname = \"{name}\"\nnodes = {nodes:?}\n{settings}");
+        self
+    }
+
     /// Joins two nodes by a byte stream.
     #[must_use]
     pub fn with_socket(mut self, a: &str, b: &str) -> MachineFile {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
 
 use stateright::{Model, Property};
-use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use tombolo_capability::{
     CapabilityId, Consequence, Memory, NewRegion, Operation, PAGE_BYTES, Patience, Rights, Table,
 };
@@ -224,7 +224,7 @@ impl Model for Revocation {
             node: NodeId(0),
             generation: NonZeroU16::MIN,
             maker: id(0),
-            memory: Memory::Window { offset_bytes: 0 },
+            memory: Memory::Window { window: WindowId(0), offset_bytes: 0 },
             length_bytes: PAGE_BYTES,
             unit_bytes: PAGE_BYTES,
         };

@@ -386,11 +386,13 @@ impl SimAgent {
                 self.pairs.insert(channel, second);
                 first
             }))),
-            Item::WindowMemory => self.window.map(Fd::Window),
-            Item::Interrupt(_) | Item::Registers | Item::Ringer(_) => self.window.map(|_| Fd::Bell),
+            Item::WindowMemory(_) => self.window.map(Fd::Window),
+            Item::Interrupt(..) | Item::SharedBell { .. } | Item::Registers(_) | Item::Ringer(..) => {
+                self.window.map(|_| Fd::Bell)
+            }
             Item::TracePage(_) => Some(Fd::Bell),
             Item::Region(region, writable) => self.region_memory(region, writable),
-            Item::WindowToRead => self.window.map(Fd::WindowToRead),
+            Item::WindowToRead(_) => self.window.map(Fd::WindowToRead),
         }
     }
 

@@ -301,7 +301,11 @@ impl Audit {
                 self.rights.maps.destroyed(node.0);
                 self.before_node_lost(node.0);
             }
-            Effect::ClearWindow { node, range } => self.cleared(node.0, *range),
+            Effect::ClearWindow { window, range } => {
+                // Windows of nodes with the host are numbered in the order of the nodes.
+                let node = self.windowed.iter().nth(usize::from(window.0)).copied();
+                self.cleared(node.unwrap_or_default(), *range);
+            }
             _ => {}
         }
     }
@@ -543,7 +547,7 @@ impl Audit {
             self.channels.insert(channel, model);
         }
         let vector = attachments.iter().find_map(|attachment| match attachment {
-            Attachment::Interrupt { vector } => Some(*vector),
+            Attachment::Interrupt { vector, .. } => Some(*vector),
             _ => None,
         });
         let Some(model) = self.channels.get_mut(&channel) else { return };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
-use tombolo_base::{ChannelId, NodeId};
+use tombolo_base::{ChannelId, NodeId, WindowId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report, Wire};
 use tombolo_link::window::{WindowHeader, WindowRange};
@@ -235,7 +235,8 @@ impl Root {
             Effect::KeepProgram { hash, .. } => {
                 self.programs.insert(hash);
             }
-            Effect::ClearWindow { node, range } => self.clear(shared, node.0, range),
+            Effect::ClearWindow { window, range } => self.clear(shared, self.node_of(window), range),
+            Effect::ForgetBell { .. } => {}
             Effect::Boot { node, generation } => self.start_node(shared, node.0, generation),
             Effect::Destroy { node } => self.destroy(shared, node.0),
             Effect::ConsoleWrite { .. } => {}
@@ -245,6 +246,11 @@ impl Root {
 
     fn near_memory(&self, shared: &Shared, node: u16) -> Option<tombolo_base::SharedMemory> {
         shared.windows.memory(WindowPlace { window: self.window(node)?, shore: Shore::Near })
+    }
+
+    /// The node whose window with the host this is; a simulated machine has no other windows.
+    fn node_of(&self, window: WindowId) -> u16 {
+        self.machine.window(window).and_then(|window| window.own_of).map_or(0, |node| node.0)
     }
 
     fn clear(&mut self, shared: &mut Shared, node: u16, range: WindowRange) {
@@ -291,16 +297,18 @@ impl Root {
                     first
                 }
             })),
-            Resource::WindowMemory(node) => {
-                let window = self.window(node.0)?;
+            Resource::WindowMemory(window) => {
+                let window = self.window(self.node_of(window))?;
                 Some(Fd::Window(WindowPlace { window, shore: Shore::Near }))
             }
-            Resource::HostBell(node, _) | Resource::NodeBell(node, _) => {
-                self.window(node.0).map(|_| Fd::Bell)
+            // A store that arrives wakes the party that listens for it, so a shared bell needs no monitor.
+            Resource::Bell { window, .. } | Resource::SharedBell { window, .. } => {
+                self.window(self.node_of(window)).map(|_| Fd::Bell)
             }
             Resource::Region { region, writable } => self.agent.region_memory(region, writable),
-            Resource::RegionInWindow { node, writable } => {
-                let place = WindowPlace { window: self.window(node.0)?, shore: Shore::Near };
+            Resource::RegionInWindow { window, writable } => {
+                let window = self.window(self.node_of(window))?;
+                let place = WindowPlace { window, shore: Shore::Near };
                 Some(if writable { Fd::Window(place) } else { Fd::WindowToRead(place) })
             }
             Resource::Offered(..) => self.offered.take().map(|writable| Fd::File { writable }),
@@ -326,7 +334,9 @@ impl Root {
             let place = WindowPlace { window, shore: Shore::Near };
             if let Some(memory) = shared.windows.memory(place) {
                 let length_bytes = length_bytes as u64;
-                WindowHeader { node: NodeId(node), generation, length_bytes, caches: None }.write(&memory);
+                let id = self.machine.own_window(NodeId(node)).map(|window| window.id).unwrap_or_default();
+                WindowHeader { window: id, node: NodeId(node), generation, length_bytes, caches: None }
+                    .write(&memory);
             }
             (MonitorLine::over_window(shared, node, number, place), Some(window))
         } else {

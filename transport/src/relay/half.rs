@@ -119,7 +119,7 @@ impl Half {
 
     fn window(lent: Lent, side: Side, config: ChannelConfig) -> Result<Half, Failed> {
         let caches = lent.caches;
-        let (memory, connection) = lent.connect(ChannelLayout::new(config).length_bytes() as u64)?;
+        let (memory, connection) = lent.connect(side, ChannelLayout::new(config).length_bytes() as u64)?;
         let kind = TransportKind::Window;
         Ok(match caches {
             None => Half::memory(kind, side, memory, connection),

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use tombolo::Isa;
-use tombolo::admin::{NodeInfo, NodeKind};
+use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
+use tombolo::{Isa, NodeId};
 use tombolo_omp_team::primitives::nodes::Named;
 
 /// Whose kernel programs of a node run on.
@@ -38,9 +38,9 @@ pub enum Where {
         /// Whether an emulator runs some of them.
         emulated: bool,
     },
-    /// In the window to a node.
+    /// In a window.
     Window {
-        /// That node.
+        /// Its name: that of a node for the window to it.
         node: String,
         /// What is left of it, in bytes.
         left_bytes: u64,
@@ -91,7 +91,7 @@ pub enum PlaceError {
 pub enum Reason {
     /// There is no window.
     NoWindow,
-    /// Each has a window of its own to the host.
+    /// No window has all of them.
     TwoWindows,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Reason {
             Self::NoWindow => {
                 "it has no window (`window` in the machine file), and pages are not sent by messages yet"
             }
-            Self::TwoWindows => "both are virtual machines, each with a window of its own to the host",
+            Self::TwoWindows => "no window (`[[window]]` in the machine file) has all nodes of the job",
         })
     }
 }
@@ -124,6 +124,7 @@ pub fn is_choice(wanted: &[Named]) -> bool {
 /// [`PlaceError`].
 pub fn decide(
     nodes: &[NodeInfo],
+    windows: &[WindowInfo],
     own: &str,
     wanted: &[Named],
     chosen: &[String],
@@ -135,6 +136,7 @@ pub fn decide(
     };
     let limit = wanted.iter().find(|named| named.name == own).map_or(0, |named| named.threads);
     let mut places = vec![place(find(own).ok_or_else(|| unknown(own))?, limit)?];
+    let machine = Surroundings { nodes, windows };
     let mut window = None;
     if let [Named { threads, .. }] = wanted
         && is_choice(wanted)
@@ -142,7 +144,8 @@ pub fn decide(
         for node in chosen.iter().filter_map(|name| find(name)).filter(|node| node.name != own && node.up) {
             // A node that cannot take part is left out: it was not named.
             let Ok(more) = place(node, *threads) else { continue };
-            if share(&places, &more, node, &mut window).is_ok() {
+            if let Ok(common) = machine.share(&places, &more) {
+                window = common;
                 places.push(more);
             }
         }
@@ -156,14 +159,14 @@ pub fn decide(
                 continue;
             }
             let more = place(node, *threads)?;
-            share(&places, &more, node, &mut window)?;
+            window = machine.share(&places, &more)?;
             places.push(more);
         }
     }
-    let memory = match window.as_deref().and_then(find) {
-        Some(node) => {
-            let left_bytes = node.window_bytes.1.saturating_sub(node.window_bytes.0);
-            Where::Window { node: node.name.clone(), left_bytes }
+    let memory = match window {
+        Some(window) => {
+            let left_bytes = window.bytes.1.saturating_sub(window.bytes.0);
+            Where::Window { node: window.name.clone(), left_bytes }
         }
         None => Where::Memory { emulated: emulated(nodes, &places) },
     };
@@ -194,30 +197,48 @@ fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
     }
 }
 
-/// Whether another node shares memory with those that there are; `window` becomes the one that it takes.
-fn share(
-    places: &[JobNode],
-    more: &JobNode,
-    node: &NodeInfo,
-    window: &mut Option<String>,
-) -> Result<(), PlaceError> {
-    let apart =
-        |other: &JobNode, why| PlaceError::Apart { name: more.name.clone(), other: other.name.clone(), why };
-    for other in places {
-        let behind = match (&other.kernel, &more.kernel) {
-            (Kernel::Host, Kernel::Host) => continue,
-            (Kernel::Host, Kernel::Virtual(name)) => {
-                if node.window_bytes.1 == 0 {
-                    return Err(apart(other, Reason::NoWindow));
-                }
-                name
+/// What there is to choose from.
+struct Surroundings<'a> {
+    nodes: &'a [NodeInfo],
+    windows: &'a [WindowInfo],
+}
+
+impl<'a> Surroundings<'a> {
+    /// The window in which another node and those of the job share memory; `None` where they are on one
+    /// kernel.
+    fn share(&self, places: &[JobNode], more: &JobNode) -> Result<Option<&'a WindowInfo>, PlaceError> {
+        let mut kernels: Vec<NodeId> = Vec::new();
+        for kernel in places.iter().chain([more]).filter_map(|place| self.kernel(&place.kernel)) {
+            if !kernels.contains(&kernel) {
+                kernels.push(kernel);
             }
-            (Kernel::Virtual(name), Kernel::Host) => name,
-            (Kernel::Virtual(_), Kernel::Virtual(_)) => return Err(apart(other, Reason::TwoWindows)),
-        };
-        *window = Some(behind.clone());
+        }
+        if kernels.len() < 2 {
+            return Ok(None);
+        }
+        let has_all = |window: &&WindowInfo| kernels.iter().all(|kernel| window.nodes.contains(kernel));
+        let found = self.windows.iter().filter(has_all).find(|window| window.bytes.1 > 0);
+        match (found, places.iter().find(|other| other.kernel != more.kernel)) {
+            (None, Some(other)) => Err(PlaceError::Apart {
+                name: more.name.clone(),
+                other: other.name.clone(),
+                why: if kernels.len() == 2 && kernels.contains(&NodeId::HOST) {
+                    Reason::NoWindow
+                } else {
+                    Reason::TwoWindows
+                },
+            }),
+            (found, _) => Ok(found),
+        }
     }
-    Ok(())
+
+    /// The node whose kernel it is.
+    fn kernel(&self, kernel: &Kernel) -> Option<NodeId> {
+        match kernel {
+            Kernel::Host => Some(NodeId::HOST),
+            Kernel::Virtual(name) => self.nodes.iter().find(|node| node.name == *name).map(|node| node.id),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -246,13 +267,26 @@ mod tests {
         ]
     }
 
+    fn window(name: &str, nodes: &[u16], bytes: u64) -> WindowInfo {
+        let nodes = nodes.iter().copied().map(NodeId).collect();
+        WindowInfo { name: name.into(), nodes, bytes: (1 << 20, bytes), ..WindowInfo::default() }
+    }
+
+    fn windows() -> Vec<WindowInfo> {
+        vec![
+            window("arm0", &[0, 2], 64 << 20),
+            window("arm1", &[0, 3], 64 << 20),
+            window("alone", &[0, 5], 0),
+        ]
+    }
+
     fn wanted(names: &[&str]) -> Vec<Named> {
         names.iter().map(|name| Named { name: (*name).to_owned(), threads: 0 }).collect()
     }
 
     fn decided(own: &str, names: &[&str]) -> Result<(Vec<String>, Where), PlaceError> {
         let chosen: Vec<String> = machine().into_iter().map(|node| node.name).collect();
-        let (places, memory) = decide(&machine(), own, &wanted(names), &chosen)?;
+        let (places, memory) = decide(&machine(), &windows(), own, &wanted(names), &chosen)?;
         Ok((places.into_iter().map(|place| place.name).collect(), memory))
     }
 
@@ -303,11 +337,31 @@ mod tests {
     }
 
     #[test]
+    fn virtual_machines_share_the_memory_of_a_window_that_has_all() {
+        let decided = |windows: &[WindowInfo], own: &str, names: &[&str]| {
+            let (places, memory) = decide(&machine(), windows, own, &wanted(names))?;
+            Ok::<_, PlaceError>((places.len(), memory))
+        };
+        let mut all = windows();
+        all.push(window("arms", &[2, 3], 8 << 20));
+        let arms = Where::Window { node: "arms".to_owned(), left_bytes: 7 << 20 };
+        assert_eq!(decided(&all, "arm0", &["arm1"]), Ok((2, arms)));
+        assert!(decided(&all, "arm0", &["arm1", "host"]).is_err(), "the host is not in it");
+        all.push(window("three", &[0, 2, 3], 8 << 20));
+        let three = Where::Window { node: "three".to_owned(), left_bytes: 7 << 20 };
+        assert_eq!(decided(&all, "arm0", &["arm1", "arm-user"]), Ok((3, three.clone())));
+        assert_eq!(decided(&all, "host", &["all"]), Ok((4, three)));
+    }
+
+    #[test]
     fn who_is_none_is_refused() {
         assert!(matches!(decided("host", &["arm7"]), Err(PlaceError::Unknown { .. })));
         assert!(matches!(decided("host", &["big"]), Err(PlaceError::Foreign { .. })));
         let mut nodes = machine();
         nodes[1].up = false;
-        assert!(matches!(decide(&nodes, "host", &wanted(&["arm-user"]), &[]), Err(PlaceError::Down { .. })));
+        assert!(matches!(
+            decide(&nodes, &windows(), "host", &wanted(&["arm-user"]), &[]),
+            Err(PlaceError::Down { .. })
+        ));
     }
 }

@@ -1,6 +1,6 @@
 //! What goes to domains beside messages, and how the end of a channel's user shows.
 
-use tombolo_base::ChannelId;
+use tombolo_base::{ChannelId, WindowId};
 use tombolo_control::{Attachment, Report};
 
 use super::{Action, AgentCore, Item};
@@ -21,13 +21,18 @@ impl<D> AgentCore<D> {
                 Attachment::Passed => passed.next().map_or(Item::Missing, Item::Passed),
                 Attachment::Lifeline => Item::Lifeline,
                 Attachment::PairEnd { .. } => Item::PairEnd,
-                Attachment::WindowMemory => Item::WindowMemory,
-                Attachment::Interrupt { vector } => Item::Interrupt(*vector),
-                Attachment::Registers => Item::Registers,
-                Attachment::Ringer { vector } => Item::Ringer(*vector),
+                Attachment::WindowMemory(of) => Item::WindowMemory(WindowId(of.window)),
+                Attachment::Interrupt { vector, window } => Item::Interrupt(WindowId(*window), *vector),
+                Attachment::Registers(of) => Item::Registers(WindowId(of.window)),
+                Attachment::Ringer { vector, window } => Item::Ringer(WindowId(*window), *vector),
+                Attachment::SharedBell { offset_bytes, window, accepting } => Item::SharedBell {
+                    window: WindowId(*window),
+                    offset_bytes: *offset_bytes,
+                    accepting: *accepting,
+                },
                 Attachment::TracePage { domain } => Item::TracePage(*domain),
                 Attachment::Region { region, writable } => Item::Region(*region, *writable),
-                Attachment::WindowToRead => Item::WindowToRead,
+                Attachment::WindowToRead(of) => Item::WindowToRead(WindowId(of.window)),
             })
             .collect();
         // Also to a client that is gone: what is made for it and falls shows the other end that it is.

@@ -20,7 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tombolo_base::{ChannelId, DomainId};
+use tombolo_base::{ChannelId, DomainId, WindowId};
 use tombolo_control::{MemoryOptions, Order, RegionId, Report, Seal, StartOrder};
 use tombolo_naming::Nanos;
 
@@ -48,20 +48,29 @@ pub enum Item<D> {
     Lifeline,
     /// An end of a pair, made at the first mention of the channel; the other end is kept until the second.
     PairEnd,
-    /// The window's memory.
-    WindowMemory,
-    /// The event counter of an interrupt vector.
-    Interrupt(u16),
-    /// The window device's registers.
-    Registers,
-    /// What rings a vector of the other side by way of the agent.
-    Ringer(u16),
+    /// The memory of a window.
+    WindowMemory(WindowId),
+    /// The event counter of an interrupt vector of a window.
+    Interrupt(WindowId, u16),
+    /// An event counter for an end of a channel that has no vector of its own.
+    SharedBell {
+        /// The window.
+        window: WindowId,
+        /// The first byte of the channel in the window.
+        offset_bytes: u64,
+        /// It is the accepting end.
+        accepting: bool,
+    },
+    /// The registers of a window's device.
+    Registers(WindowId),
+    /// What rings a vector of the other side of a window by way of the agent.
+    Ringer(WindowId, u16),
     /// The memory that a domain traces to, made at its first mention.
     TracePage(DomainId),
     /// The memory of a region, also for writing or not.
     Region(RegionId, bool),
-    /// The window's memory, for reading alone.
-    WindowToRead,
+    /// The memory of a window, for reading alone.
+    WindowToRead(WindowId),
 }
 
 /// What the memory of a region is.

@@ -2,8 +2,10 @@
 
 use std::num::NonZeroU16;
 
-use tombolo_base::{ChannelId, DomainId, NodeId};
-use tombolo_control::{Attachment, Exit, MAX_MESSAGE_BYTES, Order, ProgramSpec, Report, StartOrder};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
+use tombolo_control::{
+    Attachment, AttachmentWindow, Exit, MAX_MESSAGE_BYTES, Order, ProgramSpec, Report, StartOrder,
+};
 
 use super::{
     Action, AgentCore, Item, Kin, MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, PIECE_BYTES,
@@ -81,7 +83,7 @@ fn with_client(length_bytes: usize, attachments: usize) -> (Agent, Order) {
     agent.client_connected(9, true);
     agent.next_report();
     let message = vec![0; length_bytes - QUEUED_OVERHEAD_BYTES];
-    let attachments = vec![Attachment::Registers; attachments];
+    let attachments = vec![Attachment::Registers(AttachmentWindow { window: 0 }); attachments];
     (agent, Order::Deliver { connection: 1, channel: CHANNEL, attachments, message })
 }
 
@@ -145,14 +147,17 @@ fn descriptors_go_along_in_order_and_gaps_show() {
     let attachments = vec![
         Attachment::Passed,
         Attachment::Lifeline,
-        Attachment::Interrupt { vector: 3 },
+        Attachment::Interrupt { vector: 3, window: 4 },
         Attachment::Passed,
+        Attachment::SharedBell { offset_bytes: 8192, window: 4, accepting: true },
     ];
     agent.execute(deliver(9, attachments), vec![42]).unwrap();
     let Some(Action::Send { connection: 9, channel: CHANNEL, items, .. }) = agent.next_action() else {
         panic!()
     };
-    assert_eq!(items, [Item::Passed(42), Item::Lifeline, Item::Interrupt(3), Item::Missing]);
+    let window = WindowId(4);
+    let shared = Item::SharedBell { window, offset_bytes: 8192, accepting: true };
+    assert_eq!(items, [Item::Passed(42), Item::Lifeline, Item::Interrupt(window, 3), Item::Missing, shared]);
 }
 
 #[test]

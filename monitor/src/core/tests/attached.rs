@@ -2,7 +2,7 @@
 
 use tombolo_base::{ChannelId, Isa, NodeId};
 use tombolo_capability::Rights;
-use tombolo_control::{Attachment, FINGERPRINT, Fault, Reply, Report, Request};
+use tombolo_control::{Attachment, AttachmentWindow, FINGERPRINT, Fault, Reply, Report, Request};
 
 use super::regions::in_window_of;
 use super::{Bench, Effect, HOST, SECOND};
@@ -96,10 +96,10 @@ fn a_channel_is_rung_through_the_agent_and_its_range_comes_back_when_the_host_re
     let place = grant.window.expect("a place");
     let (_, _, attachments, _) = &bench.delivered[0];
     let expected = [
-        Attachment::WindowMemory,
+        Attachment::WindowMemory(AttachmentWindow { window: 0 }),
         Attachment::Lifeline,
-        Attachment::Interrupt { vector: 1 },
-        Attachment::Ringer { vector: 1 },
+        Attachment::Interrupt { vector: 2, window: 0 },
+        Attachment::Ringer { vector: 2, window: 0 },
     ];
     assert_eq!(attachments[..], expected);
     assert_eq!(place.ring, None);

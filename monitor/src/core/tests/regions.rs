@@ -1,9 +1,10 @@
 //! Regions: where their memory comes from, who gets to it how, and that it comes back.
 
-use tombolo_base::{ChannelId, DomainId};
+use tombolo_base::{ChannelId, DomainId, WindowId};
 use tombolo_capability::{CapabilityFault, CapabilityInfo, MemoryOptions, Rights, Seal};
-use tombolo_control::{RegionMap, RegionPlace};
+use tombolo_control::{AttachmentWindow, RegionMap, RegionPlace};
 
+use super::windows::ARMS;
 use super::*;
 
 const OWNER: Client = (HOST, 1);
@@ -103,14 +104,17 @@ fn the_memory_of_a_window_is_lent_and_comes_back_when_all_have_let_go() {
     let before = bench.core.held();
     let all = bench.made(OWNER, in_window_of("arm0"));
     assert!(
-        matches!(bench.effects.pop(), Some(Effect::ClearWindow { node: ARM0, range }) if range.length_bytes == 8192)
+        matches!(bench.effects.pop(), Some(Effect::ClearWindow { window: WindowId(0), range }) if range.length_bytes == 8192)
     );
     let (map, attachments, passed) = bench.map(OWNER, &all, Rights::READ_WRITE);
     assert_eq!(attachments, [Attachment::Passed, Attachment::Lifeline]);
-    assert_eq!(passed, [Resource::RegionInWindow { node: ARM0, writable: true }]);
+    assert_eq!(passed, [Resource::RegionInWindow { window: WindowId(0), writable: true }]);
     let granted = bench.granted(OWNER, &all, there, Rights::READ);
     let (there_map, attachments, passed) = bench.map(OTHER, &granted, Rights::READ);
-    assert_eq!((attachments, passed), (vec![Attachment::WindowToRead, Attachment::Lifeline], vec![]));
+    assert_eq!(
+        (attachments, passed),
+        (vec![Attachment::WindowToRead(AttachmentWindow { window: 0 }), Attachment::Lifeline], vec![])
+    );
     assert_eq!(there_map.file_offset_bytes, map.file_offset_bytes);
     let delete = |of: &CapabilityInfo| Request::CapabilityDelete { capability: of.id };
     assert_eq!(bench.ask(OWNER, delete(&all)), Some(Reply::Done));
@@ -122,6 +126,48 @@ fn the_memory_of_a_window_is_lent_and_comes_back_when_all_have_let_go() {
     assert_ne!(bench.core.held(), before, "the host's word about a node is no evidence");
     bench.report(ARM0, Report::Released { channel: ChannelId(2) });
     assert_eq!(bench.core.held(), before);
+}
+
+#[test]
+fn memory_of_a_shared_window_is_reached_by_its_nodes_alone_and_outlives_each() {
+    let mut bench = Bench::up_with(4, ARMS);
+    let other = (ARM1, 1);
+    bench.attach(OTHER);
+    let there = bench.attach(other);
+    let host = bench.attach(OWNER);
+    // Between these two nodes, the window of either means the one that both have.
+    for name in ["arms", "arm1"] {
+        let all = bench.made(OTHER, in_window_of(name));
+        assert!(matches!(bench.effects.pop(), Some(Effect::ClearWindow { window: WindowId(2), .. })));
+        assert_eq!(bench.ask(OTHER, Request::CapabilityDelete { capability: all.id }), Some(Reply::Done));
+    }
+    let all = bench.made(OTHER, in_window_of("arms"));
+    let granted = bench.granted(OTHER, &all, there, Rights::READ_WRITE);
+    let (_, attachments, passed) = bench.map(other, &granted, Rights::READ_WRITE);
+    let memory = Attachment::WindowMemory(AttachmentWindow { window: 2 });
+    assert_eq!((attachments, passed), (vec![memory, Attachment::Lifeline], vec![]));
+    let granted = bench.granted(OTHER, &all, host, Rights::READ);
+    let map = Request::RegionMap { capability: granted.id, rights: Rights::READ };
+    assert!(matches!(bench.ask(OWNER, map), Some(Reply::Failed { .. })), "the host is not in this window");
+    let refused = bench.region(OWNER, in_window_of("arms"), 1);
+    assert!(
+        matches!(&refused, Some(Reply::Failed { fault: Fault::Refused { why } }) if why.contains("not in window"))
+    );
+
+    bench.orders.clear();
+    bench.core.node_lost(ARM0, "killed");
+    bench.collect();
+    assert_eq!(bench.hung_up(), [], "others hold capabilities to it");
+    for client in [OWNER, other] {
+        bench.report(client.0, Report::Left { connection: client.1 });
+    }
+    let lent = |bench: &Bench| {
+        let mut held = bench.core.held().into_iter();
+        held.find(|(what, _)| what.contains("bytes of windows")).map_or(0, |(_, bytes)| bytes)
+    };
+    assert_eq!(lent(&bench), 8192, "it may be mapped yet");
+    bench.report(ARM1, Report::Released { channel: ChannelId(1) });
+    assert_eq!(lent(&bench), 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use tombolo_control::{
     Exit, FINGERPRINT, Fault, Grant, OWN_PROGRAM, Order, Reply, Report, Request, StartOrder,
 };
@@ -85,8 +85,8 @@ fn a_channel_between_two_virtual_machines_is_relayed_by_the_host() {
     // Two hops, each in its own window.
     assert_eq!((connecting.hop, accepting.hop), (near.hop, far.hop));
     assert_ne!(near.hop, far.hop);
-    assert!(near_passed.contains(&Resource::WindowMemory(ARM1)));
-    assert!(far_passed.contains(&Resource::WindowMemory(ARM0)));
+    assert!(near_passed.contains(&Resource::WindowMemory(WindowId(1))));
+    assert!(far_passed.contains(&Resource::WindowMemory(WindowId(0))));
 
     // The next needs no other relay.
     let channel = connecting.channel;

@@ -46,15 +46,23 @@ pub struct WindowMemory {
 }
 
 impl WindowDevice {
-    /// Finds the window: the first by PCI address if there are several.
+    /// Finds the first window by PCI address.
+    ///
+    /// # Errors
+    /// As [`find_all`](Self::find_all).
+    pub fn find() -> Result<Self, GuestError> {
+        Self::find_all()?.into_iter().next().ok_or(GuestError::NoWindow)
+    }
+
+    /// Finds all windows, ordered by PCI address; at least one.
     ///
     /// # Errors
     /// [`GuestError::NoWindow`], or an error from reading sysfs.
-    pub fn find() -> Result<Self, GuestError> {
+    pub fn find_all() -> Result<Vec<Self>, GuestError> {
         Self::find_in(Path::new(PCI_DEVICES))
     }
 
-    fn find_in(devices: &Path) -> Result<Self, GuestError> {
+    fn find_in(devices: &Path) -> Result<Vec<Self>, GuestError> {
         let list = || -> std::io::Result<Vec<PathBuf>> {
             let mut paths = std::fs::read_dir(devices)?
                 .map(|entry| Ok(entry?.path()))
@@ -67,9 +75,15 @@ impl WindowDevice {
             let number = |name| read_attribute(&path.join(name)).ok().as_deref().and_then(parse_hex);
             number("vendor") == Some(VENDOR.into()) && number("device") == Some(DEVICE.into())
         };
-        let sysfs = paths.into_iter().find(is_window).ok_or(GuestError::NoWindow)?;
-        let address = sysfs.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(WindowDevice { sysfs, address })
+        let windows: Vec<WindowDevice> = paths
+            .into_iter()
+            .filter(is_window)
+            .map(|sysfs| {
+                let address = sysfs.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                WindowDevice { sysfs, address }
+            })
+            .collect();
+        if windows.is_empty() { Err(GuestError::NoWindow) } else { Ok(windows) }
     }
 
     /// The PCI address, such as `0000:00:01.0`.
@@ -254,8 +268,10 @@ mod tests {
         assert_eq!(WindowDevice::find_in(&root), Err(GuestError::NoWindow));
         device(&root, "0000:00:02.0", "0x1af4", "0x1110");
         device(&root, "0000:00:01.0", "0x1af4", "0x1110");
-        let window = WindowDevice::find_in(&root).unwrap();
-        assert_eq!(window.address(), "0000:00:01.0");
+        let windows = WindowDevice::find_in(&root).unwrap();
+        let addresses: Vec<&str> = windows.iter().map(WindowDevice::address).collect();
+        assert_eq!(addresses, ["0000:00:01.0", "0000:00:02.0"]);
+        let window = &windows[0];
         let memory = window.open_memory().unwrap();
         assert_eq!((memory.length_bytes, memory.write_combining), (16 << 20, false));
         std::fs::write(root.join("0000:00:01.0/resource2_wc"), "").unwrap();

@@ -89,7 +89,7 @@ fn a_maker_is_charged_for_memory_that_the_machine_gave() {
     let of = |memory_is, maker, pages| NewRegion { memory: memory_is, ..memory(HOST, maker, pages) };
     for memory_is in [
         Memory::Kernel { huge_page_bytes: 0 },
-        Memory::Window { offset_bytes: 4096 },
+        Memory::Window { window: WindowId(0), offset_bytes: 4096 },
         Memory::File,
         Memory::Foreign { address: 4096 },
     ] {

@@ -202,10 +202,11 @@ impl BulkChannel {
         if options.node.is_some() || self.channel.transport() != TransportKind::Window {
             return self.domain.create_pool(&options.clone().trust(trust));
         }
-        let own = self.domain.node_name();
-        let is_behind = |node: &NodeInfo| node.name == own && node.window_bytes.1 > 0;
-        let is_own = self.domain.nodes()?.iter().any(is_behind);
-        let node = if is_own { own } else { self.channel.peer_node() };
+        // Between two nodes that share a window, the peer's name means that one.
+        let peer = self.channel.peer_node();
+        let is_behind = |node: &NodeInfo| node.name == peer && node.window_bytes.1 > 0;
+        let is_peer = self.domain.nodes()?.iter().any(is_behind);
+        let node = if is_peer { peer } else { self.domain.node_name() };
         self.domain.create_pool(&options.clone().trust(trust).reachable_from(node))
     }
 

@@ -103,8 +103,9 @@ impl RegionOptions {
         self
     }
 
-    /// In the window between the host and that node: programs of both reach it, and those on the host's
-    /// kernel.
+    /// In the window through which this program's node and that one reach each other, or else in that
+    /// between the host and that node: programs of both reach it. The name of a `[[window]]` is that window,
+    /// which all its nodes reach. Programs on the host's kernel reach what the host does.
     #[must_use]
     pub fn in_window_of(mut self, node: &str) -> Self {
         (self.node, self.window) = (Some(node.to_owned()), true);

@@ -182,7 +182,7 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
     }
 
     fn doomed(order: Order) -> (SuiteEnd, Box<dyn Doomed>) {
-        let (name, hello) = (new_name(), hello(order.config()));
+        let (name, hello) = (new_name(), hello(order.config::<Self>()));
         let role = match order.role {
             Role::Sends => "sends",
             Role::Receives => "receives",

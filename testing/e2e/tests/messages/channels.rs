@@ -139,6 +139,49 @@ fn names_have_one_owner_and_a_form() {
 }
 
 #[test]
+/// Messages, wake-ups on shared doorbells, a node that comes again, and a peer that dies, between two virtual
+/// machines whose window the host is not in.
+fn two_virtual_machines_with_a_window_talk_directly() {
+    let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "").with_window(
+        "arms",
+        &["arm1", "arm0"],
+        "size_mib = 4\ndoorbells = 4",
+    );
+    let machine = Machine::up(&file);
+    exchange(&machine, &[("arm0", "arm1"), ("host", "arm1")]);
+    let echo = machine.start_actor("arm0", &["echo-many", "far"]);
+    echo.wait_for("echoing");
+    let wake = |machine: &Machine| {
+        let said = machine.actor("arm1", &["wake-many", "far", "20", "20"]).ok();
+        assert!(said.contains("woken on 20 channels"), "{said}");
+        let said = machine.actor("arm1", &["connect", "far", "64", "16", "0"]).ok();
+        assert!(said.contains("connected to arm0 by window"), "{said}");
+    };
+    wake(&machine);
+    let said = machine.actor("arm0,arm1", &["bulk-chain", "full", "arm1", "20"]).ok();
+    assert!(said.contains("rank 0 is done") && said.contains("rank 1 is done"), "{said}");
+    let lender = machine.start_actor("arm0", &["region-lend", "land", "window:arms"]);
+    lender.wait_for("serving");
+    let said = machine.actor("arm1", &["region-borrow", "land"]).ok();
+    assert!(said.contains("borrowed from arm0"), "{said}");
+    lender.finish().ok();
+    // It comes again to the window that the other has had all the time.
+    machine.tombolo(["restart", "arm1", "--force"]).ok();
+    wake(&machine);
+
+    let holding = machine.start_actor("arm1", &["hold", "held"]);
+    holding.wait_for("serving");
+    let losing = machine.start_actor("arm0", &["lose-peer", "recv", "held"]);
+    losing.wait_for("connected");
+    machine.kill(machine.pid_of("arm1"));
+    let said = losing.finish().ok();
+    assert!(said.contains("peer died"), "{said}");
+    drop((holding, echo));
+    machine.tombolo(["restart", "arm1"]).ok();
+    machine.down();
+}
+
+#[test]
 fn whoever_connects_may_come_first() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let early = machine.start_actor("arm0", &["connect", "late", "64", "256", "0"]);

@@ -78,6 +78,30 @@ fn virtual_machines_are_measured_by_way_of_the_host_and_by_tcp() {
 }
 
 #[test]
+fn placement_is_measured_on_what_windows_are_meant_to_cost_and_says_so() {
+    let costs = "doorbells = 2\nsize_mib = 2\nread_ns = 20000\nline_ns = 100";
+    let file = MachineFile::host()
+        .with_vm("arm0", "")
+        .with_window("here", &["host", "arm0"], &format!("{costs}\nhome = \"host\""))
+        .with_window("there", &["host", "arm0"], &format!("{costs}\nhome = \"arm0\""));
+    let machine = Machine::up(&file);
+    let report = machine.json(&["bench", "placement", "--rounds=50"]);
+    assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
+    let rows = report["rows"].as_array().expect("a list");
+    assert_eq!(rows.len(), 8, "{report}");
+    for row in rows {
+        assert_eq!(row["modelled"]["read_ns"], 20_000, "{row}");
+        assert_eq!(row["windows"], serde_json::json!(["here", "there"]), "{row}");
+        // Both sides poll the other's memory: at least one read each way.
+        let p50 = row["round_trip_ns"]["p50"].as_f64().expect("a number");
+        assert!(row["slots"] != "at the sender" || p50 >= 40_000.0, "{row}");
+    }
+    let table = machine.tombolo(["bench", "placement", "--rounds=1"]).ok();
+    assert_eq!(table.matches("modelled: read 20000 ns, line 100 ns").count(), 8, "{table}");
+    machine.down();
+}
+
+#[test]
 fn bulk_data_is_measured_to_every_node_and_back() {
     let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", ""));
     let report = machine.json(&["bench", "bulk", "--parts=nodes", "--slices=1", "--slice-ms=1"]);

@@ -83,6 +83,7 @@ pub(super) fn window_header(input: &[u8]) {
 pub(super) fn window_header_seeds() -> Vec<Vec<u8>> {
     let memory = SharedMemory::zeroed(2 * PAGE_BYTES);
     let header = WindowHeader {
+        window: tombolo_base::WindowId(1),
         node: tombolo_base::NodeId(1),
         generation: std::num::NonZeroU16::MIN,
         length_bytes: memory.len_bytes() as u64,

@@ -129,7 +129,7 @@ pub(super) fn order_seeds() -> Vec<Vec<u8>> {
         Order::Deliver {
             connection: 1,
             channel: ChannelId(3),
-            attachments: vec![Attachment::Lifeline, Attachment::Interrupt { vector: 3 }],
+            attachments: vec![Attachment::Lifeline, Attachment::Interrupt { vector: 3, window: 1 }],
             message: vec![1, 2, 3],
         },
         Order::Stop,

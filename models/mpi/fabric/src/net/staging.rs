@@ -38,10 +38,10 @@ impl MemoryPlace {
         let options = RegionOptions::new(length_bytes);
         match self {
             MemoryPlace::Kernel => domain.create_region(&options),
-            // A window is between the host and one other node, after which it is called.
+            // The host is behind no window: then it is that of this node.
             MemoryPlace::Window(peer) => domain
-                .create_region(&options.clone().in_window_of(domain.node_name()))
-                .or_else(|_| domain.create_region(&options.in_window_of(peer))),
+                .create_region(&options.clone().in_window_of(peer))
+                .or_else(|_| domain.create_region(&options.in_window_of(domain.node_name()))),
         }
     }
 }

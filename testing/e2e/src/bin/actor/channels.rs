@@ -114,6 +114,55 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     Ok(())
 }
 
+/// Returns every message of every client, each in a thread that sleeps on its channel.
+pub(crate) fn echo_many(name: &str) -> Outcome {
+    let domain = crate::attach()?;
+    let listener = ChannelOptions::default().slots(16)?.spin_ns(0).export(&domain, name)?;
+    println!("echoing");
+    loop {
+        match listener.within(PATIENCE).accept() {
+            Ok(mut channel) => {
+                std::thread::spawn(move || echo(&mut channel));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Opens many channels to a domain that echoes, and has a thread for each send and wait for the reply,
+/// several times. No thread polls: each reply is a wake-up of the right thread on both sides.
+pub(crate) fn wake_many(name: &str, count: &str, rounds: &str) -> Outcome {
+    let domain = crate::attach()?;
+    let (count, rounds): (usize, u64) = (count.parse()?, rounds.parse()?);
+    let options = ChannelOptions::default().slots(16)?.spin_ns(0);
+    let connect = |_| options.connect(&domain.within(PATIENCE), name);
+    let channels = (0..count).map(connect).collect::<Result<Vec<_>, _>>()?;
+    println!("{count} channels are open");
+    let rounds_of = |number: usize, mut channel: Channel| -> Result<u64, Error> {
+        let mut message = Vec::new();
+        for round in 0..rounds {
+            let sent = (number as u64) << 32 | round;
+            channel.send(&sent.to_le_bytes())?;
+            channel.within(PATIENCE).recv_into(&mut message)?;
+            assert_eq!(message, sent.to_le_bytes(), "channel {number}");
+        }
+        Ok(channel.stats().sleeps)
+    };
+    let sleeps = std::thread::scope(|scope| {
+        let threads: Vec<_> = channels
+            .into_iter()
+            .enumerate()
+            .map(|(number, channel)| scope.spawn(move || rounds_of(number, channel)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<Result<u64, Error>>()
+    })?;
+    if sleeps < count as u64 {
+        return Err(format!("only {sleeps} sleeps").into());
+    }
+    println!("woken on {count} channels");
+    Ok(())
+}
+
 /// Opens many channels to itself at the same time, and uses all of them.
 pub(crate) fn many(count: &str) -> Outcome {
     let count: usize = count.parse()?;

@@ -54,6 +54,8 @@ fn main() -> ExitCode {
         ["serve", name, slot_bytes, slots, hash] => channels::serve(name, slot_bytes, slots, hash),
         ["connect", name, slot_bytes, slots, hash] => channels::connect(name, slot_bytes, slots, hash),
         ["keep", name] => channels::keep(name),
+        ["echo-many", name] => channels::echo_many(name),
+        ["wake-many", name, count, rounds] => channels::wake_many(name, count, rounds),
         ["connect-in-turn", name, count] => channels::connect_in_turn(name, count),
         // Regions and capabilities.
         ["region-lend", name, place] => regions::lend(name, place),

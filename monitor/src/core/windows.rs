@@ -1,0 +1,151 @@
+//! The windows of the machine as the root divides them: ranges and doorbells.
+
+use std::collections::VecDeque;
+
+use tombolo_base::{NodeId, WindowId};
+use tombolo_control::{Reply, WindowInfo};
+use tombolo_link::window::{
+    FIRST_LENT_VECTOR, SHARED_HEAP_OFFSET_BYTES, SHARED_VECTOR, WindowAllocator, WindowRange,
+    heap_offset_bytes,
+};
+use tombolo_machine::Window;
+
+use super::Core;
+use super::attached::HeldRange;
+
+/// Windows of one answer to a listing: as many as a message has room for, each with the longest names.
+const PAGE: usize = 100;
+
+/// The root's side of a window.
+#[derive(Debug)]
+pub(super) struct WindowRecord {
+    pub(super) allocator: WindowAllocator,
+    /// Vectors that are not lent, by peer number. The first two are never here: they are the monitors'.
+    free_vectors: Vec<Vec<u16>>,
+    /// How many each had at first.
+    vectors_total: usize,
+    /// Programs on their way, in the order in which they were sent.
+    pub(super) programs: VecDeque<([u8; 32], WindowRange)>,
+    /// Where the window begins in the file that programs on the host map, and those on the node.
+    pub(super) base_bytes: (u64, u64),
+    /// Of a node that joins by itself: what programs of its former lives have not released.
+    pub(super) held: Vec<HeldRange>,
+}
+
+impl WindowRecord {
+    fn new(heap_offset_bytes: usize, length_bytes: u64, peers: usize, vectors: u16) -> Self {
+        // The last is lent first, so the order in which they are used is 2, 3, 4.
+        let free: Vec<u16> = (FIRST_LENT_VECTOR..vectors).rev().collect();
+        WindowRecord {
+            allocator: WindowAllocator::new(heap_offset_bytes as u64, length_bytes),
+            vectors_total: free.len(),
+            free_vectors: vec![free; peers],
+            programs: VecDeque::new(),
+            base_bytes: (0, 0),
+            held: Vec::new(),
+        }
+    }
+
+    /// A window that is there from the machine's start to its end; `None` for one between a node and the
+    /// host, which is made anew for each life of the node.
+    pub(super) fn of_shared(window: &Window) -> Option<Self> {
+        let own = window.own_of.is_some();
+        let record = || {
+            WindowRecord::new(
+                SHARED_HEAP_OFFSET_BYTES,
+                window.length_bytes(),
+                window.members.len(),
+                window.doorbells,
+            )
+        };
+        (!own).then(record)
+    }
+
+    /// A vector for the end of a channel at a member: one of its own, or the one that all others share.
+    pub(super) fn lend_vector(&mut self, peer: u16) -> u16 {
+        self.free_vectors.get_mut(usize::from(peer)).and_then(Vec::pop).unwrap_or(SHARED_VECTOR)
+    }
+
+    /// Takes back what [`lend_vector`](Self::lend_vector) returned.
+    pub(super) fn return_vector(&mut self, peer: u16, vector: u16) {
+        if vector >= FIRST_LENT_VECTOR
+            && let Some(free) = self.free_vectors.get_mut(usize::from(peer))
+        {
+            free.push(vector);
+        }
+    }
+
+    /// How many vectors are lent, of all members.
+    pub(super) fn lent_vectors(&self) -> usize {
+        self.free_vectors.iter().map(|free| self.vectors_total - free.len()).sum()
+    }
+}
+
+impl Core {
+    pub(super) fn window(&mut self, id: WindowId) -> Option<&mut WindowRecord> {
+        self.windows.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    /// The window between a node and the host, while the node runs.
+    pub(super) fn own_window(&mut self, node: NodeId) -> Option<&mut WindowRecord> {
+        let id = self.machine.own_window(node)?.id;
+        self.window(id)
+    }
+
+    /// Where a window begins in the file that programs on the host map, and those on its node.
+    pub(super) fn base_bytes(&self, id: WindowId) -> (u64, u64) {
+        let record = self.windows.get(usize::from(id.0)).and_then(Option::as_ref);
+        record.map_or((0, 0), |record| record.base_bytes)
+    }
+
+    /// The window between a node that joins by itself and the host, which outlives the node.
+    pub(super) fn own_window_kept(
+        &mut self,
+        node: NodeId,
+        (length_bytes, vectors): (u64, u16),
+    ) -> Option<&mut WindowRecord> {
+        let id = self.machine.own_window(node)?.id;
+        let record = self.windows.get_mut(usize::from(id.0))?;
+        Some(record.get_or_insert_with(|| WindowRecord::new(heap_offset_bytes(), length_bytes, 2, vectors)))
+    }
+
+    /// A node has been started, with a window to the host of that many bytes and doorbells.
+    pub(super) fn own_window_made(&mut self, node: NodeId, length_bytes: u64, vectors: u16) {
+        let Some(id) = self.machine.own_window(node).map(|window| window.id) else { return };
+        let record = WindowRecord::new(heap_offset_bytes(), length_bytes, 2, vectors);
+        self.windows[usize::from(id.0)] = Some(record);
+    }
+
+    /// A node is lost, and its window with the host.
+    pub(super) fn own_window_lost(&mut self, node: NodeId) {
+        if let Some(id) = self.machine.own_window(node).map(|window| window.id) {
+            self.windows[usize::from(id.0)] = None;
+        }
+    }
+
+    /// A page of the windows, from a number on.
+    pub(super) fn page_of_windows(&self, from: u32) -> Reply {
+        let mut rest = self.machine.windows().iter().zip(&self.windows).skip(from as usize);
+        let info = |(window, record): (&Window, &Option<WindowRecord>)| WindowInfo {
+            id: window.id.0,
+            name: window.name.clone(),
+            nodes: window.members.clone(),
+            bytes: record
+                .as_ref()
+                .map_or((0, 0), |record| (record.allocator.lent_bytes(), record.allocator.total_bytes())),
+            trust: window.trust.clone(),
+            home: window.home,
+            read_ns: window.read_ns,
+            line_ns: window.line_ns,
+        };
+        let windows = rest.by_ref().take(PAGE).map(info).collect();
+        Reply::Windows { windows, more: rest.next().is_some() }
+    }
+
+    /// What is lent of a window has changed.
+    pub(super) fn window_changed(&mut self, id: WindowId) {
+        if let Some(node) = self.machine.window(id).and_then(|window| window.own_of) {
+            self.node_changed(node);
+        }
+    }
+}

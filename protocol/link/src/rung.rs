@@ -1,0 +1,92 @@
+//! Who rang a doorbell that several channels share.
+//!
+//! A window has fewer doorbells than channels. Ends of channels without one of their own sleep on an event
+//! counter that the monitor of their node signals; the doorbell that all of them share wakes the monitor. So
+//! that it finds the one meant, a side counts its rings in a word of its own in the channel's memory, before
+//! it rings: each word has one writer, as everything in a window has.
+//!
+//! No ring is lost: the count is stored before the doorbell is rung, and a monitor that acknowledges the
+//! doorbell before it looks at the counts finds every count whose ring it has acknowledged.
+
+use tombolo_base::sync::Ordering;
+use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
+
+use crate::layout::{Side, rung_line};
+
+/// Counts the rings of one side.
+#[derive(Debug)]
+pub struct RingCounter<C: CacheMaintenance = Coherent> {
+    line: SharedMemory<C>,
+    rings: u64,
+}
+
+impl<C: CacheMaintenance> RingCounter<C> {
+    /// For `side` of the channel in `memory`, before its first ring.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the memory is too short for the channel's header.
+    pub fn new(memory: &SharedMemory<C>, side: Side) -> Result<Self, OutOfRange> {
+        Ok(RingCounter { line: rung_line(memory, side)?, rings: 0 })
+    }
+
+    /// Call it before each ring.
+    pub fn count(&mut self) {
+        self.rings = self.rings.wrapping_add(1);
+        self.line.store_through_le(0, self.rings, Ordering::Release);
+    }
+}
+
+/// Finds out whether one side has rung.
+#[derive(Debug)]
+pub struct RingWatch {
+    line: SharedMemory,
+    seen: u64,
+}
+
+impl RingWatch {
+    /// Watches `side` of the channel in `memory`, which is zero.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the memory is too short for the channel's header.
+    pub fn new(memory: &SharedMemory, side: Side) -> Result<Self, OutOfRange> {
+        Ok(RingWatch { line: rung_line(memory, side)?, seen: 0 })
+    }
+
+    /// Whether the side has rung since the last call; ask after the doorbell was acknowledged. The word is
+    /// the other side's: a false one wakes a sleeper for nothing, or not at all, and harms that channel only.
+    pub fn has_rung(&mut self) -> bool {
+        let rings = self.line.load_le(0, Ordering::Acquire);
+        core::mem::replace(&mut self.seen, rings) != rings
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::layout::HEADER_BYTES;
+
+    #[test]
+    fn each_side_is_watched_by_itself() {
+        let memory = SharedMemory::zeroed(HEADER_BYTES);
+        let watch = |side| RingWatch::new(&memory, side).unwrap();
+        let (mut a, mut b) = (watch(Side::A), watch(Side::B));
+        assert!(!a.has_rung() && !b.has_rung());
+        let mut counter = RingCounter::new(&memory, Side::A).unwrap();
+        counter.count();
+        assert!(a.has_rung() && !a.has_rung() && !b.has_rung());
+        counter.count();
+        counter.count();
+        assert!(a.has_rung(), "several rings are one wake-up");
+        assert!(!a.has_rung());
+        let words: std::vec::Vec<u64> =
+            (0..HEADER_BYTES / 8).map(|at| memory.load_le(at, Ordering::Relaxed)).collect();
+        assert_eq!(words.iter().position(|word| *word != 0), Some(576 / 8), "beside the producer's word");
+        assert_eq!(words.iter().filter(|word| **word != 0).count(), 1);
+    }
+
+    #[test]
+    fn memory_without_a_header_is_refused() {
+        let memory = SharedMemory::zeroed(HEADER_BYTES / 2);
+        assert!(RingCounter::new(&memory, Side::B).is_err() && RingWatch::new(&memory, Side::A).is_err());
+    }
+}
