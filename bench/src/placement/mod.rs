@@ -121,7 +121,7 @@ impl Pair<'_> {
     fn memories(&self) -> Vec<[usize; 2]> {
         let home_of = |node: NodeId| {
             let modelled = |window: &&WindowInfo| window.home == node && is_modelled(window);
-            self.windows.iter().position(|window| modelled(&window))
+            self.windows.iter().position(modelled)
         };
         match (home_of(self.near.id), home_of(self.far.id)) {
             (Some(near), Some(far)) => vec![[near, far]],

@@ -283,7 +283,7 @@ impl Agent {
     fn forward_rings(&mut self, id: WindowId) {
         let Some(window) = self.windows.get(&id) else { return };
         if let Some(counter) = window.bells.incoming(SHARED_VECTOR) {
-            drain(&counter);
+            drain(counter);
         }
         self.shared_bells.forward(id);
     }

@@ -171,7 +171,7 @@ fn all_of_a_message_has_a_limit_too() {
     // A container of the longest client message can still be sent.
     let message = input(max).to_bytes().unwrap();
     assert!(Report::Asked { connection: 1, message: message.clone() }.to_bytes().is_ok());
-    let attachments = vec![Attachment::Interrupt { vector: 1 }; 16];
+    let attachments = vec![Attachment::Interrupt { vector: 1, window: 0 }; 16];
     let deliver = Order::Deliver { connection: 1, channel: ChannelId(1), attachments, message };
     assert!(deliver.to_bytes().is_ok());
 }

@@ -47,7 +47,7 @@ impl From<OpenError> for Ended {
 }
 
 enum ChannelState {
-    Shaking(Opening, Deferred),
+    Shaking(Box<Opening>, Deferred),
     Open(Box<ChannelEnd<Deferred>>),
 }
 
@@ -64,7 +64,7 @@ impl MemoryEnd {
     pub fn open(memory: SharedMemory, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
         let mut signals = Deferred::default();
         let opening = Opening::start(&memory, side, hello, &mut signals)?;
-        Ok(MemoryEnd { state: ChannelState::Shaking(opening, signals) })
+        Ok(MemoryEnd { state: ChannelState::Shaking(Box::new(opening), signals) })
     }
 
     /// Whether the handshake is done.

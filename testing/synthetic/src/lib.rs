@@ -184,10 +184,8 @@ impl SyntheticMachine {
             Effect::Order { node, order, .. } if node != NodeId::HOST => {
                 self.nodes.execute(node, order, &mut self.reports);
             }
-            Effect::KeepProgram { node, .. }
-            | Effect::WriteProgram { node, .. }
-            | Effect::ClearWindow { node, .. }
-                if node != NodeId::HOST => {}
+            Effect::KeepProgram { node, .. } | Effect::WriteProgram { node, .. } if node != NodeId::HOST => {}
+            Effect::ClearWindow { .. } | Effect::ForgetBell { .. } => {}
             Effect::Destroy { node } => self.nodes.lose(node),
             Effect::ConsoleWrite { .. } => {}
             other => return Ok(Some(other)),

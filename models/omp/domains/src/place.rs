@@ -319,7 +319,7 @@ mod tests {
         let (places, _) = decided("host", &["all"]).unwrap();
         assert_eq!(places, ["host", "arm-user", "arm0"]);
         let chosen = ["arm1", "big", "arm0", "arm-user", "host"].map(str::to_owned);
-        let (places, memory) = decide(&machine(), "host", &wanted(&["all"]), &chosen).unwrap();
+        let (places, memory) = decide(&machine(), &windows(), "host", &wanted(&["all"]), &chosen).unwrap();
         let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
         assert_eq!(names, ["host", "arm1", "arm-user"], "in the order of the choice");
         assert!(matches!(memory, Where::Window { node, .. } if node == "arm1"));
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn virtual_machines_share_the_memory_of_a_window_that_has_all() {
         let decided = |windows: &[WindowInfo], own: &str, names: &[&str]| {
-            let (places, memory) = decide(&machine(), windows, own, &wanted(names))?;
+            let (places, memory) = decide(&machine(), windows, own, &wanted(names), &[])?;
             Ok::<_, PlaceError>((places.len(), memory))
         };
         let mut all = windows();

@@ -88,7 +88,8 @@ fn two_sides_come_together_and_ring_each_other() {
 #[test]
 fn every_difference_is_found_on_both_sides() {
     type Change = fn(&mut Terms);
-    let cases: [(Change, fn(&RendezvousError) -> bool); 4] = [
+    type IsExpected = fn(&RendezvousError) -> bool;
+    let cases: [(Change, IsExpected); 4] = [
         (|terms| terms.release = 8, |error| matches!(error, RendezvousError::Release { .. })),
         (|terms| terms.isa = Isa::S390x, |error| matches!(error, RendezvousError::Isa { .. })),
         (|terms| terms.length_bytes /= 2, |error| matches!(error, RendezvousError::Length { .. })),
