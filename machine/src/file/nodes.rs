@@ -140,7 +140,7 @@ fn refuse_foreign_keys(reader: &mut Reader, table: &DeTable<'_>, kind: &str, hos
         };
         let label = match name {
             "isa" => format!("the host's instruction set is detected: {host_isa} here"),
-            _ => format!("only {} nodes have it", kinds.join(" and ")),
+            _ => format!("only {} nodes have it", listed(kinds)),
         };
         reader.report(
             Problem::new(key.span(), format!("{what} has no `{name}`"))
@@ -272,6 +272,14 @@ fn read_bare(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> BareNod
         doorbells,
         cpu: read_cpu(reader, table),
         emulator: read_emulator(reader, table, folder),
+    }
+}
+
+/// Kinds as a text lists them: `user`, `vm and bare`, `vm, bare and attached`.
+fn listed(kinds: &[&str]) -> String {
+    match kinds {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => kinds.concat(),
     }
 }
 

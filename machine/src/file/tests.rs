@@ -352,7 +352,7 @@ error: a host node has no `window_mib`
  --> m.toml:5:1
   |
 5 | window_mib = 64
-  | ^^^^^^^^^^ only vm and bare nodes have it
+  | ^^^^^^^^^^ only vm, bare and attached nodes have it
   |
   = note: a host node may have: name, kind"
     );

@@ -96,10 +96,10 @@ fn a_channel_is_rung_through_the_agent_and_its_range_comes_back_when_the_host_re
     let place = grant.window.expect("a place");
     let (_, _, attachments, _) = &bench.delivered[0];
     let expected = [
-        Attachment::WindowMemory(AttachmentWindow { window: 0 }),
+        Attachment::WindowMemory(AttachmentWindow { window: 2 }),
         Attachment::Lifeline,
-        Attachment::Interrupt { vector: 2, window: 0 },
-        Attachment::Ringer { vector: 2, window: 0 },
+        Attachment::Interrupt { vector: 2, window: 2 },
+        Attachment::Ringer { vector: 2, window: 2 },
     ];
     assert_eq!(attachments[..], expected);
     assert_eq!(place.ring, None);
