@@ -122,6 +122,10 @@ impl LatencyOptions {
 /// The JSON has, for each of `rows`: slot_bytes, message_bytes, and for sender and receiver
 /// written_back, invalidated, stale and scc_cycles.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench coherence                  eight shapes and lengths, as a table
+  tombolo bench coherence --json | jq '.rows[] | {message_bytes, sender}'")]
 struct CoherenceOptions {
     /// Print JSON, for programs
     #[arg(long)]

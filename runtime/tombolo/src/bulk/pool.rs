@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tombolo_base::DomainId;
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, PoolId, Segment};
+use tombolo_bulk::wire::{Offer, PoolId};
 use tombolo_bulk::{Counts, Layout, PoolChannel, Table, TableError, Trust, Verb};
 use tombolo_platform::sealed::Fresh;
 
@@ -88,12 +88,11 @@ impl Inner {
         }
     }
 
-    /// Makes later loads see what a buffer was sent with.
-    pub(super) fn invalidate(&self, segment: Segment) {
-        if let (Some(memory), Some(offset_bytes)) = (&self.memory, self.layout.offset_bytes(segment.buffer))
-            && self.layout.holds(segment.offset_bytes, segment.length_bytes)
-        {
-            memory.invalidate(offset_bytes + segment.offset_bytes, segment.length_bytes);
+    /// Makes later loads see what others stored to a buffer, after the right to it came.
+    pub(super) fn invalidate(&self, buffer: u32) {
+        if let (Some(memory), Some(offset_bytes)) = (&self.memory, self.layout.offset_bytes(buffer)) {
+            // All of it, also where nothing was sent: this side may store there, and a line goes back whole.
+            memory.invalidate(offset_bytes, self.layout.buffer_bytes());
         }
     }
 

@@ -284,7 +284,7 @@ impl BulkChannel {
         let (pool, link) = (Arc::clone(&self.at(segment.place)?.pool), self.at(segment.place)?.link);
         let received = pool.lock().table.receive(verb, segment.buffer, link);
         received.map_err(|error| self.violation(format!("{verb}: {error}")))?;
-        pool.invalidate(segment);
+        pool.invalidate(segment.buffer);
         Ok((pool, link))
     }
 

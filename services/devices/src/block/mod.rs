@@ -1,4 +1,4 @@
-//! Disks across the machine: one node [serves](serve) a file or disk, another [attaches](attach) it.
+//! Disks across the machine: one node [serves](serve()) a file or disk, another [attaches](attach()) it.
 
 mod attach;
 mod disk;
