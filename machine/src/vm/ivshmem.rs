@@ -3,9 +3,10 @@
 //! The protocol is a stream of little-endian 64-bit numbers, some with a descriptor: version 0; the client's
 //! own number; -1 with the memory; then for every other peer its number with one event counter per vector,
 //! and last the client's own number with its own counters. Everything is written before QEMU starts and waits
-//! in the socket, so no thread serves it. Later, a peer that comes for the first time is announced in the same
-//! way. The protocol can also say that a peer has gone. It is not said: QEMU 7.2 frees the peer's counters
-//! then, and writes to that memory when the peer comes again. Counters stay the same, so nothing is lost.
+//! in the socket, so no thread serves it. Later, a peer that comes for the first time is announced in the
+//! same way. The protocol can also say that a peer has gone. It is not said: QEMU 7.2 frees the peer's
+//! counters then, and writes to that memory when the peer comes again. Counters stay the same, so nothing is
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
