@@ -215,7 +215,10 @@ impl BulkChannel {
             return Ok(None);
         }
         match state.table.receive(verb, segment.buffer, *link) {
-            Ok(()) => Ok(Some(then(pool, *link, &mut state.table))),
+            Ok(()) => {
+                pool.invalidate(segment.buffer);
+                Ok(Some(then(pool, *link, &mut state.table)))
+            }
             Err(error) => {
                 drop(state);
                 Err(self.broken(format!("{verb}: {error}")))

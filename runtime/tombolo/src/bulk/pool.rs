@@ -89,6 +89,7 @@ impl Inner {
     }
 
     /// Makes later loads see what others stored to a buffer, after the right to it came.
+    #[inline]
     pub(super) fn invalidate(&self, buffer: u32) {
         if let (Some(memory), Some(offset_bytes)) = (&self.memory, self.layout.offset_bytes(buffer)) {
             // All of it, also where nothing was sent: this side may store there, and a line goes back whole.
