@@ -1,6 +1,6 @@
 //! Chooses nodes: by what a program needs of one ([`needs`]) and what the machine knows of each ([`facts`]),
-//! the best first ([`choose`]). And assigns the ranks of a job to nodes: `--on` of `tombolo run` and `tombolo
-//! mpirun`.
+//! the best first ([`choose`](choose())). And assigns the ranks of a job to nodes: `--on` of `tombolo run`
+//! and `tombolo mpirun`.
 //!
 //! All that chooses a node by itself does so here: `tombolo place`, `--on auto`, the start form of the web
 //! page, the nodes of an OpenMP program with `OMP_TOMBOLO_NODES=all`.
