@@ -6,6 +6,9 @@
 //! of them.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod variants;
+
 mod capabilities;
 mod connection;
 pub mod contract;

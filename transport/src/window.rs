@@ -4,24 +4,20 @@
 //! lifeline leads to its own monitor, which hangs it up when the peer's monitor reports a death or the node
 //! is lost.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::{Caches, Flushed};
-use tombolo_link::end::Announced;
 use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{ChannelLayout, Hello, RingCounter, Side, TransportKind};
-use tombolo_platform::event::Interest;
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_window, map};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
 use crate::connection::{Bell, Connection, Ring, Rings};
-use crate::contract::{Description, EndError, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
-use crate::message::{Batch, Draft, Message};
 
 /// What the monitor hands out for one end of a channel.
 #[derive(Debug)]
@@ -100,94 +96,7 @@ impl WindowChannel {
     }
 }
 
-macro_rules! on_either {
-    ($channel:expr, $inner:ident => $body:expr) => {
-        match $channel {
-            WindowChannel::Coherent($inner) => $body,
-            WindowChannel::Flushed($inner) => $body,
-        }
-    };
-}
-
-impl Transport for WindowChannel {
-    fn describe(&self) -> Description {
-        on_either!(self, channel => channel.describe())
-    }
-
-    fn stats(&self) -> Stats {
-        on_either!(self, channel => channel.stats())
-    }
-
-    fn failure(&self) -> Option<ChannelError> {
-        on_either!(self, channel => channel.failure())
-    }
-
-    #[inline]
-    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        on_either!(self, channel => channel.try_send(message))
-    }
-
-    #[inline]
-    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
-        on_either!(self, channel => channel.try_store(message, size))
-    }
-
-    fn finish(&mut self) {
-        on_either!(self, channel => channel.finish());
-    }
-
-    #[inline]
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        on_either!(self, channel => channel.try_recv_in_place(read))
-    }
-
-    #[inline]
-    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
-        on_either!(self, channel => channel.try_recv_batch(max, read))
-    }
-
-    #[inline]
-    fn try_send_in_place(
-        &mut self,
-        length_bytes: usize,
-        write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), EndError> {
-        on_either!(self, channel => channel.try_send_in_place(length_bytes, write))
-    }
-
-    #[inline]
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
-        on_either!(self, channel => channel.try_send_batch(fill))
-    }
-
-    fn is_ready(&mut self, awaited: Interest) -> bool {
-        on_either!(self, channel => channel.is_ready(awaited))
-    }
-
-    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        on_either!(self, channel => channel.announce_sleep(awaited))
-    }
-
-    fn may_sleep(&mut self, awaited: Interest) -> bool {
-        on_either!(self, channel => channel.may_sleep(awaited))
-    }
-
-    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        on_either!(self, channel => channel.sources(awaited, sources));
-    }
-
-    fn park(&mut self, deadline: Deadline) -> Option<bool> {
-        on_either!(self, channel => channel.park(deadline))
-    }
-
-    fn woken(&mut self, rung: bool) {
-        on_either!(self, channel => channel.woken(rung));
-    }
-
-    fn close(&mut self) {
-        on_either!(self, channel => channel.close());
-    }
-}
+transport_of_variants!(WindowChannel { Coherent, Flushed });
 
 /// The memory of a channel that `hello` describes, in bytes.
 fn length_bytes(hello: &Hello) -> u64 {

@@ -1,7 +1,7 @@
 //! One end of a channel, whatever carries it.
 
 use std::cell::Cell;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tombolo_control::{Grant, RelayNode};
 use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, socket};
-use tombolo_transport::contract::{Announced, ShortMessage, Stored};
+use tombolo_transport::contract::{ShortMessage, Stored};
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    ChannelError, Description, EndError, Joint, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
+    ChannelError, EndError, Joint, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
     window::{self, WindowChannel},
 };
 
@@ -75,102 +75,7 @@ pub(crate) enum Plain {
     Captured(Box<Captured>),
 }
 
-macro_rules! on_carrier {
-    ($carrier:expr, $channel:ident => $body:expr) => {
-        match $carrier {
-            Plain::Memory($channel) => $body,
-            Plain::Flushed($channel) => $body,
-            Plain::Stream($channel) => $body,
-            Plain::Captured($channel) => $body,
-        }
-    };
-}
-
-impl Transport for Plain {
-    fn describe(&self) -> Description {
-        on_carrier!(self, channel => channel.describe())
-    }
-
-    #[inline(always)]
-    fn stats(&self) -> Stats {
-        on_carrier!(self, channel => channel.stats())
-    }
-
-    fn failure(&self) -> Option<ChannelError> {
-        on_carrier!(self, channel => channel.failure())
-    }
-
-    #[inline(always)]
-    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        on_carrier!(self, channel => channel.try_send(message))
-    }
-
-    #[inline(always)]
-    fn try_store(&mut self, message: &[u8], size: ShortMessage) -> Stored {
-        match self {
-            Plain::Memory(channel) => channel.try_store(message, size),
-            Plain::Flushed(_) | Plain::Stream(_) | Plain::Captured(_) => Stored::Nothing,
-        }
-    }
-
-    fn finish(&mut self) {
-        if let Plain::Memory(channel) = self {
-            channel.finish();
-        }
-    }
-
-    #[inline(always)]
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        on_carrier!(self, channel => channel.try_recv_in_place(read))
-    }
-
-    #[inline(always)]
-    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
-        on_carrier!(self, channel => channel.try_recv_batch(max, read))
-    }
-
-    #[inline(always)]
-    fn try_send_in_place(
-        &mut self,
-        length_bytes: usize,
-        write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), EndError> {
-        on_carrier!(self, channel => channel.try_send_in_place(length_bytes, write))
-    }
-
-    #[inline(always)]
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
-        on_carrier!(self, channel => channel.try_send_batch(fill))
-    }
-
-    fn is_ready(&mut self, awaited: Interest) -> bool {
-        on_carrier!(self, channel => channel.is_ready(awaited))
-    }
-
-    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        on_carrier!(self, channel => channel.announce_sleep(awaited))
-    }
-
-    fn may_sleep(&mut self, awaited: Interest) -> bool {
-        on_carrier!(self, channel => channel.may_sleep(awaited))
-    }
-
-    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        on_carrier!(self, channel => channel.sources(awaited, sources));
-    }
-
-    fn park(&mut self, deadline: Deadline) -> Option<bool> {
-        on_carrier!(self, channel => channel.park(deadline))
-    }
-
-    fn woken(&mut self, rung: bool) {
-        on_carrier!(self, channel => channel.woken(rung));
-    }
-
-    fn close(&mut self) {
-        on_carrier!(self, channel => channel.close());
-    }
-}
+tombolo_transport::transport_of_variants!(Plain { Memory, Flushed, Stream, Captured });
 
 /// Whose a channel is, and what it counts and traces with.
 pub(crate) struct Owner<'a> {

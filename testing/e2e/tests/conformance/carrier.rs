@@ -1,7 +1,6 @@
 //! Channels with one end in this process and the other elsewhere.
 
 use std::marker::PhantomData;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,11 +13,8 @@ use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_remote_peer::Opening;
 use tombolo_ring::Variant;
-use tombolo_transport::contract::Announced;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{
-    Batch, Capabilities, ChannelError, Description, Draft, EndError, Message, Stats, Transport, error,
-};
+use tombolo_transport::{Capabilities, ChannelError, Transport, error};
 
 use crate::fleet::{self, Convict, RemoteNode};
 use crate::remote::RemotePeer;
@@ -33,80 +29,7 @@ pub(crate) enum SuiteEnd {
     Remote(Box<RemotePeer>),
 }
 
-macro_rules! on_end {
-    ($end:expr, $it:ident => $body:expr) => {
-        match $end {
-            SuiteEnd::Near($it) => $body,
-            SuiteEnd::Remote($it) => $body,
-        }
-    };
-}
-
-impl Transport for SuiteEnd {
-    fn describe(&self) -> Description {
-        on_end!(self, end => end.describe())
-    }
-
-    fn stats(&self) -> Stats {
-        on_end!(self, end => Transport::stats(&**end))
-    }
-
-    fn failure(&self) -> Option<ChannelError> {
-        on_end!(self, end => end.failure())
-    }
-
-    fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        on_end!(self, end => Transport::try_send(&mut **end, message))
-    }
-
-    fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        on_end!(self, end => Transport::try_recv_in_place(&mut **end, read))
-    }
-
-    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
-        on_end!(self, end => Transport::try_recv_batch(&mut **end, max, read))
-    }
-
-    fn try_send_in_place(
-        &mut self,
-        length_bytes: usize,
-        write: impl FnOnce(&mut Draft<'_>),
-    ) -> Result<(), EndError> {
-        on_end!(self, end => Transport::try_send_in_place(&mut **end, length_bytes, write))
-    }
-
-    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
-        on_end!(self, end => Transport::try_send_batch(&mut **end, fill))
-    }
-
-    fn is_ready(&mut self, awaited: Interest) -> bool {
-        on_end!(self, end => end.is_ready(awaited))
-    }
-
-    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        on_end!(self, end => end.announce_sleep(awaited))
-    }
-
-    fn may_sleep(&mut self, awaited: Interest) -> bool {
-        on_end!(self, end => end.may_sleep(awaited))
-    }
-
-    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        on_end!(self, end => end.sources(awaited, sources));
-    }
-
-    fn park(&mut self, deadline: Deadline) -> Option<bool> {
-        on_end!(self, end => end.park(deadline))
-    }
-
-    fn woken(&mut self, rung: bool) {
-        on_end!(self, end => end.woken(rung));
-    }
-
-    fn close(&mut self) {
-        on_end!(self, end => end.close());
-    }
-}
+tombolo_transport::transport_of_variants!(SuiteEnd { Near, Remote });
 
 /// The channel error that corresponds to an error of the façade.
 fn error_of(error: Error) -> ChannelError {

@@ -1,0 +1,141 @@
+//! [`Transport`](crate::Transport) for an enum of transports.
+
+/// Implements [`Transport`](crate::Transport) for an enum whose variants hold boxed transports, by calling
+/// the one that it holds. Only the first sends by stores alone; see [`Stored`](crate::contract::Stored).
+///
+/// An enum, not a trait object: sending takes a few nanoseconds.
+#[macro_export]
+macro_rules! transport_of_variants {
+    ($name:ident { $first:ident $(, $variant:ident)+ $(,)? }) => {
+        $crate::transport_of_variants!(@impl $name, $first, [$first $($variant)+]);
+    };
+    (@impl $name:ident, $first:ident, [$($variant:ident)+]) => {
+        impl $crate::Transport for $name {
+            fn describe(&self) -> $crate::Description {
+                match self { $($name::$variant(channel) => $crate::Transport::describe(&**channel),)+ }
+            }
+
+            #[inline(always)]
+            fn stats(&self) -> $crate::Stats {
+                match self { $($name::$variant(channel) => $crate::Transport::stats(&**channel),)+ }
+            }
+
+            fn failure(&self) -> Option<$crate::ChannelError> {
+                match self { $($name::$variant(channel) => $crate::Transport::failure(&**channel),)+ }
+            }
+
+            #[inline(always)]
+            fn try_send(&mut self, message: &[u8]) -> Result<(), $crate::EndError> {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::try_send(&mut **channel, message),)+
+                }
+            }
+
+            #[inline(always)]
+            fn try_store(
+                &mut self,
+                message: &[u8],
+                size: $crate::contract::ShortMessage,
+            ) -> $crate::contract::Stored {
+                match self {
+                    $name::$first(channel) => $crate::Transport::try_store(&mut **channel, message, size),
+                    _ => $crate::contract::Stored::Nothing,
+                }
+            }
+
+            fn finish(&mut self) {
+                if let $name::$first(channel) = self {
+                    $crate::Transport::finish(&mut **channel);
+                }
+            }
+
+            #[inline(always)]
+            fn try_recv_in_place<R>(
+                &mut self,
+                read: impl FnOnce(&$crate::Message<'_>) -> R,
+            ) -> Result<Option<R>, $crate::EndError> {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::try_recv_in_place(&mut **channel, read),)+
+                }
+            }
+
+            #[inline(always)]
+            fn try_recv_batch(
+                &mut self,
+                max: usize,
+                read: impl FnMut(&$crate::Message<'_>),
+            ) -> Result<usize, $crate::EndError> {
+                match self {
+                    $($name::$variant(channel) => {
+                        $crate::Transport::try_recv_batch(&mut **channel, max, read)
+                    })+
+                }
+            }
+
+            #[inline(always)]
+            fn try_send_in_place(
+                &mut self,
+                length_bytes: usize,
+                write: impl FnOnce(&mut $crate::Draft<'_>),
+            ) -> Result<(), $crate::EndError> {
+                match self {
+                    $($name::$variant(channel) => {
+                        $crate::Transport::try_send_in_place(&mut **channel, length_bytes, write)
+                    })+
+                }
+            }
+
+            #[inline(always)]
+            fn try_send_batch(
+                &mut self,
+                fill: impl FnOnce(&mut $crate::Batch<'_>),
+            ) -> Result<u64, $crate::EndError> {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::try_send_batch(&mut **channel, fill),)+
+                }
+            }
+
+            fn is_ready(&mut self, awaited: ::tombolo_platform::event::Interest) -> bool {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::is_ready(&mut **channel, awaited),)+
+                }
+            }
+
+            fn announce_sleep(&mut self, awaited: ::tombolo_platform::event::Interest) -> $crate::contract::Announced {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::announce_sleep(&mut **channel, awaited),)+
+                }
+            }
+
+            fn may_sleep(&mut self, awaited: ::tombolo_platform::event::Interest) -> bool {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::may_sleep(&mut **channel, awaited),)+
+                }
+            }
+
+            fn sources<'a>(
+                &'a self,
+                awaited: ::tombolo_platform::event::Interest,
+                sources: &mut Vec<(std::os::fd::BorrowedFd<'a>, ::tombolo_platform::event::Interest)>,
+            ) {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::sources(&**channel, awaited, sources),)+
+                }
+            }
+
+            fn park(&mut self, deadline: ::tombolo_platform::time::Deadline) -> Option<bool> {
+                match self {
+                    $($name::$variant(channel) => $crate::Transport::park(&mut **channel, deadline),)+
+                }
+            }
+
+            fn woken(&mut self, rung: bool) {
+                match self { $($name::$variant(channel) => $crate::Transport::woken(&mut **channel, rung),)+ }
+            }
+
+            fn close(&mut self) {
+                match self { $($name::$variant(channel) => $crate::Transport::close(&mut **channel),)+ }
+            }
+        }
+    };
+}
