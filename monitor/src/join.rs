@@ -28,8 +28,8 @@ use tombolo_transport::window;
 use crate::agent::{GuestBells, GuestWindow};
 use crate::control_link::ControlLink;
 use crate::node_monitor::{self, NodeMonitorError};
+use crate::polled_bells::{End, PolledBells};
 use crate::random_nonce;
-use crate::relay::{End, Relay};
 
 /// How often an offer or an answer is looked for.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
@@ -283,7 +283,7 @@ fn serve(
         let (stop_fd, memory) = (stop.as_fd(), &whole);
         scope.spawn(move || {
             let mut end = End::Joiner(joiner);
-            let relay = Relay {
+            let bells = PolledBells {
                 window: memory,
                 key,
                 end: &mut end,
@@ -292,7 +292,7 @@ fn serve(
                 outgoing: &outgoing_here,
                 stop: &[stop_fd, asked],
             };
-            let _ = relay.run();
+            let _ = bells.run();
             end.leave(memory);
             // The control link ends with its lifeline.
             drop(far_end);
@@ -332,7 +332,7 @@ fn be_node(
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel = window::open(lent, Side::A, hello, Deadline::after(CONTROL_TIMEOUT))
         .map_err(|error| unusable(&error))?;
-    let bells = GuestBells::Relayed { incoming, outgoing };
+    let bells = GuestBells::Polled { incoming, outgoing };
     let window = GuestWindow { memory: opened.file, bells, caches: header.caches };
     let windows = BTreeMap::from([(header.window, window)]);
     node_monitor::run(ControlLink::over_window(channel), None, Some((header.window, windows)))

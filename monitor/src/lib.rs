@@ -12,7 +12,7 @@ pub mod join;
 pub mod names;
 pub mod node_monitor;
 mod orphans;
-mod relay;
+mod polled_bells;
 pub mod root;
 mod shared_bells;
 pub mod supervisor;

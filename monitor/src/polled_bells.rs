@@ -13,7 +13,7 @@ use tombolo_platform::event::{Interest, Ready, drain, poll, signal};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError};
 
-/// How often the window is looked at while bells ring, and while they do not.
+/// How often the window is polled while bells ring, and while they do not.
 const BUSY_PERIOD: Duration = Duration::from_micros(100);
 const QUIET_PERIOD: Duration = Duration::from_millis(1);
 
@@ -40,7 +40,7 @@ impl End {
         }
     }
 
-    fn look(&mut self, window: &SharedMemory, key: &WindowKey) -> Option<Loss> {
+    fn poll(&mut self, window: &SharedMemory, key: &WindowKey) -> Option<Loss> {
         match self {
             End::Host(host) => match host.poll(window, now_ns(), key) {
                 HostEvent::Lost(loss) => Some(loss),
@@ -62,8 +62,8 @@ impl End {
     }
 }
 
-/// What a relay works with.
-pub(crate) struct Relay<'a> {
+/// The doorbells of one side, which a thread forwards between its programs and the window.
+pub(crate) struct PolledBells<'a> {
     pub(crate) window: &'a SharedMemory,
     pub(crate) key: &'a WindowKey,
     pub(crate) end: &'a mut End,
@@ -72,12 +72,12 @@ pub(crate) struct Relay<'a> {
     pub(crate) incoming: &'a [OwnedFd],
     /// By bell, what becomes readable when a program here rings it.
     pub(crate) outgoing: &'a [OwnedFd],
-    /// One is readable when the relay is to end.
+    /// One is readable when the thread is to end.
     pub(crate) stop: &'a [BorrowedFd<'a>],
 }
 
-impl Relay<'_> {
-    /// Relays until the other side is lost, or until it is told to stop: then `None`.
+impl PolledBells<'_> {
+    /// Forwards rings until the other side is lost, or until it is told to stop: then `None`.
     ///
     /// # Errors
     /// What the kernel refused.
@@ -89,7 +89,7 @@ impl Relay<'_> {
                 self.end.beat(self.window);
                 beat_at_ns = now + BEAT_NS;
             }
-            if let Some(loss) = self.end.look(self.window, self.key) {
+            if let Some(loss) = self.end.poll(self.window, self.key) {
                 return Ok(Some(loss));
             }
             let period = if now < busy_until_ns { BUSY_PERIOD } else { QUIET_PERIOD };
@@ -100,14 +100,14 @@ impl Relay<'_> {
             if stop.iter().any(|stop| stop.any()) {
                 return Ok(None);
             }
-            if self.pass_on(rung) {
+            if self.forward(rung) {
                 busy_until_ns = now_ns() + BUSY_NS;
             }
         }
     }
 
-    /// Passes rings on in both directions; whether there were any.
-    fn pass_on(&mut self, rung: &[Ready]) -> bool {
+    /// Forwards rings in both directions; returns whether there were any.
+    fn forward(&mut self, rung: &[Ready]) -> bool {
         let mut any = false;
         for (bell, counter) in self.outgoing.iter().enumerate() {
             if rung.get(bell).is_some_and(|ready| ready.readable) && drain(counter) {

@@ -65,7 +65,7 @@ pub enum GuestBells {
         interrupts: tombolo_platform::guest::vfio::Interrupts,
     },
     /// Event counters that the monitor passes on, by vector.
-    Relayed {
+    Polled {
         /// Signalled when the other side rings.
         incoming: Vec<OwnedFd>,
         /// Signalled by programs, to ring the other side.
@@ -79,7 +79,7 @@ impl GuestBells {
     pub fn incoming(&self, vector: u16) -> Option<BorrowedFd<'_>> {
         let counters = match self {
             GuestBells::Device { interrupts, .. } => interrupts.eventfds(),
-            GuestBells::Relayed { incoming, .. } => incoming,
+            GuestBells::Polled { incoming, .. } => incoming,
         };
         counters.get(usize::from(vector)).map(AsFd::as_fd)
     }
@@ -87,14 +87,14 @@ impl GuestBells {
     pub(crate) fn registers(&self) -> Option<BorrowedFd<'_>> {
         match self {
             GuestBells::Device { registers, .. } => Some(registers.as_fd()),
-            GuestBells::Relayed { .. } => None,
+            GuestBells::Polled { .. } => None,
         }
     }
 
     fn ringer(&self, vector: u16) -> Option<BorrowedFd<'_>> {
         match self {
             GuestBells::Device { .. } => None,
-            GuestBells::Relayed { outgoing, .. } => outgoing.get(usize::from(vector)).map(AsFd::as_fd),
+            GuestBells::Polled { outgoing, .. } => outgoing.get(usize::from(vector)).map(AsFd::as_fd),
         }
     }
 }

@@ -19,15 +19,15 @@ use tombolo_platform::{Deadline, Errno, OsError, socket, unpoisoned};
 
 use super::node::{NodeLink, RunningNode, WindowSide};
 use super::windows::Windows;
+use crate::polled_bells::{BEAT_NS, End, PolledBells};
 use crate::random_nonce;
-use crate::relay::{BEAT_NS, End, Relay};
 
 /// How often an offer is looked at.
 const OFFER_PERIOD: Duration = Duration::from_millis(5);
 
 /// What the thread tells the root.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum AttachEvent {
     /// A joiner was refused.
     Refused(String),
     /// A joiner has the node; in its file the window begins at that offset.
@@ -38,40 +38,40 @@ pub(super) enum News {
 
 /// The thread, as the root holds it.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct JoinThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    news: Mutex<VecDeque<News>>,
-    /// Readable when there are news.
+    events: Mutex<VecDeque<AttachEvent>>,
+    /// Readable when there are events.
     told: OwnedFd,
     /// Readable when the thread is to end.
     stop: OwnedFd,
 }
 
 impl Shared {
-    fn tell(&self, news: News) {
-        unpoisoned(&self.news).push_back(news);
+    fn tell(&self, event: AttachEvent) {
+        unpoisoned(&self.events).push_back(event);
         // The process's own counter.
         let _ = signal(&self.told);
     }
 }
 
-impl Keeper {
-    pub(super) fn told_fd(&self) -> BorrowedFd<'_> {
+impl JoinThread {
+    pub(super) fn event_fd(&self) -> BorrowedFd<'_> {
         self.shared.told.as_fd()
     }
 
-    /// The next of its news.
-    pub(super) fn next_news(&self) -> Option<News> {
-        let mut news = unpoisoned(&self.shared.news);
-        if news.is_empty() {
+    /// The next of its events.
+    pub(super) fn next_event(&self) -> Option<AttachEvent> {
+        let mut events = unpoisoned(&self.shared.events);
+        if events.is_empty() {
             drain(&self.shared.told);
         }
-        news.pop_front()
+        events.pop_front()
     }
 
     /// Withdraws the offer or tells the joiner that this side ends, and waits for the thread.
@@ -84,7 +84,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for JoinThread {
     fn drop(&mut self) {
         self.destroy();
     }
@@ -125,7 +125,7 @@ pub(super) fn start(
     let name = (node.id, node.name.as_str(), machine.name());
     let host = Host::open(&memory, terms, name, random_nonce().map_err(text)?, silence_ns);
     let shared = Arc::new(Shared {
-        news: Mutex::default(),
+        events: Mutex::default(),
         told: eventfd().map_err(text)?,
         stop: eventfd().map_err(text)?,
     });
@@ -140,7 +140,7 @@ pub(super) fn start(
         .name(format!("window-{}", node.name))
         .spawn(move || keep(host, offered, &of_thread))
         .map_err(text)?;
-    let keeper = Keeper { shared, thread: Some(thread) };
+    let thread = JoinThread { shared, thread: Some(thread) };
     let (lifeline, far_end) = socket::pair(socket::SocketKind::Stream).map_err(text)?;
     let side = WindowSide {
         memory: file,
@@ -152,7 +152,7 @@ pub(super) fn start(
         lifeline,
         _lifeline_far_end: far_end,
     };
-    Ok((RunningNode::attached(keeper, NodeLink::Awaited(Vec::new()), side), base_bytes))
+    Ok((RunningNode::attached(thread, NodeLink::Awaited(Vec::new()), side), base_bytes))
 }
 
 fn keep(mut host: Host, offered: Offered, shared: &Shared) {
@@ -160,7 +160,7 @@ fn keep(mut host: Host, offered: Offered, shared: &Shared) {
     let mut end = End::Host(host);
     let lost = match joined {
         Ok(Some(bells)) => {
-            let relay = Relay {
+            let bells = PolledBells {
                 window: &offered.window,
                 key: &offered.key,
                 end: &mut end,
@@ -169,7 +169,7 @@ fn keep(mut host: Host, offered: Offered, shared: &Shared) {
                 outgoing: &offered.bells.1,
                 stop: &[shared.stop.as_fd()],
             };
-            relay.run()
+            bells.run()
         }
         Ok(None) => Ok(None),
         Err(error) => Err(error),
@@ -177,9 +177,9 @@ fn keep(mut host: Host, offered: Offered, shared: &Shared) {
     // Also to a joiner that was thought dead: if it lives, it has to know.
     end.leave(&offered.window);
     match lost {
-        Ok(Some(loss)) => shared.tell(News::Lost(loss.to_string())),
+        Ok(Some(loss)) => shared.tell(AttachEvent::Lost(loss.to_string())),
         Ok(None) => {}
-        Err(error) => shared.tell(News::Lost(error.to_string())),
+        Err(error) => shared.tell(AttachEvent::Lost(error.to_string())),
     }
 }
 
@@ -195,7 +195,7 @@ fn await_joiner(host: &mut Host, offered: &Offered, shared: &Shared) -> Result<O
         }
         match host.poll(window, now, key) {
             HostEvent::Nothing | HostEvent::Lost(_) => {}
-            HostEvent::Refused(error) => shared.tell(News::Refused(error.to_string())),
+            HostEvent::Refused(error) => shared.tell(AttachEvent::Refused(error.to_string())),
             HostEvent::Claimed(claim) => {
                 let control = window
                     .slice(CONTROL_OFFSET_BYTES, heap_offset_bytes() - CONTROL_OFFSET_BYTES)
@@ -204,7 +204,7 @@ fn await_joiner(host: &mut Host, offered: &Offered, shared: &Shared) -> Result<O
                 header.write(window);
                 let base_bytes = claim.base_bytes;
                 let bells = host.accept(window, claim, header.generation, now_ns(), key);
-                shared.tell(News::Joined { base_bytes });
+                shared.tell(AttachEvent::Joined { base_bytes });
                 return Ok(Some(bells));
             }
         }

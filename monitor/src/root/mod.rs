@@ -30,7 +30,7 @@ use crate::core::{Core, Effect, Resource};
 use crate::orphans;
 use crate::shared_bells::{SharedBells, WATCHED_BYTES};
 use crate::supervisor::Supervisor;
-use attached::News;
+use attached::AttachEvent;
 use boot::BootImage;
 use hearing::Hearing;
 use images::ImageReader;
@@ -310,12 +310,12 @@ impl Root {
             }
         };
         let Some(node) = self.nodes.get_mut(&id) else { return worked };
-        for news in node.take_news() {
+        for event in node.take_events() {
             worked = true;
-            match news {
-                News::Joined { base_bytes } => self.core.node_joining(now_ns(), id, base_bytes),
-                News::Refused(why) => self.core.node_refused(id, &why),
-                News::Lost(_) => {}
+            match event {
+                AttachEvent::Joined { base_bytes } => self.core.node_joining(now_ns(), id, base_bytes),
+                AttachEvent::Refused(why) => self.core.node_refused(id, &why),
+                AttachEvent::Lost(_) => {}
             }
         }
         let printed = node.take_console();

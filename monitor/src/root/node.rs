@@ -13,7 +13,7 @@ use tombolo_platform::{Deadline, Errno, socket};
 use tombolo_transport::window::WindowChannel;
 use tombolo_transport::{ChannelError, window};
 
-use super::attached::{Keeper, News};
+use super::attached::{AttachEvent, JoinThread};
 use super::hearing::Sources;
 use crate::control_link::{Arrived, ControlLink};
 
@@ -56,7 +56,7 @@ enum Life {
     /// Its emulator, a process of this kernel.
     Process(Process),
     /// Its window, for a node that joined by itself.
-    Keeper(Keeper),
+    Attached(JoinThread),
 }
 
 impl Life {
@@ -64,7 +64,7 @@ impl Life {
     fn ended_fd(&self) -> BorrowedFd<'_> {
         match self {
             Life::Process(process) => process.ended_fd(),
-            Life::Keeper(keeper) => keeper.told_fd(),
+            Life::Attached(thread) => thread.event_fd(),
         }
     }
 }
@@ -73,8 +73,8 @@ impl Life {
 #[derive(Debug)]
 pub(super) struct RunningNode {
     life: Life,
-    /// What its keeper told beside its end.
-    news: Vec<News>,
+    /// What its thread reported beside its end.
+    events: Vec<AttachEvent>,
     link: NodeLink,
     vm: Option<WindowSide>,
     /// Console input that the serial line has not taken yet.
@@ -100,14 +100,14 @@ impl RunningNode {
     }
 
     /// A node that joins by itself.
-    pub(super) fn attached(keeper: Keeper, link: NodeLink, window: WindowSide) -> Self {
-        Self::with(Life::Keeper(keeper), link, Some(window), None)
+    pub(super) fn attached(thread: JoinThread, link: NodeLink, window: WindowSide) -> Self {
+        Self::with(Life::Attached(thread), link, Some(window), None)
     }
 
     fn with(life: Life, link: NodeLink, vm: Option<WindowSide>, errors: Option<OwnedFd>) -> Self {
         RunningNode {
             life,
-            news: Vec::new(),
+            events: Vec::new(),
             link,
             vm,
             typed: Vec::new(),
@@ -121,7 +121,7 @@ impl RunningNode {
     pub(super) fn pid(&self) -> i32 {
         match &self.life {
             Life::Process(process) => process.pid(),
-            Life::Keeper(_) => 0,
+            Life::Attached(_) => 0,
         }
     }
 
@@ -198,11 +198,11 @@ impl RunningNode {
                 }
                 Err(error) => Err(error.to_string()),
             },
-            Life::Keeper(keeper) => {
-                while let Some(news) = keeper.next_news() {
-                    match news {
-                        News::Lost(cause) => return Err(cause),
-                        news => self.news.push(news),
+            Life::Attached(thread) => {
+                while let Some(event) = thread.next_event() {
+                    match event {
+                        AttachEvent::Lost(cause) => return Err(cause),
+                        event => self.events.push(event),
                     }
                 }
                 Ok(())
@@ -211,8 +211,8 @@ impl RunningNode {
     }
 
     /// What became known of a node that joins by itself.
-    pub(super) fn take_news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+    pub(super) fn take_events(&mut self) -> Vec<AttachEvent> {
+        std::mem::take(&mut self.events)
     }
 
     /// A virtual machine that has booted rings for its handshake.
@@ -310,7 +310,7 @@ impl RunningNode {
     pub(super) fn destroy(&mut self) {
         match &mut self.life {
             Life::Process(process) => process.destroy(),
-            Life::Keeper(keeper) => keeper.destroy(),
+            Life::Attached(thread) => thread.destroy(),
         }
     }
 }
