@@ -1,6 +1,5 @@
 //! The memory of a pool of domains that trust each other: a region, which each of them maps once.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use tombolo_base::coherence::Flushed;
@@ -30,11 +29,6 @@ pub(super) struct PoolMemory {
 
 /// All pages are there from the start: no transfer meets a fault.
 const POPULATED: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
-
-/// The words in which bytes lie that are inside a pool.
-fn words(offset_bytes: u64, length_bytes: u64) -> Range<usize> {
-    (offset_bytes / 8) as usize..(offset_bytes + length_bytes).div_ceil(8) as usize
-}
 
 impl PoolMemory {
     /// Memory for a new pool.
@@ -80,20 +74,10 @@ impl PoolMemory {
         &self.memory
     }
 
-    /// Makes visible what this side stored to these bytes, before their buffer goes to another.
+    /// This side's view of the memory, where it is not coherent.
     #[inline]
-    pub(super) fn write_back(&self, offset_bytes: u64, length_bytes: u64) {
-        if let Some(view) = &self.view {
-            view.write_back(words(offset_bytes, length_bytes));
-        }
-    }
-
-    /// Makes later loads see what another side stored to these bytes, after their buffer came.
-    #[inline]
-    pub(super) fn invalidate(&self, offset_bytes: u64, length_bytes: u64) {
-        if let Some(view) = &self.view {
-            view.invalidate(words(offset_bytes, length_bytes));
-        }
+    pub(super) fn view(&self) -> Option<&SharedMemory<Flushed>> {
+        self.view.as_ref()
     }
 
     /// Whether it was taken away.

@@ -1,10 +1,12 @@
 //! Pools: equal buffers that are taken, sent and come back.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use tombolo_base::DomainId;
+use tombolo_base::coherence::Flushed;
+use tombolo_base::{DomainId, SharedMemory};
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::wire::{Offer, PoolId};
 use tombolo_bulk::{Counts, Layout, PoolChannel, Table, TableError, Trust, Verb};
@@ -79,21 +81,28 @@ impl Inner {
         state
     }
 
+    /// The view of a memory that is not coherent, and the words of a buffer in it. All of them: this side may
+    /// store where nothing is sent, and a line goes back to memory whole.
+    #[inline]
+    fn flushed(&self, buffer: u32) -> Option<(&SharedMemory<Flushed>, Range<usize>)> {
+        let view = self.memory.as_ref()?.view()?;
+        let start = (self.layout.offset_bytes(buffer)? / 8) as usize;
+        Some((view, start..start + (self.layout.buffer_bytes() / 8) as usize))
+    }
+
     /// Makes visible what this domain stored to a buffer, before the right to it goes to another.
     #[inline]
     pub(super) fn write_back(&self, buffer: u32) {
-        if let (Some(memory), Some(offset_bytes)) = (&self.memory, self.layout.offset_bytes(buffer)) {
-            // All of it: a store outside what is sent, evicted later, would overwrite another's.
-            memory.write_back(offset_bytes, self.layout.buffer_bytes());
+        if let Some((view, words)) = self.flushed(buffer) {
+            view.write_back(words);
         }
     }
 
     /// Makes later loads see what others stored to a buffer, after the right to it came.
     #[inline]
     pub(super) fn invalidate(&self, buffer: u32) {
-        if let (Some(memory), Some(offset_bytes)) = (&self.memory, self.layout.offset_bytes(buffer)) {
-            // All of it, also where nothing was sent: this side may store there, and a line goes back whole.
-            memory.invalidate(offset_bytes, self.layout.buffer_bytes());
+        if let Some((view, words)) = self.flushed(buffer) {
+            view.invalidate(words);
         }
     }
 
