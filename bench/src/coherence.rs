@@ -151,8 +151,7 @@ impl Report {
     /// The report as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Numbers and text: nothing that could not be written.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::table::to_json(self)
     }
 
     /// The report as an aligned table.

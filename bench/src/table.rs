@@ -1,4 +1,4 @@
-//! Aligned text.
+//! Reports as text: aligned columns, and JSON.
 
 use std::fmt::Write;
 
@@ -20,6 +20,12 @@ pub fn significant(value: f64) -> String {
         value if value > 0.0 && value < 0.01 => format!("{value:.4}"),
         value => format!("{value:.2}"),
     }
+}
+
+/// A report as JSON.
+pub(crate) fn to_json(report: &impl serde::Serialize) -> String {
+    // Reports are numbers and text: nothing that could not be written.
+    serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
 }
 
 /// Aligns columns: words to the left, numbers and what stands over them to the right.

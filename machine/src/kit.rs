@@ -182,6 +182,12 @@ impl Kit {
         &self.root
     }
 
+    /// Where its image of that name is, which may be missing: `images/NAME.tbi`.
+    #[must_use]
+    pub fn image(&self, name: &str) -> PathBuf {
+        self.root.join("images").join(format!("{name}.tbi"))
+    }
+
     /// The monitor for nodes of `isa`, a static program.
     ///
     /// # Errors

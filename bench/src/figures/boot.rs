@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Failed, failures, to_json};
+use super::{Failed, failures};
 use crate::host::Host;
 use crate::table::{align, cells, significant};
 
@@ -68,7 +68,7 @@ impl Report {
     /// The report as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        to_json(self)
+        crate::table::to_json(self)
     }
 
     /// As a table, with what the thesis says.

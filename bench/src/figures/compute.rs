@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tombolo::Domain;
 
-use super::{Failed, Peers, Thesis, failures, nodes, row, thesis_table, to_json};
+use super::{Failed, Peers, Thesis, failures, nodes, row, thesis_table};
 use crate::host::Host;
 use crate::ring::Error;
 use crate::table::{align, cells, none, significant};
@@ -84,7 +84,7 @@ impl Report {
     /// The report as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        to_json(self)
+        crate::table::to_json(self)
     }
 
     /// As a table, beside the thesis' own.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tombolo::Domain;
 use tombolo_bench_far::figures::median;
 
-use super::{Failed, Peers, failures, to_json};
+use super::{Failed, Peers, failures};
 use crate::host::Host;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
@@ -112,7 +112,7 @@ impl Report {
     /// The report as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        to_json(self)
+        crate::table::to_json(self)
     }
 
     /// As a table, with what the thesis says.

@@ -9,7 +9,7 @@ use tombolo::Domain;
 use tombolo::admin::{NodeInfo, NodeKind};
 use tombolo::names::NewRecord;
 
-use super::{Failed, Figures, Peers, Thesis, failures, nodes, row, thesis_table, to_json};
+use super::{Failed, Figures, Peers, Thesis, failures, nodes, row, thesis_table};
 use crate::host::Host;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
@@ -175,7 +175,7 @@ impl Report {
     /// The report as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        to_json(self)
+        crate::table::to_json(self)
     }
 
     /// As a table, beside the thesis' own.

@@ -144,8 +144,3 @@ fn thesis_table(title: &str, rows: &[Thesis]) -> String {
 fn failures(failed: &[Failed]) -> String {
     failed.iter().map(|failed| format!("\nnot measured: {}: {}\n", failed.what, failed.why)).collect()
 }
-
-fn to_json(report: &impl serde::Serialize) -> String {
-    // Numbers and text: nothing that could not be written.
-    serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
-}

@@ -126,8 +126,7 @@ impl Report {
     /// For programs: one JSON object, indented, with an end of line.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Writing plain data to a string fails for maps without string keys only, and there is none.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::table::to_json(self)
     }
 }
 

@@ -138,7 +138,7 @@ impl Report {
     /// The report as JSON, for programs.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::table::to_json(self)
     }
 }
 

@@ -203,8 +203,7 @@ impl Results {
     #[must_use]
     pub fn to_json(&self) -> String {
         // Writing plain data to a string fails only for maps without string keys, and the results have no
-        // such maps.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::table::to_json(self)
     }
 
     /// All figures as aligned tables, for terminals.

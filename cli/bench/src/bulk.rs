@@ -142,7 +142,7 @@ fn compare(
 /// Measures the links of the machine of the named file, or of the one that is up, if any.
 fn add_nodes(context: &Context, (options, schedule): (&BulkOptions, Schedule), results: &mut Results) {
     let measured = with_machine(context, options.up.as_deref(), |domain| {
-        let image = Kit::locate()?.root().join("images/bench.tbi");
+        let image = Kit::locate()?.image("bench");
         showing(context, |progress| bulk::add_nodes(results, (domain, &image), schedule, progress));
         Ok(())
     });

@@ -253,7 +253,7 @@ impl RingOptions {
     fn to_bench(&self) -> Result<ring::Options, Failure> {
         let image = match &self.image {
             Some(image) => image.clone(),
-            None => Kit::locate()?.root().join("images/bench.tbi"),
+            None => Kit::locate()?.image("bench"),
         };
         Ok(ring::Options {
             nodes: self.on.clone(),

@@ -38,7 +38,7 @@ impl Common {
     fn image(&self) -> Result<PathBuf, Failure> {
         match &self.image {
             Some(image) => Ok(image.clone()),
-            None => Ok(Kit::locate()?.root().join("images/bench.tbi")),
+            None => Ok(Kit::locate()?.image("bench")),
         }
     }
 

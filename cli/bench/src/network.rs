@@ -35,7 +35,7 @@ impl NetworkMachine {
         let kit = Kit::locate()?;
         let parts = VmKit::locate(kit.root(), node.isa).map_err(|error| failed("be started", &error))?;
         let emulator = kit::emulator(node)?.ok_or_else(|| failed("be started", &"no emulator is known"))?;
-        let image = Image::open(&kit.root().join("images/bench.tbi"))?;
+        let image = Image::open(&kit.image("bench"))?;
         let program = image.program(node.isa).map_err(|error| failed("be started", &error))?;
         let archive = initramfs::pack_program(&parts, program.bytes, &Files::default());
         let kept = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));

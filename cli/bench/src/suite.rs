@@ -266,7 +266,7 @@ pub(super) fn with_machine(
 pub(super) fn run_placement(context: &Context, options: &PlacementOptions) -> Result<u8, Failure> {
     let mut report = placement::Report::default();
     with_machine(context, options.up.as_deref(), |domain| {
-        let image = Kit::locate()?.root().join("images/bench.tbi");
+        let image = Kit::locate()?.image("bench");
         let (nodes, windows) = (domain.nodes()?, domain.windows()?);
         report = showing(context, |progress| {
             placement::run((domain, &image), (&nodes, &windows), options.rounds, progress)
@@ -286,7 +286,7 @@ pub(super) fn measure_links(
     quick: bool,
     domain: &Domain,
 ) -> Result<ring::Report, Failure> {
-    let image = Kit::locate()?.root().join("images/bench.tbi");
+    let image = Kit::locate()?.image("bench");
     let mut ring = ring::Options::new(image);
     if quick {
         ring.schedule = ring::Schedule { slices: 1, slice: Duration::from_millis(2) };

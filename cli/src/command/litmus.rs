@@ -155,7 +155,7 @@ enum Outcome {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let image = match &options.image {
         Some(image) => image.clone(),
-        None => Kit::locate()?.root().join("images/litmus.tbi"),
+        None => Kit::locate()?.image("litmus"),
     };
     let domain = context.attach()?;
     let nodes = choose(domain.nodes()?, &options.on)?;
