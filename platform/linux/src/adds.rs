@@ -54,10 +54,10 @@ impl Adds {
         }
         let rounds = u64::from(rounds);
         match self {
-            Adds::Scalar32 => scalar32(rounds),
-            Adds::Scalar64 => scalar64(rounds),
-            Adds::Vector32 => vectors(rounds, true),
-            Adds::Vector64 => vectors(rounds, false),
+            Adds::Scalar32 => isa::scalar32(rounds),
+            Adds::Scalar64 => isa::scalar64(rounds),
+            Adds::Vector32 => isa::vectors(rounds, true),
+            Adds::Vector64 => isa::vectors(rounds, false),
         }
         rounds * ROUND * self.lanes()
     }
@@ -87,18 +87,6 @@ macro_rules! rounds {
 #[must_use]
 pub fn vector_bytes() -> u64 {
     isa::vector_bytes()
-}
-
-fn scalar32(rounds: u64) {
-    isa::scalar32(rounds);
-}
-
-fn scalar64(rounds: u64) {
-    isa::scalar64(rounds);
-}
-
-fn vectors(rounds: u64, of_32_bits: bool) {
-    isa::vectors(rounds, of_32_bits);
 }
 
 #[cfg(target_arch = "x86_64")]
