@@ -40,7 +40,7 @@ const CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait before another attempt, so that attempts that fail at once do not busy the root.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What `tombolod join` is told.
+/// The options of `tombolod join`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinOptions {
     /// The window.
@@ -143,12 +143,12 @@ pub enum JoinError {
 enum Left {
     /// The machine is gone, or this node was lost to it.
     Machine(String),
-    /// This process was asked to end.
+    /// This process got SIGTERM or SIGINT.
     Asked,
 }
 
-/// Joins, and joins again whenever the machine has come back, until asked to end by SIGTERM or SIGINT. `say`
-/// is told what happens.
+/// Joins, and joins again whenever the machine has come back, until SIGTERM or SIGINT. `say` gets messages
+/// for the user.
 ///
 /// # Errors
 /// [`JoinError`].
@@ -223,7 +223,7 @@ fn kernel() -> Result<u64, OsError> {
     Ok(fnv1a(&boot_id))
 }
 
-/// Claims the window; `None` when asked to end before it was given.
+/// Claims the window; `None` if SIGTERM or SIGINT came first.
 fn rendezvous(
     options: &JoinOptions,
     joiner: &mut Joiner,

@@ -58,7 +58,7 @@ pub struct CacheCounters {
     /// Of those invalidated, lines that held an old value: a load without the invalidation would have been
     /// wrong.
     pub stale: u64,
-    /// Lines that moved without being asked.
+    /// Lines that the cache evicted or loaded by itself.
     pub evicted: u64,
 }
 

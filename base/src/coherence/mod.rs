@@ -81,7 +81,7 @@ pub enum Caches {
     Emulated(Evictions),
 }
 
-/// When lines move without being asked.
+/// When the cache moves lines by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Evictions {
     /// Chooses which lines move, and when.

@@ -187,7 +187,7 @@ fn cost(facts: &Facts, node: &NodeFact, needs: &Needs) -> Cost {
 }
 
 fn free_speed(node: &NodeFact, free_permille: u64) -> u64 {
-    // What no sample tells is not free.
+    // Without a sample, no processor counts as free.
     let free = node.integer("free_permille").map_or(0, |_| free_permille.max(SHARE_PERMILLE));
     free.saturating_mul(node.integer("rounds_per_ms").unwrap_or(0)) / 1000
 }

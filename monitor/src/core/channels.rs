@@ -119,7 +119,7 @@ impl Core {
                     hops.push(Hop { id, transport, connecting, accepting });
                 }
                 Err(fault) => {
-                    // No stop was told of the others.
+                    // No node has heard of the earlier hops yet.
                     hops.iter().for_each(|hop| self.take_back_channel(hop.id));
                     return Err(fault);
                 }

@@ -25,7 +25,7 @@ use crate::random_nonce;
 /// How often an offer is looked at.
 const OFFER_PERIOD: Duration = Duration::from_millis(5);
 
-/// What the thread tells the root.
+/// What the thread reports to the root.
 #[derive(Debug)]
 pub(super) enum AttachEvent {
     /// A joiner was refused.

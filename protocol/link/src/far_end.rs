@@ -1,8 +1,8 @@
-//! What a relay says of the end behind it, before it releases a channel.
+//! How a relay reports why the end behind it ended, before it releases a channel.
 //!
 //! An end of a relayed channel sees its lifeline hang up when the relay releases its end, in whatever way. A
-//! relay that lives says why, in the word of its verdict; a relay that died cannot. So the word tells the
-//! death of the end from the death of the relay, without a third party.
+//! live relay writes the reason to the word of its verdict; a relay that died cannot. The word
+//! therefore distinguishes the death of the end from the death of the relay, without a third party.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, NodeId, OutOfRange, SharedMemory};
@@ -28,7 +28,7 @@ const RELAY_DIED: u64 = 1;
 const BROKEN: u64 = 2;
 
 impl FarEnd {
-    /// The word that says so, in memory and on streams.
+    /// The word that encodes it, in memory and on streams.
     #[must_use]
     pub const fn to_word(self) -> u64 {
         GONE | match self {
@@ -38,7 +38,7 @@ impl FarEnd {
         }
     }
 
-    /// What a word of a peer says; `None` when it is another word.
+    /// Decodes a peer's word; `None` if it encodes no reason.
     #[must_use]
     pub fn of_word(word: u64) -> Option<FarEnd> {
         if word & 0xffff_ffff != GONE {
@@ -53,7 +53,7 @@ impl FarEnd {
     }
 }
 
-/// Says as `side` of the channel in `memory` why this side is about to let go.
+/// Reports, as `side` of the channel in `memory`, why this side is about to release it.
 ///
 /// # Errors
 /// [`OutOfRange`] when the memory is too short for the line.
@@ -70,7 +70,7 @@ pub fn tell<C: CacheMaintenance>(
     Ok(())
 }
 
-/// What the peer of `side` said before it let go, if it did.
+/// Why the peer of `side` released the channel, if it reported that.
 #[must_use]
 pub fn told<C: CacheMaintenance>(memory: &SharedMemory<C>, side: Side) -> Option<FarEnd> {
     let line = ChannelLayout::hello_line(memory, side.other()).ok()?;

@@ -31,7 +31,7 @@ pub trait Hop {
     /// Whether messages that were accepted still wait in this process.
     fn has_unsent(&mut self) -> bool;
 
-    /// What the peer said before it let go, if the peer is another relay.
+    /// Why the peer released its end, if it is a relay that reported it.
     fn told(&self) -> Option<FarEnd>;
 
     /// Closes the channel in order.

@@ -310,7 +310,7 @@ impl<T: Clone + Send + 'static> Acceptor<T> {
     }
 }
 
-/// A device of a kind, as it is told to peers.
+/// The configuration that this side announces to peers.
 pub(crate) fn device(
     device: Device,
     capacity_bytes: u64,

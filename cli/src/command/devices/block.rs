@@ -7,11 +7,11 @@ use super::{Common, Part, keep};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Provides a file or disk of one node as a disk of another
+/// Exports a file or disk of one node as a disk on another
 ///
-/// `serve` has the file, `attach` makes a disk of it: a network block device of the node's kernel, or a
-/// socket that speaks the protocol of such devices (NBD), for QEMU, nbd-client and others. Data is moved in
-/// buffers of a pool. Each runs until Ctrl-C; unmount first.
+/// `serve` exports the file. `attach` makes it a disk: a network block device (NBD) in the node's kernel, or
+/// a socket that speaks the NBD protocol, for QEMU, nbd-client and others. Data travels in buffers of a
+/// pool. Each runs until Ctrl-C; unmount first.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +31,10 @@ enum BlockCommand {
     Attach(AttachOptions),
 }
 
-/// Serves a file or disk of a node
+/// Exports a file or disk of a node
 ///
-/// One node can attach it, or 16 with --read-only. No other server has the file meanwhile. A flush, and a
-/// write that is to be durable, is answered when the data is on the node's disk.
+/// One node can attach it, or 16 with --read-only. The file is locked against other servers. A flush or a
+/// durable write (FUA) is answered when the data is on the node's disk.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,22 +42,22 @@ Examples:
   tombolo block serve root disk.img --read-only
   tombolo block serve scratch /tmp/disk --create 64M --on arm0")]
 struct ServeOptions {
-    /// The name to serve it under
+    /// The name of the export
     #[arg(value_parser = name)]
     name: String,
 
     /// A file or disk of the node
     file: String,
 
-    /// The node that has it
+    /// The node of the file
     #[arg(long, value_name = "NODE", default_value = "host")]
     on: String,
 
-    /// Let clients only read it
+    /// Refuse writes
     #[arg(long, conflicts_with = "create")]
     read_only: bool,
 
-    /// Create the file, of this size: bytes, or with K, M, G or T; it has holes and takes no room yet
+    /// Create a sparse file of this size, in bytes or with K, M, G or T
     #[arg(long, value_name = "SIZE", value_parser = size)]
     create: Option<u64>,
 
@@ -65,10 +65,10 @@ struct ServeOptions {
     common: Common,
 }
 
-/// Makes a disk of what is served
+/// Attaches an exported file or disk to a node
 ///
 /// When the server dies or does not answer in time, requests fail with an I/O error, and so do all others
-/// until the name is served again; then the disk works again, if it is of the same size. A file system that
+/// until the name is served again; then the disk works again, if its size is the same. A file system that
 /// met an error has to be unmounted and checked, as with any disk.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -78,20 +78,20 @@ Examples:
   tombolo block attach root --socket /tmp/root.sock
   tombolo block attach root --socket @root --timeout 5")]
 struct AttachOptions {
-    /// The name that it is served under
+    /// The name of the export
     #[arg(value_parser = name)]
     name: String,
 
-    /// The node to have the disk
+    /// The node that gets the disk
     #[arg(long, value_name = "NODE", default_value = "host")]
     on: String,
 
-    /// The device to be [default: the first network block device that is free]
+    /// The network block device to use [default: the first free one]
     #[arg(long, value_name = "PATH", conflicts_with = "socket")]
     device: Option<String>,
 
-    /// Serve programs of the node by the NBD protocol, one at a time, on this socket in place of a device: a
-    /// path, or @ and an abstract name
+    /// Serve the NBD protocol on this socket instead of a device, to one client at a time: a path, or @
+    /// and an abstract name
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
 

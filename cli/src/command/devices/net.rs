@@ -9,7 +9,7 @@ use super::{Common, Part, keep};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Joins nodes by a network
+/// Connects nodes by an IP network
 ///
 /// Each node gets a network card, and programs that know nothing of Tombolo (ping, ssh, NFS) reach other
 /// nodes through it. Frames are moved in buffers of pools; the first node of --on has the switch, which the

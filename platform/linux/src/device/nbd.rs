@@ -109,7 +109,7 @@ impl NbdDevice {
         ran.context(&format!("run {}", self.path.display()))
     }
 
-    /// Ends [`run`](Self::run): the kernel sends what says so on the socket.
+    /// Ends [`run`](Self::run): the kernel sends a disconnect request on the socket.
     ///
     /// # Errors
     /// An error of the kernel.

@@ -1,5 +1,7 @@
 //! Choosing nodes: `tombolo place`, `--on auto`.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use tombolo_e2e::{Machine, MachineFile, actor_image, eventually, host_actor};
 
@@ -23,7 +25,11 @@ fn nodes_are_chosen_by_needs_and_jobs_run_there() {
     assert_eq!(nodes(&place("isa=s390x")), ["s390"]);
     // Samples and round trips come a few seconds after a node does.
     assert!(eventually(|| nodes(&place("speed>=1,idle>=0")) == ["host", "arm0"]), "{}", place("speed>=1"));
-    assert!(eventually(|| nodes(&place("near=arm0,round-trip<1s,hops=1")) == ["host", "s390"]));
+    // Which of the two is nearer depends on what else runs here.
+    let neighbours = |report: &Value| nodes(report).into_iter().map(String::from).collect::<BTreeSet<_>>();
+    let direct = "near=arm0,round-trip<1s,hops=1";
+    let both = BTreeSet::from(["host", "s390"].map(String::from));
+    assert!(eventually(|| neighbours(&place(direct)) == both), "{}", place(direct));
     let near = place("near=arm0");
     assert_eq!((nodes(&near)[0], &near["candidates"][0]["distance_ns"]), ("arm0", &Value::from(0)));
     assert!(near["candidates"][1]["distance_ns"].as_u64().is_some_and(|ns| ns > 0), "{near}");
