@@ -1,22 +1,4 @@
-//! What programs wrote, as text for a page, and ends of programs in words.
-
-use signal_hook::low_level::signal_name;
-use tombolo::Exit;
-
-/// How a domain ended, in words, and whether that is a failure.
-pub(crate) fn exit(exit: &Exit) -> (String, bool) {
-    match exit {
-        Exit::Exited { status: 0 } => ("ended well".to_owned(), false),
-        Exit::Left => ("left".to_owned(), false),
-        Exit::Exited { status } => (format!("ended with status {status}"), true),
-        Exit::Signalled { signal } => {
-            let named = signal_name(i32::from(*signal)).map(str::to_owned);
-            (format!("killed by {}", named.unwrap_or_else(|| format!("signal {signal}"))), true)
-        }
-        Exit::NodeLost { cause } if cause.is_empty() => ("lost with its node".to_owned(), true),
-        Exit::NodeLost { cause } => (format!("lost with its node: {cause}"), true),
-    }
-}
+//! What programs wrote, as text for a page.
 
 /// Makes text of a stream of bytes that comes in pieces.
 #[derive(Debug, Default)]
@@ -87,15 +69,6 @@ mod tests {
         let mut decoder = Decoder::default();
         assert_eq!((decoder.decode(b"a\xe2\x9c").as_str(), decoder.binary), ("a", false));
         assert_eq!((decoder.finish(), decoder.binary), ("\u{fffd}", true));
-    }
-
-    #[test]
-    fn ends_are_told_in_words() {
-        assert_eq!(exit(&Exit::Exited { status: 0 }), ("ended well".into(), false));
-        assert_eq!(exit(&Exit::Exited { status: 3 }), ("ended with status 3".into(), true));
-        assert_eq!(exit(&Exit::Signalled { signal: 9 }), ("killed by SIGKILL".into(), true));
-        assert_eq!(exit(&Exit::Signalled { signal: 250 }), ("killed by signal 250".into(), true));
-        assert_eq!(exit(&Exit::NodeLost { cause: "died".into() }).0, "lost with its node: died");
     }
 
     proptest! {

@@ -17,6 +17,7 @@ use tombolo_link::hello::PROTOCOL_VERSION;
 #[rustfmt::skip]
 pub mod agent;
 mod error;
+mod exit;
 mod held;
 mod in_flight;
 mod job;
@@ -37,6 +38,7 @@ pub use tombolo_interface::{Malformed, Unsendable};
 pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, AttachmentWindow, StartOrder};
+pub use exit::Signal;
 pub use in_flight::InFlight;
 pub use job::{JobError, Membership};
 pub use machine::MAX_RELAYS;

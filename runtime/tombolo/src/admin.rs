@@ -7,7 +7,7 @@ use tombolo_base::DomainId;
 use tombolo_control::{Reply, Request};
 
 pub use tombolo_base::Target;
-pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, NodeKind, TracedInfo, WindowInfo};
+pub use tombolo_control::{DomainInfo, ForeignPlace, NodeInfo, NodeKind, Signal, TracedInfo, WindowInfo};
 
 use crate::domain::Domain;
 use crate::error::Error;

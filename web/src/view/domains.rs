@@ -8,7 +8,6 @@ use tombolo::DomainId;
 use tombolo::observe::{Seen, SeenDomain};
 
 use super::{Cut, Filter, Missing, Page, ms, node_name};
-use crate::text;
 
 /// Which domains, in which order.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -91,8 +90,9 @@ pub struct DomainDetail {
 }
 
 fn row(seen: &Seen, domain: &SeenDomain) -> DomainRow {
-    let exit = domain.exit.as_ref().map(text::exit);
-    let (exit, failed) = exit.map_or((None, false), |(exit, failed)| (Some(exit), failed));
+    let failed = domain.exit.as_ref().is_some_and(|exit| exit.shell_status() != 0);
+    // A cell of a table, not a sentence: "killed by SIGKILL".
+    let exit = domain.exit.as_ref().map(|exit| exit.to_string().trim_start_matches("was ").to_owned());
     let sample = domain.sample.filter(|_| domain.exit.is_none());
     DomainRow {
         key: domain.id.to_string(),

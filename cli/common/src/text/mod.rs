@@ -35,6 +35,22 @@ pub fn bytes(count: u64) -> String {
     format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
 }
 
+/// Reads a number of bytes as people write it: `4096`, `64KiB`, `16M`, `1GiB`, `1T`.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        _ => return Err("give a whole number of bytes, or one with KiB, MiB, GiB or TiB: 64KiB".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a size begins with a whole number".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "the size exceeds 64 bits".to_owned())
+}
+
 /// `1 domain`, `2 domains`.
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -60,6 +76,23 @@ pub fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_numbers_with_binary_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64KiB", 65_536),
+            ("16M", 16 << 20),
+            ("1GiB", 1 << 30),
+            ("1T", 1 << 40),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "KiB", "4KB", "-1", "1.5MiB", "18446744073709551616", "17179869184GiB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn durations_are_short() {

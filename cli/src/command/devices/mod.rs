@@ -138,7 +138,7 @@ fn keep(context: &Context, common: &Common, mut parts: Vec<Part>, restarts: bool
             if let Some(part) = parts.iter_mut().find(is_of) {
                 part.running = None;
                 part.again = Instant::now() + AGAIN;
-                let why = part.error.take().unwrap_or_else(|| of_exit(&exit));
+                let why = part.error.take().unwrap_or_else(|| format!("its program {exit}"));
                 if !part.served || !restarts {
                     return finish(part, why, &exit);
                 }
@@ -154,15 +154,6 @@ fn finish(part: &Part, why: String, exit: &Exit) -> Result<u8, Failure> {
     match exit {
         Exit::Exited { status: 0 } => Ok(0),
         _ => Err(Failure::Job { message: format!("{}: {why}", part.node), status: 1 }),
-    }
-}
-
-fn of_exit(exit: &Exit) -> String {
-    match exit {
-        Exit::Exited { status } => format!("its program ended with status {status}"),
-        Exit::Signalled { signal } => format!("its program was ended by signal {signal}"),
-        Exit::NodeLost { cause } => format!("its node was lost: {cause}"),
-        Exit::Left => "its program left the machine".to_owned(),
     }
 }
 

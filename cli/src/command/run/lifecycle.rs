@@ -157,8 +157,8 @@ impl Lifecycle {
     /// Records the end of a domain. `None` if it is not one of the job's ranks, but one that they started.
     pub(super) fn ended(&mut self, now: Instant, id: DomainId, exit: &Exit) -> Option<Ended> {
         let Running { rank, node, since } = self.live.remove(&id)?;
-        let (how, status) = how(exit);
-        let ended = format!("rank {rank} on {node} {how}");
+        let status = exit.shell_status();
+        let ended = format!("rank {rank} on {node} {exit}");
         if status == 0 {
             return Some(Ended { how: ended, restart: None });
         }
@@ -175,7 +175,7 @@ impl Lifecycle {
                 0 => String::new(),
                 count => format!(" after {}", text::count(count as usize, "restart")),
             };
-            self.fail(now, cause(exit), Some(rank), format!("{who} {how}{after}"), status);
+            self.fail(now, cause(exit), Some(rank), format!("{who} {exit}{after}"), status);
         }
         Some(Ended { how: ended, restart })
     }
@@ -287,36 +287,9 @@ fn cause(exit: &Exit) -> Cause {
     }
 }
 
-/// How a domain ended, and the exit status for it.
-fn how(exit: &Exit) -> (String, u8) {
-    match exit {
-        Exit::Exited { status: 0 } | Exit::Left => ("ended well".to_owned(), 0),
-        Exit::Exited { status } => (format!("ended with status {status}"), *status),
-        Exit::Signalled { signal } => {
-            (format!("was killed by {}", signals::name(*signal)), 128_u8.saturating_add(*signal))
-        }
-        Exit::NodeLost { cause } if cause.is_empty() => ("was lost with its node".to_owned(), 1),
-        Exit::NodeLost { cause } => (format!("was lost with its node: {}", text::one_line(cause)), 1),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exits_have_the_statuses_of_a_shell() {
-        assert_eq!(how(&Exit::Exited { status: 0 }).1, 0);
-        assert_eq!(how(&Exit::Exited { status: 3 }), ("ended with status 3".to_owned(), 3));
-        assert_eq!(how(&Exit::Signalled { signal: 9 }), ("was killed by SIGKILL".to_owned(), 137));
-        assert_eq!(how(&Exit::Signalled { signal: 255 }).1, 255);
-        assert_eq!(
-            how(&Exit::NodeLost { cause: "killed\nhard".into() }),
-            ("was lost with its node: killed\u{fffd}hard".to_owned(), 1)
-        );
-        assert_eq!(were(1), "1 domain that still ran was");
-        assert_eq!(were(2), "2 domains that still ran were");
-    }
 
     const FIRST: &str = "0.1.2";
     const SECOND: &str = "1.1.3";

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tombolo::{DomainId, Exit};
 
-use super::{RankName, SIGKILL, signal_name};
+use super::{RankName, SIGKILL};
 
 /// How long the news of a killed rank may come after another rank has called `MPI_Abort`, and still be the
 /// reason.
@@ -42,9 +42,10 @@ impl Cause {
 
     /// Of the end of a rank that did not end well.
     pub(super) fn of_exit(exit: &Exit) -> Cause {
-        const CRASHES: [&str; 5] = ["SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"];
+        // SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+        const CRASHES: [u8; 5] = [4, 6, 7, 8, 11];
         match exit {
-            Exit::Signalled { signal } if CRASHES.contains(&&*signal_name(*signal)) => Cause::Abort,
+            Exit::Signalled { signal } if CRASHES.contains(signal) => Cause::Abort,
             Exit::Signalled { .. } | Exit::NodeLost { .. } => Cause::Death,
             _ => Cause::Status,
         }

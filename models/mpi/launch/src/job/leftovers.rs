@@ -190,7 +190,7 @@ fn clean_node(domain: &Domain, node: &NodeInfo, worlds: &BTreeSet<WorldFiles>) -
     let child = domain.spawn(&spawn).map_err(said)?;
     match child.wait(PATIENCE).map_err(said)? {
         Exit::Exited { status: 0 } => Ok(()),
-        exit => Err(format!("{} {}", shell.display(), super::how(&exit).0)),
+        exit => Err(format!("{} {exit}", shell.display())),
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tombolo::admin::NodeInfo;
 use tombolo::waitset::Waker;
-use tombolo::{Child, Domain, DomainId, Error, Exit, WaitSet};
+use tombolo::{Child, Domain, DomainId, Error, WaitSet};
 use tombolo_placement::PlacementError;
 
 use crate::environment::{Environment, MissingMpi};
@@ -195,45 +195,6 @@ impl Job {
 const SIGKILL: u8 = 9;
 const SIGPIPE: u8 = 13;
 const SIGTERM: u8 = 15;
-
-/// How a domain ended, as a part of a sentence, and the exit status for it.
-fn how(exit: &Exit) -> (String, u8) {
-    match exit {
-        Exit::Exited { status: 0 } | Exit::Left => ("ended well".to_owned(), 0),
-        Exit::Exited { status } => (format!("ended with status {status}"), *status),
-        Exit::Signalled { signal } => {
-            (format!("was killed by {}", signal_name(*signal)), 128_u8.saturating_add(*signal))
-        }
-        Exit::NodeLost { cause } if cause.is_empty() => ("was lost with its node".to_owned(), 1),
-        Exit::NodeLost { cause } => {
-            let cause: String =
-                cause.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-            (format!("was lost with its node: {}", cause.trim()), 1)
-        }
-    }
-}
-
-/// The name of a signal: those that end programs.
-fn signal_name(number: u8) -> String {
-    let name = match number {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        10 => "SIGUSR1",
-        11 => "SIGSEGV",
-        12 => "SIGUSR2",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        number => return format!("signal {number}"),
-    };
-    name.to_owned()
-}
 
 /// What a rank is, for sentences.
 fn who(name: RankName, node: &str, domain: Option<DomainId>) -> String {

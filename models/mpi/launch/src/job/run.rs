@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tombolo::admin::NodeKind;
+use tombolo::admin::Signal;
 use tombolo::error::Fault;
 use tombolo::spawn::SideStream;
 use tombolo::{Child, Domain, Error, Exit, Ready, Token, WaitSet};
@@ -16,9 +17,7 @@ use super::ending::{Cause, Ending, Order, Outcome, RankEnd};
 use super::leftovers::{WorldFiles, clean_host, clean_nodes, job_name};
 use super::services::Services;
 use super::start::{check_count, check_part, mapping, start_all, starts};
-use super::{
-    Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM, Watcher, how, signal_name, who,
-};
+use super::{Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM, Watcher, who};
 use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand, WorldId};
 use crate::program::Program;
 
@@ -268,7 +267,7 @@ impl<'a> Running<'a> {
         if let Some(signal) = self.control.interrupted() {
             // SIGPIPE is not sent to ranks on other nodes.
             let asked = if signal == SIGPIPE { SIGTERM } else { signal };
-            let why = format!("ended by {}", signal_name(signal));
+            let why = format!("ended by {}", Signal(signal));
             self.end(Cause::Order, why, 128_u8.saturating_add(signal), asked, GRACE_OF_USER);
         }
         if let Some(timeout) = self.options.timeout.filter(|timeout| self.began.elapsed() >= *timeout) {
@@ -428,14 +427,14 @@ impl<'a> Running<'a> {
         let exit = child.wait(Duration::ZERO)?;
         self.ranks[index].side = None;
         self.ranks[index].exit = Some(exit.clone());
-        let (how, status) = how(&exit);
-        self.watcher.note(&format!("{} {how}", self.who(index)));
+        let status = exit.shell_status();
+        self.watcher.note(&format!("{} {exit}", self.who(index)));
         let rank = &self.ranks[index];
         if rank.given_up || rank.aborted || self.ending.as_ref().is_some_and(|ending| ending.caused(&exit)) {
             return Ok(());
         }
         if status != 0 {
-            let why = format!("{} {how}{}", self.who(index), self.when(index));
+            let why = format!("{} {exit}{}", self.who(index), self.when(index));
             self.end(Cause::of_exit(&exit), why, status, SIGTERM, GRACE);
         } else if self.server.phase(MemberId(index)) != Phase::Finalized {
             let inside = |member: &MemberId| {
