@@ -255,7 +255,7 @@ fn render(report: &Report, colour: bool) -> String {
             said += &format!("chosen: {} on {}, {}: {reason}\n\n", best.engine, best.node, best.way);
         }
         None => {
-            said += "no link joins them: copy by way of the host, in two steps\n";
+            said += "no engine reaches both: a bulk channel copies the content in its messages, which the host relays\n";
             return said;
         }
     }

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use crate::layout::Layout;
 use crate::wire::{
-    self, MAX_POOLS, Malformed, Message, Offer, PIECE_WORDS, PoolIndex, Segment, Terms, Transfer, Trust,
-    Verb, Veto, decode,
+    self, Content, MAX_CONTENT_BYTES, MAX_POOLS, Malformed, Message, Offer, PIECE_WORDS, PoolIndex, Segment,
+    Terms, Transfer, Trust, Verb, Veto, decode,
 };
 
 /// How a peer broke the protocol.
@@ -91,6 +91,8 @@ pub enum SessionEvent<'a> {
     Kept(PoolIndex),
     /// Rights to buffers are transferred.
     Transfer(Transfer<'a>),
+    /// Bytes of a buffer whose transfer follows: to be stored if the buffer is the other side's.
+    Content(Content<'a>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +118,8 @@ pub struct Session {
     told: bool,
     /// The pools that the connecting side assigned, then those of the accepting side.
     slots: [[Slot; MAX_POOLS as usize]; 2],
+    /// Of the same pools, those whose content is copied, as bits.
+    copied: [u32; 2],
     sent: u32,
     received: u32,
 }
@@ -125,7 +129,7 @@ impl Session {
     #[must_use]
     pub fn new(accepting: bool, ours: Terms) -> Self {
         let slots = [[Slot::Free; MAX_POOLS as usize]; 2];
-        Session { accepting, ours, agreed: None, told: false, slots, sent: 0, received: 0 }
+        Session { accepting, ours, agreed: None, told: false, slots, copied: [0; 2], sent: 0, received: 0 }
     }
 
     /// The agreed terms, once there are any.
@@ -148,6 +152,21 @@ impl Session {
 
     fn set(&mut self, place: PoolIndex, slot: Slot) {
         self.slots[usize::from(place.by_accepting_side())][place.index()] = slot;
+    }
+
+    /// Whether the content of the pool's buffers is copied over this channel, because the side that did not
+    /// assign it does not reach its memory.
+    #[must_use]
+    #[inline]
+    pub fn is_copied(&self, place: PoolIndex) -> bool {
+        self.copied[usize::from(place.by_accepting_side())] & (1 << place.index()) != 0
+    }
+
+    fn note_copied(&mut self, offer: &Offer) {
+        let bits = &mut self.copied[usize::from(offer.place.by_accepting_side())];
+        let bit = 1 << offer.place.index();
+        let is_copied = self.ours.trust == Trust::Full && offer.capability == 0;
+        *bits = if is_copied { *bits | bit } else { *bits & !bit };
     }
 
     fn is_ours(&self, place: PoolIndex) -> bool {
@@ -190,7 +209,7 @@ impl Session {
             return Err(BulkSendError::NoTerms);
         }
         let change = match *message {
-            Message::Terms(_) | Message::Transfer(_) => return Ok(None),
+            Message::Terms(_) | Message::Transfer(_) | Message::Content(_) => return Ok(None),
             Message::Assign(offer) if self.is_ours(offer.place) && self.slot(offer.place) == Slot::Free => {
                 (offer.place, Slot::Offered(offer.layout))
             }
@@ -223,6 +242,9 @@ impl Session {
     pub fn sent(&mut self, message: &Message<'_>) {
         if let Ok(Some((place, slot))) = self.after(message) {
             self.set(place, slot);
+        }
+        if let Message::Assign(offer) = message {
+            self.note_copied(offer);
         }
         self.told |= matches!(message, Message::Terms(_));
         self.sent = self.sent.wrapping_add(1);
@@ -268,6 +290,33 @@ impl Session {
         };
         wire::encode_transfer(verb, segments.iter().copied().map(blank), metadata, self.sent, out);
         Ok(())
+    }
+
+    /// Begins a message with the content of a part of a buffer in `out`, replacing what is there, and returns
+    /// the bytes to fill. It goes before the transfer of the buffer, whose right is this side's until then.
+    /// Call [`transferred`](Self::transferred) after sending it.
+    ///
+    /// # Errors
+    /// [`BulkSendError::NoSuchPool`], also of a pool whose memory both sides reach; [`BulkSendError::Range`],
+    /// also of a part of no bytes or more than [`MAX_CONTENT_BYTES`].
+    pub fn prepare_content<'o>(
+        &self,
+        segment: Segment,
+        out: &'o mut Vec<u8>,
+    ) -> Result<&'o mut [u8], BulkSendError> {
+        let (Slot::Assigned(layout) | Slot::Asked(layout)) = self.slot(segment.place) else {
+            return Err(BulkSendError::NoSuchPool);
+        };
+        if !self.is_copied(segment.place) {
+            return Err(BulkSendError::NoSuchPool);
+        }
+        let Segment { offset_bytes, length_bytes, .. } = segment;
+        let fits = (1..=MAX_CONTENT_BYTES as u64).contains(&length_bytes);
+        if !fits || !layout.holds(offset_bytes, length_bytes) {
+            let buffer_bytes = layout.buffer_bytes();
+            return Err(BulkSendError::Range { offset_bytes, length_bytes, buffer_bytes });
+        }
+        Ok(wire::encode_content(segment, self.sent, out))
     }
 
     /// As [`prepare_transfer`](Self::prepare_transfer) for a single piece without metadata, the common
@@ -321,7 +370,7 @@ impl Session {
         self.received.wrapping_sub(1)
     }
 
-    /// Records that a transfer was sent.
+    /// Records that a transfer or content was sent.
     #[inline]
     pub fn transferred(&mut self) {
         self.sent = self.sent.wrapping_add(1);
@@ -345,6 +394,7 @@ impl Session {
             Message::Terms(theirs) => Ok(self.agree(theirs)),
             Message::Assign(offer) => self.offered(offer),
             Message::Transfer(transfer) => self.transfer(transfer),
+            Message::Content(content) => self.content(content),
             Message::Assigned(place) => match self.slot(place) {
                 Slot::Offered(layout) => {
                     Ok(self.change(place, Slot::Assigned(layout), SessionEvent::Assigned(place)))
@@ -399,10 +449,11 @@ impl Session {
         if self.is_ours(offer.place) || self.slot(offer.place) != Slot::Free {
             return Err(Violation::PoolState("assign"));
         }
-        let needs_memory = self.ours.trust == Trust::Full;
-        if needs_memory == (offer.capability == 0) || (!needs_memory && offer.offset_bytes != 0) {
+        let has_memory = offer.capability != 0;
+        if (has_memory && self.ours.trust != Trust::Full) || (!has_memory && offer.offset_bytes != 0) {
             return Err(Violation::PoolState("a pool's memory without the agreed trust"));
         }
+        self.note_copied(&offer);
         self.set(offer.place, Slot::Proposed(offer.layout));
         Ok(SessionEvent::Offered(offer))
     }
@@ -411,6 +462,23 @@ impl Session {
     #[must_use]
     pub fn is_over_full(&self) -> bool {
         self.agreed.is_some_and(|terms| self.used() > usize::from(terms.max_pools))
+    }
+
+    fn content<'a>(&self, content: Content<'a>) -> Result<SessionEvent<'a>, Violation> {
+        // Sent before the other side learned that this one wants it off the channel.
+        let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(content.place) else {
+            return Err(Violation::PoolState("content"));
+        };
+        if !self.is_copied(content.place) {
+            return Err(Violation::PoolState("content of a pool whose memory both sides reach"));
+        }
+        let Content { buffer, offset_bytes, bytes, .. } = content;
+        let length_bytes = bytes.len() as u64;
+        if buffer >= layout.count() || !layout.holds(offset_bytes, length_bytes) {
+            let (count, buffer_bytes) = (layout.count(), layout.buffer_bytes());
+            return Err(Violation::Range { buffer, offset_bytes, length_bytes, count, buffer_bytes });
+        }
+        Ok(SessionEvent::Content(content))
     }
 
     fn transfer<'a>(&self, transfer: Transfer<'a>) -> Result<SessionEvent<'a>, Violation> {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::layout::{Layout, LayoutError};
 
 /// The version of this protocol, in the first message of each side.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The most pools that one channel can have.
 pub const MAX_POOLS: u8 = 32;
@@ -19,6 +19,12 @@ pub const MAX_SEGMENTS: usize = 32;
 
 /// The most bytes of metadata of a transfer.
 pub const MAX_METADATA_BYTES: usize = 2048;
+
+/// The most bytes of one message with content.
+pub const MAX_CONTENT_BYTES: usize = u16::MAX as usize;
+
+/// The bytes of a message with content before the content.
+pub const CONTENT_HEAD_BYTES: usize = HEAD_BYTES + 16;
 
 const HEAD_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 24;
@@ -33,7 +39,7 @@ pub const fn transfer_bytes(segments: usize, metadata_bytes: usize) -> usize {
 }
 
 /// The interface hash of this protocol when a channel opens.
-pub const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo bulk 1");
+pub const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo bulk 2");
 
 /// How far the ends of a channel trust each other with its buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -171,7 +177,9 @@ pub struct Offer {
     pub pool: PoolId,
     /// The number and size of its buffers.
     pub layout: Layout,
-    /// The capability to its memory; 0 where buffers travel in memory of their own.
+    /// The capability to its memory; 0 where buffers travel in memory of their own, and, with full trust,
+    /// where the other side does not reach the memory: then it has memory of its own for the pool, and
+    /// content is copied.
     pub capability: u64,
     /// The offset of the pool in that memory, in bytes.
     pub offset_bytes: u64,
@@ -233,6 +241,21 @@ pub enum Message<'a> {
     Kept(PoolIndex),
     /// Transfers rights to buffers.
     Transfer(Transfer<'a>),
+    /// Bytes of a buffer whose transfer follows, for a side that does not reach the pool's memory.
+    Content(Content<'a>),
+}
+
+/// Bytes of a buffer of a pool whose content is copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Content<'a> {
+    /// The pool on the channel.
+    pub place: PoolIndex,
+    /// The buffer in the pool.
+    pub buffer: u32,
+    /// The offset of the first byte in the buffer.
+    pub offset_bytes: u64,
+    /// The bytes, 1 to [`MAX_CONTENT_BYTES`].
+    pub bytes: &'a [u8],
 }
 
 /// A transfer of rights to buffers, as encoded.
@@ -296,6 +319,7 @@ const VETOED: u8 = 4;
 const UNASSIGN: u8 = 5;
 const UNASSIGNED: u8 = 6;
 const KEPT: u8 = 7;
+const CONTENT: u8 = 12;
 
 fn head(kind: u8, count: u8, length: u16, number: u32, out: &mut Vec<u8>) {
     out.clear();
@@ -321,6 +345,17 @@ pub(crate) fn encode_transfer(
         out.extend_from_slice(&segment.length_bytes.to_le_bytes());
     }
     out.extend_from_slice(metadata);
+}
+
+/// Encodes a message with the content of a part of a buffer into `out`, replacing what is there, and returns
+/// the bytes of the content, zero, for the caller to fill. The caller has checked the part.
+pub(crate) fn encode_content(segment: Segment, number: u32, out: &mut Vec<u8>) -> &mut [u8] {
+    head(CONTENT, segment.place.0, segment.length_bytes as u16, number, out);
+    out.extend_from_slice(&segment.buffer.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&segment.offset_bytes.to_le_bytes());
+    out.resize(CONTENT_HEAD_BYTES + segment.length_bytes as usize, 0);
+    &mut out[CONTENT_HEAD_BYTES..]
 }
 
 /// Words of a transfer of one piece without metadata.
@@ -388,6 +423,11 @@ impl Message<'_> {
                 out.extend_from_slice(transfer.segments);
                 out.extend_from_slice(transfer.metadata);
             }
+            Message::Content(Content { place, buffer, offset_bytes, bytes }) => {
+                let length_bytes = bytes.len() as u64;
+                let segment = Segment { place, buffer, offset_bytes, length_bytes };
+                encode_content(segment, number, out).copy_from_slice(bytes);
+            }
         }
     }
 }
@@ -421,6 +461,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Message<'_>, u32), Malformed> {
         UNASSIGN => short(Message::Unassign(place()?))?,
         UNASSIGNED => short(Message::Unassigned(place()?))?,
         KEPT => short(Message::Kept(place()?))?,
+        CONTENT => Message::Content(content(place()?, usize::from(length), body).ok_or(wrong_length)??),
         kind => {
             let verb = Verb::ALL.into_iter().find(|verb| *verb as u8 == kind).ok_or(Malformed::Kind(kind))?;
             Message::Transfer(transfer(verb, usize::from(count), usize::from(length), body)?)
@@ -462,6 +503,18 @@ fn offer(place: PoolIndex, flags: u16, body: &[u8]) -> Option<Result<Offer, Malf
     let pool = PoolId { domain: word(0), number: word(1) };
     let (capability, offset_bytes, may_forward) = (word(4), word(5), flags == 1);
     Some(Ok(Offer { place, pool, layout, capability, offset_bytes, may_forward }))
+}
+
+fn content(place: PoolIndex, length: usize, body: &[u8]) -> Option<Result<Content<'_>, Malformed>> {
+    let (fields, bytes) = body.split_first_chunk::<16>().filter(|(_, bytes)| bytes.len() == length)?;
+    let [b0, b1, b2, b3, 0, 0, 0, 0, ..] = *fields else {
+        return Some(Err(Malformed::Field("what is reserved")));
+    };
+    if bytes.is_empty() {
+        return Some(Err(Malformed::Field("the length of content")));
+    }
+    let (buffer, offset_bytes) = (u32::from_le_bytes([b0, b1, b2, b3]), word_at(fields, 8));
+    Some(Ok(Content { place, buffer, offset_bytes, bytes }))
 }
 
 fn transfer(verb: Verb, count: usize, length: usize, body: &[u8]) -> Result<Transfer<'_>, Malformed> {

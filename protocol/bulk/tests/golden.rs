@@ -37,7 +37,7 @@ fn offer() -> Offer {
 #[test]
 fn bytes_are_golden() {
     let place = PoolIndex::new(true, 3).unwrap();
-    assert_eq!(hex(&encoded(&Message::Terms(TERMS), 0)), "01 01 00 08 00 00 00 00 | 01 20 20 00 00 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Terms(TERMS), 0)), "01 02 00 08 00 00 00 00 | 01 20 20 00 00 00 00 00");
     assert_eq!(
         hex(&encoded(&Message::Assign(offer()), 1)),
         "02 83 01 00 01 00 00 00 | 03 00 00 00 02 00 01 00 | 04 00 00 00 00 00 00 00 | \
@@ -52,10 +52,14 @@ fn bytes_are_golden() {
 
 /// Two sessions that have agreed on terms, with pool 0 of the connecting side on both.
 fn agreed(terms: Terms) -> (Session, Session) {
+    agreed_on(terms, if terms.trust == Trust::Full { offer().capability } else { 0 })
+}
+
+fn agreed_on(terms: Terms, capability: u64) -> (Session, Session) {
     let (mut left, mut right) = (Session::new(false, terms), Session::new(true, terms));
-    let offer = Offer { place: PoolIndex::new(false, 0).unwrap(), ..offer() };
-    let offer =
-        if terms.trust == Trust::Full { offer } else { Offer { capability: 0, offset_bytes: 0, ..offer } };
+    let offset_bytes = if capability == 0 { 0 } else { offer().offset_bytes };
+    let place = PoolIndex::new(false, 0).unwrap();
+    let offer = Offer { place, capability, offset_bytes, ..offer() };
     say(&mut left, &mut right, &Message::Terms(terms)).unwrap();
     say(&mut right, &mut left, &Message::Terms(terms)).unwrap();
     say(&mut left, &mut right, &Message::Assign(offer)).unwrap();
@@ -85,6 +89,36 @@ fn a_transfer_of_two_pieces_is_golden() {
     let Ok(SessionEvent::Transfer(transfer)) = right.receive(&out) else { panic!("no transfer") };
     assert_eq!(transfer.segments().collect::<Vec<_>>(), [piece(1, 0), piece(2, 64)]);
     assert_eq!((transfer.verb, transfer.metadata), (Verb::Move, &b"abc"[..]));
+}
+
+#[test]
+fn content_is_golden_and_belongs_to_pools_that_are_copied() {
+    let (left, mut right) = agreed_on(TERMS, 0);
+    let place = PoolIndex::new(false, 0).unwrap();
+    let piece = Segment { place, buffer: 1, offset_bytes: 64, length_bytes: 3 };
+    let mut out = Vec::new();
+    left.prepare_content(piece, &mut out).unwrap().copy_from_slice(b"abc");
+    assert_eq!(
+        hex(&out),
+        "0c 00 03 00 02 00 00 00 | 01 00 00 00 00 00 00 00 | 40 00 00 00 00 00 00 00 | 61 62 63"
+    );
+    let Ok(SessionEvent::Content(content)) = right.clone().receive(&out) else { panic!("no content") };
+    assert_eq!((content.buffer, content.offset_bytes, content.bytes), (1, 64, &b"abc"[..]));
+
+    // A part that is no part, a reserved byte, and a pool whose memory both sides map.
+    for (offset_bytes, length_bytes) in [(0, 0), (0, 65_536), (65_536, 1), (u64::MAX, 2)] {
+        let piece = Segment { offset_bytes, length_bytes, ..piece };
+        assert!(left.prepare_content(piece, &mut Vec::new()).is_err(), "{offset_bytes} {length_bytes}");
+    }
+    for (byte, value) in [(2, 2), (8, 200), (12, 1), (22, 1)] {
+        let mut wrong = out.clone();
+        wrong[byte] = value;
+        assert!(right.clone().receive(&wrong).is_err(), "byte {byte}");
+    }
+    right.receive(&out).unwrap();
+    let (left, mut right) = agreed(TERMS);
+    assert!(left.prepare_content(piece, &mut Vec::new()).is_err());
+    assert!(right.receive(&out).is_err());
 }
 
 proptest! {

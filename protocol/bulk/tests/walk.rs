@@ -1,6 +1,7 @@
 //! Random walks of several domains that assign pools, transfer buffers, fail to, and die, over real
 //! sessions and real bytes. After every step: each buffer has one right to write, no domain reads what
-//! another may write, and whatever one side counts as lent, the other has or is about to have.
+//! another may write, whatever one side counts as lent, the other has or is about to have, and who gets a
+//! buffer with its content finds there what was written last, in the same memory or in a copy.
 
 use std::collections::VecDeque;
 
@@ -27,6 +28,8 @@ struct Known {
     links: [Option<(PoolChannel, PoolIndex)>; CHANNELS.len()],
     /// Rights to read that it holds, with the channels they came over.
     handles: Vec<(u32, usize)>,
+    /// Its memory for the pool, which others may have as well.
+    memory: usize,
 }
 
 struct SessionEnd {
@@ -42,6 +45,12 @@ struct World {
     known: Vec<Vec<Known>>,
     ends: Vec<[SessionEnd; 2]>,
     out: Vec<u8>,
+    /// One number for each buffer; those of the homes come first.
+    memories: Vec<[u64; BUFFERS as usize]>,
+    /// What was written to each buffer last.
+    written: [[u64; BUFFERS as usize]; POOLS],
+    /// Pools of which a domain was cut off that has memory of its own: from then on there are two pools.
+    is_split: [bool; POOLS],
 }
 
 /// One step, chosen by numbers.
@@ -59,9 +68,13 @@ impl World {
             known: (0..PARTIES).map(|_| (0..POOLS).map(|_| Known::default()).collect()).collect(),
             ends: CHANNELS.iter().map(|_| [end(false), end(true)]).collect(),
             out: Vec::new(),
+            memories: vec![[0; BUFFERS as usize]; POOLS],
+            written: [[0; BUFFERS as usize]; POOLS],
+            is_split: [false; POOLS],
         };
         for pool in 0..POOLS {
             world.known[pool][pool].table = Some(Table::home(layout()));
+            world.known[pool][pool].memory = pool;
         }
         for channel in 0..CHANNELS.len() {
             for side in 0..2 {
@@ -92,7 +105,7 @@ impl World {
         self.alive[CHANNELS[channel].0] && self.alive[CHANNELS[channel].1]
     }
 
-    fn assign(&mut self, channel: usize, side: usize, pool: usize, may_forward: bool) {
+    fn assign(&mut self, channel: usize, side: usize, pool: usize, may_forward: bool, is_copied: bool) {
         let party = Self::party(channel, side);
         let known = &mut self.known[party][pool];
         let Ok(place) = self.ends[channel][side].session.free_place() else { return };
@@ -100,7 +113,7 @@ impl World {
         let Ok(link) = table.assign(may_forward) else { return };
         known.links[channel] = Some((link, place));
         let pool = PoolId { domain: 7, number: pool as u64 };
-        let (layout, capability, offset_bytes) = (layout(), 1, 0);
+        let (layout, capability, offset_bytes) = (layout(), u64::from(!is_copied), 0);
         let offer = Offer { place, pool, layout, capability, offset_bytes, may_forward };
         assert!(self.say(channel, side, &Message::Assign(offer)));
     }
@@ -143,6 +156,12 @@ impl World {
                 }
             }
         }
+        if verb.brings_content() {
+            begun
+                .iter()
+                .zip(&segments)
+                .for_each(|((pool, ..), segment)| self.copy(channel, side, *pool, *segment));
+        }
         let mut out = std::mem::take(&mut self.out);
         let end = &mut self.ends[channel][side];
         let can = end.session.prepare_transfer(verb, &segments, b"meta", &mut out).is_ok() && !fails;
@@ -166,6 +185,32 @@ impl World {
         self.out = out;
     }
 
+    /// Sends what is in a buffer ahead of its transfer, where the ends have memory of their own.
+    fn copy(&mut self, channel: usize, side: usize, pool: usize, segment: Segment) {
+        let end = &mut self.ends[channel][side];
+        if !end.session.is_copied(segment.place) {
+            return;
+        }
+        let mut out = std::mem::take(&mut self.out);
+        if let Ok(bytes) = end.session.prepare_content(Segment { length_bytes: 8, ..segment }, &mut out) {
+            let memory = self.known[Self::party(channel, side)][pool].memory;
+            bytes.copy_from_slice(&self.memories[memory][segment.buffer as usize].to_le_bytes());
+            end.session.transferred();
+            self.ends[channel][1 - side].inbox.push_back(out.clone());
+        }
+        self.out = out;
+    }
+
+    /// Writes a number of its own to a buffer that the domain may write.
+    fn write(&mut self, party: usize, pool: usize, buffer: u32) {
+        if self.live_table(party, pool).is_some_and(|table| table.may_write(buffer).is_ok()) {
+            let memory = self.known[party][pool].memory;
+            let last = self.written.as_flattened().iter().copied().max().unwrap_or(0);
+            self.memories[memory][buffer as usize] = last + 1;
+            self.written[pool][buffer as usize] = last + 1;
+        }
+    }
+
     /// Delivers the next message to one end.
     fn deliver(&mut self, channel: usize, side: usize) {
         let party = Self::party(channel, side);
@@ -177,6 +222,7 @@ impl World {
             SessionEvent::Offered(offer) => {
                 let pool = offer.pool.number as usize;
                 let offering = &self.known[Self::party(channel, 1 - side)][pool];
+                let their_memory = offering.memory;
                 let dead = offering.table.as_ref().is_none_or(Table::is_revoked) || !self.is_open(channel);
                 let known = &mut self.known[party][pool];
                 let veto = match known.table {
@@ -190,6 +236,12 @@ impl World {
                     None => {
                         known.table = Some(Table::assigned(offer.layout));
                         known.links[channel] = Some((UPSTREAM, offer.place));
+                        if offer.capability == 0 {
+                            known.memory = self.memories.len();
+                            self.memories.push([0; BUFFERS as usize]);
+                        } else {
+                            known.memory = their_memory;
+                        }
                         Message::Assigned(offer.place)
                     }
                 };
@@ -216,6 +268,17 @@ impl World {
                     self.drop_link(channel, side, place);
                 }
             }
+            SessionEvent::Content(content) => {
+                let pool = self.pool_at(channel, side, content.place);
+                let known = &self.known[party][pool];
+                let (link, _) = known.links[channel].unwrap();
+                let table = known.table.as_ref().unwrap();
+                if !table.is_revoked() {
+                    table.may_receive(Verb::Share, content.buffer, link).expect("it is the other side's");
+                    let number = u64::from_le_bytes(content.bytes.try_into().unwrap());
+                    self.memories[known.memory][content.buffer as usize] = number;
+                }
+            }
             SessionEvent::Transfer(transfer) => {
                 for segment in transfer.segments() {
                     let pool = self.pool_at(channel, side, segment.place);
@@ -228,6 +291,12 @@ impl World {
                     table
                         .receive(transfer.verb, segment.buffer, link)
                         .expect("what one table sends another takes");
+                    let buffer = segment.buffer as usize;
+                    if transfer.verb.brings_content() && !self.is_split[pool] {
+                        let (found, expected) =
+                            (self.memories[known.memory][buffer], self.written[pool][buffer]);
+                        assert_eq!(found, expected, "buffer {buffer} of pool {pool} at {party}");
+                    }
                     if transfer.verb == Verb::Share {
                         known.handles.push((segment.buffer, channel));
                     }
@@ -295,6 +364,10 @@ impl World {
         if self.known[child][pool].links[channel].is_none_or(|(link, _)| link != UPSTREAM) {
             return;
         }
+        if self.known[child][pool].memory != self.known[party][pool].memory {
+            self.is_split[pool] = true;
+            return;
+        }
         if let Some(table) = &mut self.known[child][pool].table {
             table.revoke();
         }
@@ -310,7 +383,7 @@ impl World {
         let pool = usize::from(a) % POOLS;
         let party = Self::party(channel, side);
         match what % 32 {
-            0..=3 if self.is_open(channel) => self.assign(channel, side, pool, b % 2 == 0),
+            0..=3 if self.is_open(channel) => self.assign(channel, side, pool, b % 2 == 0, b % 4 > 1),
             4 if self.is_open(channel) => self.unassign(channel, side, pool),
             5..=16 if self.is_open(channel) => {
                 let verb = Verb::ALL[usize::from(what % 4)];
@@ -318,8 +391,9 @@ impl World {
             }
             17..=26 if self.alive[party] => self.deliver(channel, side),
             27 | 28 if self.alive[party] => {
-                if let Some(table) = &mut self.known[party][pool].table {
-                    table.take();
+                let taken = self.known[party][pool].table.as_mut().and_then(Table::take);
+                if let Some(buffer) = taken {
+                    self.write(party, pool, buffer);
                 }
             }
             29 if self.alive[party] => {
@@ -375,6 +449,9 @@ impl World {
     }
 
     fn check_rights(&self, pool: usize, buffer: u32, settled: bool) {
+        if self.is_split[pool] {
+            return;
+        }
         let here: Vec<usize> = (0..PARTIES)
             .filter(|party| self.live_table(*party, pool).is_some_and(|table| table.is_here(buffer)))
             .collect();

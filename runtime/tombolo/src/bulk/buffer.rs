@@ -62,7 +62,7 @@ impl Handle {
         Some((memory, self.pool.layout.offset_bytes(self.buffer)? as usize))
     }
 
-    fn read(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
+    pub(super) fn read(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
         let from = self.range(offset_bytes, target.len())?;
         match (&self.content, self.mapped()) {
             (Content::Pool, Some((memory, start))) => {

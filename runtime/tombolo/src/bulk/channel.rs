@@ -29,8 +29,10 @@ const TAKE_BACK: Duration = Duration::from_secs(5);
 /// One end of a channel for bulk data.
 ///
 /// Nothing of a buffer passes through the channel, only words about it; so a transfer takes the same time
-/// whatever its size. What comes is read with [`recv`](Self::recv); buffers that the peer gives back are free
-/// again whenever anything is done with the channel.
+/// whatever its size. The exception are ends that share no memory, such as two virtual machines without a
+/// common window: there the content of what is moved or shared is [copied](Self::copies). What comes is read
+/// with [`recv`](Self::recv); buffers that the peer gives back are free again whenever anything is done with
+/// the channel.
 ///
 /// ```no_run
 /// use tombolo::{Domain, Error, PoolOptions};
@@ -75,6 +77,11 @@ pub(super) struct Assignment {
     pub(super) link: PoolChannel,
     pub(super) place: PoolIndex,
     pub(super) state: State,
+    /// Whether the other side may assign it further.
+    pub(super) may_forward: bool,
+    /// Whether each side has memory of its own for it, and the content of buffers is copied through the
+    /// channel.
+    pub(super) is_copied: bool,
     /// What takes the peer's right back.
     pub(super) lent: Option<Capability>,
 }
@@ -175,6 +182,13 @@ impl BulkChannel {
         self.session.terms()
     }
 
+    /// Whether the content of buffers of the pool is copied through the channel, because its ends share no
+    /// memory: a transfer takes time then, and returns once the other side has taken most of the content.
+    #[must_use]
+    pub fn copies(&self, pool: &Pool) -> bool {
+        self.position(&pool.inner).is_some_and(|at| self.assigned[at].is_copied)
+    }
+
     /// The pools that are on the channel, assigned by either end.
     pub fn pools(&self) -> impl Iterator<Item = Pool> + '_ {
         let assigned = self.assigned.iter().filter(|assigned| assigned.state != State::Offered);
@@ -196,10 +210,12 @@ impl BulkChannel {
         Ok(pool)
     }
 
-    /// A pool in memory that both ends reach: what lies behind a window reaches nothing else.
+    /// A pool in memory that both ends reach, if there is any: what lies behind a window reaches nothing
+    /// else.
     pub(crate) fn make_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
         let trust = self.trust;
-        if options.node.is_some() || self.channel.transport() != TransportKind::Window {
+        let is_direct = self.channel.via().next().is_none();
+        if options.node.is_some() || !is_direct || self.channel.transport() != TransportKind::Window {
             return self.domain.create_pool(&options.clone().trust(trust));
         }
         // Between two nodes that share a window, the peer's name means that one.
@@ -211,7 +227,8 @@ impl BulkChannel {
     }
 
     /// Assigns a pool to the channel: the other side may get buffers of it from now on, and assign it
-    /// further.
+    /// further. If it does not reach the memory of the pool, it gets memory of its own, and content is
+    /// [copied](Self::copies).
     ///
     /// # Errors
     /// [`BulkError::Vetoed`] says why the other side does not take it; [`BulkError::Trust`];
@@ -246,7 +263,7 @@ impl BulkChannel {
         timeout: Duration,
     ) -> Result<(), Error> {
         match self.position(&pool.inner).map(|at| self.assigned[at].state) {
-            None => self.offer(pool, may_forward, timeout),
+            None => self.offer(pool, may_forward, false, timeout),
             Some(State::Offered) => Ok(()),
             Some(_) => Err(BulkError::OnChannel.into()),
         }
@@ -259,15 +276,25 @@ impl BulkChannel {
             match self.assigned[at].state {
                 State::Offered => self.hear(patience)?,
                 State::Vetoed(veto) => {
-                    self.assigned.swap_remove(at);
-                    return Err(BulkError::Vetoed(veto).into());
+                    let Assignment { may_forward, is_copied, .. } = self.assigned.swap_remove(at);
+                    if veto != Veto::Unreachable || is_copied {
+                        return Err(BulkError::Vetoed(veto).into());
+                    }
+                    let timeout = patience.remaining();
+                    self.offer(pool, may_forward, true, timeout)?;
                 }
                 _ => return Ok(()),
             }
         }
     }
 
-    fn offer(&mut self, pool: &Pool, may_forward: bool, timeout: Duration) -> Result<(), Error> {
+    fn offer(
+        &mut self,
+        pool: &Pool,
+        may_forward: bool,
+        is_copied: bool,
+        timeout: Duration,
+    ) -> Result<(), Error> {
         let inner = &pool.inner;
         if inner.trust != self.trust {
             return Err(BulkError::Trust { ours: self.trust, theirs: inner.trust }.into());
@@ -277,11 +304,11 @@ impl BulkChannel {
         }
         let place = self.session.free_place().map_err(BulkError::from)?;
         let link = inner.lock().table.assign(may_forward).map_err(BulkError::from)?;
-        let offered = self.offer_at(inner, (place, link), may_forward, timeout);
+        let offered = self.offer_at(inner, place, may_forward, is_copied, timeout);
         match offered {
             Ok(lent) => {
-                let pool = Arc::clone(inner);
-                self.assigned.push(Assignment { pool, link, place, state: State::Offered, lent });
+                let (pool, state) = (Arc::clone(inner), State::Offered);
+                self.assigned.push(Assignment { pool, link, place, state, may_forward, is_copied, lent });
                 Ok(())
             }
             Err(error) => {
@@ -294,12 +321,14 @@ impl BulkChannel {
     fn offer_at(
         &mut self,
         pool: &Arc<Inner>,
-        (place, _): (PoolIndex, PoolChannel),
+        place: PoolIndex,
         may_forward: bool,
+        is_copied: bool,
         timeout: Duration,
     ) -> Result<Option<Capability>, Error> {
         let peer = self.channel.peer();
-        let lent = pool.memory.as_ref().map(|memory| memory.lend(peer, may_forward)).transpose()?;
+        let mapped = pool.memory.as_ref().filter(|_| !is_copied);
+        let lent = mapped.map(|memory| memory.lend(peer, may_forward)).transpose()?;
         let (capability, lent) = lent.unzip();
         let offer = Offer {
             place,

@@ -41,6 +41,11 @@ impl PoolMemory {
         Self::map(domain.create_region(&region)?.into_capability(), layout)
     }
 
+    /// Memory of this domain alone, for a pool whose content is copied.
+    pub(super) fn of_copies(domain: &Domain, layout: Layout) -> Result<Self, Error> {
+        Self::map(domain.create_region(&RegionOptions::new(layout.pool_bytes()))?.into_capability(), layout)
+    }
+
     fn map(capability: Capability, layout: Layout) -> Result<Self, Error> {
         let mapping = capability.map_with(Rights::READ_WRITE, POPULATED)?;
         let memory = mapping.memory().filter(|memory| memory.len_bytes() as u64 >= layout.pool_bytes());

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, PoolIndex, Transfer, Veto};
+use tombolo_bulk::wire::{Content, Offer, PoolIndex, Transfer, Veto};
 use tombolo_bulk::{Message, Segment, SessionEvent, Trust, Verb};
+use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::sealed::Sealed;
 use tombolo_platform::{Errno, socket};
 
@@ -15,7 +16,7 @@ use crate::error::Error;
 use super::arrival::{Arrival, PoolOffer, Received};
 use super::buffer::{Buffer, Handle, Shared};
 use super::channel::{Assignment, BulkChannel, State};
-use super::content::Content;
+use super::content::Content as BufferContent;
 use super::hear::Patience;
 use super::memory::{PoolMemory, veto_of};
 use super::pool::{self, Inner, Pool};
@@ -172,6 +173,7 @@ impl BulkChannel {
                 pool.lock().table.stay(link);
                 self.change(place, State::Kept)
             }
+            SessionEvent::Content(content) => self.store(&content).map(|()| None),
             SessionEvent::Transfer(transfer) => {
                 metadata.clear();
                 metadata.extend_from_slice(transfer.metadata);
@@ -216,7 +218,9 @@ impl BulkChannel {
 
     /// Takes a pool that is offered, or says why not.
     pub(super) fn take_up(&mut self, offer: &Offer, timeout: Duration) -> Result<Pool, Error> {
+        let is_copied = self.session.is_copied(offer.place);
         let memory = match self.trust {
+            Trust::Full if is_copied => PoolMemory::of_copies(&self.domain, offer.layout).map(Some),
             Trust::Full => PoolMemory::take_up(&self.domain, self.channel.peer(), offer).map(Some),
             Trust::None => Ok(None),
         };
@@ -230,8 +234,9 @@ impl BulkChannel {
         self.say(&Message::Assigned(offer.place), timeout)?;
         let pool = Pool::of_offer(self.domain.id(), offer, self.trust, memory);
         let (link, place) = (UPSTREAM, offer.place);
-        let inner = Arc::clone(&pool.inner);
-        self.assigned.push(Assignment { pool: inner, link, place, state: State::Assigned, lent: None });
+        let (inner, state) = (Arc::clone(&pool.inner), State::Assigned);
+        let (may_forward, lent) = (offer.may_forward, None);
+        self.assigned.push(Assignment { pool: inner, link, place, state, may_forward, is_copied, lent });
         Ok(pool)
     }
 
@@ -245,6 +250,25 @@ impl BulkChannel {
         }
         self.assigned.retain(|assigned| assigned.place != place);
         Ok(Some(Arrival::PoolGone(Pool { inner: pool })))
+    }
+
+    /// Stores bytes of a buffer whose right comes over next. Until then it is the other side's to write.
+    fn store(&mut self, content: &Content<'_>) -> Result<(), Error> {
+        let Content { place, buffer, offset_bytes, bytes } = *content;
+        let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
+        let state = pool.lock();
+        if state.table.is_revoked() {
+            // It was true when it was said.
+            return Ok(());
+        }
+        let allowed = state.table.may_receive(Verb::Share, buffer, link);
+        drop(state);
+        allowed.map_err(|error| self.violation(format!("content: {error}")))?;
+        let (Some(memory), Some(start)) = (&pool.memory, pool.layout.offset_bytes(buffer)) else {
+            return Err(self.violation("content of a pool without memory".into()));
+        };
+        let to = start.saturating_add(offset_bytes) as usize;
+        copy::write(Loop::Best, memory.memory(), to, bytes).map_err(|error| BulkError::from(error).into())
     }
 
     /// Rights to buffers came over: all of them are looked at before any is believed.
@@ -398,7 +422,11 @@ struct Contents {
 }
 
 impl Contents {
-    fn next(&mut self) -> Content {
-        if self.is_mapped { Content::Pool } else { self.sealed.next().map_or(Content::Gone, Content::Sealed) }
+    fn next(&mut self) -> BufferContent {
+        if self.is_mapped {
+            BufferContent::Pool
+        } else {
+            self.sealed.next().map_or(BufferContent::Gone, BufferContent::Sealed)
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use tombolo_bulk::wire::PIECE_WORDS;
+use tombolo_bulk::wire::{CONTENT_HEAD_BYTES, MAX_CONTENT_BYTES, PIECE_WORDS};
 use tombolo_bulk::{Segment, Trust, Verb};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
@@ -15,6 +15,10 @@ use super::buffer::{Buffer, Handle, NotSent, Shared};
 use super::channel::{Assignment, BulkChannel};
 use super::content::Content;
 use crate::error::BulkError;
+
+/// How long a wait for room is before what the other side has sent meanwhile is taken: it may wait for room
+/// itself.
+const SLICE: Duration = Duration::from_millis(1);
 
 impl BulkChannel {
     /// Moves a buffer to the other side: the right to read and write it, with its content.
@@ -165,7 +169,10 @@ impl BulkChannel {
             return Ok(false);
         }
         let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
-        let Assignment { pool, link, place, .. } = &self.assigned[at];
+        let Assignment { pool, link, place, is_copied, .. } = &self.assigned[at];
+        if *is_copied && verb.brings_content() {
+            return Ok(false);
+        }
         let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;
         let segment = Segment { place: *place, buffer, offset_bytes, length_bytes };
         let words = self.session.prepare_piece(verb, segment).map_err(BulkError::from)?;
@@ -219,8 +226,15 @@ impl BulkChannel {
             let deadline = Deadline::after(timeout);
             self.send_contents(handles, deadline)?;
             remaining = deadline.remaining();
+        } else if verb.brings_content()
+            && self.segments.iter().any(|piece| self.session.is_copied(piece.place))
+        {
+            remaining = self.copy_contents(handles, timeout)?;
+            // Its number is another one now.
+            let prepared = self.session.prepare_transfer(verb, &self.segments, metadata, &mut self.outbox);
+            prepared.map_err(BulkError::from)?;
         }
-        let sent = if timeout.is_zero() {
+        let sent = if remaining.is_zero() {
             self.channel.try_send(&self.outbox)
         } else {
             self.channel.within(remaining).send(&self.outbox)
@@ -259,6 +273,71 @@ impl BulkChannel {
                 Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
                 Err(errno) => return Err(OsError::new("send the memory of buffers", errno).into()),
             }
+        }
+    }
+
+    /// Sends the content of buffers ahead of what is said about them, where the ends share no memory. If that
+    /// does not follow, the content is sent again with the next attempt. Says what is left of the timeout.
+    ///
+    /// With a timeout of zero the first message is tried once. When that went over the others follow, within
+    /// the timeout of the domain: what the ring of the channel does not hold could never be sent otherwise.
+    fn copy_contents(&mut self, handles: &[Handle], timeout: Duration) -> Result<Duration, Error> {
+        let room = self.channel.max_message_bytes().saturating_sub(CONTENT_HEAD_BYTES).min(MAX_CONTENT_BYTES);
+        // Whole lines, where there is room for one.
+        let chunk = if room < 64 { room } else { room & !63 } as u64;
+        let mut deadline = Deadline::after(timeout);
+        let mut is_first = true;
+        for (index, handle) in handles.iter().enumerate() {
+            let piece = self.segments[index];
+            if !self.session.is_copied(piece.place) {
+                continue;
+            }
+            let mut done = 0;
+            while done < piece.length_bytes {
+                let length_bytes = chunk.min(piece.length_bytes - done);
+                let part = Segment { offset_bytes: piece.offset_bytes + done, length_bytes, ..piece };
+                self.copy_part(handle, done, part, deadline)?;
+                if std::mem::take(&mut is_first) && timeout.is_zero() {
+                    deadline = Deadline::after(self.domain.timeout());
+                }
+                done += length_bytes;
+            }
+        }
+        Ok(deadline.remaining())
+    }
+
+    /// Sends a part of a buffer, `from` bytes after the beginning of what the handle means. While there is no
+    /// room, what the other side says is taken, so that two ends that send to each other do not both wait.
+    fn copy_part(
+        &mut self,
+        handle: &Handle,
+        from: u64,
+        part: Segment,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let mut slice = Duration::ZERO;
+        loop {
+            // Anew each time: what was taken meanwhile may have been answered, under this number.
+            let mut outbox = std::mem::take(&mut self.outbox);
+            let prepared = match self.session.prepare_content(part, &mut outbox) {
+                Ok(bytes) => handle.read(from, bytes),
+                Err(error) => Err(BulkError::from(error).into()),
+            };
+            let sent = prepared.and_then(|()| match slice {
+                Duration::ZERO => self.channel.try_send(&outbox),
+                slice => self.channel.within(slice).send(&outbox),
+            });
+            self.outbox = outbox;
+            match sent {
+                Ok(()) => {
+                    self.session.transferred();
+                    return Ok(());
+                }
+                Err(Error::WouldBlock | Error::TimedOut { .. }) if !deadline.passed() => {}
+                Err(error) => return Err(error),
+            }
+            while self.hear_one()? {}
+            slice = SLICE.min(deadline.remaining());
         }
     }
 }

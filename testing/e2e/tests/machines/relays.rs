@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually};
+use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually, image};
 
 /// Two virtual machines, each with a window with the host and none with the other.
 fn two_arms() -> MachineFile {
@@ -43,10 +43,31 @@ fn nothing_is_lent(machine: &Machine) {
     assert!(back, "what channels took of the windows did not come back: {} {}", lent("arm0"), lent("arm1"));
 }
 
+/// Buffers go between the two machines, which have no memory in common: their content is copied.
+fn buffers_are_copied(machine: &Machine) {
+    let frames = image("frames").display().to_string();
+    let said = machine.tombolo(["run", "--on", "arm0,arm1,arm0", &frames]).ok();
+    assert!(said.contains("200 frames of 640x480 in 4 buffers came by arm1"), "{said}");
+    let said = machine.actor("arm1,host,arm0", &["bulk-chain", "full", "-", "20"]).ok();
+    assert!((0..3).all(|rank| said.contains(&format!("rank {rank} is done"))), "{said}");
+
+    // What a domain had that has died is free again at once: its copies are its own.
+    let holder = machine.start_actor("arm1", &["bulk-hold", "held", "full", "-"]);
+    holder.wait_for("exported");
+    let giver = machine.start_actor("arm0", &["bulk-outlive", "held", "full", "-", "forwarded"]);
+    holder.wait_for("holding");
+    giver.wait_for("given");
+    let (id, _) = machine.domains_on("arm1").pop().expect("the holder");
+    machine.tombolo(["kill", &id, "--signal", "KILL", "--grace", "0"]).ok();
+    assert!(giver.finish().ok().contains("died"));
+    assert_eq!(holder.finish().status, 137);
+}
+
 #[test]
 fn two_virtual_machines_reach_each_other_through_the_host() {
     let machine = Machine::up(&two_arms());
     works(&machine);
+    buffers_are_copied(&machine);
 
     // Both ends, and who relays, are shown.
     let (peer, client) = pair(&machine, "recv");

@@ -67,6 +67,14 @@ pub(super) fn session(input: &[u8]) {
                 }
                 continue;
             }
+            SessionEvent::Content(content) => {
+                assert!(session.is_copied(content.place), "content of a pool that both sides map");
+                let table = tables.iter().find(|(known, _)| *known == content.place);
+                let layout = table.expect("a pool of the session").1.layout();
+                assert!(content.buffer < layout.count());
+                assert!(layout.holds(content.offset_bytes, content.bytes.len() as u64));
+                continue;
+            }
             SessionEvent::Terms { agreed: None, .. } => return,
             _ => continue,
         };
@@ -76,10 +84,15 @@ pub(super) fn session(input: &[u8]) {
 }
 
 pub(super) fn session_seeds() -> Vec<Vec<u8>> {
+    vec![seed_with(5), seed_with(0)]
+}
+
+/// What a peer says whose pool has this capability: with none, content is copied.
+fn seed_with(capability: u64) -> Vec<u8> {
     let place = PoolIndex::new(false, 0).expect("a place");
     let layout = Layout::new(4096, COUNT).expect("a layout");
     let pool = PoolId { domain: 1, number: 1 };
-    let offer = Offer { place, pool, layout, capability: 5, offset_bytes: 0, may_forward: true };
+    let offer = Offer { place, pool, layout, capability, offset_bytes: 0, may_forward: true };
     let mut other = Session::new(false, TERMS);
     let mut seed = Vec::new();
     let mut bytes = Vec::new();
@@ -99,13 +112,18 @@ pub(super) fn session_seeds() -> Vec<Vec<u8>> {
     }
     for (verb, buffer) in [(Verb::Move, 0), (Verb::Share, 1), (Verb::Share, 1), (Verb::Move, 2)] {
         let segment = Segment { place, buffer, offset_bytes: 8, length_bytes: 100 };
+        if let Ok(content) = other.prepare_content(segment, &mut bytes) {
+            content.fill(buffer as u8);
+            other.transferred();
+            add(&mut seed, &bytes);
+        }
         other.prepare_transfer(verb, &[segment], b"metadata", &mut bytes).expect("a transfer");
         other.transferred();
         add(&mut seed, &bytes);
     }
     Message::Unassign(place).encode(other.next_number(), &mut bytes);
     add(&mut seed, &bytes);
-    vec![seed]
+    seed
 }
 
 /// The words of what may be the transfer of one piece.

@@ -313,6 +313,9 @@ impl Pools {
                     self.off(shared, channel, place);
                 }
             }
+            Ok(SessionEvent::Content(_)) => {
+                shared.audit.fail(format!("{channel}: content is copied, but all reach every pool"));
+            }
             Ok(SessionEvent::Transfer(transfer)) => {
                 for segment in transfer.segments() {
                     let Some((at, link)) = self.at(channel, segment.place) else {
