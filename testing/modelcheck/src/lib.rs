@@ -5,6 +5,8 @@
 //! order of all that, and looks at each state whether what `docs/specs/capability.md` promises holds.
 #![forbid(unsafe_code)]
 
+pub mod pages;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
 

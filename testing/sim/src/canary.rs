@@ -33,7 +33,8 @@ pub const CANARIES: [(&str, u64); 23] = [
 /// # Errors
 /// When there is no such mistake, or this build has none.
 pub fn plant(name: &str) -> Result<(), NoCanary> {
-    let known = CANARIES.iter().map(|(known, _)| *known).find(|known| *known == name);
+    let known =
+        CANARIES.iter().chain(&crate::pages::CANARIES).map(|(known, _)| *known).find(|known| *known == name);
     match known {
         Some(known) => planting::plant(known),
         None if name.is_empty() => planting::plant(""),

@@ -20,6 +20,7 @@ pub mod line;
 pub mod maps;
 pub mod memory;
 pub mod node;
+pub mod pages;
 pub mod plan;
 pub mod process;
 pub mod rights;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser};
 use tombolo_sim::canary::{self, CANARIES};
+use tombolo_sim::pages;
 use tombolo_sim::plan::{MAX_NODES, Options, Scenario};
 use tombolo_sim::rights::Counts;
 use tombolo_sim::world::{Outcome, run};
@@ -50,6 +51,10 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["endless", "canary"])]
     canaries: bool,
 
+    /// Simulate coherent pages instead of machines
+    #[arg(long, conflicts_with_all = ["endless", "canaries", "nodes", "scenario"])]
+    pages: bool,
+
     /// Number of threads; each seed runs in one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
@@ -79,8 +84,11 @@ fn main() -> ExitCode {
     if let Err(error) = canary::plant(&arguments.canary) {
         Arguments::command().error(clap::error::ErrorKind::InvalidValue, error).exit();
     }
-    let found = if arguments.canaries {
-        try_canaries(&arguments)
+    let found = if arguments.pages {
+        run_pages(&arguments)
+    } else if arguments.canaries {
+        // Both, so that all that are not found are named.
+        try_canaries(&arguments) & try_page_canaries()
     } else if let Some(seed) = arguments.seed {
         run_one(&arguments, seed)
     } else {
@@ -108,6 +116,53 @@ impl Arguments {
         }
         command
     }
+}
+
+/// Runs seeds of coherent pages, or one; whether all passed.
+fn run_pages(arguments: &Arguments) -> bool {
+    let started = Instant::now();
+    let seeds = match arguments.seed {
+        Some(seed) => seed..=seed,
+        None => arguments.from..=arguments.from.saturating_add(arguments.seeds.saturating_sub(1)),
+    };
+    let mut sum = pages::Summary::default();
+    for seed in seeds.clone() {
+        match pages::run(seed) {
+            Ok(summary) => sum += summary,
+            Err(failure) => {
+                let canary = &arguments.canary;
+                let planted = if canary.is_empty() { String::new() } else { format!(" --canary '{canary}'") };
+                say(&format!(
+                    "seed {seed} FAILED: {failure}\n  again    cargo xtask sim --pages --seed {seed}{planted}"
+                ));
+                return false;
+            }
+        }
+    }
+    let (first, last) = (seeds.start(), seeds.end());
+    let (took, commit) = (started.elapsed().as_secs_f64(), &arguments.commit);
+    say(&format!("seeds {first} to {last} of coherent pages pass in {took:.1} s (commit {commit}): {sum}"));
+    true
+}
+
+/// Plants every mistake in the protocol of pages; whether each was found in time.
+fn try_page_canaries() -> bool {
+    let mut all_found = true;
+    for (name, within) in pages::CANARIES {
+        if let Err(error) = canary::plant(name) {
+            say(&format!("canary '{name}': {error}"));
+            return false;
+        }
+        match (1..=within).find_map(|seed| Some((seed, pages::run(seed).err()?))) {
+            Some((seed, failure)) => say(&format!("canary '{name}' is found by seed {seed}: {failure}")),
+            None => {
+                say(&format!("canary '{name}' is NOT found by any of {within} seeds"));
+                all_found = false;
+            }
+        }
+    }
+    let _ = canary::plant("");
+    all_found
 }
 
 /// Runs one seed and tells all of it; whether it passed.
@@ -299,6 +354,7 @@ fn defaults(of: &Arguments) -> Arguments {
         scenario: of.scenario,
         canary: String::new(),
         canaries: false,
+        pages: false,
         threads: of.threads,
         commit: of.commit.clone(),
     }

@@ -1,0 +1,321 @@
+//! What the home of a page does: it knows who holds the page, and grants it to one after the other.
+
+use crate::message::{Access, Message};
+use crate::node::{Node, Store, Violation};
+use crate::ranks::{Rank, Ranks};
+
+/// Who holds a page, and who waits for it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Directory<C> {
+    /// All that is held is known: granting may begin.
+    pub(crate) settled: bool,
+    pub(crate) holders: Ranks,
+    /// The only holder may write.
+    pub(crate) exclusive: bool,
+    pub(crate) reading: Ranks,
+    pub(crate) writing: Ranks,
+    /// Who was served last; the next is one after it.
+    last: Rank,
+    pub(crate) busy: Option<Busy<C>>,
+}
+
+/// A request that is being served.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Busy<C> {
+    requester: Rank,
+    access: Access,
+    step: Step,
+    /// Who has not answered its recall.
+    awaiting: Ranks,
+    content: Option<C>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Step {
+    /// One holder sends the content and keeps reading.
+    Fetch,
+    /// All holders but the requester give the page up.
+    Collect,
+}
+
+impl<C> Directory<C> {
+    /// At the start, of a page whose home is `me`.
+    pub(crate) fn at_home(me: Rank) -> Self {
+        Directory { settled: true, holders: Ranks::of(me), exclusive: true, ..Directory::elsewhere() }
+    }
+
+    /// At the start, of any other.
+    pub(crate) fn elsewhere() -> Self {
+        Directory {
+            settled: false,
+            holders: Ranks::NONE,
+            exclusive: false,
+            reading: Ranks::NONE,
+            writing: Ranks::NONE,
+            last: Rank(0),
+            busy: None,
+        }
+    }
+
+    /// Forgets a rank that is dead.
+    pub(crate) fn remove(&mut self, died: Rank) {
+        self.holders.remove(died);
+        self.reading.remove(died);
+        self.writing.remove(died);
+        self.exclusive &= !self.holders.is_empty();
+    }
+
+    /// The next to be served, and for what.
+    fn next(&mut self) -> Option<(Rank, Access)> {
+        let rank = self.reading.or(self.writing).next_after(self.last)?;
+        self.last = rank;
+        let access = if self.writing.has(rank) { Access::Write } else { Access::Read };
+        self.reading.remove(rank);
+        self.writing.remove(rank);
+        Some((rank, access))
+    }
+}
+
+impl<C: Clone> Node<C> {
+    pub(crate) fn wanted<S>(
+        &mut self,
+        store: &mut S,
+        from: Rank,
+        page: u32,
+        access: Access,
+        ahead: u8,
+    ) -> Result<(), Violation>
+    where
+        S: Store<Content = C>,
+    {
+        let directory = &mut self.pages.get_mut(page as usize).ok_or(Violation::Page(page))?.directory;
+        match access {
+            Access::None => return Err(Violation::Request(page)),
+            Access::Read => directory.reading.add(from),
+            Access::Write => directory.writing.add(from),
+        }
+        self.serve(store, page);
+        self.serve_ahead(store, from, page, ahead);
+        Ok(())
+    }
+
+    /// Grants the pages after `page` that are at hand.
+    fn serve_ahead<S: Store<Content = C>>(&mut self, store: &mut S, reader: Rank, page: u32, ahead: u8) {
+        let me = self.geometry.me;
+        let block = page / self.geometry.block_pages;
+        for next in (page + 1..self.geometry.pages).take(usize::from(ahead)) {
+            if next / self.geometry.block_pages != block {
+                return;
+            }
+            let record = &mut self.pages[next as usize];
+            let directory = &mut record.directory;
+            let idle = directory.settled && directory.busy.is_none() && record.lost.is_none();
+            if idle && directory.holders.has(me) && !directory.holders.has(reader) {
+                directory.reading.add(reader);
+                self.serve(store, next);
+            }
+        }
+    }
+
+    /// Begins with the next request for a page, if none is being served.
+    pub(crate) fn serve<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
+        loop {
+            let me = self.geometry.me;
+            if !self.is_home(page) {
+                return;
+            }
+            let record = &mut self.pages[page as usize];
+            let directory = &mut record.directory;
+            if !directory.settled || directory.busy.is_some() {
+                return;
+            }
+            let Some((requester, access)) = directory.next() else { return };
+            if let Some(with) = record.lost {
+                self.post(requester, Message::Lost { page, with });
+                continue;
+            }
+            let holds = directory.holders.has(requester);
+            if holds && (access == Access::Read || directory.exclusive) {
+                let access = if directory.exclusive { Access::Write } else { Access::Read };
+                self.post(requester, Message::Grant { page, access, content: None });
+                continue;
+            }
+            // A home without a copy first gets one, so that none is lost by what the others do in the meantime.
+            let others = directory.holders.without(requester);
+            let has_none = !directory.exclusive && !directory.holders.has(me) && !others.is_empty();
+            directory.busy =
+                Some(Busy { requester, access, step: Step::Fetch, awaiting: Ranks::NONE, content: None });
+            if access == Access::Read || has_none {
+                let source = if others.has(me) { Some(me) } else { others.first() };
+                self.fetch(page, source);
+                return;
+            }
+            if !self.collect(store, page) {
+                return;
+            }
+        }
+    }
+
+    fn fetch(&mut self, page: u32, source: Option<Rank>) {
+        let Some(source) = source else { return };
+        if let Some(busy) = &mut self.pages[page as usize].directory.busy {
+            busy.awaiting = Ranks::of(source);
+        }
+        self.post(source, Message::Recall { page, leave: Access::Read, content: true });
+    }
+
+    /// Recalls the page from all but the requester; whether that needs no answer, and the page was granted.
+    fn collect<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) -> bool {
+        let me = self.geometry.me;
+        let directory = &mut self.pages[page as usize].directory;
+        let Some(busy) = &mut directory.busy else { return false };
+        let exclusive = directory.exclusive;
+        let others = directory.holders.without(busy.requester);
+        (busy.step, busy.awaiting) = (Step::Collect, others);
+        if others.is_empty() {
+            self.finish_write(store, page);
+            return true;
+        }
+        for holder in others.iter() {
+            let content = exclusive || holder == me;
+            self.post(holder, Message::Recall { page, leave: Access::None, content });
+        }
+        false
+    }
+
+    pub(crate) fn yielded<S>(
+        &mut self,
+        store: &mut S,
+        from: Rank,
+        page: u32,
+        content: Option<C>,
+    ) -> Result<(), Violation>
+    where
+        S: Store<Content = C>,
+    {
+        let directory = &mut self.pages.get_mut(page as usize).ok_or(Violation::Page(page))?.directory;
+        let exclusive = directory.exclusive;
+        let Some(busy) = directory.busy.as_mut().filter(|busy| busy.awaiting.has(from)) else {
+            return Err(Violation::Answer(page));
+        };
+        match (busy.step, content) {
+            (Step::Fetch, None) => return Err(Violation::Answer(page)),
+            (Step::Fetch, Some(content)) => {
+                busy.awaiting = Ranks::NONE;
+                directory.exclusive = false;
+                self.fetched(store, page, content);
+            }
+            (Step::Collect, None) if exclusive => return Err(Violation::Answer(page)),
+            (Step::Collect, content) => {
+                busy.awaiting.remove(from);
+                busy.content = busy.content.take().or(content);
+                directory.holders.remove(from);
+                if busy.awaiting.is_empty() {
+                    self.finish_write(store, page);
+                }
+            }
+        }
+        self.serve(store, page);
+        Ok(())
+    }
+
+    /// The content is here, and whoever sent it only reads.
+    fn fetched<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, content: C) {
+        let (me, dead) = (self.geometry.me, self.dead);
+        let record = &mut self.pages[page as usize];
+        let directory = &mut record.directory;
+        let Some((requester, access)) = directory.busy.as_ref().map(|busy| (busy.requester, busy.access))
+        else {
+            return;
+        };
+        if !directory.holders.has(me) && (requester != me || access == Access::Write) {
+            directory.holders.add(me);
+            store.install(page, Access::Read, content.clone());
+            record.access = Access::Read;
+        }
+        if access == Access::Write && !dead.has(requester) {
+            self.collect(store, page);
+            return;
+        }
+        directory.busy = None;
+        // All that want to read, at once.
+        let readers = Ranks(directory.reading.0 & !directory.writing.0).or(Ranks::of(requester));
+        directory.reading = Ranks(directory.reading.0 & directory.writing.0);
+        for reader in readers.iter().filter(|reader| !dead.has(*reader)) {
+            let has = self.pages[page as usize].directory.holders.has(reader);
+            self.pages[page as usize].directory.holders.add(reader);
+            let content = (!has).then(|| content.clone());
+            self.post(reader, Message::Grant { page, access: Access::Read, content });
+        }
+    }
+
+    /// No rank but perhaps the requester has the page.
+    fn finish_write<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
+        let me = self.geometry.me;
+        let record = &mut self.pages[page as usize];
+        let directory = &mut record.directory;
+        let Some(busy) = directory.busy.take() else { return };
+        let holds = directory.holders.has(busy.requester);
+        if !self.dead.has(busy.requester) && (holds || busy.content.is_some()) {
+            directory.holders = Ranks::of(busy.requester);
+            directory.exclusive = true;
+            if tombolo_base::canary!("directory forgets the owner") {
+                directory.holders = Ranks::of(me);
+            }
+            let content = busy.content.filter(|_| !holds);
+            self.post(busy.requester, Message::Grant { page, access: Access::Write, content });
+        } else if let Some(content) = busy.content {
+            // The requester died: the page stays here.
+            directory.holders = Ranks::of(me);
+            directory.exclusive = true;
+            record.access = Access::Write;
+            store.install(page, Access::Write, content);
+        } else {
+            record.lost = Some(busy.requester);
+            self.refuse(page, busy.requester, busy.requester);
+        }
+    }
+
+    /// A rank died, and this one was and is the home of the page.
+    pub(crate) fn holder_died<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, died: Rank) {
+        let record = &mut self.pages[page as usize];
+        let directory = &mut record.directory;
+        let was_exclusive = directory.exclusive && directory.holders.has(died);
+        directory.remove(died);
+        match &mut directory.busy {
+            None if directory.settled && directory.holders.is_empty() && record.lost.is_none() => {
+                record.lost = Some(died);
+            }
+            Some(busy) if busy.awaiting.has(died) => {
+                busy.awaiting.remove(died);
+                let (requester, access) = (busy.requester, busy.access);
+                if busy.step == Step::Collect {
+                    if was_exclusive {
+                        directory.busy = None;
+                        record.lost = Some(died);
+                        self.refuse(page, requester, died);
+                    } else if busy.awaiting.is_empty() {
+                        self.finish_write(store, page);
+                    }
+                } else if directory.holders.is_empty() {
+                    directory.busy = None;
+                    record.lost = Some(died);
+                    self.refuse(page, requester, died);
+                } else {
+                    // Another has it.
+                    directory.busy = None;
+                    match access {
+                        Access::Write => directory.writing.add(requester),
+                        Access::Read | Access::None => directory.reading.add(requester),
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.serve(store, page);
+    }
+
+    fn refuse(&mut self, page: u32, requester: Rank, with: Rank) {
+        self.post(requester, Message::Lost { page, with });
+    }
+}

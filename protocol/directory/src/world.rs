@@ -1,0 +1,292 @@
+//! Several ranks in one process, with links between them: what tests, the model checker and the simulator run.
+//!
+//! The ranks are [`Node`]s. Links deliver in order. A store holds a number for each page; each write gives a page
+//! the next number, so that a rank that may read another number than the last has a stale copy.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::message::{Access, Message};
+use crate::node::{Fault, Geometry, Node, Store};
+use crate::ranks::Rank;
+
+/// The memory of a rank.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Memory {
+    /// Of each page, what the program may do, and the number in it.
+    pub pages: Vec<(Access, u32)>,
+    /// What should not have been asked of it.
+    pub misuse: Option<&'static str>,
+}
+
+impl Store for Memory {
+    type Content = u32;
+
+    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<u32> {
+        let (access, number) = &mut self.pages[page as usize];
+        if *access == Access::None {
+            self.misuse = Some("access to an invalid page was reduced");
+        }
+        *access = leave.min(*access);
+        content.then_some(*number)
+    }
+
+    fn install(&mut self, page: u32, access: Access, content: u32) {
+        if self.pages[page as usize].0 != Access::None {
+            self.misuse = Some("a valid page was replaced");
+        }
+        self.pages[page as usize] = (access, content);
+    }
+
+    fn raise(&mut self, page: u32) {
+        if self.pages[page as usize].0 != Access::Read {
+            self.misuse = Some("a page that was not shared became writable");
+        }
+        self.pages[page as usize].0 = Access::Write;
+    }
+
+    fn lose(&mut self, page: u32, _: Rank) {
+        if self.pages[page as usize].0 != Access::None {
+            self.misuse = Some("a valid page was lost");
+        }
+    }
+}
+
+/// What is on its way.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Carried {
+    /// A message.
+    Message(Message<u32>),
+    /// Evidence that the sender is dead. Nothing follows.
+    Death,
+}
+
+/// One rank, and what its program does.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Member {
+    /// The protocol.
+    pub node: Node<u32>,
+    /// The memory.
+    pub memory: Memory,
+    /// What the program waits for.
+    pub waits: Option<(u32, Access)>,
+}
+
+/// All ranks.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct World {
+    /// By rank; `None` for the dead.
+    pub members: Vec<Option<Member>>,
+    /// What each has sent to each, from `from * ranks + to`.
+    links: Vec<VecDeque<Carried>>,
+    /// The last number written to each page.
+    pub latest: Vec<u32>,
+    /// Accesses that were completed, and those that were refused because a page was lost.
+    pub completed: u32,
+    /// Accesses that were refused because a page was lost.
+    pub refused: u32,
+    /// What did not hold.
+    pub broken: Option<&'static str>,
+}
+
+impl World {
+    /// A job at its start.
+    ///
+    /// # Panics
+    /// When the geometry cannot be.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> World {
+        let ranks = usize::from(geometry.ranks);
+        let member = |rank: usize| {
+            let node = Node::new(Geometry { me: Rank(rank as u8), ..geometry }).expect("a job that can be");
+            let pages = (0..geometry.pages).map(|page| (node.access(page), 0)).collect();
+            Some(Member { node, memory: Memory { pages, misuse: None }, waits: None })
+        };
+        World {
+            members: (0..ranks).map(member).collect(),
+            links: alloc::vec![VecDeque::new(); ranks * ranks],
+            latest: alloc::vec![0; geometry.pages as usize],
+            completed: 0,
+            refused: 0,
+            broken: None,
+        }
+    }
+
+    fn link(&mut self, from: usize, to: usize) -> &mut VecDeque<Carried> {
+        let ranks = self.members.len();
+        &mut self.links[from * ranks + to]
+    }
+
+    /// The links with something on its way, as pairs of sender and receiver.
+    pub fn loaded(&self) -> impl Iterator<Item = (usize, usize)> {
+        let ranks = self.members.len();
+        let loaded = self.links.iter().enumerate().filter(|(_, link)| !link.is_empty());
+        loaded.map(move |(index, _)| (index / ranks, index % ranks))
+    }
+
+    /// The links on which the last message of a dead rank is on its way.
+    pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.loaded().filter(|(from, to)| {
+            let ranks = self.members.len();
+            self.members[*from].is_none() && self.links[from * ranks + to].len() > 1
+        })
+    }
+
+    /// The program of a rank accesses a page.
+    pub fn access(&mut self, rank: usize, page: u32, access: Access) {
+        if let Some(member) = &mut self.members[rank] {
+            member.waits = Some((page, access));
+        }
+        self.proceed(rank, 0);
+    }
+
+    /// The program of a rank goes on as far as it can.
+    fn proceed(&mut self, rank: usize, now_ns: u64) {
+        let Some(member) = &mut self.members[rank] else { return };
+        if let Some((page, access)) = member.waits {
+            let may = member.memory.pages[page as usize].0;
+            if may >= access {
+                if access == Access::Write {
+                    self.latest[page as usize] += 1;
+                    member.memory.pages[page as usize].1 = self.latest[page as usize];
+                }
+                member.waits = None;
+                self.completed += 1;
+            } else {
+                match member.node.fault(&mut member.memory, now_ns, page, access) {
+                    Ok(Fault::Lost(_)) => {
+                        member.waits = None;
+                        self.refused += 1;
+                    }
+                    Ok(Fault::Resolved) if member.memory.pages[page as usize].0 >= access => {
+                        self.proceed(rank, now_ns);
+                        return;
+                    }
+                    Ok(Fault::Asked) => {}
+                    Ok(Fault::Resolved) => {
+                        self.broken = Some("a fault is resolved, and the page is not there")
+                    }
+                    Err(_) => self.broken = Some("a fault is refused"),
+                }
+            }
+        }
+        self.send(rank);
+        self.check();
+    }
+
+    fn send(&mut self, rank: usize) {
+        while let Some((to, message)) =
+            self.members[rank].as_mut().and_then(|member| member.node.take_outgoing())
+        {
+            if self.members[usize::from(to.0)].is_some() {
+                self.link(rank, usize::from(to.0)).push_back(Carried::Message(message));
+            }
+        }
+    }
+
+    /// The next of what is on its way between two arrives.
+    pub fn deliver(&mut self, from: usize, to: usize, now_ns: u64) {
+        let Some(carried) = self.link(from, to).pop_front() else { return };
+        let Some(member) = &mut self.members[to] else { return };
+        let Member { node, memory, .. } = member;
+        let rank = Rank(from as u8);
+        let handled = match carried {
+            Carried::Message(message) => node.receive(memory, now_ns, rank, message),
+            Carried::Death => node.died(memory, now_ns, rank),
+        };
+        if handled.is_err() {
+            self.broken = Some("an honest message is refused");
+        }
+        self.proceed_if_ready(to, now_ns);
+    }
+
+    /// Time passes at a rank.
+    pub fn tick(&mut self, rank: usize, now_ns: u64) {
+        if let Some(Member { node, memory, .. }) = &mut self.members[rank]
+            && node.tick(memory, now_ns).is_err()
+        {
+            self.broken = Some("a recall that waited is refused");
+        }
+        self.proceed_if_ready(rank, now_ns);
+    }
+
+    /// The program is only woken when the protocol does not wait for its page any more.
+    fn proceed_if_ready(&mut self, rank: usize, now_ns: u64) {
+        let ready = self.members[rank].as_ref().and_then(|member| {
+            let (page, access) = member.waits?;
+            // What it waited for was granted, though it may have been recalled since, or is lost.
+            Some(member.node.want(page) < access)
+        });
+        if ready == Some(true) {
+            self.proceed(rank, now_ns);
+        } else {
+            self.send(rank);
+            self.check();
+        }
+    }
+
+    /// A rank dies.
+    pub fn kill(&mut self, rank: usize) {
+        self.members[rank] = None;
+        for other in 0..self.members.len() {
+            self.link(other, rank).clear();
+            if self.members[other].is_some() {
+                self.link(rank, other).push_back(Carried::Death);
+            }
+        }
+    }
+
+    /// The last message that a dead rank sent to another is lost.
+    pub fn lose(&mut self, from: usize, to: usize) {
+        let link = self.link(from, to);
+        if link.len() > 1 {
+            let _ = link.remove(link.len() - 2);
+        }
+    }
+
+    /// Whether nothing is on its way, and no recall waits.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let waits = |member: &Member| member.node.due_ns().is_some();
+        self.links.iter().all(VecDeque::is_empty) && !self.members.iter().flatten().any(waits)
+    }
+
+    /// Whether a program waits.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.members.iter().flatten().any(|member| member.waits.is_some())
+    }
+
+    /// Looks whether memory is coherent.
+    fn check(&mut self) {
+        for page in 0..self.latest.len() {
+            let (mut writers, mut readers) = (0, 0);
+            for member in self.members.iter().flatten() {
+                let (access, number) = member.memory.pages[page];
+                writers += u32::from(access == Access::Write);
+                readers += u32::from(access == Access::Read);
+                if access > Access::None && number != self.latest[page] {
+                    self.broken = Some("a rank may read what was overwritten");
+                }
+                if access != member.node.access(page as u32) {
+                    self.broken = Some("the protocol and the memory differ");
+                }
+            }
+            if writers > 1 || (writers == 1 && readers > 0) {
+                self.broken = Some("a page that one rank may write to is valid elsewhere");
+            }
+        }
+        if let Some(misuse) = self.members.iter().flatten().find_map(|member| member.memory.misuse) {
+            self.broken = Some(misuse);
+        }
+        if self.links.iter().any(|link| link.len() > self.most()) {
+            self.broken = Some("more is on its way than the protocol allows");
+        }
+    }
+
+    /// The most messages on a link: for each page a request for reading and one for writing, a recall, an answer,
+    /// and grants; reports of each death.
+    fn most(&self) -> usize {
+        self.latest.len() * (6 + self.members.len()) + 2 * self.members.len()
+    }
+}
