@@ -12,10 +12,12 @@ use tombolo_base::SharedMemory;
 
 use crate::error::{Context, OsError};
 
+mod paged;
 mod region;
 mod replace;
 mod revocable;
 
+pub use paged::{PageFault, PagedMemory, Unavailable};
 pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_writes};
 pub use replace::{is_mapped, replace_private};
 pub use revocable::{MapOptions, Revocable};

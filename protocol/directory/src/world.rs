@@ -164,7 +164,7 @@ impl World {
                     }
                     Ok(Fault::Asked) => {}
                     Ok(Fault::Resolved) => {
-                        self.broken = Some("a fault is resolved, and the page is not there")
+                        self.broken = Some("a fault is resolved, and the page is not there");
                     }
                     Err(_) => self.broken = Some("a fault is refused"),
                 }
