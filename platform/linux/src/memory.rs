@@ -22,6 +22,12 @@ pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_w
 pub use replace::{is_mapped, replace_private};
 pub use revocable::{MapOptions, Revocable};
 
+/// Bytes of a page of this kernel.
+#[must_use]
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
 /// Seals that fix the size for good: otherwise a peer could shrink the file and turn every access of the
 /// other side into SIGBUS.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);

@@ -65,6 +65,9 @@ pub enum Unusable {
         /// Pages of a block.
         block_pages: u32,
     },
+    /// There is not enough memory for what is kept of each page.
+    #[error("no memory for the records of {0} pages: use a shorter range")]
+    Memory(u32),
 }
 
 impl Geometry {
@@ -216,11 +219,15 @@ impl<C: Clone> Node<C> {
                 directory: if at_home { Directory::at_home(geometry.me) } else { Directory::elsewhere() },
             }
         };
+        let mut pages = Vec::new();
+        let room = pages.try_reserve_exact(geometry.pages as usize);
+        room.map_err(|_| Unusable::Memory(geometry.pages))?;
+        pages.extend((0..geometry.pages).map(page));
         Ok(Node {
             geometry,
             dead: Ranks::NONE,
             reported: alloc::vec![Ranks::NONE; usize::from(geometry.ranks)],
-            pages: (0..geometry.pages).map(page).collect(),
+            pages,
             loopback: VecDeque::new(),
             outgoing: VecDeque::new(),
             deferred: BTreeSet::new(),

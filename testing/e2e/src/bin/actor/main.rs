@@ -9,6 +9,7 @@ mod hostile;
 mod marks;
 mod member;
 mod names;
+mod pages;
 mod pmi;
 mod regions;
 mod revoking;
@@ -63,6 +64,10 @@ fn main() -> ExitCode {
         ["region-take-back", name, place, holders] => revoking::take_back(name, place, holders),
         ["region-hold", name, how] => revoking::hold(name, how),
         ["region-seal", file] => revoking::seal(file),
+        // Pages in common.
+        ["pages-count", increments] => pages::count(increments),
+        ["pages-lose"] => pages::lose(),
+        ["pages-refuse", bytes] => pages::refuse(bytes),
         // Bulk data.
         ["bulk-chain", trust, window, rounds] => bulk::chain(trust, window, rounds),
         ["bulk-outlive", name, trust, window, forwarded] => bulk::outlive(name, trust, window, forwarded),

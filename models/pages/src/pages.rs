@@ -1,0 +1,310 @@
+//! A range, as a program has it.
+
+use std::ops::Range;
+use std::sync::{Arc, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tombolo::waitset::Waker;
+use tombolo::{Domain, Job};
+use tombolo_base::SharedMemory;
+use tombolo_directory::{Access, Counts, Fault, Geometry, MAX_RANKS, Node, Rank, Ranks};
+use tombolo_platform::memory::PagedMemory;
+use tombolo_platform::time::now_ns;
+use tombolo_platform::{OsError, unpoisoned};
+
+use crate::error::Error;
+use crate::options::{MAX_BYTES, PagesOptions};
+use crate::service::{Service, Shared, State};
+use crate::setup::{self, Setup};
+use crate::store::Backing;
+
+/// A page, and what happened to it at this rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HotPage {
+    /// The page, from the start of the range.
+    pub page: u32,
+    /// Where it is.
+    pub address: usize,
+    /// Faults, and how often the page went and came back.
+    pub counts: Counts,
+}
+
+/// A range that the domains of a job have in common.
+///
+/// Dropping it ends it for this rank as death would: pages that only this rank has are lost to the others.
+/// [`close`](Self::close) waits for them.
+#[derive(Debug)]
+pub struct Pages {
+    shared: Arc<Shared>,
+    memory: SharedMemory,
+    address: usize,
+    page_bytes: usize,
+    pages: u32,
+    is_user_mode_only: bool,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pages {
+    pub(crate) fn open(
+        options: &PagesOptions,
+        domain: &Domain,
+        job: &Job,
+        bytes: u64,
+    ) -> Result<Pages, Error> {
+        if bytes == 0 || bytes > MAX_BYTES {
+            return Err(Error::Length { bytes, max_bytes: MAX_BYTES });
+        }
+        let size = u8::try_from(job.size()).ok().filter(|size| *size <= MAX_RANKS);
+        let (Some(ranks), Ok(me)) = (size, u8::try_from(job.rank())) else {
+            return Err(Error::TooManyRanks { size: job.size() });
+        };
+        let page_bytes = tombolo_platform::memory::page_bytes();
+        let length = Error::Length { bytes, max_bytes: MAX_BYTES };
+        let pages = u32::try_from(bytes.div_ceil(page_bytes as u64)).map_err(|_| length)?;
+        let memory = PagedMemory::create(options.address, pages)?;
+        let geometry = Geometry {
+            ranks,
+            me: Rank(me),
+            pages,
+            block_pages: options.block_pages,
+            hold_ns: u64::try_from(options.hold.as_nanos()).unwrap_or(u64::MAX),
+            ahead: options.ahead,
+        };
+        let node = Node::new(geometry)?;
+        let setup = Setup {
+            page_bytes: page_bytes as u64,
+            pages: pages.into(),
+            block_pages: options.block_pages.into(),
+            address: options.address as u64,
+        };
+        let channels = setup::connect(domain, job, &options.name, setup)?;
+        let node_of = |channel: &Option<tombolo::Channel>| {
+            channel.as_ref().map_or(domain.node_name(), |channel| channel.peer_node()).to_owned()
+        };
+        let nodes = channels.iter().map(node_of).collect();
+        let (range, is_user_mode_only) = (memory.memory(), memory.is_user_mode_only());
+        let shared = Shared::new(node, Backing::new(memory), nodes);
+        let service = Service::new(Arc::clone(&shared), channels, options.spin_ns)?;
+        let waker = service.waker();
+        let cpus = options.cpus.clone();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let serve = move || {
+            let placed = if cpus.is_empty() { Ok(()) } else { tombolo_platform::thread::set_cpus(&cpus) };
+            let serves = placed.is_ok();
+            let _ = ready.send(placed);
+            if serves {
+                service.run();
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("pages".to_owned())
+            .spawn(serve)
+            .map_err(|error| OsError::from_io("start a thread that serves pages", &error))?;
+        is_ready.recv().map_err(|_| Error::NotServed("its thread did not start".to_owned()))??;
+        Ok(Pages {
+            shared,
+            memory: range,
+            address: options.address,
+            page_bytes,
+            pages,
+            is_user_mode_only,
+            waker,
+            thread: Some(thread),
+        })
+    }
+
+    /// The range, for programs without `unsafe`: words that are accessed by atomic operations.
+    #[must_use]
+    pub fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// Where the range begins, at all ranks.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// Bytes of a page, the same at all ranks.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Number of pages.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Whether system calls fail with `EFAULT` when they access a page that is not here (`read` into the range, say),
+    /// because this user may stop only its own accesses: `vm.unprivileged_userfaultfd` is 0. Then
+    /// [`acquire`](Self::acquire) such pages first.
+    #[must_use]
+    pub fn is_user_mode_only(&self) -> bool {
+        self.is_user_mode_only
+    }
+
+    /// Fetches pages ahead of their use, and learns of lost ones by an error. Another rank may take them again as
+    /// soon as they are here.
+    ///
+    /// # Errors
+    /// [`Error::Lost`], the first one; [`Error::NoSuchPage`]; [`Error::TimedOut`]; [`Error::NotServed`].
+    pub fn acquire(&self, pages: Range<u32>, access: Access, timeout: Duration) -> Result<(), Error> {
+        if pages.end > self.pages {
+            return Err(Error::NoSuchPage { page: pages.end.saturating_sub(1), pages: self.pages });
+        }
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.lock();
+        state.acquiring.extend(pages.clone());
+        let mut outcome = Ok(());
+        for page in pages.clone() {
+            outcome = ask(&mut state, page, access).and(outcome);
+        }
+        self.waker.wake();
+        for page in pages.clone() {
+            while outcome.is_ok() && state.node.want(page) > Access::None {
+                (state, outcome) = self.wait(state, deadline, "the arrival of pages", timeout);
+            }
+            if let (Ok(()), Some(with)) = (&outcome, state.node.lost(page)) {
+                outcome = Err(state.lost_page(page, with).into());
+            }
+        }
+        for page in pages {
+            if let Some(index) = state.acquiring.iter().position(|acquired| *acquired == page) {
+                state.acquiring.swap_remove(index);
+            }
+        }
+        outcome
+    }
+
+    /// Waits until all ranks have called this as often as this one. Everything that they wrote before is seen
+    /// afterwards, as always.
+    ///
+    /// # Errors
+    /// [`Error::RankEnded`]: one ended, or ends; [`Error::TimedOut`]; [`Error::NotServed`].
+    pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.lock();
+        let meeting = state.arrive();
+        self.waker.wake();
+        loop {
+            let late = (0..).zip(&state.arrived).filter(|(_, arrived)| **arrived < meeting);
+            let late = late.fold(Ranks::NONE, |late, (rank, _)| late.or(Ranks::of(Rank(rank))));
+            if late.is_empty() {
+                return Ok(());
+            }
+            let never = Ranks(late.0 & (state.node.dead().0 | state.done.0)).first();
+            if let Some(rank) = never {
+                let node = state.nodes[usize::from(rank.0)].clone();
+                return Err(Error::RankEnded { rank: rank.0.into(), node });
+            }
+            let outcome;
+            (state, outcome) = self.wait(state, deadline, "a meeting of all ranks", timeout);
+            outcome?;
+        }
+    }
+
+    /// Ends the range once all ranks call this, so that no page is lost that another still uses.
+    ///
+    /// # Errors
+    /// [`Error::RankEnded`]: one ended without this call; [`Error::TimedOut`]. The range is gone in any case.
+    pub fn close(self, timeout: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.lock();
+        state.be_done();
+        self.waker.wake();
+        let all = Ranks::below(state.node.geometry().ranks);
+        while all != state.done.or(state.node.dead()) {
+            let outcome;
+            (state, outcome) = self.wait(state, deadline, "the end of all ranks' use of the pages", timeout);
+            outcome?;
+        }
+        let ended = state.ended();
+        drop(state);
+        ended.map_or(Ok(()), Err)
+    }
+
+    /// What happened to a page at this rank; nothing outside the range.
+    #[must_use]
+    pub fn counts(&self, page: u32) -> Counts {
+        self.shared.lock().node.counts(page)
+    }
+
+    /// What happened to all pages at this rank.
+    #[must_use]
+    pub fn totals(&self) -> Counts {
+        let state = self.shared.lock();
+        (0..self.pages).map(|page| state.node.counts(page)).fold(Counts::default(), |mut sum, counts| {
+            sum.read_faults += counts.read_faults;
+            sum.write_faults += counts.write_faults;
+            sum.upgrades += counts.upgrades;
+            sum.taken += counts.taken;
+            sum.returned += counts.returned;
+            sum
+        })
+    }
+
+    /// The pages with the most faults at this rank, up to `most`, the hottest first. A page that came back often goes
+    /// back and forth: if the ranks use different variables in it, they belong on different pages.
+    #[must_use]
+    pub fn hottest(&self, most: usize) -> Vec<HotPage> {
+        let state = self.shared.lock();
+        let report = |page| HotPage {
+            page,
+            address: self.address + page as usize * self.page_bytes,
+            counts: state.node.counts(page),
+        };
+        let mut pages: Vec<HotPage> =
+            (0..self.pages).map(report).filter(|hot| hot.counts.faults() > 0).collect();
+        drop(state);
+        pages.sort_by_key(|hot| std::cmp::Reverse(hot.counts.faults()));
+        pages.truncate(most);
+        pages
+    }
+
+    /// Waits for a change.
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        deadline: Instant,
+        what: &'static str,
+        timeout: Duration,
+    ) -> (MutexGuard<'a, State>, Result<(), Error>) {
+        if let Some(failure) = &state.failure {
+            let failure = Error::NotServed(failure.clone());
+            return (state, Err(failure));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return (state, Err(Error::TimedOut { what, timeout }));
+        }
+        state.waiting += 1;
+        let waited = self.shared.changed.wait_timeout(state, left);
+        let (mut state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.waiting -= 1;
+        (state, Ok(()))
+    }
+}
+
+/// Asks for a page.
+fn ask(state: &mut State, page: u32, access: Access) -> Result<(), Error> {
+    let State { node, store, .. } = state;
+    match node.fault(store, now_ns(), page, access) {
+        Ok(Fault::Lost(with)) => Err(state.lost_page(page, with).into()),
+        Ok(Fault::Resolved | Fault::Asked) => Ok(()),
+        Err(_) => Err(Error::NoSuchPage { page, pages: node.geometry().pages }),
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        unpoisoned(&self.shared.state).stop = true;
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

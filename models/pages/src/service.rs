@@ -1,0 +1,372 @@
+//! The thread that serves the pages: it takes faults from the kernel and messages from other ranks.
+//!
+//! It never accesses the range, where it would wait for itself.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tombolo::waitset::Trigger;
+use tombolo::{Channel, Interest, Ready, Token, WaitSet};
+use tombolo_directory::wire::{self, HEAD_BYTES};
+use tombolo_directory::{Fault, Message, Node, Rank, Ranks};
+use tombolo_platform::time::now_ns;
+use tombolo_platform::{OsError, unpoisoned};
+
+use crate::error::{Error, LostPage};
+use crate::store::{Backing, Content};
+
+/// Messages of one rank, or faults, that are handled before the others are looked at.
+const IN_A_ROW: usize = 32;
+/// How long to sleep at most. Everything that ends a sleep wakes the thread; this is for what does not.
+const NAP: Duration = Duration::from_secs(1);
+
+/// The first byte of the messages of this crate; those of the directory have others. The number of the meeting is in
+/// bytes 8 to 15.
+const ARRIVED: u8 = 0x40;
+const DONE: u8 = 0x41;
+
+/// What the program and the thread share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) state: Mutex<State>,
+    /// Something changed that the program may wait for.
+    pub(crate) changed: Condvar,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) node: Node<Content>,
+    pub(crate) store: Backing,
+    /// The names of the nodes, by rank.
+    pub(crate) nodes: Vec<String>,
+    /// By rank, at how many meetings it was.
+    pub(crate) arrived: Vec<u64>,
+    /// Ranks that need no pages any more.
+    pub(crate) done: Ranks,
+    /// Messages of this crate that are to be sent to all.
+    announcements: VecDeque<[u8; HEAD_BYTES]>,
+    /// Threads of the program that wait for a change.
+    pub(crate) waiting: u32,
+    /// Pages that the program asks for without accessing them.
+    pub(crate) acquiring: Vec<u32>,
+    pub(crate) stop: bool,
+    pub(crate) failure: Option<String>,
+}
+
+impl Shared {
+    pub(crate) fn new(node: Node<Content>, store: Backing, nodes: Vec<String>) -> Arc<Shared> {
+        let arrived = vec![0; nodes.len()];
+        let state = State {
+            node,
+            store,
+            nodes,
+            arrived,
+            done: Ranks::NONE,
+            announcements: VecDeque::new(),
+            waiting: 0,
+            acquiring: Vec::new(),
+            stop: false,
+            failure: None,
+        };
+        Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        unpoisoned(&self.state)
+    }
+}
+
+impl State {
+    /// This rank is at a meeting.
+    pub(crate) fn arrive(&mut self) -> u64 {
+        let me = usize::from(self.node.geometry().me.0);
+        self.arrived[me] += 1;
+        self.announce(ARRIVED, self.arrived[me]);
+        self.arrived[me]
+    }
+
+    /// This rank needs no pages any more.
+    pub(crate) fn be_done(&mut self) {
+        self.done.add(self.node.geometry().me);
+        self.announce(DONE, 0);
+    }
+
+    fn announce(&mut self, kind: u8, number: u64) {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[0] = kind;
+        bytes[8..].copy_from_slice(&number.to_le_bytes());
+        self.announcements.push_back(bytes);
+    }
+
+    pub(crate) fn lost_page(&self, page: u32, with: Rank) -> LostPage {
+        let address = self.store.memory.address() + page as usize * self.store.memory.page_bytes();
+        let node = self.nodes.get(usize::from(with.0)).cloned().unwrap_or_default();
+        LostPage { page, address, rank: with.0.into(), node }
+    }
+
+    /// The first rank that is dead and was not done.
+    pub(crate) fn ended(&self) -> Option<Error> {
+        let rank = Ranks(self.node.dead().0 & !self.done.0).first()?;
+        let node = self.nodes.get(usize::from(rank.0)).cloned().unwrap_or_default();
+        Some(Error::RankEnded { rank: rank.0.into(), node })
+    }
+}
+
+/// A channel to another rank.
+#[derive(Debug)]
+struct Peer {
+    token: Token,
+    /// What found no room.
+    backlog: VecDeque<Vec<u8>>,
+}
+
+/// The thread.
+pub(crate) struct Service {
+    shared: Arc<Shared>,
+    set: WaitSet,
+    faults: Token,
+    /// By rank.
+    peers: Vec<Option<Peer>>,
+    buffer: Vec<u8>,
+    page_bytes: usize,
+}
+
+impl Service {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        channels: Vec<Option<Channel>>,
+        spin_ns: u64,
+    ) -> Result<Service, Error> {
+        let mut set = WaitSet::new()?;
+        set.set_spin_ns(spin_ns);
+        let (faults, page_bytes) = {
+            let state = shared.lock();
+            let faults = set.add_descriptor(&state.store.memory, Interest::Read, Trigger::Level)?;
+            (faults, state.store.memory.page_bytes())
+        };
+        let mut peers = Vec::new();
+        for channel in channels {
+            peers.push(match channel {
+                Some(channel) => {
+                    let token = set.add(channel).map_err(|not_sent| Error::from(not_sent.error))?;
+                    Some(Peer { token, backlog: VecDeque::new() })
+                }
+                None => None,
+            });
+        }
+        Ok(Service { shared, set, faults, peers, buffer: Vec::new(), page_bytes })
+    }
+
+    pub(crate) fn waker(&self) -> tombolo::waitset::Waker {
+        self.set.waker()
+    }
+
+    /// Serves until the program wants no more.
+    pub(crate) fn run(mut self) {
+        let failure = loop {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => break "they were closed".to_owned(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        let mut state = self.shared.lock();
+        let was_asked = state.stop;
+        state.failure = Some(failure.clone());
+        drop(state);
+        self.shared.changed.notify_all();
+        if !was_asked {
+            // Threads that wait for pages would wait for ever.
+            let what = "the pages that this program has in common with others cannot be served";
+            let _ = writeln!(std::io::stderr(), "error: {what}: {failure}");
+            std::process::abort();
+        }
+    }
+
+    /// Waits for something, and handles it; false when the program wants no more.
+    fn turn(&mut self) -> Result<bool, Error> {
+        let due_ns = self.shared.lock().node.due_ns();
+        let nap = due_ns.map_or(NAP, |due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns())).min(NAP));
+        match self.set.wait(nap) {
+            Ok(Ready::Descriptor(token, _)) if token == self.faults => self.take_faults()?,
+            Ok(Ready::Channel(token)) => self.hear(token)?,
+            Ok(_) | Err(tombolo::Error::TimedOut { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let State { node, store, .. } = &mut *state;
+        if node.due_ns().is_some() {
+            let _ = node.tick(store, now_ns());
+        }
+        self.send(&mut state);
+        if let Some(failure) = state.store.failure.take() {
+            return Err(failure.into());
+        }
+        end_accesses(&mut state)?;
+        let (wake, stop) = (state.waiting > 0, state.stop);
+        drop(state);
+        if wake {
+            shared.changed.notify_all();
+        }
+        Ok(!stop)
+    }
+
+    fn take_faults(&mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let State { node, store, .. } = &mut *state;
+        for _ in 0..IN_A_ROW {
+            let Some(fault) = store.memory.next_fault()? else { return Ok(()) };
+            let access =
+                if fault.writes { tombolo_directory::Access::Write } else { tombolo_directory::Access::Read };
+            match node.fault(store, now_ns(), fault.page, access) {
+                Ok(Fault::Resolved) => store.resolve(fault.page, node.access(fault.page)),
+                Ok(Fault::Lost(with)) => store.lost.push((fault.page, with)),
+                // Only of pages outside the range, where nothing is registered.
+                Ok(Fault::Asked) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives from a rank.
+    fn hear(&mut self, token: Token) -> Result<(), Error> {
+        let Some(index) =
+            self.peers.iter().position(|peer| peer.as_ref().is_some_and(|peer| peer.token == token))
+        else {
+            return Ok(());
+        };
+        let from = Rank(index as u8);
+        self.flush(index);
+        for _ in 0..IN_A_ROW {
+            let Some(channel) = self.set.get_mut(token) else { return Ok(()) };
+            match channel.try_recv_into(&mut self.buffer) {
+                Ok(Some(_)) if self.handle(from) => {}
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) | Err(_) => {
+                    self.lose(from);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a message; false when it breaks the protocol.
+    fn handle(&mut self, from: Rank) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let own = self.buffer.first().copied().filter(|kind| *kind == ARRIVED || *kind == DONE);
+        if let (Some(kind), Some((_, number))) = (own, self.buffer.split_at_checked(8)) {
+            let Ok(number) = number.try_into().map(u64::from_le_bytes) else { return false };
+            if kind == DONE {
+                state.done.add(from);
+            } else {
+                state.arrived[usize::from(from.0)] = number;
+            }
+            return true;
+        }
+        let Ok(message) = wire::decode(&self.buffer, self.page_bytes) else { return false };
+        let message = message.map(|_| ());
+        let State { node, store, .. } = &mut *state;
+        let message = message.map(|()| {
+            let next = store.buffer();
+            Content(std::mem::replace(&mut self.buffer, next))
+        });
+        node.receive(store, now_ns(), from, message).is_ok()
+    }
+
+    /// A rank is dead, or as good as that.
+    fn lose(&mut self, rank: Rank) {
+        let Some(peer) = self.peers[usize::from(rank.0)].take() else { return };
+        drop(self.set.remove(peer.token));
+        let mut state = self.shared.lock();
+        let State { node, store, .. } = &mut *state;
+        let _ = node.died(store, now_ns(), rank);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Sends what the protocol and the program have to say.
+    fn send(&mut self, state: &mut State) {
+        while let Some((to, message)) = state.node.take_outgoing() {
+            let head = wire::head(&message);
+            let bytes = match message {
+                Message::Yield { content: Some(Content(mut bytes)), .. }
+                | Message::Grant { content: Some(Content(mut bytes)), .. } => {
+                    bytes[..HEAD_BYTES].copy_from_slice(&head);
+                    bytes
+                }
+                _ => {
+                    let mut bytes = state.store.buffer();
+                    bytes.clear();
+                    bytes.extend_from_slice(&head);
+                    bytes
+                }
+            };
+            if let Some(bytes) = self.post(usize::from(to.0), bytes) {
+                state.store.recycle(bytes);
+            }
+        }
+        while let Some(bytes) = state.announcements.pop_front() {
+            for rank in 0..self.peers.len() {
+                let _ = self.post(rank, bytes.to_vec());
+            }
+        }
+    }
+
+    /// Sends a message now or as soon as there is room. Returns the buffer of one that was sent. A channel that has
+    /// ended shows when its end is received.
+    fn post(&mut self, rank: usize, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let peer = self.peers.get_mut(rank)?.as_mut()?;
+        if !peer.backlog.is_empty() {
+            peer.backlog.push_back(bytes);
+            return None;
+        }
+        match self.set.get_mut(peer.token)?.try_send(&bytes) {
+            Err(tombolo::Error::WouldBlock) => {
+                peer.backlog.push_back(bytes);
+                self.set.set_interest(peer.token, Interest::ReadWrite);
+                None
+            }
+            Ok(()) | Err(_) => Some(bytes),
+        }
+    }
+
+    /// Sends what found no room before.
+    fn flush(&mut self, rank: usize) {
+        let Some(Some(peer)) = self.peers.get_mut(rank) else { return };
+        if peer.backlog.is_empty() {
+            return;
+        }
+        let Some(channel) = self.set.get_mut(peer.token) else { return };
+        while let Some(bytes) = peer.backlog.front() {
+            match channel.try_send(bytes) {
+                Err(tombolo::Error::WouldBlock) => return,
+                Ok(()) | Err(_) => drop(peer.backlog.pop_front()),
+            }
+        }
+        self.set.set_interest(peer.token, Interest::Read);
+    }
+}
+
+/// Ends the accesses to pages that were lost, and says so before that ends the program.
+fn end_accesses(state: &mut State) -> Result<(), OsError> {
+    let mut lost = std::mem::take(&mut state.store.lost);
+    lost.sort_unstable();
+    lost.dedup();
+    for (page, with) in lost {
+        if state.acquiring.contains(&page) {
+            // Who asked for it gets an error; a thread that was stopped there asks again.
+            state.store.memory.wake(page)?;
+            continue;
+        }
+        let page_lost = state.lost_page(page, with);
+        let _ = writeln!(std::io::stderr(), "error: {page_lost}; this program accesses it, which ends it");
+        state.store.memory.poison(page)?;
+    }
+    Ok(())
+}

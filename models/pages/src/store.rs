@@ -1,0 +1,115 @@
+//! The pages of this program, as the protocol changes them.
+
+use tombolo_directory::wire::HEAD_BYTES;
+use tombolo_directory::{Access, Rank, Store};
+use tombolo_platform::OsError;
+use tombolo_platform::memory::PagedMemory;
+
+/// The content of a page, with room for the head of a message before it, so that it is sent as it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Content(pub(crate) Vec<u8>);
+
+impl Content {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.get(HEAD_BYTES..).unwrap_or_default()
+    }
+}
+
+/// The memory of this program.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    pub(crate) memory: PagedMemory,
+    /// By page: it is mapped as its access says. One that the program may access but has not yet is not.
+    mapped: Vec<bool>,
+    /// Pages that were lost since they were last reported.
+    pub(crate) lost: Vec<(u32, Rank)>,
+    /// What the kernel refused first. Then nothing can be relied on.
+    pub(crate) failure: Option<OsError>,
+    /// Messages are of no use any more: buffers for the next.
+    spare: Vec<Vec<u8>>,
+}
+
+/// Buffers that are kept for later.
+const MAX_SPARE: usize = 16;
+
+impl Backing {
+    pub(crate) fn new(memory: PagedMemory) -> Self {
+        let mapped = vec![false; memory.pages() as usize];
+        Backing { memory, mapped, lost: Vec::new(), failure: None, spare: Vec::new() }
+    }
+
+    fn note(&mut self, done: Result<(), OsError>) {
+        if let Err(error) = done {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// A buffer of unknown content.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// A thread stopped at a page that the program may access.
+    pub(crate) fn resolve(&mut self, page: u32, access: Access) {
+        let done = if self.mapped[page as usize] {
+            self.memory.wake(page)
+        } else {
+            self.mapped[page as usize] = true;
+            self.memory.map(page, access == Access::Write)
+        };
+        self.note(done);
+    }
+}
+
+impl Store for Backing {
+    type Content = Content;
+
+    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<Content> {
+        if self.mapped[page as usize] {
+            let done = if leave == Access::None {
+                self.mapped[page as usize] = false;
+                self.memory.unmap(page)
+            } else {
+                self.memory.protect(page)
+            };
+            self.note(done);
+        }
+        content.then(|| {
+            let mut buffer = self.buffer();
+            buffer.resize(HEAD_BYTES + self.memory.page_bytes(), 0);
+            let done = self.memory.copy_out(page, &mut buffer[HEAD_BYTES..]);
+            self.note(done);
+            Content(buffer)
+        })
+    }
+
+    fn install(&mut self, page: u32, access: Access, content: Content) {
+        let done = self.memory.copy_in(page, content.bytes());
+        self.note(done);
+        self.recycle(content.0);
+        self.mapped[page as usize] = true;
+        let done = self.memory.map(page, access == Access::Write);
+        self.note(done);
+    }
+
+    fn raise(&mut self, page: u32) {
+        let done = if self.mapped[page as usize] {
+            self.memory.unprotect(page)
+        } else {
+            self.mapped[page as usize] = true;
+            self.memory.map(page, true)
+        };
+        self.note(done);
+    }
+
+    fn lose(&mut self, page: u32, with: Rank) {
+        self.lost.push((page, with));
+    }
+}

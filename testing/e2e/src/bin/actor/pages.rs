@@ -1,0 +1,142 @@
+//! One address range over the memories of a job.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Instant;
+
+use rustix::process::{Signal, getpid, kill_process};
+use tombolo::Domain;
+use tombolo_pages::{Access, Error, Pages, PagesOptions};
+
+use crate::{Outcome, PATIENCE};
+
+/// Pages of the range.
+const PAGES: u64 = 64;
+/// Bytes of a page of every node here.
+const PAGE_BYTES: u64 = 4096;
+/// Numbers of the array.
+const NUMBERS: usize = 8192;
+
+fn number(index: usize) -> u64 {
+    index as u64 * 3 + 1
+}
+
+/// All ranks count in one word, and each in a word of its own beside it; then they fill an array in turn, and each
+/// sums all of it.
+pub(crate) fn count(increments: &str) -> Outcome {
+    let increments: u64 = increments.parse()?;
+    let domain = crate::attach()?;
+    let job = domain.job()?;
+    let pages = PagesOptions::new("count").open(&domain, &job, PAGES * PAGE_BYTES)?;
+    let (rank, size) = (job.rank() as usize, job.size() as usize);
+    let words = pages.memory().words();
+    let started = Instant::now();
+    for _ in 0..increments {
+        words[0].fetch_add(1, Relaxed);
+        let own = &words[1 + rank];
+        own.store(own.load(Relaxed) + 1, Relaxed);
+    }
+    let counting_s = started.elapsed().as_secs_f64();
+    let array = &words[words.len() - NUMBERS..];
+    for index in (rank..NUMBERS).step_by(size) {
+        array[index].store(number(index), Relaxed);
+    }
+    pages.barrier(PATIENCE)?;
+    let total = words[0].load(SeqCst);
+    let own: Vec<u64> = words[1..=size].iter().map(|word| word.load(SeqCst)).collect();
+    let sum: u64 = array.iter().map(|word| word.load(SeqCst)).sum();
+    if total != increments * size as u64 || own.iter().any(|own| *own != increments) {
+        return Err(format!("counted {total} and {own:?}, not {increments} times {size}").into());
+    }
+    let expected: u64 = (0..NUMBERS).map(number).sum();
+    if sum != expected {
+        return Err(format!("the sum is {sum}, not {expected}").into());
+    }
+    let hottest = pages.hottest(1);
+    let totals = pages.totals();
+    println!(
+        "counted {total}, sum {sum}, hottest page {:?}, in {counting_s:.3} s, {totals:?}",
+        hottest[0].page
+    );
+    pages.close(PATIENCE)?;
+    Ok(())
+}
+
+/// Writes to the first word of a page.
+fn put(pages: &Pages, page: usize, value: u64) {
+    pages.memory().words()[page * pages.page_bytes() / 8].store(value, SeqCst);
+}
+
+fn get(pages: &Pages, page: usize) -> u64 {
+    pages.memory().words()[page * pages.page_bytes() / 8].load(SeqCst)
+}
+
+/// Three ranks; the last is killed. What only it had is lost and nothing else.
+pub(crate) fn lose() -> Outcome {
+    let domain = crate::attach()?;
+    let job = domain.job()?;
+    let options = PagesOptions::new("lose").block_pages(1).ahead(0);
+    let pages = options.open(&domain, &job, PAGES * PAGE_BYTES)?;
+    let rank = job.rank();
+    // Homes of pages 0, 3 and 5 are ranks 0, 0 and 2.
+    if rank == 2 {
+        put(&pages, 0, 7);
+        put(&pages, 3, 9);
+        put(&pages, 5, 8);
+    }
+    pages.barrier(PATIENCE)?;
+    match rank {
+        0 => assert_eq!(get(&pages, 5), 8),
+        1 => assert_eq!(get(&pages, 3), 9),
+        _ => {}
+    }
+    pages.barrier(PATIENCE)?;
+    if rank == 2 {
+        kill_process(getpid(), Signal::KILL)?;
+    }
+    match pages.barrier(PATIENCE) {
+        Err(Error::RankEnded { rank: 2, node }) => println!("ended 2 on {node}"),
+        other => return Err(format!("the meeting: {other:?}").into()),
+    }
+    match pages.acquire(0..1, Access::Read, PATIENCE) {
+        Err(Error::Lost(lost)) => println!("lost {} with {} on {}", lost.page, lost.rank, lost.node),
+        other => return Err(format!("the lost page: {other:?}").into()),
+    }
+    assert_eq!((get(&pages, 3), get(&pages, 5)), (9, 8));
+    // The others count on, on pages with a home that lives and with one that died and of which there is a copy.
+    let words = pages.memory().words();
+    for word in [&words[4 * pages.page_bytes() / 8], &words[5 * pages.page_bytes() / 8 + 1]] {
+        for _ in 0..1000 {
+            word.fetch_add(1, SeqCst);
+        }
+        let started = Instant::now();
+        while word.load(SeqCst) != 2000 {
+            if started.elapsed() > PATIENCE {
+                return Err(format!("counted {} of 2000", word.load(SeqCst)).into());
+            }
+            std::thread::yield_now();
+        }
+    }
+    println!("counted on");
+    if rank == 1 {
+        put(&pages, 1, 1);
+        std::hint::black_box(get(&pages, 0));
+        return Err("a page that is lost was read".into());
+    }
+    let outcome = pages.close(PATIENCE);
+    println!("closed: {}", outcome.err().map_or("all were there".to_owned(), |error| error.to_string()));
+    Ok(())
+}
+
+/// Opens a range that is not the same at all ranks, or cannot be.
+pub(crate) fn refuse(bytes: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let job = domain.job()?;
+    let bytes: u64 = bytes.parse()?;
+    match PagesOptions::new("refuse").open(&domain, &job, bytes + u64::from(job.rank()) * PAGE_BYTES) {
+        Ok(_) => Err("it was opened".into()),
+        Err(error) => {
+            println!("refused: {error}");
+            Ok(())
+        }
+    }
+}
