@@ -1,5 +1,5 @@
 //! Figures that nodes take of themselves, beside those of the thesis that Tombolo follows: `tombolo bench
-//! memory`, `compute`, `map` and `boot`.
+//! memory`, `compute`, `map` and `boot`; and those that two nodes take together, `pages`.
 //!
 //! The thesis is "Message passing and bulk transport on heterogeneous multiprocessors" (Achermann, ETH Zurich
 //! 2014), measured on a Xeon E5 v2 host and Xeon Phi cards. Its times in cycles are given here in ns, by the
@@ -9,6 +9,7 @@ pub mod boot;
 pub mod compute;
 pub mod map;
 pub mod memory;
+pub mod pages;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,6 +74,25 @@ impl<'a> Peers<'a> {
             });
         }
         Ok(read(&said).into_iter().collect())
+    }
+
+    /// One rank of a job on each of these nodes; what rank 0 measured. If one fails, all are ended.
+    fn run_job(&self, nodes: &[&str], job: &str, words: &[String]) -> Result<Figures, Error> {
+        let mut children = Vec::new();
+        let start = (0..).zip(nodes).try_for_each(|(rank, node)| {
+            let spawn = SpawnOptions::image(self.image).on(*node).arg("figures").args(words);
+            children.push(self.domain.spawn(&spawn.rank(rank, nodes.len() as u32, job))?);
+            Ok(())
+        });
+        let measured = start.and_then(|()| {
+            let figures = children.iter().map(|child| self.figures_of(child));
+            figures.collect::<Result<Vec<Figures>, Error>>()
+        });
+        if measured.is_err() {
+            // Those that have ended already are gone; there is nothing else to do about the others.
+            children.iter().for_each(|child| drop(child.kill()));
+        }
+        Ok(measured?.into_iter().next().unwrap_or_default())
     }
 
     fn run(&self, node: &str, words: &[String]) -> Result<Figures, Error> {

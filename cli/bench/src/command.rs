@@ -46,6 +46,7 @@ Examples:
   tombolo bench compute                  additions per second of every node
   tombolo bench map                      making and mapping regions, by domains at once
   tombolo bench boot                     boards coming up, by their number
+  tombolo bench pages                    coherent pages between this host and each node
   tombolo bench tracing                  what counters and traces cost
   tombolo bench devices                  a network and a disk across nodes")]
 pub(crate) struct Options {
@@ -72,6 +73,7 @@ enum BenchCommand {
     Compute(figures::ComputeOptions),
     Map(figures::MapOptions),
     Boot(figures::BootOptions),
+    Pages(figures::PagesOptions),
     Devices(devices::Options),
     All(AllOptions),
     #[command(hide = true)]
@@ -282,6 +284,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Compute(options) => figures::compute(context, options),
         BenchCommand::Map(options) => figures::map(context, options),
         BenchCommand::Boot(options) => figures::boot(context, options),
+        BenchCommand::Pages(options) => figures::pages(context, options),
         BenchCommand::Devices(options) => {
             devices::run(context, options, |file, run| suite::with_machine(context, Some(file), run))
                 .map(|()| 0)

@@ -1,5 +1,5 @@
 //! `tombolo bench memory`, `compute`, `map` and `boot`: figures that nodes take of themselves, beside those
-//! of the thesis.
+//! of the thesis; and `pages`, which two take together.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use tombolo::Domain;
-use tombolo_bench::figures::{Failed, boot, compute, map, memory};
+use tombolo_bench::figures::{Failed, boot, compute, map, memory, pages};
 use tombolo_machine::Kit;
 use tombolo_platform::memory::create_sealed as memory_file;
 
@@ -175,6 +175,42 @@ pub(super) fn map(context: &Context, options: &MapOptions) -> Result<u8, Failure
     let report = options
         .common
         .measure(context, |domain, image, progress| Ok(map::run((domain, image), &bench, progress)?))?;
+    print(if options.common.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+/// Measures coherent pages between this host and each node
+///
+/// Two ranks, one on the host and one on the node, have a range of pages in common. Rank 0 measures faults:
+/// of reading and of writing a page that rank 1 has written, of writing a page that both have read, with the
+/// home of the page at either; and turns of two that write to one page. Beside them, what a fault cannot do
+/// without: a bare fault that a thread of the program resolves, a round trip of a channel, and the copy of a
+/// page. The target for read faults is 3 times the sum of these.
+///
+/// The JSON has, for each of `pairs`: node, figures by name in ns, read_ratio and met; and the `target`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench pages
+  tombolo bench pages --up machines/default.toml --on host,arm0
+  tombolo bench pages --json | jq '.pairs[] | {node, read_ratio}'")]
+pub(super) struct PagesOptions {
+    #[command(flatten)]
+    common: Common,
+
+    /// The nodes of rank 1 [default: all that are up]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// Faults of each kind
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: u32,
+}
+
+pub(super) fn pages(context: &Context, options: &PagesOptions) -> Result<u8, Failure> {
+    let report = options.common.measure(context, |domain, image, progress| {
+        Ok(pages::run((domain, image), (&options.on, options.rounds), progress)?)
+    })?;
     print(if options.common.json { report.to_json() } else { report.table() })?;
     Ok(u8::from(!report.failed.is_empty()))
 }

@@ -6,6 +6,7 @@
 mod compute;
 mod map;
 mod memory;
+mod pages;
 
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,7 @@ pub fn run(words: &[&str]) -> Result<(), Error> {
         ["map", name, domains, bytes, rounds] => {
             map::run(name, number(domains)?, number(bytes)?, number(rounds)?)
         }
+        ["pages", rounds] => pages::run(rounds.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(wrong)?),
         _ => Err(wrong()),
     }
 }

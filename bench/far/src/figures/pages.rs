@@ -1,0 +1,232 @@
+//! What coherent pages cost between two ranks, one on each node, beside what a bare fault, a round trip and the copy
+//! of a page cost there.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, Domain};
+use tombolo_pages::{Pages, PagesOptions};
+use tombolo_platform::Deadline;
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::memory::PagedMemory;
+
+use super::tell;
+use crate::Error;
+
+/// How long the other side may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where the pages for bare faults are.
+const BARE_ADDRESS: usize = 0x2000_0000_0000;
+/// How long pages stay in the turns that are taken with a hold.
+const HOLD: Duration = Duration::from_micros(100);
+
+/// What rank 0 has rank 1 do.
+#[derive(Clone, Copy)]
+enum Order {
+    Read(u32),
+    Write(u32),
+    /// Take turns on a page, so often.
+    Turns(u32),
+    /// Send back what was sent.
+    Echo,
+    End,
+}
+
+impl Order {
+    fn to_bytes(self) -> [u8; 5] {
+        let (kind, number) = match self {
+            Order::Read(page) => (1, page),
+            Order::Write(page) => (2, page),
+            Order::Turns(turns) => (3, turns),
+            Order::Echo => (4, 0),
+            Order::End => (5, 0),
+        };
+        let [a, b, c, d] = number.to_le_bytes();
+        [kind, a, b, c, d]
+    }
+
+    fn of(bytes: &[u8]) -> Option<Order> {
+        let [kind, number @ ..] = <[u8; 5]>::try_from(bytes).ok()?;
+        let number = u32::from_le_bytes(number);
+        Some(match kind {
+            1 => Order::Read(number),
+            2 => Order::Write(number),
+            3 => Order::Turns(number),
+            4 => Order::Echo,
+            5 => Order::End,
+            _ => return None,
+        })
+    }
+}
+
+/// Measures with the other rank of its job, which runs the same.
+pub(super) fn run(rounds: u32) -> Result<(), Error> {
+    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let job = domain.job()?;
+    let mut channel = job.channel_to(1 - job.rank().min(1))?;
+    for (name, hold) in [("", Duration::ZERO), ("_held", HOLD)] {
+        let options = PagesOptions::new(format!("bench{name}")).block_pages(1).ahead(0).hold(hold);
+        let bytes = u64::from(2 * rounds + 2) * 4096;
+        let pages = options.open(&domain, &job, bytes).map_err(Error::of_figures)?;
+        if job.rank() == 0 {
+            if hold.is_zero() {
+                bare(&mut channel, rounds)?;
+                faults(&mut channel, &pages, rounds)?;
+            }
+            turns(&mut channel, &pages, rounds, name)?;
+            order(&mut channel, Order::End)?;
+        } else {
+            obey(&mut channel, &pages)?;
+        }
+        pages.close(PATIENCE).map_err(Error::of_figures)?;
+    }
+    Ok(())
+}
+
+fn order(channel: &mut Channel, order: Order) -> Result<(), Error> {
+    channel.send(&order.to_bytes())?;
+    let mut answer = Vec::new();
+    channel.recv_into(&mut answer)?;
+    Ok(())
+}
+
+fn obey(channel: &mut Channel, pages: &Pages) -> Result<(), Error> {
+    let mut message = Vec::new();
+    loop {
+        let length_bytes = channel.recv_into(&mut message)?;
+        let order = Order::of(&message).ok_or(Error::Unexpected { length_bytes })?;
+        match order {
+            Order::Read(page) => drop(read(pages, page)),
+            Order::Write(page) => write(pages, page),
+            Order::Turns(turns) => {
+                channel.send(&message)?;
+                take_turns(pages, turns, 1)?;
+            }
+            Order::Echo | Order::End => {}
+        }
+        channel.send(&message)?;
+        if matches!(order, Order::End) {
+            return Ok(());
+        }
+    }
+}
+
+fn word(pages: &Pages, page: u32) -> &std::sync::atomic::AtomicU64 {
+    &pages.memory().words()[page as usize * pages.page_bytes() / 8]
+}
+
+fn read(pages: &Pages, page: u32) -> u64 {
+    word(pages, page).load(Ordering::SeqCst)
+}
+
+fn write(pages: &Pages, page: u32) {
+    word(pages, page).store(page.into(), Ordering::SeqCst);
+}
+
+/// Prints the median and the 99th percentile.
+fn tell_times(name: &str, mut times_ns: Vec<u64>) {
+    times_ns.sort_unstable();
+    let at = |percent: usize| times_ns.get(times_ns.len() * percent / 100).copied().unwrap_or(0) as f64;
+    tell(&format!("{name}_p50_ns"), at(50));
+    tell(&format!("{name}_p99_ns"), at(99));
+}
+
+fn time_ns(run: impl FnOnce()) -> u64 {
+    let began = Instant::now();
+    run();
+    began.elapsed().as_nanos() as u64
+}
+
+/// A fault that a second thread of the same program resolves, a round trip, and a copy.
+fn bare(channel: &mut Channel, rounds: u32) -> Result<(), Error> {
+    let paged = PagedMemory::create(BARE_ADDRESS, rounds).map_err(Error::of_figures)?;
+    let (memory, words) = (paged.memory(), paged.page_bytes() / 8);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let serve = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let soon = Some(Deadline::after(Duration::from_millis(10)));
+                poll(&[(paged.as_fd(), Interest::Read)], soon)?;
+                while let Some(fault) = paged.next_fault()? {
+                    paged.map(fault.page, false)?;
+                }
+            }
+            Ok::<(), Error>(())
+        });
+        let access = |page: u32| {
+            time_ns(|| {
+                std::hint::black_box(memory.load_le(page as usize * words, Ordering::Relaxed));
+            })
+        };
+        tell_times("bare_fault", (0..rounds).map(access).collect());
+        done.store(true, Ordering::Relaxed);
+        serve.join().unwrap_or(Ok(()))
+    })?;
+    let mut times_ns = Vec::new();
+    for _ in 0..rounds {
+        let began = Instant::now();
+        order(channel, Order::Echo)?;
+        times_ns.push(began.elapsed().as_nanos() as u64);
+    }
+    tell_times("round_trip", times_ns);
+    let mut page = vec![0; paged.page_bytes()];
+    let copy = |number: u32| {
+        time_ns(|| {
+            let _ = paged.copy_out(number, &mut page);
+            std::hint::black_box(&mut page);
+        })
+    };
+    tell_times("copy", (0..rounds).map(copy).collect());
+    Ok(())
+}
+
+/// Faults of this rank, one at a time. Pages of even number have their home here, the others there.
+fn faults(channel: &mut Channel, pages: &Pages, rounds: u32) -> Result<(), Error> {
+    for (home, first) in [("here", 0), ("there", 1)] {
+        let (mut reads, mut upgrades, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+        for page in (first..2 * rounds).step_by(2) {
+            order(channel, Order::Write(page))?;
+            reads.push(time_ns(|| drop(std::hint::black_box(read(pages, page)))));
+            upgrades.push(time_ns(|| write(pages, page)));
+            order(channel, Order::Write(page))?;
+            writes.push(time_ns(|| write(pages, page)));
+        }
+        tell_times(&format!("read_home_{home}"), reads);
+        tell_times(&format!("upgrade_home_{home}"), upgrades);
+        tell_times(&format!("write_home_{home}"), writes);
+    }
+    Ok(())
+}
+
+/// Both ranks write to one word, each when the other has.
+fn turns(channel: &mut Channel, pages: &Pages, rounds: u32, name: &str) -> Result<(), Error> {
+    let turns = rounds.min(200);
+    let first = 2 * rounds + 1;
+    word(pages, first).store(0, Ordering::SeqCst);
+    order(channel, Order::Turns(turns))?;
+    let began = Instant::now();
+    take_turns(pages, turns, 0)?;
+    let all_ns = began.elapsed().as_nanos() as f64;
+    let mut answer = Vec::new();
+    channel.recv_into(&mut answer)?;
+    tell(&format!("turn{name}_ns"), all_ns / f64::from(2 * turns));
+    Ok(())
+}
+
+/// Waits for each even or odd number, and writes the next.
+fn take_turns(pages: &Pages, turns: u32, parity: u64) -> Result<(), Error> {
+    let word = word(pages, pages.pages() - 1);
+    for turn in 0..u64::from(turns) {
+        let awaited = 2 * turn + parity;
+        let began = Instant::now();
+        while word.load(Ordering::SeqCst) != awaited {
+            if began.elapsed() > PATIENCE {
+                return Err(Error::Stalled { waited: PATIENCE });
+            }
+            std::thread::yield_now();
+        }
+        word.store(awaited + 1, Ordering::SeqCst);
+    }
+    Ok(())
+}

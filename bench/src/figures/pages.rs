@@ -1,0 +1,149 @@
+//! What coherent pages cost between this host and each node: faults of rank 0 on the host, which rank 1 on the node
+//! has a part in, beside a bare fault, a round trip of a channel and the copy of a page.
+
+use std::path::Path;
+
+use serde::Serialize;
+use tombolo::Domain;
+
+use super::{Failed, Figures, Peers, failures, nodes};
+use crate::host::Host;
+use crate::ring::Error;
+use crate::table::{align, cells, significant};
+
+/// The most that a remote read fault should take, as a multiple of what it cannot do without: a bare fault, a round
+/// trip, and the copy of a page.
+pub const TARGET: f64 = 3.0;
+
+/// What is measured, by its name among the figures.
+const ROWS: [(&str, &str); 12] = [
+    ("bare_fault", "bare fault, resolved by a thread of the program"),
+    ("round_trip", "round trip of a channel"),
+    ("copy", "copy of a page"),
+    ("read_home_there", "read fault, home at the other rank"),
+    ("read_home_here", "read fault, home at this rank"),
+    ("write_home_there", "write fault, home at the other rank"),
+    ("write_home_here", "write fault, home at this rank"),
+    ("upgrade_home_there", "read page written, home at the other rank"),
+    ("upgrade_home_here", "read page written (an invalidation), home here"),
+    ("turn", "turn of two that write to one page"),
+    ("turn_held", "the same, pages stay for 100 µs"),
+    ("floor", "bare fault + round trip + copy"),
+];
+
+/// One pair of nodes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Pair {
+    /// The node of rank 1; rank 0 is on the host.
+    pub node: String,
+    /// All figures, in ns, by name.
+    pub figures: Figures,
+    /// Median of read faults with a remote home, by the floor.
+    pub read_ratio: f64,
+    /// Whether that meets [`TARGET`].
+    pub met: bool,
+}
+
+/// All that was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The host.
+    pub host: Host,
+    /// By node.
+    pub pairs: Vec<Pair>,
+    /// What could not be measured.
+    pub failed: Vec<Failed>,
+    /// The most that `read_ratio` should be.
+    pub target: f64,
+}
+
+/// Measures between the host and each node, itself included.
+///
+/// # Errors
+/// A machine that is gone, or a node that does not exist or is down; a pair that fails is reported in the result.
+pub fn run(
+    (domain, image): (&Domain, &Path),
+    (wanted, rounds): (&[String], u32),
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, Error> {
+    let peers = Peers::new(domain, image)?;
+    let near = domain.nodes()?.into_iter().next().map_or_else(String::new, |node| node.name);
+    let (mut pairs, mut failed) = (Vec::new(), Vec::new());
+    for node in nodes(domain, wanted)? {
+        progress(&format!("pages of {near} and {}", node.name));
+        let job = format!("bench/pages/{}/{}", domain.id(), node.name);
+        let words = ["pages".to_owned(), rounds.to_string()];
+        match peers.run_job(&[&near, &node.name], &job, &words) {
+            Ok(figures) => pairs.push(Pair::new(node.name, figures)),
+            Err(error) => failed.push(Failed::new(format!("pages of {near} and {}", node.name), &error)),
+        }
+    }
+    Ok(Report { host: Host::describe(), pairs, failed, target: TARGET })
+}
+
+impl Pair {
+    fn new(node: String, mut figures: Figures) -> Pair {
+        let of = |name: &str| figures.get(&format!("{name}_p50_ns")).copied().unwrap_or(0.0);
+        let floor_ns = of("bare_fault") + of("round_trip") + of("copy");
+        let read_ratio = of("read_home_there") / floor_ns.max(1.0);
+        figures.insert("floor_p50_ns".to_owned(), floor_ns);
+        Pair { node, figures, read_ratio, met: read_ratio <= TARGET }
+    }
+}
+
+impl Report {
+    /// The report as JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        crate::table::to_json(self)
+    }
+
+    /// A table for each node.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text =
+            String::from("Coherent pages, in µs; rank 0 on this host measures, rank 1 is on the node\n");
+        for pair in &self.pairs {
+            let mut lines = vec![cells(&["", "median", "p99", "by the floor"])];
+            let floor_ns = pair.figures.get("floor_p50_ns").copied().unwrap_or(0.0).max(1.0);
+            for (name, what) in ROWS {
+                let of = |suffix: &str| pair.figures.get(&format!("{name}{suffix}")).copied();
+                let Some(median_ns) = of("_p50_ns").or(of("_ns")) else { continue };
+                let p99 =
+                    of("_p99_ns").map_or_else(crate::table::none, |time_ns| significant(time_ns / 1000.0));
+                let ratio = format!("{:.2}", median_ns / floor_ns);
+                lines.push(vec![what.to_owned(), significant(median_ns / 1000.0), p99, ratio]);
+            }
+            let met = if pair.met { "met" } else { "missed" };
+            text += &format!(
+                "\nrank 1 on {}\n\n{}\nread fault by the floor: {:.2}; target {:.1}, {met}\n",
+                pair.node,
+                align(&lines),
+                pair.read_ratio,
+                self.target
+            );
+        }
+        text + &failures(&self.failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_fault_is_compared_with_what_it_cannot_do_without() {
+        let figures = |read_ns| {
+            let all = [("bare_fault", 5e4), ("round_trip", 4e4), ("copy", 1e4), ("read_home_there", read_ns)];
+            all.iter().map(|(name, value)| (format!("{name}_p50_ns"), *value)).collect()
+        };
+        let pairs = vec![Pair::new("a".to_owned(), figures(2e5)), Pair::new("b".to_owned(), figures(3.1e5))];
+        let report = Report { host: Host::describe(), pairs, failed: vec![], target: TARGET };
+        assert!(report.pairs[0].met && !report.pairs[1].met);
+        let text = report.table();
+        assert!(
+            text.contains("2.00; target 3.0, met") && text.contains("3.10; target 3.0, missed"),
+            "{text}"
+        );
+    }
+}
