@@ -16,9 +16,10 @@ use crate::table::{align, cells, significant};
 pub const TARGET: f64 = 3.0;
 
 /// What is measured, by its name among the figures.
-const ROWS: [(&str, &str); 12] = [
+const ROWS: [(&str, &str); 13] = [
     ("bare_fault", "bare fault, resolved by a thread of the program"),
     ("round_trip", "round trip of a channel"),
+    ("round_trip_page", "the same, answered with a page in the message"),
     ("copy", "copy of a page"),
     ("read_home_there", "read fault, home at the other rank"),
     ("read_home_here", "read fault, home at this rank"),

@@ -431,6 +431,23 @@ def devices():
     return d
 
 
+def pages():
+    """A read fault: the thread that serves the pages asks the page's home, which recalls the page and grants it"""
+    d = Drawing(pages.__doc__, 372)
+    d.sequence([("thread, rank 0", 120), ("service, rank 0", 295), ("home, rank 1", 460), ("owner, rank 2", 630)], [
+        ("thread, rank 0", "load of an invalid page: stopped"),
+        ("thread, rank 0", "service, rank 0", "fault"),
+        ("service, rank 0", "home, rank 1", "want, to read"),
+        ("home, rank 1", "owner, rank 2", "recall, to reading"),
+        ("owner, rank 2", "home, rank 1", "yield, content"),
+        ("home, rank 1", "keeps a copy: page is shared"),
+        ("home, rank 1", "service, rank 0", "grant, content"),
+        ("service, rank 0", "thread, rank 0", "page mapped"),
+    ])
+    d.text(360, 360, "Often two of the ranks are one. A second request for the page waits at the home.", style="small")
+    return d
+
+
 def transports():
     """One contract, four transports, and wrappers that are transports themselves"""
     d = Drawing(transports.__doc__, 240)

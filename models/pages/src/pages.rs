@@ -85,7 +85,7 @@ impl Pages {
         };
         let nodes = channels.iter().map(node_of).collect();
         let (range, is_user_mode_only) = (memory.memory(), memory.is_user_mode_only());
-        let shared = Shared::new(node, Backing::new(memory), nodes);
+        let shared = Shared::new(node, Backing::new(memory), nodes)?;
         let service = Service::new(Arc::clone(&shared), channels, options.spin_ns)?;
         let waker = service.waker();
         let cpus = options.cpus.clone();

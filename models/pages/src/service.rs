@@ -3,7 +3,9 @@
 //! It never accesses the range, where it would wait for itself.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -52,11 +54,20 @@ pub(crate) struct State {
     /// Pages that the program asks for without accessing them.
     pub(crate) acquiring: Vec<u32>,
     pub(crate) stop: bool,
+    /// Standard error, without the lock that a stopped thread may hold.
+    errors: File,
     pub(crate) failure: Option<String>,
 }
 
 impl Shared {
-    pub(crate) fn new(node: Node<Content>, store: Backing, nodes: Vec<String>) -> Arc<Shared> {
+    pub(crate) fn new(
+        node: Node<Content>,
+        store: Backing,
+        nodes: Vec<String>,
+    ) -> Result<Arc<Shared>, OsError> {
+        let errors = std::io::stderr().as_fd().try_clone_to_owned();
+        let errors =
+            File::from(errors.map_err(|error| OsError::from_io("duplicate standard error", &error))?);
         let arrived = vec![0; nodes.len()];
         let state = State {
             node,
@@ -68,9 +79,10 @@ impl Shared {
             waiting: 0,
             acquiring: Vec::new(),
             stop: false,
+            errors,
             failure: None,
         };
-        Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() })
+        Ok(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -174,13 +186,15 @@ impl Service {
         };
         let mut state = self.shared.lock();
         let was_asked = state.stop;
-        state.failure = Some(failure.clone());
+        if !was_asked {
+            let what = "the pages that this program has in common with others cannot be served";
+            let _ = writeln!(&mut state.errors, "error: {what}: {failure}");
+        }
+        state.failure = Some(failure);
         drop(state);
         self.shared.changed.notify_all();
         if !was_asked {
             // Threads that wait for pages would wait for ever.
-            let what = "the pages that this program has in common with others cannot be served";
-            let _ = writeln!(std::io::stderr(), "error: {what}: {failure}");
             std::process::abort();
         }
     }
@@ -365,7 +379,7 @@ fn end_accesses(state: &mut State) -> Result<(), OsError> {
             continue;
         }
         let page_lost = state.lost_page(page, with);
-        let _ = writeln!(std::io::stderr(), "error: {page_lost}; this program accesses it, which ends it");
+        let _ = writeln!(&mut state.errors, "error: {page_lost}; this program accesses it, which ends it");
         state.store.memory.poison(page)?;
     }
     Ok(())

@@ -58,12 +58,13 @@ impl Backing {
 
     /// A thread stopped at a page that the program may access.
     pub(crate) fn resolve(&mut self, page: u32, access: Access) {
-        let done = if self.mapped[page as usize] {
-            self.memory.wake(page)
-        } else {
-            self.mapped[page as usize] = true;
-            self.memory.map(page, access == Access::Write)
-        };
+        let writable = access == Access::Write;
+        // The kernel may have unmapped it by itself, to reclaim memory; if it has not, this only wakes the thread.
+        let mut done = self.memory.map(page, writable);
+        if writable && self.mapped[page as usize] {
+            done = done.and(self.memory.unprotect(page));
+        }
+        self.mapped[page as usize] = true;
         self.note(done);
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, Domain};
+use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_pages::{Pages, PagesOptions};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
@@ -21,6 +21,9 @@ const BARE_ADDRESS: usize = 0x2000_0000_0000;
 /// How long pages stay in the turns that are taken with a hold.
 const HOLD: Duration = Duration::from_micros(100);
 
+/// A page and the head of its message.
+const MESSAGE_BYTES: usize = 4096 + 16;
+
 /// What rank 0 has rank 1 do.
 #[derive(Clone, Copy)]
 enum Order {
@@ -28,8 +31,10 @@ enum Order {
     Write(u32),
     /// Take turns on a page, so often.
     Turns(u32),
-    /// Send back what was sent.
+    /// Answer.
     Echo,
+    /// Answer with as many bytes as a message with a page has, on the second channel.
+    EchoPage,
     End,
 }
 
@@ -41,6 +46,7 @@ impl Order {
             Order::Turns(turns) => (3, turns),
             Order::Echo => (4, 0),
             Order::End => (5, 0),
+            Order::EchoPage => (6, 0),
         };
         let [a, b, c, d] = number.to_le_bytes();
         [kind, a, b, c, d]
@@ -55,6 +61,7 @@ impl Order {
             3 => Order::Turns(number),
             4 => Order::Echo,
             5 => Order::End,
+            6 => Order::EchoPage,
             _ => return None,
         })
     }
@@ -64,24 +71,37 @@ impl Order {
 pub(super) fn run(rounds: u32) -> Result<(), Error> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
     let job = domain.job()?;
-    let mut channel = job.channel_to(1 - job.rank().min(1))?;
+    let peer = 1 - job.rank().min(1);
+    let mut channel = job.channel_to(peer)?;
+    let mut long =
+        long_channel(&domain, &job.name_between("long", peer).map_err(tombolo::Error::from)?, job.rank())?;
     for (name, hold) in [("", Duration::ZERO), ("_held", HOLD)] {
         let options = PagesOptions::new(format!("bench{name}")).block_pages(1).ahead(0).hold(hold);
         let bytes = u64::from(2 * rounds + 2) * 4096;
         let pages = options.open(&domain, &job, bytes).map_err(Error::of_figures)?;
         if job.rank() == 0 {
             if hold.is_zero() {
-                bare(&mut channel, rounds)?;
+                bare(&mut channel, &mut long, rounds)?;
                 faults(&mut channel, &pages, rounds)?;
             }
             turns(&mut channel, &pages, rounds, name)?;
             order(&mut channel, Order::End)?;
         } else {
-            obey(&mut channel, &pages)?;
+            obey(&mut channel, &mut long, &pages)?;
         }
         pages.close(PATIENCE).map_err(Error::of_figures)?;
     }
     Ok(())
+}
+
+/// A channel as the pages have it.
+fn long_channel(domain: &Domain, name: &str, rank: u32) -> Result<Channel, Error> {
+    let options = ChannelOptions::default().slot_bytes(128)?.slots(512)?;
+    Ok(if rank == 0 {
+        options.export(domain, name)?.within(PATIENCE).accept()?
+    } else {
+        options.connect(domain, name)?
+    })
 }
 
 fn order(channel: &mut Channel, order: Order) -> Result<(), Error> {
@@ -91,7 +111,7 @@ fn order(channel: &mut Channel, order: Order) -> Result<(), Error> {
     Ok(())
 }
 
-fn obey(channel: &mut Channel, pages: &Pages) -> Result<(), Error> {
+fn obey(channel: &mut Channel, long: &mut Channel, pages: &Pages) -> Result<(), Error> {
     let mut message = Vec::new();
     loop {
         let length_bytes = channel.recv_into(&mut message)?;
@@ -104,6 +124,10 @@ fn obey(channel: &mut Channel, pages: &Pages) -> Result<(), Error> {
                 take_turns(pages, turns, 1)?;
             }
             Order::Echo | Order::End => {}
+            Order::EchoPage => {
+                long.send(&[7; MESSAGE_BYTES])?;
+                continue;
+            }
         }
         channel.send(&message)?;
         if matches!(order, Order::End) {
@@ -139,7 +163,7 @@ fn time_ns(run: impl FnOnce()) -> u64 {
 }
 
 /// A fault that a second thread of the same program resolves, a round trip, and a copy.
-fn bare(channel: &mut Channel, rounds: u32) -> Result<(), Error> {
+fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Error> {
     let paged = PagedMemory::create(BARE_ADDRESS, rounds).map_err(Error::of_figures)?;
     let (memory, words) = (paged.memory(), paged.page_bytes() / 8);
     let done = AtomicBool::new(false);
@@ -170,6 +194,14 @@ fn bare(channel: &mut Channel, rounds: u32) -> Result<(), Error> {
         times_ns.push(began.elapsed().as_nanos() as u64);
     }
     tell_times("round_trip", times_ns);
+    let (mut times_ns, mut answer) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let began = Instant::now();
+        channel.send(&Order::EchoPage.to_bytes())?;
+        long.recv_into(&mut answer)?;
+        times_ns.push(began.elapsed().as_nanos() as u64);
+    }
+    tell_times("round_trip_page", times_ns);
     let mut page = vec![0; paged.page_bytes()];
     let copy = |number: u32| {
         time_ns(|| {

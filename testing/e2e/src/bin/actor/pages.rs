@@ -29,6 +29,8 @@ pub(crate) fn count(increments: &str) -> Outcome {
     let pages = PagesOptions::new("count").open(&domain, &job, PAGES * PAGE_BYTES)?;
     let (rank, size) = (job.rank() as usize, job.size() as usize);
     let words = pages.memory().words();
+    // All at once.
+    pages.barrier(PATIENCE)?;
     let started = Instant::now();
     for _ in 0..increments {
         words[0].fetch_add(1, Relaxed);

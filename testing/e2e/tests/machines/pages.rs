@@ -1,0 +1,57 @@
+//! One address range over the memories of a host and an Arm machine.
+
+use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, unsupported};
+
+/// Whether a node has no such memory; reports it if so.
+fn is_refused(finished: &Finished) -> bool {
+    let refused = finished.stderr.lines().find(|line| line.contains("this node cannot have pages in common"));
+    if let Some(refused) = refused {
+        unsupported(&format!("pages in common: {refused}"));
+    }
+    refused.is_some()
+}
+
+#[test]
+fn pages_of_the_host_and_an_arm_machine() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("big", "s390x"));
+    // A counter that all contend for, others beside it in the same page, and an array that all fill in turn.
+    for (on, increments, total) in
+        [("host:2", "200000", "400000"), ("host,arm0", "50000", "100000"), ("arm0,host:2", "50000", "150000")]
+    {
+        let counted = machine.actor(on, &["pages-count", increments]);
+        if is_refused(&counted) {
+            machine.down();
+            return;
+        }
+        let text = counted.ok();
+        let expected = format!("counted {total}, sum 100659200");
+        assert_eq!(text.matches(&expected).count(), text.lines().count(), "{on}: {text}");
+    }
+    for (on, dies_on) in [("host:2,arm0", "arm0"), ("host,arm0,host", "host")] {
+        killed(&machine, on, dies_on);
+    }
+    let differ = machine.actor("host:2", &["pages-refuse", "8192"]).ok();
+    for (rank, theirs, ours) in [(0, 3, 2), (1, 2, 3)] {
+        let line = format!("another number of pages: {theirs}, and this rank with {ours}");
+        assert!(differ.contains(&line), "rank {rank}: {differ}");
+    }
+    let emulated = machine.actor("big", &["pages-refuse", "8192"]).ok();
+    assert!(emulated.contains("this kernel has no userfaultfd, or the emulator"), "{emulated}");
+    machine.down();
+}
+
+/// The last of three ranks is killed. The others go on with every page that one of them has, learn which one is lost,
+/// and one of them accesses it in spite of that.
+fn killed(machine: &Machine, on: &str, dies_on: &str) {
+    let image = actor_image().display().to_string();
+    let finished = machine.tombolo(["run", "--keep-going", "--on", on, &image, "pages-lose"]);
+    let text = finished.text();
+    for line in [&format!("ended 2 on {dies_on}"), &format!("lost 0 with 2 on {dies_on}"), "counted on"] {
+        assert_eq!(text.matches(line).count(), 2, "{on}: {line}: {finished:?}");
+    }
+    let closed = text.lines().any(|line| line.starts_with("[0@host] closed: rank 1 on "));
+    assert!(closed, "{on}: {finished:?}");
+    // Rank 1 ended by SIGBUS, and the reason was said before.
+    let reason = format!("page 0 (0x100000000000) existed only at rank 2 on {dies_on}, which ended");
+    finished.fails_with(135, &[&reason, "SIGBUS", "2 of 3 domains failed"]);
+}
