@@ -321,7 +321,7 @@ impl<C: Clone> Node<C> {
         })
     }
 
-    /// A message arrived from `from`. Those of ranks that this one knows to be dead are ignored.
+    /// A message arrived from `from`, another rank. Those of ranks that this one knows to be dead are ignored.
     ///
     /// # Errors
     /// [`Violation`]: nothing was changed by it.
@@ -335,7 +335,7 @@ impl<C: Clone> Node<C> {
     where
         S: Store<Content = C>,
     {
-        if self.dead.has(from) || from.0 >= self.geometry.ranks {
+        if self.dead.has(from) || from == self.geometry.me || from.0 >= self.geometry.ranks {
             return Ok(());
         }
         self.handle(store, now_ns, from, message)?;

@@ -203,6 +203,7 @@ fn messages_of_any_kind_from_anywhere_never_panic() {
                 }
             }
             while node.take_outgoing().is_some() {}
+            assert_eq!(memory.misuse, None, "seed {seed}");
         }
     }
 }

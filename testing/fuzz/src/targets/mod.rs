@@ -13,6 +13,7 @@ mod monitor;
 mod mpi;
 mod naming;
 mod omp;
+mod pages;
 mod rings;
 
 use crate::Target;
@@ -47,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
     Target { name: "bulk_session", run: bulk::session, seeds: bulk::session_seeds },
     Target { name: "device_queue", run: devices::queue, seeds: devices::queue_seeds },
+    Target { name: "pages", run: pages::rank, seeds: pages::rank_seeds },
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
     Target { name: "endpoint", run: fabric::endpoint, seeds: fabric::endpoint_seeds },
     Target { name: "pmi", run: mpi::pmi, seeds: mpi::pmi_seeds },
