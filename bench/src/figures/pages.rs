@@ -16,10 +16,11 @@ use crate::table::{align, cells, significant};
 pub const TARGET: f64 = 3.0;
 
 /// What is measured, by its name among the figures.
-const ROWS: [(&str, &str); 13] = [
+const ROWS: [(&str, &str); 15] = [
     ("bare_fault", "bare fault, resolved by a thread of the program"),
-    ("round_trip", "round trip of a channel"),
-    ("round_trip_page", "the same, answered with a page in the message"),
+    ("round_trip", "round trip of a channel, both awake"),
+    ("round_trip_asleep", "the same to a receiver that sleeps"),
+    ("round_trip_page", "both awake, answered with a page in the message"),
     ("copy", "copy of a page"),
     ("read_home_there", "read fault, home at the other rank"),
     ("read_home_here", "read fault, home at this rank"),
@@ -29,7 +30,8 @@ const ROWS: [(&str, &str); 13] = [
     ("upgrade_home_here", "read page written (an invalidation), home here"),
     ("turn", "turn of two that write to one page"),
     ("turn_held", "the same, pages stay for 100 µs"),
-    ("floor", "bare fault + round trip + copy"),
+    ("floor", "floor: bare fault + round trip to a sleeper + copy"),
+    ("floor_awake", "bare fault + round trip of two awake + copy"),
 ];
 
 /// One pair of nodes.
@@ -39,8 +41,11 @@ pub struct Pair {
     pub node: String,
     /// All figures, in ns, by name.
     pub figures: Figures,
-    /// Median of read faults with a remote home, by the floor.
+    /// Median of read faults with a remote home, by the floor: the thread that serves pages sleeps until a message
+    /// comes, so that the round trip is that to a sleeper.
     pub read_ratio: f64,
+    /// The same with a round trip of two that are awake.
+    pub read_ratio_awake: f64,
     /// Whether that meets [`TARGET`].
     pub met: bool,
 }
@@ -85,10 +90,19 @@ pub fn run(
 impl Pair {
     fn new(node: String, mut figures: Figures) -> Pair {
         let of = |name: &str| figures.get(&format!("{name}_p50_ns")).copied().unwrap_or(0.0);
-        let floor_ns = of("bare_fault") + of("round_trip") + of("copy");
-        let read_ratio = of("read_home_there") / floor_ns.max(1.0);
+        let floor_ns = of("bare_fault") + of("round_trip_asleep") + of("copy");
+        let awake_ns = of("bare_fault") + of("round_trip") + of("copy");
+        let read_ns = of("read_home_there");
         figures.insert("floor_p50_ns".to_owned(), floor_ns);
-        Pair { node, figures, read_ratio, met: read_ratio <= TARGET }
+        figures.insert("floor_awake_p50_ns".to_owned(), awake_ns);
+        let read_ratio = read_ns / floor_ns.max(1.0);
+        Pair {
+            node,
+            figures,
+            read_ratio,
+            read_ratio_awake: read_ns / awake_ns.max(1.0),
+            met: read_ratio <= TARGET,
+        }
     }
 }
 
@@ -117,11 +131,12 @@ impl Report {
             }
             let met = if pair.met { "met" } else { "missed" };
             text += &format!(
-                "\nrank 1 on {}\n\n{}\nread fault by the floor: {:.2}; target {:.1}, {met}\n",
+                "\nrank 1 on {}\n\n{}\nread fault by the floor: {:.2}; target {:.1}, {met}; with both awake {:.2}\n",
                 pair.node,
                 align(&lines),
                 pair.read_ratio,
-                self.target
+                self.target,
+                pair.read_ratio_awake
             );
         }
         text + &failures(&self.failed)
@@ -135,7 +150,12 @@ mod tests {
     #[test]
     fn a_read_fault_is_compared_with_what_it_cannot_do_without() {
         let figures = |read_ns| {
-            let all = [("bare_fault", 5e4), ("round_trip", 4e4), ("copy", 1e4), ("read_home_there", read_ns)];
+            let all = [
+                ("bare_fault", 5e4),
+                ("round_trip_asleep", 4e4),
+                ("copy", 1e4),
+                ("read_home_there", read_ns),
+            ];
             all.iter().map(|(name, value)| (format!("{name}_p50_ns"), *value)).collect()
         };
         let pairs = vec![Pair::new("a".to_owned(), figures(2e5)), Pair::new("b".to_owned(), figures(3.1e5))];

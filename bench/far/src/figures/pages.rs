@@ -21,6 +21,8 @@ const BARE_ADDRESS: usize = 0x2000_0000_0000;
 /// How long pages stay in the turns that are taken with a hold.
 const HOLD: Duration = Duration::from_micros(100);
 
+/// After so long without a message the other side sleeps.
+const ASLEEP: Duration = Duration::from_millis(1);
 /// A page and the head of its message.
 const MESSAGE_BYTES: usize = 4096 + 16;
 
@@ -194,6 +196,14 @@ fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Er
         times_ns.push(began.elapsed().as_nanos() as u64);
     }
     tell_times("round_trip", times_ns);
+    let mut times_ns = Vec::new();
+    for _ in 0..rounds.min(200) {
+        std::thread::sleep(ASLEEP);
+        let began = Instant::now();
+        order(channel, Order::Echo)?;
+        times_ns.push(began.elapsed().as_nanos() as u64);
+    }
+    tell_times("round_trip_asleep", times_ns);
     let (mut times_ns, mut answer) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let began = Instant::now();

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use rustix::process::{Signal, getpid, kill_process};
 use tombolo::Domain;
+use tombolo_base::Random;
 use tombolo_pages::{Access, Error, Pages, PagesOptions};
 
 use crate::{Outcome, PATIENCE};
@@ -21,7 +22,7 @@ fn number(index: usize) -> u64 {
 }
 
 /// All ranks count in one word, and each in a word of its own beside it; then they fill an array in turn, and each
-/// sums all of it.
+/// sums all of it; then two threads of each count in words of many pages at random.
 pub(crate) fn count(increments: &str) -> Outcome {
     let increments: u64 = increments.parse()?;
     let domain = crate::attach()?;
@@ -52,6 +53,24 @@ pub(crate) fn count(increments: &str) -> Outcome {
     let expected: u64 = (0..NUMBERS).map(number).sum();
     if sum != expected {
         return Err(format!("the sum is {sum}, not {expected}").into());
+    }
+    pages.barrier(PATIENCE)?;
+    let random_increments = increments / 100;
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            scope.spawn(move || {
+                let mut random = Random::new((2 * rank + thread) as u64);
+                for _ in 0..random_increments {
+                    words[random.index(words.len())].fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    pages.barrier(PATIENCE)?;
+    let all: u64 = words.iter().map(|word| word.load(SeqCst)).sum();
+    let expected = expected + 2 * total + 2 * random_increments * size as u64;
+    if all != expected {
+        return Err(format!("the sum of all pages is {all}, not {expected}").into());
     }
     let hottest = pages.hottest(1);
     let totals = pages.totals();
