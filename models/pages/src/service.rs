@@ -188,15 +188,13 @@ impl Service {
         let was_asked = state.stop;
         if !was_asked {
             let what = "the pages that this program has in common with others cannot be served";
-            let _ = writeln!(&mut state.errors, "error: {what}: {failure}");
+            let _ = writeln!(&mut state.errors, "error: {what}: {failure}; accesses end this program");
+            // Threads that wait for pages would wait for ever.
+            let _ = state.store.memory.revoke();
         }
         state.failure = Some(failure);
         drop(state);
         self.shared.changed.notify_all();
-        if !was_asked {
-            // Threads that wait for pages would wait for ever.
-            std::process::abort();
-        }
     }
 
     /// Waits for something, and handles it; false when the program wants no more.

@@ -353,6 +353,22 @@ impl PagedMemory {
             .context("wake the threads at a page")
     }
 
+    /// Ends all access to the range, for good: every thread that tries, or that waits for a page, ends the program with
+    /// SIGSEGV.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn revoke(&self) -> Result<(), OsError> {
+        let (address, length_bytes) = (self.range.address.as_ptr(), self.range.length_bytes);
+        // SAFETY: only takes rights from the range.
+        unsafe { rustix::mm::mprotect(address, length_bytes, MprotectFlags::empty()) }
+            .context("end accesses to pages")?;
+        let all = Range { start: address.addr() as u64, length_bytes: length_bytes as u64 };
+        // SAFETY: the structure is the kernel's for this operation and outlives the call.
+        unsafe { rustix::ioctl::ioctl(&self.faults, Setter::<WAKE, Range>::new(all)) }
+            .context("wake the threads at all pages")
+    }
+
     fn write_protect(&self, page: u32, protect: bool) -> rustix::io::Result<()> {
         let mut request = Protect { range: self.range_of(page), mode: u64::from(protect) };
         loop {
@@ -390,10 +406,7 @@ impl AsFd for PagedMemory {
 impl Drop for PagedMemory {
     fn drop(&mut self) {
         // Without userfaultfd absent pages would show what the file has of them, which may be stale.
-        // SAFETY: only takes rights from the range.
-        let _ = unsafe {
-            rustix::mm::mprotect(self.range.address.as_ptr(), self.range.length_bytes, MprotectFlags::empty())
-        };
+        let _ = self.revoke();
     }
 }
 
@@ -576,6 +589,35 @@ mod tests {
         assert!(PagedMemory::create(address, 2).is_ok());
     }
 
+    /// Runs a test of this program alone, in a process of its own; the signal that ended it.
+    fn end_of_child(test: &str, variable: &str) -> Option<i32> {
+        let own = std::env::current_exe().unwrap();
+        let test = format!("memory::paged::tests::{test}");
+        let child =
+            std::process::Command::new(own).args(["--exact", &test]).env(variable, "1").output().unwrap();
+        std::os::unix::process::ExitStatusExt::signal(&child.status)
+    }
+
+    #[test]
+    fn a_range_that_is_revoked_ends_who_waits_in_it() {
+        const CHILD: &str = "TOMBOLO_TEST_REVOKED";
+        if std::env::var_os(CHILD).is_some() {
+            let paged = create(0x2500_0000_0000, 2).expect("as before");
+            let memory = paged.memory();
+            std::thread::scope(|scope| {
+                let reader = scope.spawn(|| memory.load_le(0, Ordering::Relaxed));
+                fault(&paged);
+                paged.revoke().unwrap();
+                let _ = reader.join();
+            });
+            std::process::exit(0);
+        }
+        if create(0x2600_0000_0000, 1).is_some() {
+            let signal = end_of_child("a_range_that_is_revoked_ends_who_waits_in_it", CHILD);
+            assert_eq!(signal, Some(libc::SIGSEGV));
+        }
+    }
+
     #[test]
     fn a_page_that_is_poisoned_ends_who_accesses_it() {
         const CHILD: &str = "TOMBOLO_TEST_POISONED";
@@ -592,10 +634,7 @@ mod tests {
         if create(0x2400_0000_0000, 1).is_none() {
             return;
         }
-        let own = std::env::current_exe().unwrap();
-        let test = "memory::paged::tests::a_page_that_is_poisoned_ends_who_accesses_it";
-        let child = std::process::Command::new(own).args(["--exact", test]).env(CHILD, "1").output().unwrap();
-        let signal = std::os::unix::process::ExitStatusExt::signal(&child.status);
-        assert!(matches!(signal, Some(libc::SIGBUS | libc::SIGSEGV)), "{child:?}");
+        let signal = end_of_child("a_page_that_is_poisoned_ends_who_accesses_it", CHILD);
+        assert!(matches!(signal, Some(libc::SIGBUS | libc::SIGSEGV)), "{signal:?}");
     }
 }
