@@ -119,7 +119,9 @@ fn obey(channel: &mut Channel, long: &mut Channel, pages: &Pages) -> Result<(), 
         let length_bytes = channel.recv_into(&mut message)?;
         let order = Order::of(&message).ok_or(Error::Unexpected { length_bytes })?;
         match order {
-            Order::Read(page) => drop(read(pages, page)),
+            Order::Read(page) => {
+                std::hint::black_box(read(pages, page));
+            }
             Order::Write(page) => write(pages, page),
             Order::Turns(turns) => {
                 channel.send(&message)?;
@@ -229,7 +231,9 @@ fn faults(channel: &mut Channel, pages: &Pages, rounds: u32) -> Result<(), Error
         let (mut reads, mut upgrades, mut writes) = (Vec::new(), Vec::new(), Vec::new());
         for page in (first..2 * rounds).step_by(2) {
             order(channel, Order::Write(page))?;
-            reads.push(time_ns(|| drop(std::hint::black_box(read(pages, page)))));
+            reads.push(time_ns(|| {
+                std::hint::black_box(read(pages, page));
+            }));
             upgrades.push(time_ns(|| write(pages, page)));
             order(channel, Order::Write(page))?;
             writes.push(time_ns(|| write(pages, page)));
