@@ -1,5 +1,5 @@
-//! What coherent pages cost between this host and each node: faults of rank 0 on the host, which rank 1 on the node
-//! has a part in, beside a bare fault, a round trip of a channel and the copy of a page.
+//! What coherent pages cost between this host and each node: faults of rank 0 on the host, which rank 1 on
+//! the node has a part in, beside a bare fault, a round trip of a channel and the copy of a page.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::host::Host;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
 
-/// The most that a remote read fault should take, as a multiple of what it cannot do without: a bare fault, a round
-/// trip, and the copy of a page.
+/// The most that a remote read fault should take, as a multiple of what it cannot do without: a bare fault, a
+/// round trip, and the copy of a page.
 pub const TARGET: f64 = 3.0;
 
 /// What is measured, by its name among the figures.
@@ -41,8 +41,8 @@ pub struct Pair {
     pub node: String,
     /// All figures, in ns, by name.
     pub figures: Figures,
-    /// Median of read faults with a remote home, by the floor: the thread that serves pages sleeps until a message
-    /// comes, so that the round trip is that to a sleeper.
+    /// Median of read faults with a remote home, by the floor: the thread that serves pages sleeps until a
+    /// message comes, so that the round trip is that to a sleeper.
     pub read_ratio: f64,
     /// The same with a round trip of two that are awake.
     pub read_ratio_awake: f64,
@@ -66,7 +66,8 @@ pub struct Report {
 /// Measures between the host and each node, itself included.
 ///
 /// # Errors
-/// A machine that is gone, or a node that does not exist or is down; a pair that fails is reported in the result.
+/// A machine that is gone, or a node that does not exist or is down; a pair that fails is reported in the
+/// result.
 pub fn run(
     (domain, image): (&Domain, &Path),
     (wanted, rounds): (&[String], u32),

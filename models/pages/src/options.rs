@@ -7,29 +7,15 @@ use tombolo::{Domain, Job};
 use crate::error::Error;
 use crate::pages::Pages;
 
-/// Where the range begins unless another address is given: within what every 64-bit kernel gives programs, and far
-/// from where they put anything by themselves.
+/// Where the range begins unless another address is given: within what every 64-bit kernel gives programs,
+/// and far from where they put anything by themselves.
 const DEFAULT_ADDRESS: usize = 0x1000_0000_0000;
 
 /// The most bytes of a range: 16 GiB. What each rank keeps of each page is about 1/30 of it.
 pub(crate) const MAX_BYTES: u64 = 16 << 30;
 
-/// How a range is opened. Name, address, length and [`block_pages`](Self::block_pages) must be the same at all
-/// ranks.
-///
-/// ```no_run
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use std::sync::atomic::Ordering;
-/// use std::time::Duration;
-///
-/// let domain = tombolo::Domain::attach()?;
-/// let job = domain.job()?;
-/// let pages = tombolo_pages::PagesOptions::new("counters").open(&domain, &job, 1 << 20)?;
-/// pages.memory().words()[0].fetch_add(1, Ordering::SeqCst);
-/// pages.close(Duration::from_secs(30))?;
-/// # Ok(())
-/// # }
-/// ```
+/// How a range is opened. Name, address, length and [`block_pages`](Self::block_pages) must be the same at
+/// all ranks.
 #[derive(Clone, Debug)]
 pub struct PagesOptions {
     pub(crate) name: String,
@@ -42,8 +28,8 @@ pub struct PagesOptions {
 }
 
 impl PagesOptions {
-    /// A range that goes by this name in the job, at 0x100000000000, in blocks of 16 pages, that fetches the 3 pages
-    /// after one that is read, and keeps pages for 100 µs at least.
+    /// A range that goes by this name in the job, at 0x100000000000, in blocks of 16 pages, that fetches the
+    /// 3 pages after one that is read, and keeps pages for 100 µs at least.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         PagesOptions {
@@ -64,52 +50,53 @@ impl PagesOptions {
         self
     }
 
-    /// Pages in a row with the same home, the rank that directs them; blocks go to the ranks in turn. At least 1.
+    /// Pages in a row with the same home, the rank that directs them; blocks go to the ranks in turn. At
+    /// least 1.
     #[must_use]
     pub fn block_pages(mut self, pages: u32) -> Self {
         self.block_pages = pages.max(1);
         self
     }
 
-    /// How long a page that was fetched stays at least: long enough for the thread that waited for it to use it, or
-    /// two ranks that write to one page take it from each other before either has. It delays whoever wants the page
-    /// next by as much.
+    /// How long a page that was fetched stays at least: long enough for the thread that waited for it to use
+    /// it, or two ranks that write to one page take it from each other before either has. It delays the
+    /// rank that wants the page next by as much.
     #[must_use]
     pub fn hold(mut self, hold: Duration) -> Self {
         self.hold = hold;
         self
     }
 
-    /// How many pages after one that is read are fetched with it, if they have the same home and are at hand there.
+    /// How many pages after one that is read are fetched with it, if they have the same home and are at hand
+    /// there.
     #[must_use]
     pub fn ahead(mut self, pages: u8) -> Self {
         self.ahead = pages;
         self
     }
 
-    /// The processors for the thread that serves the pages; all that the program may use, unless given. On the
-    /// processor of the thread that faults it is woken soonest.
+    /// The processors for the thread that serves the pages; all that the program may use, unless given. On
+    /// the processor of the thread that faults it is woken soonest.
     #[must_use]
     pub fn service_cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.cpus = cpus.into_iter().collect();
         self
     }
 
-    /// How long the thread that serves the pages looks for answers before it sleeps, in nanoseconds: 50,000 unless
-    /// given, about the cost of being woken.
+    /// How long the thread that serves the pages looks for answers before it sleeps, in nanoseconds: 50,000
+    /// unless given, about the cost of being woken.
     #[must_use]
     pub fn spin_ns(mut self, spin_ns: u64) -> Self {
         self.spin_ns = spin_ns;
         self
     }
 
-    /// Opens the range, together with all other domains of the job, and waits for them up to the domain's timeout.
-    /// The length is rounded up to whole pages, which are zero.
+    /// Opens the range, together with all other domains of the job, and waits for them up to the domain's
+    /// timeout. The length is rounded up to whole pages, which are zero.
     ///
     /// # Errors
-    /// [`Error::Unavailable`]: this node has no such memory, or the range is in use.
-    /// [`Error::Mismatch`], [`Error::Length`], [`Error::TooManyRanks`]; or a channel to another rank could not be
-    /// opened.
+    /// [`Error::Unavailable`]: this node has no such memory, or the range is in use. [`Error::Mismatch`],
+    /// [`Error::Length`], [`Error::TooManyRanks`]; or a channel to another rank could not be opened.
     pub fn open(&self, domain: &Domain, job: &Job, bytes: u64) -> Result<Pages, Error> {
         Pages::open(self, domain, job, bytes)
     }

@@ -133,22 +133,22 @@ impl Pages {
         self.page_bytes
     }
 
-    /// Number of pages.
+    /// Number of pages of the range.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Whether system calls fail with `EFAULT` when they access a page that is not here (`read` into the range, say),
-    /// because this user may stop only its own accesses: `vm.unprivileged_userfaultfd` is 0. Then
-    /// [`acquire`](Self::acquire) such pages first.
+    /// Whether system calls fail with `EFAULT` when they access a page that is not here (`read` into the
+    /// range, say), because this user may stop only its own accesses: `vm.unprivileged_userfaultfd` is 0.
+    /// Then [`acquire`](Self::acquire) such pages first.
     #[must_use]
     pub fn is_user_mode_only(&self) -> bool {
         self.is_user_mode_only
     }
 
-    /// Fetches pages ahead of their use, and learns of lost ones by an error. Another rank may take them again as
-    /// soon as they are here.
+    /// Fetches pages ahead of their use, and learns of lost ones by an error. Another rank may take them
+    /// again as soon as they are here.
     ///
     /// # Errors
     /// [`Error::Lost`], the first one; [`Error::NoSuchPage`]; [`Error::TimedOut`]; [`Error::NotServed`].
@@ -247,8 +247,8 @@ impl Pages {
         })
     }
 
-    /// The pages with the most faults at this rank, up to `most`, the hottest first. A page that came back often goes
-    /// back and forth: if the ranks use different variables in it, they belong on different pages.
+    /// The pages with the most faults at this rank, up to `most`, the hottest first. A page that came back
+    /// often goes back and forth: if the ranks use different variables in it, they belong on different pages.
     #[must_use]
     pub fn hottest(&self, most: usize) -> Vec<HotPage> {
         let state = self.shared.lock();

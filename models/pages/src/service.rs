@@ -24,8 +24,8 @@ const IN_A_ROW: usize = 32;
 /// How long to sleep at most. Everything that ends a sleep wakes the thread; this is for what does not.
 const NAP: Duration = Duration::from_secs(1);
 
-/// The first byte of the messages of this crate; those of the directory have others. The number of the meeting is in
-/// bytes 8 to 15.
+/// The first byte of the messages of this crate; those of the directory have others. The number of the
+/// meeting is in bytes 8 to 15.
 const ARRIVED: u8 = 0x40;
 const DONE: u8 = 0x41;
 
@@ -330,8 +330,8 @@ impl Service {
         }
     }
 
-    /// Sends a message now or as soon as there is room. Returns the buffer of one that was sent. A channel that has
-    /// ended shows when its end is received.
+    /// Sends a message now or as soon as there is room. Returns the buffer of one that was sent. A channel
+    /// that has ended shows when its end is received.
     fn post(&mut self, rank: usize, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(rank)?.as_mut()?;
         if !peer.backlog.is_empty() {

@@ -59,7 +59,8 @@ impl Backing {
     /// A thread stopped at a page that the program may access.
     pub(crate) fn resolve(&mut self, page: u32, access: Access) {
         let writable = access == Access::Write;
-        // The kernel may have unmapped it by itself, to reclaim memory; if it has not, this only wakes the thread.
+        // The kernel may have unmapped it by itself, to reclaim memory; if it has not, this only wakes the
+        // thread.
         let mut done = self.memory.map(page, writable);
         if writable && self.mapped[page as usize] {
             done = done.and(self.memory.unprotect(page));

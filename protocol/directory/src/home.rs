@@ -140,7 +140,8 @@ impl<C: Clone> Node<C> {
                 self.post(requester, Message::Grant { page, access, content: None });
                 continue;
             }
-            // A home without a copy first gets one, so that none is lost by what the others do in the meantime.
+            // A home without a copy first gets one, so that none is lost by what the others do in the
+            // meantime.
             let others = directory.holders.without(requester);
             let has_none = !directory.exclusive && !directory.holders.has(me) && !others.is_empty();
             directory.busy =
@@ -219,7 +220,7 @@ impl<C: Clone> Node<C> {
         Ok(())
     }
 
-    /// The content is here, and whoever sent it only reads.
+    /// The content is here, and the rank that sent it only reads.
     fn fetched<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, content: C) {
         let (me, dead) = (self.geometry.me, self.dead);
         let record = &mut self.pages[page as usize];

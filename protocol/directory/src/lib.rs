@@ -1,17 +1,18 @@
 //! Coherent pages over separate memories: the directory protocol.
 //!
 //! The ranks of a job have an address range in common and no memory. Each page is *modified* at one rank,
-//! *shared* by several that only read it, or *invalid*; each has a *home*, a rank that knows who holds it. A rank
-//! that lacks the access that its program needs asks the home, which recalls the page from those who stand in
-//! the way, one request for a page at a time, and then grants it. Messages between two ranks arrive in order, so
-//! that neither a grant nor a recall is acknowledged twice, and no lock is held across ranks. As there is never a
-//! copy beside a page that is being written, memory is sequentially consistent, page by page. After Popcorn
-//! (*Popcorn: a replicated-kernel OS*, and its successor's page server), whose homes, states and single
-//! writer it keeps; everything passes through the home, where Popcorn asks the owner to send.
+//! *shared* by several that only read it, or *invalid*; each has a *home*, a rank that knows who holds it. A
+//! rank that lacks the access that its program needs asks the home, which recalls the page from those who
+//! stand in the way, one request for a page at a time, and then grants it. Messages between two ranks arrive
+//! in order, so that neither a grant nor a recall is acknowledged twice, and no lock is held across ranks. As
+//! there is never a copy beside a page that is being written, memory is sequentially consistent, page by
+//! page. After Popcorn (*Popcorn: a replicated-kernel OS*, and its successor's page server), whose homes,
+//! states and single writer it keeps; everything passes through the home, where Popcorn asks the owner to
+//! send.
 //!
-//! The death of a rank is an input. The home of a page that only the dead held answers every later request with
-//! [`Message::Lost`]. The pages that the dead was home of get the next living rank as their home, which learns from
-//! all others what they hold before it grants anything.
+//! The death of a rank is an input. The home of a page that only the dead held answers every later request
+//! with [`Message::Lost`]. The pages that the dead was home of get the next living rank as their home, which
+//! learns from all others what they hold before it grants anything.
 //!
 //! * [`Node`] is the state of one rank. Its inputs are faults of its program, messages, deaths and the time.
 //! * A [`Store`] is what the protocol changes of the rank's memory: what pages the program may access.

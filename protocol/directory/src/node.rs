@@ -14,8 +14,8 @@ pub trait Store {
     /// The content of a page.
     type Content: Clone;
 
-    /// Reduces what the program may do with `page` to `leave`, [`Access::None`] or [`Access::Read`]; afterwards,
-    /// if `content`, returns what is in it. The program may not change it in between.
+    /// Reduces what the program may do with `page` to `leave`, [`Access::None`] or [`Access::Read`];
+    /// afterwards, if `content`, returns what is in it. The program may not change it in between.
     fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<Self::Content>;
 
     /// Gives `page`, which was invalid, this content, and lets the program access it.
@@ -39,8 +39,8 @@ pub struct Geometry {
     pub pages: u32,
     /// Pages in a row with the same home; blocks go to the ranks in turn.
     pub block_pages: u32,
-    /// How long a page that was granted stays at least, in nanoseconds, so that the program can use it before it
-    /// is recalled. 0 for no time.
+    /// How long a page that was granted stays at least, in nanoseconds, so that the program can use it before
+    /// it is recalled. 0 for no time.
     pub hold_ns: u64,
     /// How many pages after one that the program wants to read are asked for as well.
     pub ahead: u8,
@@ -145,7 +145,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All faults.
+    /// Number of all faults together.
     #[must_use]
     pub fn faults(&self) -> u32 {
         self.read_faults.saturating_add(self.write_faults).saturating_add(self.upgrades)
@@ -183,7 +183,7 @@ pub(crate) struct Page<C> {
     pub(crate) directory: Directory<C>,
 }
 
-/// One rank.
+/// The state of one rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Node<C> {
     pub(crate) geometry: Geometry,
@@ -321,7 +321,8 @@ impl<C: Clone> Node<C> {
         })
     }
 
-    /// A message arrived from `from`, another rank. Those of ranks that this one knows to be dead are ignored.
+    /// A message arrived from `from`, another rank. Those of ranks that this one knows to be dead are
+    /// ignored.
     ///
     /// # Errors
     /// [`Violation`]: nothing was changed by it.

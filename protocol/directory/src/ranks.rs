@@ -18,7 +18,7 @@ impl core::fmt::Display for Rank {
 pub struct Ranks(pub u64);
 
 impl Ranks {
-    /// The empty set.
+    /// The set without members.
     pub const NONE: Ranks = Ranks(0);
 
     /// The set of one rank.
@@ -45,18 +45,18 @@ impl Ranks {
         self.0 == 0
     }
 
-    /// Number of members.
+    /// Number of members of the set.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Adds a rank.
+    /// Adds a rank to the set.
     pub fn add(&mut self, rank: Rank) {
         self.0 |= Ranks::of(rank).0;
     }
 
-    /// Removes a rank.
+    /// Removes a rank from the set.
     pub fn remove(&mut self, rank: Rank) {
         self.0 &= !Ranks::of(rank).0;
     }
@@ -73,7 +73,7 @@ impl Ranks {
         Ranks(self.0 | other.0)
     }
 
-    /// The lowest rank.
+    /// The lowest rank in the set.
     #[must_use]
     pub fn first(self) -> Option<Rank> {
         (self.0 != 0).then(|| Rank(self.0.trailing_zeros() as u8))

@@ -5,7 +5,8 @@ use crate::node::{Node, Store, Violation};
 use crate::ranks::Rank;
 
 impl<C: Clone> Node<C> {
-    /// A rank is dead, by evidence: no message of it arrives any more, and those that were not received are gone.
+    /// A rank is dead, by evidence: no message of it arrives any more, and those that were not received are
+    /// gone.
     ///
     /// # Errors
     /// None that a peer can cause.
@@ -65,8 +66,8 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    /// A rank reports what it holds of pages that this one is the home of, or will be as soon as it knows of a
-    /// death that the other knows of.
+    /// A rank reports what it holds of pages that this one is the home of, or will be as soon as it knows of
+    /// a death that the other knows of.
     pub(crate) fn held(
         &mut self,
         from: Rank,

@@ -1,7 +1,8 @@
-//! Several ranks in one process, with links between them: what tests, the model checker and the simulator run.
+//! Several ranks in one process, with links between them: what tests, the model checker and the simulator
+//! run.
 //!
-//! The ranks are [`Node`]s. Links deliver in order. A store holds a number for each page; each write gives a page
-//! the next number, so that a rank that may read another number than the last has a stale copy.
+//! The ranks are [`Node`]s. Links deliver in order. A store holds a number for each page; each write gives a
+//! page the next number, so that a rank that may read another number than the last has a stale copy.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -72,7 +73,7 @@ pub struct Member {
     pub waits: Option<(u32, Access)>,
 }
 
-/// All ranks.
+/// All ranks of a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct World {
     /// By rank; `None` for the dead.
@@ -225,7 +226,7 @@ impl World {
         }
     }
 
-    /// A rank dies.
+    /// A rank dies, at this moment.
     pub fn kill(&mut self, rank: usize) {
         self.members[rank] = None;
         for other in 0..self.members.len() {
@@ -284,8 +285,8 @@ impl World {
         }
     }
 
-    /// The most messages on a link: for each page a request for reading and one for writing, a recall, an answer,
-    /// and grants; reports of each death.
+    /// The most messages on a link: for each page a request for reading and one for writing, a recall, an
+    /// answer, and grants; reports of each death.
     fn most(&self) -> usize {
         self.latest.len() * (6 + self.members.len()) + 2 * self.members.len()
     }

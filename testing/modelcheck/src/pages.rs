@@ -1,8 +1,8 @@
 //! Coherent pages under a model checker.
 //!
-//! The ranks are the real ones of `protocol/directory`, with links that deliver in order. The checker takes every
-//! order of accesses, deliveries, ends of the time that a page stays, and deaths, with every loss of what a rank
-//! sent before it died.
+//! The ranks are the real ones of `protocol/directory`, with links that deliver in order. The checker takes
+//! every order of accesses, deliveries, ends of the time that a page stays, and deaths, with every loss of
+//! what a rank sent before it died.
 
 use stateright::{Model, Property};
 use tombolo_directory::world::World;

@@ -4,8 +4,8 @@ use tombolo_base::random::Random;
 use tombolo_directory::world::World;
 use tombolo_directory::{Access, Geometry, Rank};
 
-/// The mistakes that can be planted in the directory protocol in a build with `--cfg sim`, and in how many seeds,
-/// from the first on, each must be found.
+/// The mistakes that can be planted in the directory protocol in a build with `--cfg sim`, and in how many
+/// seeds, from the first on, each must be found.
 pub const CANARIES: [(&str, u64); 3] = [
     ("pages are not invalidated", 50),
     ("directory forgets the owner", 50),

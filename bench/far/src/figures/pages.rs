@@ -1,5 +1,5 @@
-//! What coherent pages cost between two ranks, one on each node, beside what a bare fault, a round trip and the copy
-//! of a page cost there.
+//! What coherent pages cost between two ranks, one on each node, beside what a bare fault, a round trip and
+//! the copy of a page cost there.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,10 +1,10 @@
 //! Memory whose pages a program of this process supplies and takes away: accesses that a page does not allow
 //! stop their thread, and become messages on a descriptor (userfaultfd).
 //!
-//! The pages are those of a memory file, mapped twice. The *range* is what the program accesses: a page that is not
-//! mapped there, or is mapped for reading only, stops a thread until another thread maps it. The *alias*, at an
-//! address of the kernel's choice, always reaches the content, so that the thread that supplies pages is never
-//! stopped itself.
+//! The pages are those of a memory file, mapped twice. The *range* is what the program accesses: a page that
+//! is not mapped there, or is mapped for reading only, stops a thread until another thread maps it. The
+//! *alias*, at an address of the kernel's choice, always reaches the content, so that the thread that
+//! supplies pages is never stopped itself.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -155,8 +155,8 @@ impl Drop for Mapped {
 }
 
 impl PagedMemory {
-    /// Maps `pages` pages of zeros at `address`. None is accessible until it is [mapped](Self::map). Forked children
-    /// do not have them.
+    /// Maps `pages` pages of zeros at `address`. None is accessible until it is [mapped](Self::map). Forked
+    /// children do not have them.
     ///
     /// # Errors
     /// [`Unavailable`].
@@ -173,21 +173,22 @@ impl PagedMemory {
             mode: MODE_MISSING | MODE_WRITE_PROTECT | MODE_MINOR,
             answer: 0,
         };
-        // SAFETY: the structure is the kernel's for this operation and outlives the call. The range was just mapped,
-        // and no code has its address.
+        // SAFETY: the structure is the kernel's for this operation and outlives the call. The range was just
+        // mapped, and no code has its address.
         unsafe { rustix::ioctl::ioctl(&faults, Updater::<REGISTER, RangeAndMode>::new(&mut register)) }
             .context("register pages with userfaultfd")?;
         let can_poison = features & FEATURE_POISON != 0;
         Ok(PagedMemory { faults, range, alias, page_bytes, pages, can_poison, user_mode_only })
     }
 
-    /// What the program accesses. A thread that reads or writes a page that is not mapped so is stopped until it is.
+    /// What the program accesses. A thread that reads or writes a page that is not mapped so is stopped until
+    /// it is.
     #[must_use]
     pub fn memory(&self) -> SharedMemory {
         let owner: Arc<Mapped> = Arc::clone(&self.range);
-        // SAFETY: the range is mapped, page-aligned, and stays so while `owner` lives. All access through the result
-        // is atomic in words. The file has its size for good. That a page is absent is no matter of memory safety:
-        // the thread stops, or the program ends.
+        // SAFETY: the range is mapped, page-aligned, and stays so while `owner` lives. All access through the
+        // result is atomic in words. The file has its size for good. That a page is absent is no matter of
+        // memory safety: the thread stops, or the program ends.
         unsafe { SharedMemory::from_raw(self.range.address.cast(), self.range.length_bytes, owner) }
     }
 
@@ -197,7 +198,7 @@ impl PagedMemory {
         self.range.address.as_ptr().addr()
     }
 
-    /// Number of pages.
+    /// Number of pages of the range.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages
@@ -209,8 +210,8 @@ impl PagedMemory {
         self.page_bytes
     }
 
-    /// Whether system calls that access an absent page fail with `EFAULT` instead of waiting for it: this user may
-    /// not stop the kernel (`vm.unprivileged_userfaultfd` is 0).
+    /// Whether system calls that access an absent page fail with `EFAULT` instead of waiting for it: this
+    /// user may not stop the kernel (`vm.unprivileged_userfaultfd` is 0).
     #[must_use]
     pub fn is_user_mode_only(&self) -> bool {
         self.user_mode_only
@@ -271,8 +272,8 @@ impl PagedMemory {
         let mode = if writable { 0 } else { CONTINUE_WRITE_PROTECTED };
         let mut request = RangeAndMode { range: self.range_of(page), mode, answer: 0 };
         loop {
-            // SAFETY: the structure is the kernel's for this operation and outlives the call, which maps a page of
-            // the file in the range, whose accesses are atomic.
+            // SAFETY: the structure is the kernel's for this operation and outlives the call, which maps a
+            // page of the file in the range, whose accesses are atomic.
             let done = unsafe {
                 rustix::ioctl::ioctl(&self.faults, Updater::<CONTINUE, RangeAndMode>::new(&mut request))
             };
@@ -307,14 +308,14 @@ impl PagedMemory {
     /// # Errors
     /// An error of the kernel.
     pub fn unmap(&self, page: u32) -> Result<(), OsError> {
-        // SAFETY: pages of a shared file: their content stays in the file, and accesses wait for the page to be
-        // mapped again.
+        // SAFETY: pages of a shared file: their content stays in the file, and accesses wait for the page to
+        // be mapped again.
         unsafe { rustix::mm::madvise(self.address_of(page), self.page_bytes, Advice::LinuxDontNeed) }
             .context("unmap a page")
     }
 
-    /// Has every access to a page that is not mapped end the program, or the handler that it has, with SIGBUS; on a
-    /// kernel before 6.6 with SIGSEGV.
+    /// Has every access to a page that is not mapped end the program, or the handler that it has, with
+    /// SIGBUS; on a kernel before 6.6 with SIGSEGV.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -353,8 +354,8 @@ impl PagedMemory {
             .context("wake the threads at a page")
     }
 
-    /// Ends all access to the range, for good: every thread that tries, or that waits for a page, ends the program with
-    /// SIGSEGV.
+    /// Ends all access to the range, for good: every thread that tries, or that waits for a page, ends the
+    /// program with SIGSEGV.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -416,8 +417,8 @@ fn map_at(address: usize, length_bytes: usize, file: impl AsFd) -> Result<Arc<Ma
     if address == 0 || !address.is_multiple_of(rustix::param::page_size()) {
         return Err(taken);
     }
-    // SAFETY: the kernel refuses an address where something is mapped; what it maps elsewhere instead (emulators do)
-    // is fresh, and unmapped below.
+    // SAFETY: the kernel refuses an address where something is mapped; what it maps elsewhere instead
+    // (emulators do) is fresh, and unmapped below.
     let mapped = unsafe {
         rustix::mm::mmap(
             core::ptr::without_provenance_mut(address),
@@ -437,8 +438,8 @@ fn map_at(address: usize, length_bytes: usize, file: impl AsFd) -> Result<Arc<Ma
     if mapped.address.as_ptr().addr() != address {
         return Err(taken);
     }
-    // A child would have the pages without the descriptor, and read what is stale. Large pages would come and go
-    // as a whole.
+    // A child would have the pages without the descriptor, and read what is stale. Large pages would come and
+    // go as a whole.
     for advice in [Advice::LinuxDontFork, Advice::LinuxNoHugepage] {
         // SAFETY: changes only what becomes of the fresh mapping at a fork, and the size of its pages.
         let done = unsafe { rustix::mm::madvise(mapped.address.as_ptr(), length_bytes, advice) };

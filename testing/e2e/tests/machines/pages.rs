@@ -40,8 +40,8 @@ fn pages_of_the_host_and_an_arm_machine() {
     machine.down();
 }
 
-/// The last of three ranks is killed. The others go on with every page that one of them has, learn which one is lost,
-/// and one of them accesses it in spite of that.
+/// The last of three ranks is killed. The others go on with every page that one of them has, learn which one
+/// is lost, and one of them accesses it in spite of that.
 fn killed(machine: &Machine, on: &str, dies_on: &str) {
     let image = actor_image().display().to_string();
     let finished = machine.tombolo(["run", "--keep-going", "--on", on, &image, "pages-lose"]);

@@ -8,8 +8,8 @@ use crate::read::Choices;
 const PAGES: u32 = 6;
 const CONTENT_BYTES: usize = 8;
 
-/// A rank hears whatever two others say, while its program accesses pages and others die. What it does to its memory
-/// always makes sense.
+/// A rank hears whatever two others say, while its program accesses pages and others die. What it does to its
+/// memory always makes sense.
 pub(super) fn rank(input: &[u8]) {
     let mut choices = Choices::new(input);
     let geometry = Geometry {

@@ -21,8 +21,8 @@ fn number(index: usize) -> u64 {
     index as u64 * 3 + 1
 }
 
-/// All ranks count in one word, and each in a word of its own beside it; then they fill an array in turn, and each
-/// sums all of it; then two threads of each count in words of many pages at random.
+/// All ranks count in one word, and each in a word of its own beside it; then they fill an array in turn, and
+/// each sums all of it; then two threads of each count in words of many pages at random.
 pub(crate) fn count(increments: &str) -> Outcome {
     let increments: u64 = increments.parse()?;
     let domain = crate::attach()?;
@@ -123,7 +123,8 @@ pub(crate) fn lose() -> Outcome {
         other => return Err(format!("the lost page: {other:?}").into()),
     }
     assert_eq!((get(&pages, 3), get(&pages, 5)), (9, 8));
-    // The others count on, on pages with a home that lives and with one that died and of which there is a copy.
+    // The others count on, on pages with a home that lives and with one that died and of which there is a
+    // copy.
     let words = pages.memory().words();
     for word in [&words[4 * pages.page_bytes() / 8], &words[5 * pages.page_bytes() / 8 + 1]] {
         for _ in 0..1000 {
