@@ -53,8 +53,7 @@ impl PoolMemory {
             let what = "map a pool whose region is a file, or shorter than the pool";
             Error::from(tombolo_platform::OsError::new(what, Errno::INVAL))
         })?;
-        let view = mapping.caches().map(|caches| caches.view(memory.clone())).transpose();
-        let view = view.map_err(|error| Error::from(Fault::Refused { why: error.to_string() }))?;
+        let view = mapping.flushed_memory()?;
         let memory = view.as_ref().map_or(memory, |view| view.clone().with_caches(Coherent));
         Ok(PoolMemory { capability, mapping, memory, view })
     }

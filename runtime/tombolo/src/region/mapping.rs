@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
-use tombolo_base::coherence::Caches;
+use tombolo_base::coherence::{Caches, Flushed};
 use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_capability::{Backing, CapabilityFault, Extent, RegionId, Rights};
 use tombolo_control::{Fault, RegionMap};
@@ -252,9 +252,16 @@ impl Mapping {
         if self.file.is_some() { None } else { self.mapped.memory() }
     }
 
-    /// How its lines reach others; `None` where the memory is coherent.
-    pub(crate) fn caches(&self) -> Option<Caches> {
-        self.caches
+    /// This program's view of memory that is not coherent, whose loads and stores take write-backs and
+    /// invalidations; `None` where the memory is coherent, and where [`memory`](Self::memory) has none. The view
+    /// is made by each call, and lives as `memory` does. Who has one works in nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] where this processor has no instructions for it.
+    pub fn flushed_memory(&self) -> Result<Option<SharedMemory<Flushed>>, Error> {
+        let (Some(caches), Some(memory)) = (self.caches, self.memory()) else { return Ok(None) };
+        let view = caches.view(memory);
+        view.map(Some).map_err(|error| Fault::Refused { why: error.to_string() }.into())
     }
 
     /// Where it is, for code that takes addresses. Others may write there at any time; of a file that became

@@ -30,6 +30,7 @@ pub(crate) mod passing;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+pub use tombolo_base::coherence::Flushed;
 pub use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_capability::MemoryOptions;
 pub use tombolo_capability::{

@@ -1,0 +1,203 @@
+//! Collectives: what all ranks of a group call.
+
+use tombolo_base::CacheMaintenance;
+
+use super::lane::{Claims, Incoming, Outgoing};
+use super::{Element, Engine, Operation, PrivateBytes, Wanted, WrongLength};
+
+/// The ranks of a communicator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Their numbers in the job, in the order of their numbers in the group.
+    pub members: Vec<usize>,
+    /// This rank's number in the group.
+    pub own: usize,
+}
+
+impl Group {
+    /// The member that is `distance` after this rank, around the group.
+    fn after(&self, distance: usize) -> usize {
+        self.members[(self.own + distance) % self.members.len()]
+    }
+
+    /// The member that is `distance` before this rank, around the group.
+    fn before(&self, distance: usize) -> usize {
+        self.after(self.members.len() - distance % self.members.len())
+    }
+}
+
+/// A collective did not happen.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CollectiveError<E> {
+    /// What `idle` returned.
+    #[error("{0}")]
+    Ended(E),
+    /// Two ranks have made different calls of `RCCE_malloc`, `RCCE_flag_alloc`, `RCCE_shmalloc` or of those that
+    /// free; from then on an address means different things to them.
+    #[error(
+        "unequal symmetric allocation: this rank has made {own} calls that allocate or free, rank {other} has made \
+         {others}{same}; all ranks have to make the same ones, with the same arguments, in the same order",
+        same = if own == others { ", with other arguments" } else { "" }
+    )]
+    Unequal {
+        /// The calls of this rank.
+        own: u64,
+        /// The other rank.
+        other: usize,
+        /// Its calls.
+        others: u64,
+    },
+    /// A rank takes part with a message of another length.
+    #[error("{0}; all ranks have to state the same length")]
+    WrongLength(WrongLength),
+}
+
+impl<E> From<E> for CollectiveError<E> {
+    fn from(ended: E) -> Self {
+        CollectiveError::Ended(ended)
+    }
+}
+
+type Idle<'a, E> = &'a mut dyn FnMut() -> Result<(), E>;
+
+impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
+    /// Waits until all of the group have called it: a dissemination barrier. In round k a rank signals the one
+    /// that is 2^k after it.
+    ///
+    /// Signals between two ranks are counted, so that no communicator needs flags of its own: two ranks go
+    /// through the barriers that they have in common in the same order.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Unequal`], or those of `idle`.
+    pub fn barrier<E>(&mut self, group: &Group, idle: Idle<'_, E>) -> Result<(), CollectiveError<E>> {
+        let history = self.history();
+        let mut distance = 1;
+        while distance < group.members.len() {
+            let (to, from) = (group.after(distance), group.before(distance));
+            let signal = &mut self.signals_out[to];
+            // A rank is at most one barrier ahead of another, so what it said in the last one is still there.
+            let slot = 2 * (signal.raised() % 2) as usize;
+            signal.raise_with(slot, &[history.operations, history.digest]);
+            while !self.signals_in[from].is_raised() {
+                self.push();
+                idle()?;
+            }
+            let slot = 2 * (self.signals_in[from].taken() % 2) as usize;
+            let [operations, digest] = [slot, slot + 1].map(|word| self.signals_in[from].word(word));
+            self.signals_in[from].take();
+            if (operations, digest) != (history.operations, history.digest) {
+                let own = history.operations;
+                return Err(CollectiveError::Unequal { own, other: from, others: operations });
+            }
+            distance *= 2;
+        }
+        Ok(())
+    }
+
+    /// Sends `message` of the member `root` to all others, along a binomial tree.
+    ///
+    /// # Errors
+    /// [`CollectiveError::WrongLength`], or those of `idle`.
+    ///
+    /// # Panics
+    /// If `root` is not a member's number in the group, a mistake of the caller.
+    pub fn broadcast<E>(
+        &mut self,
+        group: &Group,
+        root: usize,
+        message: &mut [u8],
+        idle: Idle<'_, E>,
+    ) -> Result<(), CollectiveError<E>> {
+        let size = group.members.len();
+        let member = |relative: usize| group.members[(relative + root) % size];
+        let own = (group.own + size - root) % size;
+        // The parent has the number without this rank's lowest bit; children have one lower bit more.
+        let mut bit = 1;
+        while bit < size && own & bit == 0 {
+            bit *= 2;
+        }
+        if own != 0 {
+            self.receive_part(member(own & !bit), message, idle)?;
+        }
+        while bit > 1 {
+            bit /= 2;
+            if own + bit < size {
+                self.send_part(member(own + bit), message, idle)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Combines the elements of all members, in a binomial tree, into `output` of the member `root`, or of all
+    /// without one. Input and output have the same length, whole elements.
+    ///
+    /// # Errors
+    /// As [`broadcast`](Self::broadcast).
+    pub fn reduce<E>(
+        &mut self,
+        group: &Group,
+        root: Option<usize>,
+        (element, operation): (Element, Operation),
+        input: &[u8],
+        output: &mut [u8],
+        idle: Idle<'_, E>,
+    ) -> Result<(), CollectiveError<E>> {
+        let size = group.members.len();
+        let top = root.unwrap_or(0);
+        let member = |relative: usize| group.members[(relative + top) % size];
+        let own = (group.own + size - top) % size;
+        let mut result = input.to_vec();
+        element.swap(&mut result);
+        let mut part = vec![0; input.len()];
+        let mut bit = 1;
+        while bit < size && own & bit == 0 {
+            if own + bit < size {
+                self.receive_part(member(own + bit), &mut part, idle)?;
+                element.combine(operation, &mut result, &part);
+            }
+            bit *= 2;
+        }
+        if own != 0 {
+            self.send_part(member(own & !bit), &result, idle)?;
+        }
+        if root.is_none() {
+            self.broadcast(group, top, &mut result, idle)?;
+        } else if own != 0 {
+            return Ok(());
+        }
+        element.swap(&mut result);
+        output.copy_from_slice(&result);
+        Ok(())
+    }
+
+    fn send_part<E>(
+        &mut self,
+        dest: usize,
+        part: &[u8],
+        idle: Idle<'_, E>,
+    ) -> Result<(), CollectiveError<E>> {
+        let mut outgoing = Outgoing::new(self.next_request(), dest);
+        while !outgoing.advance(&mut self.collectives, part) {
+            self.push();
+            idle()?;
+        }
+        Ok(())
+    }
+
+    fn receive_part<E>(
+        &mut self,
+        source: usize,
+        mut part: &mut [u8],
+        idle: Idle<'_, E>,
+    ) -> Result<(), CollectiveError<E>> {
+        let mut incoming = Incoming::new(Some(source), Wanted::Exactly(part.len()));
+        loop {
+            match incoming.advance(&mut self.collectives, &Claims::default(), &mut part) {
+                Some(Ok(_)) => return Ok(()),
+                Some(Err(error)) => return Err(CollectiveError::WrongLength(error)),
+                None => self.push(),
+            }
+            idle()?;
+        }
+    }
+}

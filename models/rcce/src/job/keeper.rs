@@ -1,0 +1,143 @@
+//! Noticing that a rank has ended while others wait for it.
+
+use std::time::{Duration, Instant};
+
+use tombolo::channel::Channel;
+
+use super::wire::Message;
+use crate::failure::Failure;
+
+/// How long a rank still waits after rank 0 has called `RCCE_finalize`. Nothing that a correct program waits for
+/// takes longer: rank 0 was in the same last barrier.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Polls between two looks at the channels.
+const POLLS_PER_CHECK: u32 = 1 << 10;
+
+/// Polls that spin, where each rank has a processor of its own, and where ranks share them.
+const SPINS: [u32; 2] = [4000, 40];
+
+/// Polls after these that yield the processor; later ones sleep.
+const YIELDS: u32 = 4000;
+
+/// A sleep of a wait that takes long.
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// The channels between rank 0 and the others. A channel ends with its rank; rank 0 tells the others.
+#[derive(Debug)]
+pub struct Keeper {
+    rank: usize,
+    channels: Vec<Other>,
+    spins: u32,
+    /// When rank 0 said that it is done.
+    done: Option<Instant>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Other {
+    rank: usize,
+    channel: Channel,
+    said_bye: bool,
+}
+
+impl Keeper {
+    /// Of `rank`, with the ranks that it has channels to, on a kernel that runs `neighbours` ranks.
+    pub(super) fn new(rank: usize, channels: Vec<(usize, Channel)>, neighbours: usize) -> Keeper {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let other = |(rank, channel)| Other { rank, channel, said_bye: false };
+        let channels = channels.into_iter().map(other).collect();
+        let spins = SPINS[usize::from(neighbours > processors)];
+        Keeper { rank, channels, spins, done: None, buffer: Vec::new() }
+    }
+
+    /// What a call does while it waits.
+    pub fn waiting(&mut self) -> Waiting<'_> {
+        self.waiting_since(0)
+    }
+
+    /// What a call does that has polled that often already.
+    pub fn waiting_since(&mut self, polls: u32) -> Waiting<'_> {
+        Waiting { keeper: self, polls }
+    }
+
+    /// Looks whether a rank has ended.
+    ///
+    /// # Errors
+    /// [`Failure`]: one has, and the job cannot go on.
+    pub fn check(&mut self) -> Result<(), Failure> {
+        let mut lost = None;
+        for other in &mut self.channels {
+            while !other.said_bye {
+                match other.channel.try_recv_into(&mut self.buffer) {
+                    Ok(None) => break,
+                    Ok(Some(_)) => match Message::from_bytes(&self.buffer) {
+                        Some(Message::Bye) => other.said_bye = true,
+                        Some(Message::Ended { rank }) => lost = Some((rank, None)),
+                        _ => lost = Some((other.rank, None)),
+                    },
+                    Err(_) => {
+                        lost = Some((other.rank, Some(other.channel.peer_node().to_owned())));
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some((rank, node)) = lost {
+            self.tell(&Message::Ended { rank });
+            let node = node.map(|node| format!(" on {node}")).unwrap_or_default();
+            return Err(Failure::end(format!("rank {rank}{node} has ended without RCCE_finalize")));
+        }
+        if self.rank != 0 && self.channels.iter().all(|other| other.said_bye) {
+            let since = *self.done.get_or_insert_with(Instant::now);
+            if since.elapsed() > GRACE {
+                return Err(Failure::end(
+                    "rank 0 has called RCCE_finalize, and this rank still waits for another",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that this rank has called `RCCE_finalize`.
+    pub fn say_bye(&mut self) {
+        self.tell(&Message::Bye);
+    }
+
+    fn tell(&mut self, message: &Message) {
+        let bytes = message.to_bytes();
+        // A rank that is gone, or has said goodbye, gets nothing.
+        self.channels.iter_mut().for_each(|other| drop(other.channel.try_send(&bytes)));
+    }
+}
+
+/// A wait for other ranks: it spins, yields, and then sleeps, and now and then looks whether they are alive.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    keeper: &'a mut Keeper,
+    polls: u32,
+}
+
+impl Waiting<'_> {
+    /// Waits a little.
+    ///
+    /// # Errors
+    /// As [`Keeper::check`].
+    pub fn idle(&mut self) -> Result<(), Failure> {
+        self.polls = self.polls.saturating_add(1);
+        let spins = self.keeper.spins;
+        if self.polls < spins {
+            tombolo_base::sync::spin_hint();
+            return Ok(());
+        }
+        if self.polls < spins + YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(SLEEP);
+        }
+        if self.polls.is_multiple_of(POLLS_PER_CHECK) || self.polls == u32::MAX {
+            self.keeper.check()?;
+        }
+        Ok(())
+    }
+}

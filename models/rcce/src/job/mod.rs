@@ -1,0 +1,282 @@
+//! How the ranks of a job come by one memory.
+//!
+//! Rank 0 exports a name of the job, and every other rank connects to it and says what it was built for. When
+//! all have, rank 0 makes a region that all of them reach and grants it to each. The channels stay: by them
+//! ranks learn that one has ended ([`Keeper`]).
+
+mod keeper;
+mod place;
+mod wire;
+
+use std::time::Duration;
+
+use tombolo::channel::Channel;
+use tombolo::region::{CapabilityId, Flushed, MapOptions, Mapping, Region, RegionOptions, Rights};
+use tombolo::{ChannelOptions, Domain, Error};
+use tombolo_base::SharedMemory;
+
+pub use keeper::{Keeper, Waiting};
+
+use crate::failure::Failure;
+use crate::layout::{BUFFER_UNIT_BYTES, Layout, MAX_BUFFER_BYTES, MAX_RANKS};
+use place::Places;
+use wire::{Hello, Message};
+
+/// How long ranks wait for each other at the start: emulated nodes are slow to start programs.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The job's name at which rank 0 waits for the others.
+const NAME: &str = "rcce";
+
+/// The variable with the length of message buffers, in bytes, where programs are to have longer ones than they
+/// were built for.
+pub const BUFFER_VARIABLE: &str = "TOMBOLO_RCCE_BUFFER";
+
+/// The variable with the length of the memory for `RCCE_shmalloc`, in bytes.
+pub const SHARED_VARIABLE: &str = "TOMBOLO_RCCE_SHARED";
+
+/// The memory for `RCCE_shmalloc` without the variable, in bytes.
+const DEFAULT_SHARED_BYTES: usize = 1 << 20;
+
+/// The memory of a job.
+#[derive(Debug)]
+pub enum Memory {
+    /// It is coherent for all ranks.
+    Coherent(SharedMemory),
+    /// Some of the ranks reach it through a window that is not coherent.
+    Flushed(SharedMemory<Flushed>),
+}
+
+/// A rank that has joined its job.
+#[derive(Debug)]
+pub struct Joined {
+    /// This program.
+    pub domain: Domain,
+    /// A prefix of names that no other job has.
+    pub job: String,
+    /// Its number.
+    pub rank: usize,
+    /// The memory of the job.
+    pub memory: Memory,
+    /// Where in it everything lies.
+    pub layout: Layout,
+    /// The other ranks, as far as they are alive.
+    pub keeper: Keeper,
+    /// What rank 0 made, to be kept while the job runs.
+    pub region: Option<Region>,
+}
+
+/// Joins the job that this program was started in. It was built for message buffers of `built_for_bytes`.
+///
+/// # Errors
+/// [`Failure`], each of which is the end of the program.
+pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
+    let domain = Domain::attach().map_err(ended)?.within(JOIN_TIMEOUT);
+    let job = domain
+        .job()
+        .map_err(|error| Failure::end(format!("{error}, or `tombolo rccerun -nue COUNT PROGRAM`")))?;
+    let (rank, ranks) = (job.rank() as usize, job.size() as usize);
+    if ranks > MAX_RANKS {
+        return Err(Failure::end(format!("a job has at most {MAX_RANKS} ranks; this one has {ranks}")));
+    }
+    let layout = Layout {
+        ranks,
+        buffer_bytes: buffer_bytes(built_for_bytes, variable(BUFFER_VARIABLE)?)?,
+        shared_bytes: variable(SHARED_VARIABLE)?.unwrap_or(DEFAULT_SHARED_BYTES).next_multiple_of(128),
+    };
+    if !layout.is_valid() {
+        return Err(Failure::end(format!("{SHARED_VARIABLE} is too large: {} bytes", layout.shared_bytes)));
+    }
+    let name = job.name(NAME);
+    let hello = Hello { rank, built_for_bytes, layout };
+    let (mapping, region, keeper) =
+        if rank == 0 { found(&domain, &name, hello)? } else { follow(&domain, &name, hello)? };
+    let memory = mapping.memory().filter(|memory| memory.len_bytes() >= layout.total_bytes());
+    let memory = memory.ok_or_else(|| Failure::end("the job's region is shorter than its layout"))?;
+    let memory = match mapping.flushed_memory().map_err(ended)? {
+        Some(view) => Memory::Flushed(view),
+        None => Memory::Coherent(memory),
+    };
+    Ok(Joined { job: job.id().to_owned(), domain, rank, memory, layout, keeper, region })
+}
+
+fn ended(error: Error) -> Failure {
+    Failure::end(error.to_string())
+}
+
+/// The value of a variable, a number of bytes.
+fn variable(name: &str) -> Result<Option<usize>, Failure> {
+    let Ok(text) = std::env::var(name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|bytes| *bytes <= 1 << 40);
+    number.map(Some).ok_or_else(|| Failure::end(format!("{name} is '{text}'; write a number of bytes")))
+}
+
+/// The length of message buffers: what the program was built for, or more.
+fn buffer_bytes(built_for: usize, configured: Option<usize>) -> Result<usize, Failure> {
+    let length = configured.unwrap_or(built_for);
+    if length < built_for {
+        return Err(Failure::end(format!(
+            "this program was built for message buffers of {built_for} bytes (RCCE_BUFF_SIZE_MAX), and \
+             {BUFFER_VARIABLE} gives it {length}; build it with -DRCCE_BUFF_SIZE_MAX={length}, or give it more"
+        )));
+    }
+    let is_valid =
+        (BUFFER_UNIT_BYTES..=MAX_BUFFER_BYTES).contains(&length) && length.is_multiple_of(BUFFER_UNIT_BYTES);
+    if !is_valid {
+        return Err(Failure::end(format!(
+            "message buffers cannot have {length} bytes; choose a multiple of {BUFFER_UNIT_BYTES} up to \
+             {MAX_BUFFER_BYTES}"
+        )));
+    }
+    Ok(length)
+}
+
+/// Small messages, a few of them.
+fn channel_options() -> Result<ChannelOptions, Failure> {
+    ChannelOptions::default().slots(8).map_err(ended)
+}
+
+const MAP: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
+
+type Parts = (Mapping, Option<Region>, Keeper);
+
+/// What rank 0 does: waits for all, and makes the memory.
+fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
+    let mut others = gather(domain, name, own.layout.ranks)?;
+    let made = unequal(&own, &others).and_then(|()| make_region(domain, &others, own.layout));
+    let (region, mapping, places) = match made {
+        Ok(made) => made,
+        Err(failure) => {
+            let refusal = Message::Refusal(failure.text.clone()).to_bytes();
+            // They end as this rank does. One that is gone already gets nothing.
+            others.iter_mut().for_each(|(channel, _)| drop(channel.send(&refusal)));
+            return Err(failure);
+        }
+    };
+    for (channel, _) in &mut others {
+        let capability = region.grant(channel.peer(), Rights::READ_WRITE).map_err(ended)?.id.0;
+        let neighbours = places.neighbours(channel.peer_node());
+        channel.send(&Message::Welcome { capability, neighbours }.to_bytes()).map_err(ended)?;
+    }
+    let neighbours = places.neighbours(domain.node_name());
+    let channels = others.into_iter().map(|(channel, hello)| (hello.rank, channel)).collect();
+    Ok((mapping, Some(region), Keeper::new(0, channels, neighbours)))
+}
+
+/// Waits until every other rank has connected and said what it is.
+fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hello)>, Failure> {
+    let mut others: Vec<(Channel, Hello)> = Vec::new();
+    if ranks == 1 {
+        return Ok(others);
+    }
+    let listener = channel_options()?.export(domain, name).map_err(ended)?.within(JOIN_TIMEOUT);
+    while others.len() + 1 < ranks {
+        let mut channel = listener.accept().map_err(|error| missing(&error, &others, ranks))?;
+        let Message::Hello(hello) = receive(&mut channel)? else {
+            return Err(Failure::end("a rank did not start with what it was built for"));
+        };
+        if hello.rank == 0 || hello.rank >= ranks || others.iter().any(|(_, other)| other.rank == hello.rank)
+        {
+            return Err(Failure::end(format!("a program joined the job twice, or as rank {}", hello.rank)));
+        }
+        others.push((channel, hello));
+    }
+    others.sort_by_key(|(_, hello)| hello.rank);
+    Ok(others)
+}
+
+/// Names the ranks that did not come.
+fn missing(error: &Error, others: &[(Channel, Hello)], ranks: usize) -> Failure {
+    let absent = |rank: &usize| !others.iter().any(|(_, hello)| hello.rank == *rank);
+    let absent: Vec<String> = (1..ranks).filter(absent).map(|rank| rank.to_string()).collect();
+    Failure::end(format!("ranks that did not call RCCE_init: {}; {error}", absent.join(", ")))
+}
+
+/// Refuses ranks that were built otherwise than rank 0.
+fn unequal(own: &Hello, others: &[(Channel, Hello)]) -> Result<(), Failure> {
+    for (channel, other) in others {
+        let Hello { rank, built_for_bytes, layout } = *other;
+        let node = channel.peer_node();
+        if built_for_bytes != own.built_for_bytes {
+            return Err(Failure::end(format!(
+                "rank {rank} on {node} was built for message buffers of {built_for_bytes} bytes, rank 0 for {}; \
+                 build all with the same RCCE_BUFF_SIZE_MAX",
+                own.built_for_bytes
+            )));
+        }
+        if layout != own.layout {
+            return Err(Failure::end(format!(
+                "rank {rank} on {node} has other lengths of buffers than rank 0 ({layout:?}, {:?}); set \
+                 {BUFFER_VARIABLE} and {SHARED_VARIABLE} for all ranks",
+                own.layout
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the memory where all ranks reach it.
+fn make_region(
+    domain: &Domain,
+    others: &[(Channel, Hello)],
+    layout: Layout,
+) -> Result<(Region, Mapping, Places), Failure> {
+    let nodes = others.iter().map(|(channel, _)| channel.peer_node().to_owned());
+    let nodes: Vec<String> = std::iter::once(domain.node_name().to_owned()).chain(nodes).collect();
+    let places = Places::new(&domain.nodes().map_err(ended)?, nodes);
+    let length = layout.total_bytes() as u64;
+    let options = match places.window(&domain.windows().map_err(ended)?)? {
+        Some(window) => RegionOptions::new(length).in_window_of(&window),
+        None => RegionOptions::new(length),
+    };
+    let region = domain.create_region(&options).map_err(|error| {
+        Failure::end(format!(
+            "{} ranks with message buffers of {} bytes need {length} bytes of shared memory: {error}",
+            layout.ranks, layout.buffer_bytes
+        ))
+    })?;
+    let mapping = region.map_with(Rights::READ_WRITE, MAP).map_err(ended)?;
+    Ok((region, mapping, places))
+}
+
+/// What every other rank does.
+fn follow(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
+    let mut channel = channel_options()?
+        .connect(domain, name)
+        .map_err(|error| Failure::end(format!("rank 0 did not call RCCE_init: {error}")))?;
+    let rank = own.rank;
+    channel.send(&Message::Hello(own).to_bytes()).map_err(ended)?;
+    match receive(&mut channel)? {
+        Message::Welcome { capability, neighbours } => {
+            let capability = domain.capability(CapabilityId(capability)).map_err(ended)?;
+            let mapping = capability.map_with(Rights::READ_WRITE, MAP).map_err(ended)?;
+            Ok((mapping, None, Keeper::new(rank, vec![(0, channel)], neighbours)))
+        }
+        Message::Refusal(why) => Err(Failure::end(why)),
+        _ => Err(Failure::end("rank 0 answered with something else than the job's memory")),
+    }
+}
+
+fn receive(channel: &mut Channel) -> Result<Message, Failure> {
+    let mut bytes = Vec::new();
+    channel.within(JOIN_TIMEOUT).recv_into(&mut bytes).map_err(|error| Failure::end(format!("in RCCE_init: {error}")))?;
+    let node = channel.peer_node();
+    Message::from_bytes(&bytes).ok_or_else(|| {
+        Failure::end(format!("a rank on {node} has another version of this library; build all with one"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_as_long_as_programs_were_built_for_or_longer() {
+        assert_eq!(buffer_bytes(8192, None), Ok(8192));
+        assert_eq!(buffer_bytes(8192, Some(65536)), Ok(65536));
+        let text = |built, given| buffer_bytes(built, given).unwrap_err().text;
+        assert!(text(16384, Some(8192)).contains("-DRCCE_BUFF_SIZE_MAX=8192"));
+        assert!(text(100, None).contains("multiple of 128"));
+        assert!(text(8192, Some(MAX_BUFFER_BYTES + 128)).contains("multiple of 128"));
+    }
+}
