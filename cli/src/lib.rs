@@ -20,6 +20,7 @@ pub fn definition() -> clap::Command {
 #[must_use]
 pub fn main() -> ExitCode {
     // Usage errors end the program here, with status 2.
-    let arguments: Arguments = tombolo_cli_common::arguments::parse();
+    let words = command::rccerun::habits(std::env::args_os());
+    let arguments: Arguments = tombolo_cli_common::arguments::parse_words(&words);
     tombolo_cli_common::run(&arguments.global, |context| command::run(context, arguments.command))
 }

@@ -25,9 +25,20 @@ const TARGETS: [CTarget; 4] = [
     CTarget { isa: "s390x", triple: "s390x-unknown-linux-gnu" },
 ];
 
-/// What programs include, in `runtime/c/include`.
-const HEADERS: [&str; 5] =
-    ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h", "tombolo/opening.h"];
+/// What programs include, each with its folder.
+const HEADERS: [(&str, &str); 7] = [
+    ("runtime/c/include", "tombolo.h"),
+    ("runtime/c/include", "tombolo/wire.h"),
+    ("runtime/c/include", "tombolo/interface.h"),
+    ("runtime/c/include", "tombolo/files.h"),
+    ("runtime/c/include", "tombolo/opening.h"),
+    ("models/rcce/include", "RCCE.h"),
+    ("models/rcce/include", "iRCCE.h"),
+];
+
+/// The crate that the library is made of: it has RCCE, and with it what `tombolo.h` declares. Two libraries in Rust
+/// do not link together.
+const CRATE: &str = "tombolo-rcce";
 
 /// The target of an instruction set, by its name.
 pub(crate) fn target(isa: &str) -> Result<CTarget, String> {
@@ -88,8 +99,9 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
     if is_host {
         cargo.args(["build", "--release"]);
         select_c(workspace, &mut cargo);
+        cargo.args(["--package", CRATE]);
     } else {
-        cargo.args(["rustc", "--package", "tombolo-c", "--lib", "--crate-type", "staticlib", "--release"]);
+        cargo.args(["rustc", "--package", CRATE, "--lib", "--crate-type", "staticlib", "--release"]);
         cargo.args(["--target", target.triple]);
         built.push(target.triple);
     }
@@ -102,10 +114,10 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
         strip.arg(format!("--redefine-sym={LOADER}={NO_LOADER}"));
         strip.arg(format!("--weaken-symbol={NO_LOADER}"));
     }
-    execute(strip.arg(built.join("release/libtombolo_c.a")).arg(&stripped))?;
+    execute(strip.arg(built.join("release/libtombolo_rcce.a")).arg(&stripped))?;
     let folder = kit.join("c").join(target.isa);
-    for header in HEADERS {
-        let source = workspace.root.join("runtime/c/include").join(header);
+    for (from, header) in HEADERS {
+        let source = workspace.root.join(from).join(header);
         install(&source, &folder.join("include").join(header))?;
     }
     let version = built.join("release/libtombolo.version");

@@ -50,8 +50,13 @@ pub enum When {
 /// command that was probably meant.
 #[must_use]
 pub fn parse<P: Parser>() -> P {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    try_parse(&words).unwrap_or_else(|error| error.exit())
+    parse_words(&std::env::args_os().collect::<Vec<_>>())
+}
+
+/// As [`parse`], of a command line that was changed before.
+#[must_use]
+pub fn parse_words<P: Parser>(words: &[OsString]) -> P {
+    try_parse(words).unwrap_or_else(|error| error.exit())
 }
 
 /// A usage error, which suggests the command that was probably meant.

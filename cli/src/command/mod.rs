@@ -16,6 +16,7 @@ mod names;
 mod new;
 mod place;
 mod ps;
+pub(crate) mod rccerun;
 mod regions;
 mod replay;
 mod restart;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Place(place::Options),
     #[command(about = about::MPIRUN)]
     Mpirun(OtherProgram),
+    Rccerun(rccerun::Options),
     Ps(ps::Options),
     Kill(kill::Options),
     #[command(about = about::TOP)]
@@ -96,6 +98,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Status(options) => status::run(context, &options)?,
         Command::Restart(options) => restart::run(context, &options)?,
         Command::Run(options) => run::run(context, &options)?,
+        Command::Rccerun(options) => rccerun::run(context, &options)?,
         Command::Place(options) => place::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,

@@ -16,8 +16,15 @@ pub const C_LIBRARY: Library =
     Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
 
 /// The headers of the library.
-const HEADERS: [&str; 5] =
-    ["tombolo.h", "tombolo/interface.h", "tombolo/wire.h", "tombolo/files.h", "tombolo/opening.h"];
+const HEADERS: [&str; 7] = [
+    "tombolo.h",
+    "tombolo/interface.h",
+    "tombolo/wire.h",
+    "tombolo/files.h",
+    "tombolo/opening.h",
+    "RCCE.h",
+    "iRCCE.h",
+];
 
 /// Whether a program uses the library, as the headers that it includes say. `arguments` are what it is
 /// compiled with. Files that the compiler cannot read include nothing: compiling them says why.

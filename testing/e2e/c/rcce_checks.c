@@ -38,6 +38,7 @@ static void put_get_and_flags(void) {
     RCCE_FLAG flag, other;
     CHECK(room != NULL && RCCE_flag_alloc(&flag) == 0 && RCCE_flag_alloc(&other) == 0);
     CHECK(RCCE_flag_read(flag, &value, own) == 0 && value == RCCE_FLAG_UNSET);
+    barrier();
     fill(source, 192, own);
     CHECK(RCCE_put(room, (t_vcharp)source, 192, next) == 0);
     CHECK(RCCE_flag_write(&flag, RCCE_FLAG_SET, next) == 0);
@@ -47,8 +48,8 @@ static void put_get_and_flags(void) {
     /* From another's buffer, and from one buffer to another. */
     CHECK(RCCE_get((t_vcharp)target, room, 192, next) == 0 && is_filled(target, 192, own));
     barrier();
-    CHECK(RCCE_get(room, room, 96, next) == 0);
-    CHECK(RCCE_get((t_vcharp)target, room, 96, own) == 0 && is_filled(target, 96, own));
+    CHECK(RCCE_get(room + 96, room, 96, next) == 0);
+    CHECK(RCCE_get((t_vcharp)target, room + 96, 96, own) == 0 && is_filled(target, 96, own));
     CHECK(RCCE_test_flag(flag, RCCE_FLAG_SET, &value) == 0 && value == 1);
     CHECK(iRCCE_flag_write_tagged(&other, 5, next, "travels", 8) == 0);
     char tag[8];
