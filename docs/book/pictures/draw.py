@@ -466,6 +466,28 @@ def transports():
     return d
 
 
+def rcce():
+    """RCCE: every rank has an area in one memory; a sender puts a piece and raises a flag, the receiver gets it"""
+    d = Drawing(rcce.__doc__, 322)
+    d.box(60, 16, 200, 62, "host", "rank 0 on host", small=("RCCE_send(message, size, 1)",))
+    d.box(460, 16, 200, 62, "arm", "rank 1 on arm0", small=("RCCE_recv(room, size, 0)",))
+    d.box(20, 168, 680, 144, "plain")
+    d.text(360, 300, "memory of the job: a region that all ranks map")
+    for x, name in ((40, "area of rank 0"), (370, "area of rank 1")):
+        d.box(x, 178, 310, 104, "shared", name, top=True)
+        for at, (words, small) in enumerate((("flags", "a line each"), ("staging", "8 KiB"), ("buffer", "8 KiB"))):
+            d.box(x + 12 + at * 97, 208, 92, 60, "paper", words, small=(small,))
+    d.arrow(160, 78, 190, 206)
+    d.text(112, 130, "1 put a piece")
+    d.arrow(230, 78, 420, 206)
+    d.text(288, 104, "2 raise a flag", anchor="start")
+    d.arrow(440, 206, 610, 78, dashed=True)
+    d.text(590, 130, "3 see the flag", anchor="start")
+    d.arrow(220, 206, 490, 78, dashed=True)
+    d.text(448, 92, "4 get it", anchor="end")
+    return d
+
+
 def simulation():
     """What is real in a simulated machine, and what is simulated and damaged on purpose"""
     d = Drawing(simulation.__doc__, 240)

@@ -77,8 +77,7 @@ fn free(world: &mut World, offset: usize) -> Result<(), String> {
 /// The offset in the buffers of a range that a put or get names by an address of this rank's.
 fn range(world: &World, address: usize, length: usize, code: Code) -> Result<usize, Failure> {
     let outside = || {
-        let text =
-            format!("{} of {length} bytes at {address:#x}", Code::text(code as i32).unwrap_or_default());
+        let text = format!("{}: {length} bytes at {address:#x}", Code::text(code as i32).unwrap_or_default());
         Failure::new(code, text)
     };
     let offset = world.buffer_offset(address).ok_or_else(outside)?;

@@ -35,9 +35,9 @@ pub enum CollectiveError<E> {
     /// Two ranks have made different calls of `RCCE_malloc`, `RCCE_flag_alloc`, `RCCE_shmalloc` or of those that
     /// free; from then on an address means different things to them.
     #[error(
-        "unequal symmetric allocation: this rank has made {own} calls that allocate or free, rank {other} has made \
-         {others}{same}; all ranks have to make the same ones, with the same arguments, in the same order",
-        same = if own == others { ", with other arguments" } else { "" }
+        "unequal symmetric allocation: calls that allocate or free: {own} on this rank, {others} on rank {other}{same}; \
+         all ranks have to make the same ones, with the same arguments, in the same order",
+        same = if own == others { " (with other arguments)" } else { "" }
     )]
     Unequal {
         /// The calls of this rank.

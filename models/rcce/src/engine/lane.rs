@@ -139,6 +139,15 @@ pub enum Wanted {
     UpTo(usize),
 }
 
+impl core::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Wanted::Exactly(bytes) => write!(f, "{bytes}"),
+            Wanted::UpTo(bytes) => write!(f, "up to {bytes}"),
+        }
+    }
+}
+
 /// A message was received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
@@ -150,7 +159,7 @@ pub struct Arrived {
 
 /// A message had another length than its receive, and was thrown away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("rank {source_rank} sent {sent_bytes} bytes, but the receive is for {wanted:?}")]
+#[error("rank {source_rank} sent {sent_bytes} bytes, and this receive is for {wanted}")]
 pub struct WrongLength {
     /// Its sender.
     pub source_rank: usize,

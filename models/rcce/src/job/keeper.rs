@@ -11,8 +11,8 @@ use crate::failure::Failure;
 /// takes longer: rank 0 was in the same last barrier.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Polls between two looks at the channels.
-const POLLS_PER_CHECK: u32 = 1 << 10;
+/// Polls between two looks at the channels, once a wait yields: on a busy processor each may take milliseconds.
+const POLLS_PER_CHECK: u32 = 1 << 7;
 
 /// Polls that spin, where each rank has a processor of its own, and where ranks share them.
 const SPINS: [u32; 2] = [4000, 40];

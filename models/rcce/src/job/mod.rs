@@ -259,7 +259,10 @@ fn follow(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
 
 fn receive(channel: &mut Channel) -> Result<Message, Failure> {
     let mut bytes = Vec::new();
-    channel.within(JOIN_TIMEOUT).recv_into(&mut bytes).map_err(|error| Failure::end(format!("in RCCE_init: {error}")))?;
+    channel
+        .within(JOIN_TIMEOUT)
+        .recv_into(&mut bytes)
+        .map_err(|error| Failure::end(format!("in RCCE_init: {error}")))?;
     let node = channel.peer_node();
     Message::from_bytes(&bytes).ok_or_else(|| {
         Failure::end(format!("a rank on {node} has another version of this library; build all with one"))

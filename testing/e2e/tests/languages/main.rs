@@ -5,3 +5,4 @@ mod files_in_languages;
 mod guide;
 mod new;
 mod python;
+mod rcce;

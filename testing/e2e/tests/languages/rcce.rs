@@ -1,0 +1,91 @@
+//! Programs of RCCE on the host, on foreign processors of the other byte order, and across windows.
+
+use std::path::{Path, PathBuf};
+
+use tombolo_e2e::c::{AARCH64, S390X, put_into_kit};
+use tombolo_e2e::{Machine, MachineFile};
+
+/// A virtual machine whose window is coherent, one whose window is not and whose cache evicts at every fourth
+/// operation, and foreign programs of the other byte order.
+fn machine() -> Option<Machine> {
+    // These bring the libraries in the kit up to date.
+    AARCH64.library()?;
+    S390X.library()?;
+    put_into_kit("x86_64");
+    let file = MachineFile::host()
+        .with_vm("arm0", "")
+        .with_vm("often", "coherence = \"flush\"\ncache_seed = 2\nevict_one_in = 4")
+        .with_user("big", "s390x");
+    Some(Machine::up(&file))
+}
+
+/// Builds a program of the tree for all nodes.
+fn built(machine: &Machine, source: &str, arguments: &[&str]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(source);
+    let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
+    let image: PathBuf = machine.folder().join(format!("{name}{}.tbi", arguments.len()));
+    let image = image.display().to_string();
+    let source = path.display().to_string();
+    let mut words = vec!["build", &source, "-o", &image];
+    if !arguments.is_empty() {
+        words.push("--");
+        words.extend(arguments);
+    }
+    machine.tombolo(words).ok();
+    image
+}
+
+#[test]
+fn programs_of_rcce_run_on_all_nodes_and_their_mistakes_end_the_job() {
+    let Some(machine) = machine() else { return };
+    let checks = built(&machine, "testing/e2e/c/rcce_checks.c", &[]);
+    for (ranks, on) in [("3", "host:3"), ("3", "host:2,big"), ("3", "arm0,host:2"), ("3", "host,often,big")] {
+        let said = machine.tombolo(["rccerun", "-nue", ranks, "--on", on, &checks]).ok();
+        assert_eq!(said.matches("all as it should be").count(), 3, "{on}: {said}");
+    }
+    let pingpong = built(&machine, "examples/rcce/pingpong.c", &[]);
+    for on in ["host,arm0", "often,host", "host,big"] {
+        let said = machine.tombolo(["rccerun", "-nue", "2", "--on", on, &pingpong, "32768", "5"]).ok();
+        assert!(said.contains("ping-pong: all bytes arrived"), "{on}: {said}");
+    }
+    let stencil = built(&machine, "examples/rcce/stencil.c", &[]);
+    for on in ["host:2,arm0", "big,often,host"] {
+        let said = machine.tombolo(["rccerun", "-nue", "3", "--on", on, &stencil, "20"]).ok();
+        assert!(said.contains("equal to one rank's"), "{on}: {said}");
+    }
+    let share = built(&machine, "examples/rcce/share.c", &[]);
+    let said = machine.tombolo(["rccerun", "-nue", "3", "--on", "host,often,big", &share]).ok();
+    assert_eq!(said.matches("found 6413 primes").count(), 3, "{said}");
+    mistakes(&machine, &pingpong);
+    assert_eq!(machine.node("often")["window_used_bytes"], 0, "what jobs took of the window came back");
+    machine.down();
+}
+
+/// Jobs that cannot go on: each ends, and its error names rank and call.
+fn mistakes(machine: &Machine, pingpong: &str) {
+    let image = built(machine, "testing/e2e/c/rcce_mistakes.c", &[]);
+    for (mistake, said) in [
+        ("leaves", "RCCE_barrier: rank 1 on host has ended without RCCE_finalize"),
+        ("first-leaves", "RCCE_recv: rank 0 on host has ended without RCCE_finalize"),
+        ("unequal", "RCCE_barrier: unequal symmetric allocation"),
+        ("pending", "RCCE_finalize: requests are not complete: 0 sends, 1 receives"),
+        ("lengths", "RCCE_bcast: rank 0 sent 100 bytes, and this receive is for 99"),
+    ] {
+        let ended = machine.tombolo(["rccerun", "-nue", "3", &image, mistake]);
+        ended.fails_with(1, &[said]);
+        assert!(!ended.text().contains("went on"), "{ended}");
+    }
+    machine.tombolo(["rccerun", "-nue", "3", &image, "aborts"]).fails_with(134, &["SIGABRT"]);
+    let told = machine.tombolo(["rccerun", "-nue", "2", &image, "length"]).ok();
+    assert!(told.contains("told"), "{told}");
+    // Buffers of two lengths, too little room, and nodes without a common window.
+    let longer = built(machine, "examples/rcce/pingpong.c", &["-DRCCE_BUFF_SIZE_MAX=16384"]);
+    let unequal = "rank 1 on host was built for message buffers of 16384 bytes, rank 0 for 8192";
+    machine.tombolo(["run", pingpong, ":", &longer]).fails_with(1, &[unequal]);
+    let short = machine.tombolo(["rccerun", "-nue", "2", "--buffer", "4096", pingpong]);
+    short.fails_with(1, &["build it with -DRCCE_BUFF_SIZE_MAX=4096"]);
+    let words = ["rccerun", "-nue", "2", "--on", "host,often", "--shared", "500000000", pingpong];
+    machine.tombolo(words).fails_with(1, &["2 ranks with message buffers of 8192 bytes need"]);
+    let apart = machine.tombolo(["rccerun", "-nue", "2", "--on", "arm0,often", pingpong]);
+    apart.fails_with(1, &["no window is reached by all nodes with ranks (arm0, often)"]);
+}
