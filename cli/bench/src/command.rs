@@ -21,6 +21,7 @@ use super::mpi_network::{self, NetworkOptions};
 use super::omp::{self, OmpOptions};
 use super::placement::PlacementOptions;
 use super::progress::showing;
+use super::rcce;
 use super::rpc::{self, RpcOptions};
 use super::suite::{self, AllOptions, FarOptions, ReportOptions};
 use super::tracing;
@@ -41,6 +42,7 @@ Examples:
   tombolo bench bulk                     bulk data and what copies it
   tombolo bench mpi                      MPI, beside what else carries it
   tombolo bench omp                      OpenMP, beside libgomp and libomp
+  tombolo bench rcce                     RCCE between two ranks, beside a channel
   tombolo bench placement                where rings should lie between nodes
   tombolo bench memory                   latency and rate of every memory that a node reaches
   tombolo bench compute                  additions per second of every node
@@ -67,6 +69,7 @@ enum BenchCommand {
     #[command(hide = true)]
     MpiNetwork(NetworkOptions),
     Omp(OmpOptions),
+    Rcce(rcce::Options),
     Placement(PlacementOptions),
     Tracing(tracing::Options),
     Memory(figures::MemoryOptions),
@@ -278,6 +281,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Mpi(options) => mpi::run(context, options),
         BenchCommand::MpiNetwork(options) => mpi_network::run(options),
         BenchCommand::Omp(options) => omp::run(context, options),
+        BenchCommand::Rcce(options) => rcce::run(context, options).map(|()| 0),
         BenchCommand::Placement(options) => suite::run_placement(context, options),
         BenchCommand::Tracing(options) => tracing::run(context, options).map(|()| 0),
         BenchCommand::Memory(options) => figures::memory(context, options),

@@ -12,6 +12,7 @@ mod network;
 mod omp;
 mod placement;
 mod progress;
+mod rcce;
 mod rpc;
 mod suite;
 mod tracing;

@@ -180,16 +180,17 @@ pub(super) fn test(world: &mut World, request: &mut Request) -> Result<bool, Fai
 pub(super) fn wait(world: &mut World, request: &mut Request) -> Result<(), Failure> {
     let mut polls = 0_u32;
     while !test(world, request)? {
-        polls = polls.saturating_add(1);
-        pause(world, polls)?;
+        pause(world, &mut polls)?;
     }
     Ok(())
 }
 
 /// What a wait for requests does between two looks at them.
-pub(super) fn pause(world: &mut World, polls: u32) -> Result<(), Failure> {
-    let mut waiting = world.keeper.waiting_since(polls);
-    waiting.idle()
+pub(super) fn pause(world: &mut World, polls: &mut u32) -> Result<(), Failure> {
+    let mut waiting = world.keeper.waiting_since(*polls);
+    waiting.idle()?;
+    *polls = waiting.polls();
+    Ok(())
 }
 
 /// Whether all sends, or all receives, are complete.
@@ -239,8 +240,7 @@ unsafe fn wait_call(name: &str, request: *mut Request, sends: bool) -> c_int {
                 None => {
                     let mut polls = 0_u32;
                     while !all_done(world, sends) {
-                        polls = polls.saturating_add(1);
-                        pause(world, polls)?;
+                        pause(world, &mut polls)?;
                     }
                 }
             }

@@ -165,8 +165,7 @@ pub unsafe extern "C" fn iRCCE_wait_all(list: *mut WaitList) -> c_int {
     let body = |list: &mut WaitList, world: &mut World| {
         let mut polls = 0_u32;
         while !list.all_complete(world)? {
-            polls = polls.saturating_add(1);
-            pause(world, polls)?;
+            pause(world, &mut polls)?;
         }
         Ok(SUCCESS)
     };
@@ -227,8 +226,7 @@ pub unsafe extern "C" fn iRCCE_wait_any(
         while !list.first.is_null() && taken.is_none() {
             taken = list.take(|request| test(world, request))?;
             if taken.is_none() {
-                polls = polls.saturating_add(1);
-                pause(world, polls)?;
+                pause(world, &mut polls)?;
             }
         }
         // SAFETY: the caller's room, by the contract.

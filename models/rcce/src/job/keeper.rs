@@ -20,14 +20,22 @@ const SPINS: [u32; 2] = [4000, 40];
 /// Polls after these that yield the processor; later ones sleep.
 const YIELDS: u32 = 4000;
 
-/// A sleep of a wait that takes long.
-const SLEEP: Duration = Duration::from_micros(50);
+/// A yield that takes this long gave the processor to other programs. Where ranks do not wait for each other's
+/// processors, a sleeper then gets it back sooner: the kernel prefers those that just woke up.
+const SLOW_YIELD: Duration = Duration::from_micros(100);
+
+/// The first sleeps of a wait that takes long; they double after every [`SLEEPS`] up to [`LONGEST_SLEEP`].
+const SLEEP: Duration = Duration::from_micros(20);
+const SLEEPS: u32 = 256;
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// The channels between rank 0 and the others. A channel ends with its rank; rank 0 tells the others.
 #[derive(Debug)]
 pub struct Keeper {
     rank: usize,
     channels: Vec<Other>,
+    /// Ranks share processors.
+    is_crowded: bool,
     spins: u32,
     /// When rank 0 said that it is done.
     done: Option<Instant>,
@@ -47,8 +55,9 @@ impl Keeper {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let other = |(rank, channel)| Other { rank, channel, said_bye: false };
         let channels = channels.into_iter().map(other).collect();
-        let spins = SPINS[usize::from(neighbours > processors)];
-        Keeper { rank, channels, spins, done: None, buffer: Vec::new() }
+        let is_crowded = neighbours > processors;
+        let spins = SPINS[usize::from(is_crowded)];
+        Keeper { rank, channels, is_crowded, spins, done: None, buffer: Vec::new() }
     }
 
     /// What a call does while it waits.
@@ -119,6 +128,12 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
+    /// How often it has polled, to go on from there.
+    #[must_use]
+    pub fn polls(&self) -> u32 {
+        self.polls
+    }
+
     /// Waits a little.
     ///
     /// # Errors
@@ -130,10 +145,15 @@ impl Waiting<'_> {
             tombolo_base::sync::spin_hint();
             return Ok(());
         }
-        if self.polls < spins + YIELDS {
+        if self.polls < spins.saturating_add(YIELDS) {
+            let before = Instant::now();
             std::thread::yield_now();
+            if !self.keeper.is_crowded && before.elapsed() > SLOW_YIELD {
+                self.polls = spins.saturating_add(YIELDS);
+            }
         } else {
-            std::thread::sleep(SLEEP);
+            let doublings = ((self.polls - spins - YIELDS) / SLEEPS).min(16);
+            std::thread::sleep((SLEEP * (1 << doublings)).min(LONGEST_SLEEP));
         }
         if self.polls.is_multiple_of(POLLS_PER_CHECK) || self.polls == u32::MAX {
             self.keeper.check()?;

@@ -1,0 +1,119 @@
+/* Round trips of RCCE beside those of a channel, between the same two processes in turn: for `tombolo bench rcce`.
+ *
+ *   measure SLICE_MS ROUNDS SIZE…
+ *
+ * Prints `figure NAME SIZE NANOSECONDS` for each slice: half of a round trip, the mean over the slice. Payload is
+ * written and read at both ends. The sender decides when a slice ends, and says so in the first byte.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <RCCE.h>
+#include <iRCCE.h>
+#include <tombolo.h>
+
+static const uint64_t PATIENCE_NS = UINT64_C(30000000000);
+
+static tombolo_channel *channel;
+static char *message, *answer;
+
+static void fail(const char *what) {
+    fprintf(stderr, "rank %d: %s: %s\n", RCCE_ue(), what, tombolo_last_error());
+    exit(1);
+}
+
+static void rcce_send(size_t size) {
+    if (RCCE_send(message, size, 1 - RCCE_ue())) fail("RCCE_send");
+}
+
+static void rcce_recv(size_t size) {
+    if (RCCE_recv(answer, size, 1 - RCCE_ue())) fail("RCCE_recv");
+}
+
+static void channel_send(size_t size) {
+    /* In parts, as long as a channel carries them. */
+    size_t most = tombolo_max_message_bytes(channel);
+    for (size_t at = 0; at < size; at += most)
+        if (tombolo_send(channel, message + at, size - at < most ? size - at : most, PATIENCE_NS)) fail("tombolo_send");
+}
+
+static void channel_recv(size_t size) {
+    for (size_t at = 0, length = 0; at < size; at += length)
+        if (tombolo_receive(channel, answer + at, size - at, &length, PATIENCE_NS)) fail("tombolo_receive");
+}
+
+/* One-sided: a put into the other's buffer, and a flag. */
+static t_vcharp room;
+static RCCE_FLAG there;
+
+static void put_send(size_t size) {
+    if (RCCE_put(room, (t_vcharp)message, (int)size, 1 - RCCE_ue())) fail("RCCE_put");
+    if (RCCE_flag_write(&there, RCCE_FLAG_SET, 1 - RCCE_ue())) fail("RCCE_flag_write");
+}
+
+static void put_recv(size_t size) {
+    if (RCCE_wait_until(there, RCCE_FLAG_SET)) fail("RCCE_wait_until");
+    if (RCCE_flag_write(&there, RCCE_FLAG_UNSET, RCCE_ue())) fail("RCCE_flag_write");
+    if (RCCE_get((t_vcharp)answer, room, (int)size, RCCE_ue())) fail("RCCE_get");
+}
+
+typedef struct {
+    const char *name;
+    void (*send)(size_t), (*recv)(size_t);
+    size_t least, most; /* bytes */
+} Way;
+
+static void slice(const Way *way, size_t size, double seconds) {
+    uint64_t trips = 0;
+    double start = RCCE_wtime(), end = start;
+    for (int last = 0; !last; trips++) {
+        if (RCCE_ue() == 0) {
+            last = RCCE_wtime() - start > seconds;
+            memset(message, (int)(trips & 0x7f), size);
+            message[0] = (char)last;
+            way->send(size);
+            way->recv(size);
+            if (answer[size - 1] != message[size - 1]) fail("wrong bytes");
+        } else {
+            way->recv(size);
+            last = answer[0];
+            memcpy(message, answer, size);
+            way->send(size);
+        }
+    }
+    end = RCCE_wtime();
+    if (RCCE_ue() == 0) printf("figure %s %zu %.0f\n", way->name, size, (end - start) * 1e9 / (double)trips / 2);
+}
+
+int RCCE_APP(int argc, char **argv) {
+    RCCE_init(&argc, &argv);
+    if (argc < 4 || RCCE_num_ues() != 2) {
+        fprintf(stderr, "measure SLICE_MS ROUNDS SIZE..., by two ranks\n");
+        return 2;
+    }
+    double seconds = atof(argv[1]) / 1e3;
+    tombolo_domain *domain = NULL;
+    if (tombolo_attach(&domain)) fail("tombolo_attach");
+    if (tombolo_job_channel(domain, (uint32_t)(1 - RCCE_ue()), PATIENCE_NS, &channel)) fail("tombolo_job_channel");
+    message = calloc(1, 16 << 20), answer = calloc(1, 16 << 20), room = RCCE_malloc(4096);
+    if (message == NULL || answer == NULL || room == NULL || RCCE_flag_alloc(&there)) fail("no memory");
+    const Way ways[] = {{"send", rcce_send, rcce_recv, 1, 16 << 20},
+                        {"put", put_send, put_recv, 64, 4096},
+                        {"channel", channel_send, channel_recv, 1, 16 << 20}};
+    for (int round = 0; round < atoi(argv[2]); round++) {
+        for (int at = 3; at < argc; at++) {
+            size_t size = strtoul(argv[at], NULL, 10);
+            for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+                if (size < ways[way].least || size > ways[way].most || (way == 1 && size % 32)) continue;
+                RCCE_barrier(&RCCE_COMM_WORLD);
+                slice(&ways[way], size, seconds);
+                fflush(stdout);
+            }
+        }
+    }
+    tombolo_close(channel);
+    tombolo_detach(domain);
+    return RCCE_finalize();
+}
