@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Parser};
 
-use super::{Command, run};
+use super::Command;
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -77,7 +77,7 @@ impl Options {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     match Arguments::try_parse_from(options.as_run()) {
-        Ok(Arguments { command: Command::Run(options), .. }) => run::run(context, &options),
+        Ok(Arguments { command: Command::Run(options), .. }) => super::run::run(context, &options),
         Ok(_) => unreachable!("its second word is `run`"),
         // It names options that both commands have.
         Err(error) => error.exit(),

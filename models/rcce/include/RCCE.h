@@ -213,4 +213,9 @@ int RCCE_set_frequency_divider(int divider, int *new_divider);
 }
 #endif
 
+/* Later versions of RCCE 1.x have requests too. */
+#ifndef GORY
+#include "iRCCE.h"
+#endif
+
 #endif

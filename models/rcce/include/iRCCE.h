@@ -136,11 +136,11 @@ int iRCCE_get_max_tagged_len(void);
 #define RCCE_isend iRCCE_isend
 #define RCCE_isend_test iRCCE_isend_test
 #define RCCE_isend_wait iRCCE_isend_wait
-#define RCCE_isend_push iRCCE_isend_push
+#define RCCE_isend_push(...) iRCCE_isend_push()
 #define RCCE_irecv iRCCE_irecv
 #define RCCE_irecv_test iRCCE_irecv_test
 #define RCCE_irecv_wait iRCCE_irecv_wait
-#define RCCE_irecv_push iRCCE_irecv_push
+#define RCCE_irecv_push(...) iRCCE_irecv_push()
 #define RCCE_SEND_REQUEST iRCCE_SEND_REQUEST
 #define RCCE_RECV_REQUEST iRCCE_RECV_REQUEST
 
