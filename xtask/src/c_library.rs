@@ -36,8 +36,8 @@ const HEADERS: [(&str, &str); 7] = [
     ("models/rcce/include", "iRCCE.h"),
 ];
 
-/// The crate that the library is made of: it has RCCE, and with it what `tombolo.h` declares. Two libraries in Rust
-/// do not link together.
+/// The crate that the library is made of: it has RCCE, and with it what `tombolo.h` declares. Two libraries
+/// in Rust do not link together.
 const CRATE: &str = "tombolo-rcce";
 
 /// The target of an instruction set, by its name.

@@ -18,11 +18,13 @@ const MAX_RANKS: u32 = 256;
 
 /// Runs a program of RCCE or iRCCE
 ///
-/// Starts COUNT ranks ("units of execution") of a program that includes RCCE.h, built by `tombolo build`. It is
-/// `tombolo run -n COUNT` with the options below; what that says of output, failures and the exit status holds. As with
-/// RCCE's own launcher, COUNT can also be given as -nue COUNT. A host file (-f) is not needed: --on names the nodes.
+/// Starts COUNT ranks ("units of execution") of a program that includes RCCE.h, built by `tombolo build`. It
+/// is `tombolo run -n COUNT` with the options below; what that says of output, failures and the exit status
+/// holds. As with RCCE's own launcher, COUNT can also be given as -nue COUNT. A host file (-f) is not needed:
+/// --on names the nodes.
 ///
-/// Each rank has a message buffer of 8 KiB, or as long as RCCE_BUFF_SIZE_MAX was when the program was compiled.
+/// Each rank has a message buffer of 8 KiB, or as long as RCCE_BUFF_SIZE_MAX was when the program was
+/// compiled.
 #[derive(Args, Debug)]
 #[command(override_usage = "tombolo rccerun -nue <COUNT> [OPTIONS] <IMAGE> [ARGS]...")]
 #[command(after_help = "\

@@ -14,8 +14,8 @@ pub const MAX_BUFFER_BYTES: usize = 16 << 20;
 /// The most ranks of a job, `RCCE_MAXNP` of the header.
 pub const MAX_RANKS: usize = 256;
 
-/// Which of two independent sets of flags and staging buffers a message takes, so that messages of collectives
-/// do not meet those of programs.
+/// Which of two independent sets of flags and staging buffers a message takes, so that messages of
+/// collectives do not meet those of programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaneKind {
     /// Send and receive.

@@ -1,9 +1,9 @@
 //! RCCE and iRCCE, the message library of the Single-chip Cloud Computer (Mattson and van der Wijngaart 2010,
 //! Clauss and others 2011), for C programs on the nodes of a machine.
 //!
-//! Every rank of a job has a message buffer in memory that all ranks map. `include/RCCE.h` and `iRCCE.h` declare
-//! what programs call; their names and meanings are those of RCCE 1.x and 2.0, so that programs compile
-//! unchanged.
+//! Every rank of a job has a message buffer in memory that all ranks map. `include/RCCE.h` and `iRCCE.h`
+//! declare what programs call; their names and meanings are those of RCCE 1.x and 2.0, so that programs
+//! compile unchanged.
 //!
 //! - [`engine`]: messages, flags and collectives of one rank, over [`tombolo_onesided`], for memory that is
 //!   coherent and for memory that is not. It does no I/O: what happens while a call waits is its caller's.

@@ -22,16 +22,16 @@ pub(crate) struct Borrowed {
     length: Option<usize>,
 }
 
-// SAFETY: the address is only used by the one thread that is in a call of the library at a time; the program keeps
-// the memory until the request is complete, whichever of its threads asks.
+// SAFETY: the address is only used by the one thread that is in a call of the library at a time; the program
+// keeps the memory until the request is complete, whichever of its threads asks.
 unsafe impl Send for Borrowed {}
 
 impl Borrowed {
     /// `length` bytes at `address`, or as many as a message has that is received there.
     ///
     /// # Safety
-    /// They are valid for reads, and for writes if the request receives into them, and used by nothing else until
-    /// the request is complete or withdrawn.
+    /// They are valid for reads, and for writes if the request receives into them, and used by nothing else
+    /// until the request is complete or withdrawn.
     pub(crate) unsafe fn new(address: *mut u8, length: Option<usize>) -> Self {
         Borrowed { address, length }
     }
@@ -212,8 +212,8 @@ fn not_running(state: &State) -> Failure {
     Failure::new(Code::Error, format!("called {when}"))
 }
 
-/// Does what a call is for, and returns what C gets: what `body` says, or `otherwise` made of an error's number. The
-/// error is written to the standard error; one that ends the job ends the program.
+/// Does what a call is for, and returns what C gets: what `body` says, or `otherwise` made of an error's
+/// number. The error is written to the standard error; one that ends the job ends the program.
 pub(crate) fn call<T>(
     name: &str,
     otherwise: impl FnOnce(i32) -> T,

@@ -102,7 +102,7 @@ fn every_function_of_the_headers_is_in_the_library() {
         source += &fs::read_to_string(entry.expect("an entry").path()).expect("a file");
     }
     let names: BTreeSet<String> = declared("RCCE.h").union(&declared("iRCCE.h")).cloned().collect();
-    assert!(names.len() > 80, "{}", names.len());
+    assert!(names.len() >= 80, "{}", names.len());
     for name in names {
         assert!(source.contains(&format!("extern \"C\" fn {name}(")), "{name} is declared and not there");
     }

@@ -25,8 +25,8 @@ pub fn put<C: CacheMaintenance>(
 ) -> Result<(), OutOfRange> {
     let part = memory.slice(offset_bytes, source.len().next_multiple_of(8))?;
     let all = 0..part.len_bytes() / 8;
-    // Lines are written back whole. This side may hold them as they were before another side wrote them, and a
-    // store of what it holds already would not count as new.
+    // Lines are written back whole. This side may hold them as they were before another side wrote them, and
+    // a store of what it holds already would not count as new.
     part.invalidate(all.clone());
     for words in pieces::<C>(all.clone()) {
         let bytes = &source[words.start * 8..source.len().min(words.end * 8)];
@@ -38,8 +38,8 @@ pub fn put<C: CacheMaintenance>(
     Ok(())
 }
 
-/// Copies bytes from `memory` at `offset_bytes`, a multiple of eight, into `target`, as other sides wrote them
-/// back before.
+/// Copies bytes from `memory` at `offset_bytes`, a multiple of eight, into `target`, as other sides wrote
+/// them back before.
 ///
 /// # Errors
 /// [`OutOfRange`]; `target` is unchanged.
@@ -54,8 +54,8 @@ pub fn get<C: CacheMaintenance>(
     Ok(())
 }
 
-/// Copies `length_bytes`, a multiple of eight, within `memory`, line by line from the first to the last: a get
-/// followed by a put, without a buffer of that length between them.
+/// Copies `length_bytes`, a multiple of eight, within `memory`, line by line from the first to the last: a
+/// get followed by a put, without a buffer of that length between them.
 ///
 /// # Errors
 /// [`OutOfRange`]; nothing was written.

@@ -7,8 +7,8 @@ use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
 /// Words of a flag's line beside its value, which travel with it.
 pub const FLAG_WORDS: usize = CACHE_LINE_BYTES / 8 - 1;
 
-/// The value is the last word of the line: caches store a line from the first word to the last and load it from
-/// the last to the first, so that the words before it are as new as it is.
+/// The value is the last word of the line: caches store a line from the first word to the last and load it
+/// from the last to the first, so that the words before it are as new as it is.
 const VALUE: usize = FLAG_WORDS;
 
 fn line<C: CacheMaintenance>(
@@ -30,8 +30,8 @@ pub struct FlagWriter<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> FlagWriter<C> {
-    /// The flag at `offset_bytes` of `memory`, a multiple of the cache line. The line is zero: the flag was never
-    /// raised.
+    /// The flag at `offset_bytes` of `memory`, a multiple of the cache line. The line is zero: the flag was
+    /// never raised.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -109,7 +109,8 @@ impl<C: CacheMaintenance> FlagReader<C> {
         raised
     }
 
-    /// A word of the line, which came with the value that [`latest`](Self::latest) returned last, or a later one.
+    /// A word of the line, which came with the value that [`latest`](Self::latest) returned last, or a later
+    /// one.
     ///
     /// # Panics
     /// If `index` is not below [`FLAG_WORDS`].
@@ -120,8 +121,8 @@ impl<C: CacheMaintenance> FlagReader<C> {
     }
 }
 
-/// A flag that holds a value of its user, such as *set* and *unset*. Several sides may write it, one at a time:
-/// what another side does in between is lost, as with RCCE's flags, so that they take turns.
+/// A flag that holds a value of its user, such as *set* and *unset*. Several sides may write it, one at a
+/// time: what another side does in between is lost, as with RCCE's flags, so that they take turns.
 #[derive(Clone, Debug)]
 pub struct ValueFlag<C: CacheMaintenance> {
     line: SharedMemory<C>,

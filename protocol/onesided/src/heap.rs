@@ -72,8 +72,8 @@ impl SymmetricHeap {
         SymmetricHeap { length_bytes, blocks: Vec::new(), next: 0, history: History::default() }
     }
 
-    /// Allocates `wanted_bytes`, rounded up to granules and at least one, and returns the offset. A failed call
-    /// counts in the history too.
+    /// Allocates `wanted_bytes`, rounded up to granules and at least one, and returns the offset. A failed
+    /// call counts in the history too.
     ///
     /// # Errors
     /// [`NoSpace`].

@@ -10,7 +10,8 @@ use crate::world::{Place, World, call, with_engine};
 /// A program's colour of a rank.
 type Colour = Option<unsafe extern "C" fn(c_int, *mut c_void) -> c_int>;
 
-/// `RCCE_comm_split`: the communicator of all ranks with this one's colour. Every rank computes the colours of all.
+/// `RCCE_comm_split`: the communicator of all ranks with this one's colour. Every rank computes the colours
+/// of all.
 ///
 /// # Safety
 /// `colour` may be called with any rank and `argument`; `comm` has room for a communicator, or is null.
@@ -222,8 +223,8 @@ fn reduce(
             let has_output = root.is_none_or(|root| root == group.own);
             refuse_shared(world, input, length)?;
             refuse_shared(world, output, if has_output { length } else { 0 })?;
-            // SAFETY: by the contract of those that call this, and not in memory that others write. It is copied, for
-            // it may be where the output goes.
+            // SAFETY: by the contract of those that call this, and not in memory that others write. It is
+            // copied, for it may be where the output goes.
             let input = unsafe { bytes(input, length) }?.to_vec();
             // SAFETY: as above. A rank that gets no result need not have room for one.
             let output = unsafe { bytes_mut(output, if has_output { length } else { 0 }) }?;

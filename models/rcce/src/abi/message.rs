@@ -255,7 +255,8 @@ pub extern "C" fn iRCCE_get_length() -> c_int {
     call("iRCCE_get_length", |_| -1, |world| Ok(world.recent.map_or(-1, |recent| recent.length as c_int)))
 }
 
-/// The pieces of a message of `size` bytes by way of a buffer of `chunk`: offset, and length rounded up to lines.
+/// The pieces of a message of `size` bytes by way of a buffer of `chunk`: offset, and length rounded up to
+/// lines.
 fn pieces(size: usize, chunk: usize) -> impl Iterator<Item = (usize, usize)> {
     let chunk = (chunk - chunk % 32).max(32);
     (0..size).step_by(chunk).map(move |start| (start, chunk.min(size - start)))

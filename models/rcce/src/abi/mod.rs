@@ -1,7 +1,7 @@
 //! The functions of `RCCE.h` and `iRCCE.h`. The headers say what each does.
 //!
-//! The caller is responsible for what cannot be checked: pointers are null, or valid for the stated length and
-//! used by nothing else during the call or, of requests, until they are complete.
+//! The caller is responsible for what cannot be checked: pointers are null, or valid for the stated length
+//! and used by nothing else during the call or, of requests, until they are complete.
 
 pub mod collective;
 pub mod message;
@@ -131,8 +131,8 @@ pub(crate) fn source_of(world: &World, source: c_int) -> Result<Option<usize>, F
     if source == ANY { Ok(None) } else { world.rank_of(source).map(Some) }
 }
 
-/// What a receive is for, and the length of its room if C says it. With `iRCCE_ANY_LENGTH` the program answers for
-/// room for what comes.
+/// What a receive is for, and the length of its room if C says it. With `iRCCE_ANY_LENGTH` the program
+/// answers for room for what comes.
 pub(crate) fn wanted(size: isize) -> Result<(Wanted, Option<usize>), Failure> {
     if size == ANY as isize {
         return Ok((Wanted::UpTo(MAX_ANY_BYTES), None));

@@ -34,7 +34,8 @@ fn refuse_shared(world: &World, address: *mut u8, length: usize) -> Result<(), F
 /// Starts a send.
 ///
 /// # Safety
-/// `message` is valid for reads of `size` bytes until the request is complete, or null; `request` has room for one.
+/// `message` is valid for reads of `size` bytes until the request is complete, or null; `request` has room
+/// for one.
 unsafe fn start_send(
     world: &mut World,
     message: *mut u8,
@@ -65,8 +66,8 @@ unsafe fn start_send(
 /// `iRCCE_isend`
 ///
 /// # Safety
-/// `message` is valid for reads of `size` bytes until the request is complete, or null; `request` has room for a
-/// request, or is null for a send that waits.
+/// `message` is valid for reads of `size` bytes until the request is complete, or null; `request` has room
+/// for a request, or is null for a send that waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_isend(
     message: *mut u8,
@@ -100,8 +101,8 @@ pub unsafe extern "C" fn iRCCE_issend(
 /// Starts a receive.
 ///
 /// # Safety
-/// `room` is valid for writes of `size` bytes, or of what comes, until the request is complete, or null; `request`
-/// has room for one.
+/// `room` is valid for writes of `size` bytes, or of what comes, until the request is complete, or null;
+/// `request` has room for one.
 unsafe fn start_receive(
     world: &mut World,
     room: *mut u8,
@@ -129,8 +130,8 @@ unsafe fn start_receive(
 /// `iRCCE_irecv`: with `iRCCE_ANY_SOURCE` and `iRCCE_ANY_LENGTH`.
 ///
 /// # Safety
-/// `room` is valid for writes of `size` bytes, or of the message's length, until the request is complete, or null;
-/// `request` has room for a request, or is null for a receive that waits.
+/// `room` is valid for writes of `size` bytes, or of the message's length, until the request is complete, or
+/// null; `request` has room for a request, or is null for a receive that waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_irecv(
     room: *mut u8,

@@ -513,7 +513,8 @@ pub extern "C" fn RCCE_shfree(address: *mut u8) {
     );
 }
 
-/// `RCCE_shflush`: what this rank stored in shared memory reaches the others, and what they flushed before it.
+/// `RCCE_shflush`: what this rank stored in shared memory reaches the others, and what they flushed before
+/// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn RCCE_shflush() {
     call(

@@ -42,7 +42,8 @@ pub unsafe extern "C" fn iRCCE_init_wait_list(list: *mut WaitList) {
 /// `iRCCE_add_to_wait_list`: adds each request that is given.
 ///
 /// # Safety
-/// `list` was initialised; the requests were started and stay where they are while they are in it; or they are null.
+/// `list` was initialised; the requests were started and stay where they are while they are in it; or they
+/// are null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iRCCE_add_to_wait_list(
     list: *mut WaitList,

@@ -32,8 +32,8 @@ pub enum CollectiveError<E> {
     /// What `idle` returned.
     #[error("{0}")]
     Ended(E),
-    /// Two ranks have made different calls of `RCCE_malloc`, `RCCE_flag_alloc`, `RCCE_shmalloc` or of those that
-    /// free; from then on an address means different things to them.
+    /// Two ranks have made different calls of `RCCE_malloc`, `RCCE_flag_alloc`, `RCCE_shmalloc` or of those
+    /// that free; from then on an address means different things to them.
     #[error(
         "unequal symmetric allocation: calls that allocate or free: {own} on this rank, {others} on rank {other}{same}; \
          all ranks have to make the same ones, with the same arguments, in the same order",
@@ -61,8 +61,8 @@ impl<E> From<E> for CollectiveError<E> {
 type Idle<'a, E> = &'a mut dyn FnMut() -> Result<(), E>;
 
 impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
-    /// Waits until all of the group have called it: a dissemination barrier. In round k a rank signals the one
-    /// that is 2^k after it.
+    /// Waits until all of the group have called it: a dissemination barrier. In round k a rank signals the
+    /// one that is 2^k after it.
     ///
     /// Signals between two ranks are counted, so that no communicator needs flags of its own: two ranks go
     /// through the barriers that they have in common in the same order.
@@ -128,8 +128,8 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         Ok(())
     }
 
-    /// Combines the elements of all members, in a binomial tree, into `output` of the member `root`, or of all
-    /// without one. Input and output have the same length, whole elements.
+    /// Combines the elements of all members, in a binomial tree, into `output` of the member `root`, or of
+    /// all without one. Input and output have the same length, whole elements.
     ///
     /// # Errors
     /// As [`broadcast`](Self::broadcast).

@@ -1,9 +1,10 @@
-//! Messages between two ranks: the sender puts pieces into its staging buffer, the receiver gets them from there.
+//! Messages between two ranks: the sender puts pieces into its staging buffer, the receiver gets them from
+//! there.
 //!
-//! Flags carry the protocol: `sent` counts the pieces that a sender has put for a receiver, `taken` those that
-//! the receiver has got. A staging buffer has two halves, so a sender is at most two pieces ahead. A message of
-//! up to [`INLINE_BYTES`] travels in the line of the flag itself. A send is complete when all of it was taken,
-//! as RCCE's sends are.
+//! Flags carry the protocol: `sent` counts the pieces that a sender has put for a receiver, `taken` those
+//! that the receiver has got. A staging buffer has two halves, so a sender is at most two pieces ahead. A
+//! message of up to [`INLINE_BYTES`] travels in the line of the flag itself. A send is complete when all of
+//! it was taken, as RCCE's sends are.
 
 use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
 use tombolo_onesided::{FLAG_WORDS, FlagReader, FlagWriter, get, put};

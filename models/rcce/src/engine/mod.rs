@@ -110,7 +110,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         })
     }
 
-    /// This rank.
+    /// The number of this rank in its job.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
@@ -169,7 +169,8 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// Receives a message from `source`, or from any rank, into `target`, which has room for what is `wanted`.
+    /// Receives a message from `source`, or from any rank, into `target`, which has room for what is
+    /// `wanted`.
     ///
     /// # Errors
     /// Those of `idle`. A message of another length is the inner error.
@@ -191,7 +192,8 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// The rank, and length in bytes, of a message that a receive from `source`, or from any rank, would get now.
+    /// The rank, and length in bytes, of a message that a receive from `source`, or from any rank, would get
+    /// now.
     #[must_use]
     pub fn probe(&mut self, source: Option<usize>) -> Option<(usize, u64)> {
         self.push();
@@ -229,8 +231,8 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         self.push_receives();
     }
 
-    /// Messages to one rank go one after another; those to others do not wait for them, unless for the staging
-    /// buffer.
+    /// Messages to one rank go one after another; those to others do not wait for them, unless for the
+    /// staging buffer.
     fn push_sends(&mut self) {
         let mut index = 0;
         while index < self.sends.len() {

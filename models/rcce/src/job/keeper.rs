@@ -7,11 +7,12 @@ use tombolo::channel::Channel;
 use super::wire::Message;
 use crate::failure::Failure;
 
-/// How long a rank still waits after rank 0 has called `RCCE_finalize`. Nothing that a correct program waits for
-/// takes longer: rank 0 was in the same last barrier.
+/// How long a rank still waits after rank 0 has called `RCCE_finalize`. Nothing that a correct program waits
+/// for takes longer: rank 0 was in the same last barrier.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Polls between two looks at the channels, once a wait yields: on a busy processor each may take milliseconds.
+/// Polls between two looks at the channels, once a wait yields: on a busy processor each may take
+/// milliseconds.
 const POLLS_PER_CHECK: u32 = 1 << 7;
 
 /// Polls that spin, where each rank has a processor of its own, and where ranks share them.
@@ -20,8 +21,8 @@ const SPINS: [u32; 2] = [4000, 40];
 /// Polls after these that yield the processor; later ones sleep.
 const YIELDS: u32 = 4000;
 
-/// A yield that takes this long gave the processor to other programs. Where ranks do not wait for each other's
-/// processors, a sleeper then gets it back sooner: the kernel prefers those that just woke up.
+/// A yield that takes this long gave the processor to other programs. Where ranks do not wait for each
+/// other's processors, a sleeper then gets it back sooner: the kernel prefers those that just woke up.
 const SLOW_YIELD: Duration = Duration::from_micros(100);
 
 /// The first sleeps of a wait that takes long; they double after every [`SLEEPS`] up to [`LONGEST_SLEEP`].
@@ -134,7 +135,7 @@ impl Waiting<'_> {
         self.polls
     }
 
-    /// Waits a little.
+    /// Waits a little: spins, yields or sleeps.
     ///
     /// # Errors
     /// As [`Keeper::check`].

@@ -28,8 +28,8 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The job's name at which rank 0 waits for the others.
 const NAME: &str = "rcce";
 
-/// The variable with the length of message buffers, in bytes, where programs are to have longer ones than they
-/// were built for.
+/// The variable with the length of message buffers, in bytes, where programs are to have longer ones than
+/// they were built for.
 pub const BUFFER_VARIABLE: &str = "TOMBOLO_RCCE_BUFFER";
 
 /// The variable with the length of the memory for `RCCE_shmalloc`, in bytes.

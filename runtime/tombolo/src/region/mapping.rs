@@ -253,8 +253,8 @@ impl Mapping {
     }
 
     /// This program's view of memory that is not coherent, whose loads and stores take write-backs and
-    /// invalidations; `None` where the memory is coherent, and where [`memory`](Self::memory) has none. The view
-    /// is made by each call, and lives as `memory` does. Who has one works in nothing else.
+    /// invalidations; `None` where the memory is coherent, and where [`memory`](Self::memory) has none. The
+    /// view is made by each call, and lives as `memory` does. Who has one works in nothing else.
     ///
     /// # Errors
     /// [`Error::Monitor`] where this processor has no instructions for it.
