@@ -168,7 +168,7 @@ pub(crate) fn check_c(block: &Snippet, folder: &Path) -> Result<(), String> {
     fs::write(&source, text).expect("a file of the test");
     let mut gcc = Command::new("gcc");
     gcc.args(["-std=c11", "-fopenmp", "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused"]);
-    for include in ["runtime/c/include", "interface/c", "models/omp/gomp"] {
+    for include in ["runtime/c/include", "models/rcce/include", "interface/c", "models/omp/gomp"] {
         gcc.arg("-I").arg(tree().join(include));
     }
     run(gcc.arg(&source)).map_err(|error| format!("{block}: {error}"))
