@@ -3,8 +3,11 @@
 //! The root's table is the real one. Around it are agents with a queue in each direction, and domains that
 //! map, unmap when they are told, are stopped, or die, with or without their node. The checker takes every
 //! order of all that, and looks at each state whether what `docs/specs/capability.md` promises holds.
+//!
+//! [`hubs`] does the same for hubs and those that select over them.
 #![forbid(unsafe_code)]
 
+pub mod hubs;
 pub mod pages;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,0 +1,517 @@
+//! One hub: its store, and those that wait to put or to get.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::hubs::{Client, Key, Nanos};
+use crate::status::{Status, Waiting};
+use crate::store::{Item, Store};
+use crate::{Bytes, Description, Fault, Kind};
+
+/// What an operation brought.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Taken {
+    /// The item was put in, or taken by a receiver.
+    Put,
+    /// A value.
+    Value(Bytes),
+    /// An event or a unit of a semaphore.
+    Unit,
+    /// A block, or the lock of a resource.
+    Block {
+        /// Number of the block, from 0.
+        number: u32,
+        /// Larger than that of every earlier holder, to give the block back with, and to show to whatever the
+        /// resource protects.
+        token: u64,
+        /// The previous holder ended without giving it back, and what it protects may be half-changed.
+        abandoned: bool,
+    },
+}
+
+/// What a hub says of a request.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// It was done.
+    Done(Taken),
+    /// A tentative request can be done, and what it needs is set aside until it is claimed or withdrawn.
+    Offered(u32),
+    /// The offer is void; the request waits again.
+    Revoked,
+    /// The claim was taken back; the offer stands.
+    Unclaimed,
+    /// It was withdrawn, and had no effect.
+    Withdrawn,
+    /// It failed, and had no effect.
+    Failed(Fault),
+    /// The hub that was asked for by name.
+    Opened {
+        /// Its number on its node.
+        hub: u32,
+        /// What it is.
+        kind: Kind,
+        /// As [`Description::capacity`].
+        capacity: u32,
+        /// As [`Description::value_bytes`].
+        value_bytes: u32,
+    },
+    /// What a hub looks like.
+    Status(Status),
+}
+
+impl Outcome {
+    /// Whether the request is over, and its number free.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Outcome::Offered(_) | Outcome::Revoked | Outcome::Unclaimed)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Side {
+    Put,
+    Get,
+}
+
+/// What an offer stands on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Basis {
+    /// A place in the store.
+    Room,
+    /// An item out of it.
+    Item(Item),
+    /// A request of the other side at a port.
+    Partner(Key),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum State {
+    Waiting,
+    /// `until` is when an offer that is not claimed goes to another that waits.
+    Offered {
+        offer: u32,
+        claimed: bool,
+        until: Nanos,
+        basis: Basis,
+    },
+}
+
+/// A request that waits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) side: Side,
+    /// Of the request itself; the client may have inherited a higher one.
+    pub(crate) priority: u8,
+    pub(crate) effective: u8,
+    /// Order of arrival.
+    pub(crate) arrival: u64,
+    /// Waits for an offer, which it may decline.
+    pub(crate) tentative: bool,
+    pub(crate) deadline: Nanos,
+    pub(crate) value: Bytes,
+    state: State,
+}
+
+impl Waiter {
+    pub(crate) fn new(side: Side, (priority, effective): (u8, u8), arrival: u64, deadline: Nanos) -> Waiter {
+        let (tentative, value, state) = (false, Bytes::default(), State::Waiting);
+        Waiter { side, priority, effective, arrival, tentative, deadline, value, state }
+    }
+}
+
+/// What a hub needs of what is around it.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Nanos,
+    /// The number of the hub.
+    pub(crate) hub: u32,
+    /// How long an offer stands while others wait.
+    pub(crate) offer_ns: u64,
+    pub(crate) answers: &'a mut Vec<(Key, Outcome)>,
+    pub(crate) deadlines: &'a mut BTreeSet<(Nanos, u32, Key)>,
+}
+
+impl Context<'_> {
+    fn answer(&mut self, key: Key, outcome: Outcome) {
+        self.answers.push((key, outcome));
+    }
+}
+
+/// Requests in the order in which they are served: by priority, then by arrival.
+type Queue = BTreeSet<(u8, u64, Key)>;
+
+fn rank(waiter: &Waiter, key: Key) -> (u8, u64, Key) {
+    let first_come = tombolo_base::canary!("hub serves in order of arrival");
+    (if first_come { 0 } else { u8::MAX - waiter.effective }, waiter.arrival, key)
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Hub {
+    pub(crate) description: Description,
+    pub(crate) store: Store,
+    pub(crate) closed: bool,
+    waiters: BTreeMap<Key, Waiter>,
+    /// Those of the waiters that have no offer.
+    putters: Queue,
+    getters: Queue,
+    offers: u32,
+}
+
+impl Hub {
+    pub(crate) fn new(description: Description) -> Hub {
+        let store = Store::new(&description);
+        Hub {
+            description,
+            store,
+            closed: false,
+            waiters: BTreeMap::new(),
+            putters: Queue::new(),
+            getters: Queue::new(),
+            offers: 0,
+        }
+    }
+
+    fn queue(&mut self, side: Side) -> &mut Queue {
+        match side {
+            Side::Put => &mut self.putters,
+            Side::Get => &mut self.getters,
+        }
+    }
+
+    /// Queues a request and serves whatever can be served. One that is only tried fails if it would wait.
+    pub(crate) fn arrive(&mut self, context: &mut Context<'_>, key: Key, waiter: Waiter, try_only: bool) {
+        let side = waiter.side;
+        self.queue(side).insert(rank(&waiter, key));
+        context.deadlines.insert((waiter.deadline, context.hub, key));
+        self.waiters.insert(key, waiter);
+        self.settle(context);
+        let waits = self.waiters.get(&key).is_some_and(|waiter| waiter.state == State::Waiting);
+        if try_only && waits {
+            self.end(context, key, Outcome::Failed(Fault::WouldBlock));
+        }
+    }
+
+    /// Serves whatever can be served.
+    pub(crate) fn settle(&mut self, context: &mut Context<'_>) {
+        loop {
+            let putter = self.putters.first().map(|(_, _, key)| *key);
+            let getter = self.getters.first().map(|(_, _, key)| *key);
+            let rendezvous = self.description.kind == Kind::Port;
+            match (putter, getter) {
+                (Some(putter), Some(getter)) if rendezvous => self.pair(context, putter, getter),
+                (_, Some(getter)) if !rendezvous && self.may_get() => self.serve_getter(context, getter),
+                (Some(putter), _) if !rendezvous && self.store.has_room() && !self.closed => {
+                    self.serve_putter(context, putter);
+                }
+                _ => break,
+            }
+        }
+        if self.closed {
+            self.fail_the_rest(context);
+        }
+    }
+
+    /// Blocks of a closed hub are not handed out any more; items of others are, until there are none.
+    fn may_get(&self) -> bool {
+        self.store.depth() > 0 && !(self.closed && self.description.kind.has_holders())
+    }
+
+    fn fail_the_rest(&mut self, context: &mut Context<'_>) {
+        // Items that offers have set aside may come back, and are then for those that wait.
+        let drained = self.description.kind.has_holders() || self.store.aside() == 0;
+        let mut ended: Vec<Key> = self.putters.iter().map(|(_, _, key)| *key).collect();
+        if drained {
+            ended.extend(self.getters.iter().map(|(_, _, key)| *key));
+        }
+        for key in ended {
+            self.end(context, key, Outcome::Failed(Fault::Closed));
+        }
+    }
+
+    fn serve_putter(&mut self, context: &mut Context<'_>, key: Key) {
+        let Some(waiter) = self.waiters.get_mut(&key) else { return };
+        if waiter.tentative {
+            self.store.set_aside();
+            self.offer(context, key, Basis::Room, false);
+        } else {
+            let value = core::mem::take(&mut waiter.value);
+            self.store.put(value);
+            self.end(context, key, Outcome::Done(Taken::Put));
+        }
+    }
+
+    fn serve_getter(&mut self, context: &mut Context<'_>, key: Key) {
+        let (Some(waiter), Some(item)) = (self.waiters.get(&key), self.store.take()) else { return };
+        if waiter.tentative {
+            self.store.set_aside();
+            self.offer(context, key, Basis::Item(item), false);
+        } else {
+            let taken = self.taken(key.client, item);
+            self.end(context, key, Outcome::Done(taken));
+        }
+    }
+
+    /// Brings two requests at a port together. Those that wait for nothing else have claimed already.
+    fn pair(&mut self, context: &mut Context<'_>, putter: Key, getter: Key) {
+        let firm = |key: &Key| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
+        let (putter_firm, getter_firm) = (firm(&putter), firm(&getter));
+        self.offer(context, putter, Basis::Partner(getter), putter_firm);
+        self.offer(context, getter, Basis::Partner(putter), getter_firm);
+        self.complete(context, putter, getter);
+    }
+
+    fn offer(&mut self, context: &mut Context<'_>, key: Key, basis: Basis, claimed: bool) {
+        self.offers = self.offers.wrapping_add(1);
+        let offer = self.offers;
+        let until = context.now.saturating_add(context.offer_ns);
+        let Some(waiter) = self.waiters.get_mut(&key) else { return };
+        let (side, ranked) = (waiter.side, rank(waiter, key));
+        waiter.state = State::Offered { offer, claimed, until, basis };
+        self.queue(side).remove(&ranked);
+        if !claimed {
+            context.deadlines.insert((until, context.hub, key));
+            context.answer(key, Outcome::Offered(offer));
+        }
+    }
+
+    /// Moves the value of a pair at a port if both have claimed.
+    fn complete(&mut self, context: &mut Context<'_>, one: Key, other: Key) {
+        let claimed = |key: &Key| match self.waiters.get(key).map(|waiter| &waiter.state) {
+            Some(State::Offered { claimed, .. }) => *claimed,
+            _ => false,
+        };
+        let enough = if tombolo_base::canary!("hub does with one claim of two") {
+            claimed(&one) || claimed(&other)
+        } else {
+            claimed(&one) && claimed(&other)
+        };
+        if !enough {
+            return;
+        }
+        let is_putter = self.waiters.get(&one).is_some_and(|waiter| waiter.side == Side::Put);
+        let (putter, getter) = if is_putter { (one, other) } else { (other, one) };
+        let value = self.discard(context, putter).map(|waiter| waiter.value);
+        self.discard(context, getter);
+        context.answer(getter, Outcome::Done(Taken::Value(value.unwrap_or_default())));
+        context.answer(putter, Outcome::Done(Taken::Put));
+    }
+
+    fn taken(&mut self, client: Client, item: Item) -> Taken {
+        match item {
+            Item::Value(_, value) => Taken::Value(value),
+            Item::Unit => Taken::Unit,
+            Item::Block(block) => {
+                let token = self.store.hold(client, block);
+                Taken::Block { number: block.number, token, abandoned: block.abandoned }
+            }
+        }
+    }
+
+    /// A client takes an offer. One that is void has no effect: the client has been told, or will be.
+    pub(crate) fn claim(&mut self, context: &mut Context<'_>, key: Key, claimed_offer: u32) {
+        let Some(waiter) = self.waiters.get_mut(&key) else { return };
+        let State::Offered { offer, claimed, until, basis } = &mut waiter.state else { return };
+        if *offer != claimed_offer || *claimed {
+            return;
+        }
+        *claimed = true;
+        context.deadlines.remove(&(*until, context.hub, key));
+        match basis.clone() {
+            Basis::Partner(partner) => self.complete(context, key, partner),
+            Basis::Room => {
+                let value = core::mem::take(&mut waiter.value);
+                self.store.end_aside();
+                self.store.put(value);
+                self.discard(context, key);
+                context.answer(key, Outcome::Done(Taken::Put));
+            }
+            Basis::Item(item) => {
+                self.store.end_aside();
+                let taken = self.taken(key.client, item);
+                self.discard(context, key);
+                context.answer(key, Outcome::Done(taken));
+            }
+        }
+        self.settle(context);
+    }
+
+    /// A client that claimed takes that back, and keeps the offer.
+    pub(crate) fn unclaim(&mut self, context: &mut Context<'_>, key: Key, claimed_offer: u32) {
+        let Some(waiter) = self.waiters.get_mut(&key) else { return };
+        if let State::Offered { offer, claimed, until, .. } = &mut waiter.state
+            && *offer == claimed_offer
+            && *claimed
+        {
+            *claimed = false;
+            *until = context.now.saturating_add(context.offer_ns);
+            context.deadlines.insert((*until, context.hub, key));
+            context.answer(key, Outcome::Unclaimed);
+        }
+    }
+
+    /// Ends a request that was not done.
+    pub(crate) fn withdraw(&mut self, context: &mut Context<'_>, key: Key) {
+        if self.waiters.contains_key(&key) {
+            self.end(context, key, Outcome::Withdrawn);
+            self.settle(context);
+        }
+    }
+
+    /// Forgets a request whose client has ended.
+    pub(crate) fn forget(&mut self, context: &mut Context<'_>, key: Key) {
+        self.remove(context, key);
+    }
+
+    fn end(&mut self, context: &mut Context<'_>, key: Key, outcome: Outcome) {
+        self.remove(context, key);
+        context.answer(key, outcome);
+    }
+
+    /// Removes a waiter, and undoes what its offer stood on.
+    fn remove(&mut self, context: &mut Context<'_>, key: Key) {
+        let waiter = self.discard(context, key);
+        if let Some(Waiter { state: State::Offered { basis, .. }, .. }) = waiter {
+            self.release(context, key, basis);
+        }
+    }
+
+    /// Removes a waiter whose offer, if it had one, is used up.
+    fn discard(&mut self, context: &mut Context<'_>, key: Key) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&key)?;
+        let ranked = rank(&waiter, key);
+        self.queue(waiter.side).remove(&ranked);
+        context.deadlines.remove(&(waiter.deadline, context.hub, key));
+        if let State::Offered { until, .. } = waiter.state {
+            context.deadlines.remove(&(until, context.hub, key));
+        }
+        Some(waiter)
+    }
+
+    /// Undoes what an offer stood on.
+    fn release(&mut self, context: &mut Context<'_>, of: Key, basis: Basis) {
+        match basis {
+            Basis::Room => self.store.end_aside(),
+            Basis::Item(item) => {
+                self.store.end_aside();
+                if !tombolo_base::canary!("hub loses what was not claimed") {
+                    self.store.put_back(item);
+                }
+            }
+            Basis::Partner(partner) => self.part(context, of, partner),
+        }
+    }
+
+    /// The partner of a request that went waits for another, at its place in the queue.
+    fn part(&mut self, context: &mut Context<'_>, from: Key, partner: Key) {
+        let Some(waiter) = self.waiters.get_mut(&partner) else { return };
+        let State::Offered { until, basis: Basis::Partner(other), .. } = &waiter.state else { return };
+        if *other != from {
+            return;
+        }
+        context.deadlines.remove(&(*until, context.hub, partner));
+        waiter.state = State::Waiting;
+        let (side, ranked, tentative) = (waiter.side, rank(waiter, partner), waiter.tentative);
+        self.queue(side).insert(ranked);
+        if tentative {
+            context.answer(partner, Outcome::Revoked);
+        }
+    }
+
+    /// A moment of a request has come: its deadline, or the end of its offer.
+    pub(crate) fn expire(&mut self, context: &mut Context<'_>, key: Key, arrival: u64) {
+        let Some(waiter) = self.waiters.get_mut(&key) else { return };
+        if waiter.deadline <= context.now {
+            self.end(context, key, Outcome::Failed(Fault::TimedOut));
+            self.settle(context);
+            return;
+        }
+        let side = waiter.side;
+        let State::Offered { claimed: false, until, .. } = &mut waiter.state else { return };
+        if *until > context.now {
+            return;
+        }
+        let others_wait = match side {
+            Side::Put => !self.putters.is_empty(),
+            Side::Get => !self.getters.is_empty(),
+        };
+        if !others_wait {
+            *until = context.now.saturating_add(context.offer_ns);
+            context.deadlines.insert((*until, context.hub, key));
+            return;
+        }
+        // It goes behind the others of its priority, so that the next offer is for one of them.
+        if let State::Offered { basis, .. } = core::mem::replace(&mut waiter.state, State::Waiting) {
+            waiter.arrival = arrival;
+            let ranked = rank(waiter, key);
+            self.queue(side).insert(ranked);
+            context.answer(key, Outcome::Revoked);
+            self.release(context, key, basis);
+            self.settle(context);
+        }
+    }
+
+    /// Closes the hub: those that put learn it now, those that get when it is empty.
+    pub(crate) fn close(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
+        if self.closed {
+            return Err(Fault::AlreadyClosed);
+        }
+        self.closed = true;
+        let putters = self.waiters.iter().filter(|(_, waiter)| waiter.side == Side::Put);
+        for key in putters.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.end(context, key, Outcome::Failed(Fault::Closed));
+        }
+        self.settle(context);
+        Ok(())
+    }
+
+    /// The client's priority changed. Whether the order of the queue did.
+    pub(crate) fn lift(&mut self, key: Key, inherited: u8) -> bool {
+        let Some(waiter) = self.waiters.get_mut(&key) else { return false };
+        let effective = waiter.priority.max(inherited);
+        if waiter.effective == effective {
+            return false;
+        }
+        let (side, before) = (waiter.side, rank(waiter, key));
+        waiter.effective = effective;
+        let after = rank(waiter, key);
+        if self.queue(side).remove(&before) {
+            self.queue(side).insert(after);
+        }
+        true
+    }
+
+    /// The highest priority that waits for the owner of a resource.
+    pub(crate) fn waiting_priority(&self) -> u8 {
+        let effective = self.getters.iter().filter_map(|(_, _, key)| self.waiters.get(key));
+        effective.map(|waiter| waiter.effective).max().unwrap_or(0)
+    }
+
+    /// Requests that wait, with an offer or without.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    pub(crate) fn offered(&self) -> usize {
+        self.waiters.len() - self.putters.len() - self.getters.len()
+    }
+
+    pub(crate) fn status(&self, domain: impl Fn(Client) -> u64) -> Status {
+        let waiting = |side: Side| {
+            let mut by_priority: BTreeMap<u8, u32> = BTreeMap::new();
+            for waiter in self.waiters.values().filter(|waiter| waiter.side == side) {
+                *by_priority.entry(waiter.effective).or_default() += 1;
+            }
+            let all = by_priority.into_iter().rev();
+            all.take(Status::MAX_PRIORITIES).map(|(priority, count)| Waiting { priority, count }).collect()
+        };
+        let owner = self.store.holders().next();
+        Status {
+            description: self.description.clone(),
+            depth: u32::try_from(self.store.depth()).unwrap_or(u32::MAX),
+            held: u32::try_from(self.store.holders().count()).unwrap_or(u32::MAX),
+            owner: owner.map(|(token, holding)| (domain(holding.client), token)),
+            closed: self.closed,
+            putters: waiting(Side::Put),
+            getters: waiting(Side::Get),
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The hubs of a node, and the clients that use them.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::hub::{Context, Hub, Outcome, Side, Waiter};
+use crate::{BadDescription, Description, Fault, Kind, Operation, Request, Violation};
+
+/// A point in time, in nanoseconds from an arbitrary origin.
+pub type Nanos = u64;
+
+/// A client's connection, whose end is known by evidence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Client(pub u64);
+
+/// A request of a client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key {
+    /// Who asked.
+    pub client: Client,
+    /// The client's number for it.
+    pub number: u32,
+}
+
+/// The limits of a node's hubs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
+    /// The most requests of one client that wait.
+    pub requests_per_client: u32,
+    /// How long an offer that is not claimed stands while others wait, in nanoseconds. A client that does not
+    /// run delays others by so much, each time.
+    pub offer_ns: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { requests_per_client: 1024, offer_ns: 20_000_000 }
+    }
+}
+
+/// A message to a client.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Output {
+    /// What became of a request.
+    Answer(Key, Outcome),
+    /// The priority that a client inherits by the resources that it owns here: the highest that waits for
+    /// them, 0 for none. It is for the client's requests on other nodes.
+    Inherits(Client, u8),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct ClientState {
+    /// The domain of the client, as a number.
+    domain: u64,
+    /// The hub of each request that waits.
+    pub(crate) waits: BTreeMap<u32, u32>,
+    /// What the client inherits by resources on other nodes, as it says.
+    told: u8,
+    /// What it inherits by resources here.
+    pub(crate) inherits: u8,
+}
+
+impl ClientState {
+    pub(crate) fn priority(&self) -> u8 {
+        self.told.max(self.inherits)
+    }
+}
+
+/// The hubs of a node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Hubs {
+    pub(crate) hubs: Vec<Hub>,
+    names: BTreeMap<String, u32>,
+    pub(crate) clients: BTreeMap<Client, ClientState>,
+    deadlines: BTreeSet<(Nanos, u32, Key)>,
+    arrivals: u64,
+    answers: Vec<(Key, Outcome)>,
+    pub(crate) outputs: Vec<Output>,
+    limits: Limits,
+}
+
+impl Hubs {
+    /// No hubs yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Hubs {
+        // An offer that stands for no time would be renewed for ever.
+        let limits = Limits { offer_ns: limits.offer_ns.max(1), ..limits };
+        Hubs {
+            hubs: Vec::new(),
+            names: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            arrivals: 0,
+            answers: Vec::new(),
+            outputs: Vec::new(),
+            limits,
+        }
+    }
+
+    /// Adds a hub: its number. A name that is there already is replaced for those that open it later; the one
+    /// that declares hubs refuses two with one name.
+    ///
+    /// # Errors
+    /// [`BadDescription`].
+    pub fn add(&mut self, description: Description) -> Result<u32, BadDescription> {
+        description.check()?;
+        let number = u32::try_from(self.hubs.len()).unwrap_or(u32::MAX);
+        self.names.insert(description.name.clone(), number);
+        self.hubs.push(Hub::new(description));
+        Ok(number)
+    }
+
+    /// How many hubs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.hubs.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hubs.is_empty()
+    }
+
+    /// The size of every table, by content, for leak checks.
+    #[must_use]
+    pub fn held(&self) -> [(&'static str, usize); 6] {
+        [
+            ("clients", self.clients.len()),
+            ("waiting requests", self.hubs.iter().map(Hub::waiting).sum()),
+            ("offers", self.hubs.iter().map(Hub::offered).sum()),
+            ("set aside", self.hubs.iter().map(|hub| hub.store.aside() as usize).sum()),
+            ("blocks held", self.hubs.iter().map(|hub| hub.store.holders().count()).sum()),
+            ("deadlines", self.deadlines.len()),
+        ]
+    }
+
+    /// A client connected. `domain` is who it is, for [`Status`](crate::Status).
+    pub fn joined(&mut self, client: Client, domain: u64) {
+        self.clients.entry(client).or_default().domain = domain;
+    }
+
+    /// A client ended: it waits for nothing and holds nothing any more.
+    pub fn ended(&mut self, now: Nanos, client: Client) {
+        let Some(state) = self.clients.remove(&client) else { return };
+        if tombolo_base::canary!("hub keeps the requests of the dead") {
+            return;
+        }
+        let mut touched: BTreeSet<u32> = BTreeSet::new();
+        for (number, hub) in state.waits {
+            self.at(now, hub, |hub, context| hub.forget(context, Key { client, number }));
+            touched.insert(hub);
+        }
+        for (number, hub) in self.hubs.iter_mut().enumerate() {
+            if !tombolo_base::canary!("hub leaves blocks with the dead") && hub.store.abandon(client) {
+                touched.insert(u32::try_from(number).unwrap_or(u32::MAX));
+            }
+        }
+        for hub in &touched {
+            self.at(now, *hub, |hub, context| hub.settle(context));
+        }
+        self.relift(touched);
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        self.deadlines.first().map(|(at, _, _)| *at)
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Nanos) {
+        let mut touched: BTreeSet<u32> = BTreeSet::new();
+        // Each entry that is due is looked at once, whatever it brings.
+        while let Some((_, number, key)) = self.deadlines.first().copied().filter(|(at, _, _)| *at <= now) {
+            self.deadlines.pop_first();
+            let arrival = self.arrival();
+            self.at(now, number, |hub, context| hub.expire(context, key, arrival));
+            touched.insert(number);
+        }
+        self.relift(touched);
+    }
+
+    /// What is to be sent, in order.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        core::mem::take(&mut self.outputs)
+    }
+
+    /// A request of a client.
+    ///
+    /// # Errors
+    /// The client broke the protocol: its connection is to be closed, and [`ended`](Self::ended) called.
+    pub fn request(&mut self, now: Nanos, client: Client, request: &Request<'_>) -> Result<(), Violation> {
+        let state = self.clients.get_mut(&client).ok_or(Violation::NotJoined)?;
+        let key = Key { client, number: request.number };
+        let waits_at = state.waits.get(&request.number).copied();
+        match request.operation {
+            Operation::Claim { offer } => {
+                if let Some(hub) = waits_at {
+                    self.at(now, hub, |hub, context| hub.claim(context, key, offer));
+                    self.relift([hub]);
+                }
+                return Ok(());
+            }
+            Operation::Unclaim { offer } => {
+                if let Some(hub) = waits_at {
+                    self.at(now, hub, |hub, context| hub.unclaim(context, key, offer));
+                }
+                return Ok(());
+            }
+            Operation::Withdraw => {
+                // One that is over was answered, and the client has that answer or gets it.
+                if let Some(hub) = waits_at {
+                    self.at(now, hub, |hub, context| hub.withdraw(context, key));
+                    self.relift([hub]);
+                }
+                return Ok(());
+            }
+            Operation::Raise => {
+                state.told = request.priority;
+                self.lift_client(client);
+                return Ok(());
+            }
+            _ => {}
+        }
+        if waits_at.is_some() {
+            return Err(Violation::Twice(request.number));
+        }
+        if let Err(fault) = self.begin(now, key, request) {
+            self.outputs.push(Output::Answer(key, Outcome::Failed(fault)));
+        }
+        Ok(())
+    }
+
+    /// Begins a request, or says why not.
+    fn begin(&mut self, now: Nanos, key: Key, request: &Request<'_>) -> Result<(), Fault> {
+        if let Operation::Open { name, kind, value_type } = request.operation {
+            let opened = self.open(name, kind, value_type)?;
+            self.outputs.push(Output::Answer(key, opened));
+            return Ok(());
+        }
+        let hub = self.hubs.get_mut(request.hub as usize).ok_or(Fault::NoSuchHub)?;
+        match request.operation {
+            Operation::Status => {
+                let clients = &self.clients;
+                let status = hub.status(|client| clients.get(&client).map_or(0, |state| state.domain));
+                self.outputs.push(Output::Answer(key, Outcome::Status(status)));
+            }
+            Operation::Close => {
+                let closed = self.at(now, request.hub, |hub, context| hub.close(context));
+                closed.unwrap_or(Err(Fault::NoSuchHub))?;
+                self.outputs.push(Output::Answer(key, Outcome::Done(crate::Taken::Unit)));
+            }
+            Operation::GiveBack { token } => {
+                if !hub.description.kind.has_holders() {
+                    return Err(Fault::WrongOperation(hub.description.kind));
+                }
+                if !hub.store.give_back(key.client, token) {
+                    return Err(Fault::NotHeld);
+                }
+                self.outputs.push(Output::Answer(key, Outcome::Done(crate::Taken::Put)));
+                self.at(now, request.hub, |hub, context| hub.settle(context));
+            }
+            Operation::Put { value } => self.put(now, key, request, value)?,
+            Operation::Get => self.get(now, key, request)?,
+            // Handled before.
+            _ => return Ok(()),
+        }
+        self.relift([request.hub]);
+        Ok(())
+    }
+
+    fn open(&self, name: &str, kind: Option<Kind>, value_type: u64) -> Result<Outcome, Fault> {
+        let hub = *self.names.get(name).ok_or(Fault::NoSuchHub)?;
+        let described = &self.hubs.get(hub as usize).ok_or(Fault::NoSuchHub)?.description;
+        if kind.is_some_and(|kind| kind != described.kind) {
+            return Err(Fault::OtherKind(described.kind));
+        }
+        if value_type != 0 && described.value_type != 0 && value_type != described.value_type {
+            return Err(Fault::OtherType);
+        }
+        let Description { kind, capacity, value_bytes, .. } = *described;
+        Ok(Outcome::Opened { hub, kind, capacity, value_bytes })
+    }
+
+    fn put(&mut self, now: Nanos, key: Key, request: &Request<'_>, value: &[u8]) -> Result<(), Fault> {
+        let hub = self.hubs.get(request.hub as usize).ok_or(Fault::NoSuchHub)?;
+        let description = &hub.description;
+        if description.kind.has_holders() {
+            return Err(Fault::WrongOperation(description.kind));
+        }
+        if hub.closed {
+            return Err(Fault::Closed);
+        }
+        if value.len() > description.value_bytes as usize {
+            return Err(Fault::TooLong(description.value_bytes));
+        }
+        self.arrive(now, key, request, Side::Put, value)
+    }
+
+    fn get(&mut self, now: Nanos, key: Key, request: &Request<'_>) -> Result<(), Fault> {
+        let hub = self.hubs.get(request.hub as usize).ok_or(Fault::NoSuchHub)?;
+        let is_resource = hub.description.kind == Kind::Resource;
+        if is_resource && hub.store.holders().any(|(_, holding)| holding.client == key.client) {
+            return Err(Fault::AlreadyHeld);
+        }
+        self.arrive(now, key, request, Side::Get, &[])
+    }
+
+    fn arrive(
+        &mut self,
+        now: Nanos,
+        key: Key,
+        request: &Request<'_>,
+        side: Side,
+        value: &[u8],
+    ) -> Result<(), Fault> {
+        let most = self.limits.requests_per_client;
+        let arrival = self.arrival();
+        let state = self.clients.get_mut(&key.client).ok_or(Fault::NoSuchHub)?;
+        if state.waits.len() >= most as usize {
+            return Err(Fault::TooManyRequests(most));
+        }
+        state.waits.insert(key.number, request.hub);
+        let effective = request.priority.max(state.priority());
+        let try_only = request.timeout_us == 0;
+        // An offer to one that is only tried has to be claimed, too.
+        let grace_ns = if request.tentative { self.limits.offer_ns.saturating_mul(10) } else { 0 };
+        let timeout_ns = u64::from(request.timeout_us) * 1000;
+        let deadline = now.saturating_add(timeout_ns).saturating_add(grace_ns);
+        let mut waiter = Waiter::new(side, (request.priority, effective), arrival, deadline);
+        waiter.tentative = request.tentative;
+        waiter.value = value.into();
+        self.at(now, request.hub, |hub, context| hub.arrive(context, key, waiter, try_only));
+        Ok(())
+    }
+
+    fn arrival(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// Does something at a hub, and passes its answers on.
+    fn at<R>(
+        &mut self,
+        now: Nanos,
+        number: u32,
+        act: impl FnOnce(&mut Hub, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let hub = self.hubs.get_mut(number as usize)?;
+        let (offer_ns, answers) = (self.limits.offer_ns, &mut self.answers);
+        let mut context = Context { now, hub: number, offer_ns, answers, deadlines: &mut self.deadlines };
+        let result = act(hub, &mut context);
+        for (key, outcome) in self.answers.drain(..) {
+            // A client that ended hears nothing more.
+            let Some(state) = self.clients.get_mut(&key.client) else { continue };
+            if outcome.is_final() {
+                state.waits.remove(&key.number);
+            }
+            self.outputs.push(Output::Answer(key, outcome));
+        }
+        Some(result)
+    }
+}

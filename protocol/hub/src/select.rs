@@ -1,0 +1,226 @@
+//! The client's side of waiting for the first of several operations.
+//!
+//! The client sends each operation, an *arm*, as a tentative request. A hub that can serve one offers; the client
+//! claims one offer, and the hub confirms. The other arms are withdrawn, and what was set aside for them goes
+//! to others: exactly one arm is done, on whatever nodes the hubs are.
+//!
+//! At a port both sides may be selecting, and each may have claimed at another hub. Every client ranks hubs by
+//! the same [`Place`]: one that has claimed, and gets an offer of a hub that ranks lower, takes its claim back
+//! and claims there. Of those that wait for one another, the ones at the lowest hub have each other, so some
+//! client always gets on.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::Fault;
+use crate::hub::{Outcome, Taken};
+
+/// The most arms of a select.
+pub const MAX_ARMS: usize = 256;
+
+/// A hub in the order that all clients share: its service (the number of that domain), and its number there.
+pub type Place = (u64, u32);
+
+/// Why a select cannot begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SelectError {
+    /// It has no arms.
+    #[error("a select needs an operation or more")]
+    Empty,
+    /// It has too many arms.
+    #[error("a select of {0} operations; give at most {MAX_ARMS}")]
+    TooMany(usize),
+    /// Two arms are for one hub; these are their indices.
+    #[error("operations {0} and {1} of a select are for the same hub; give each hub once")]
+    Twice(usize, usize),
+}
+
+/// What the client is to send to the hub of an arm.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Order {
+    /// A claim.
+    Claim {
+        /// The arm.
+        arm: usize,
+        /// The offer.
+        offer: u32,
+    },
+    /// The end of a claim.
+    Unclaim {
+        /// The arm.
+        arm: usize,
+        /// The offer.
+        offer: u32,
+    },
+    /// A withdrawal.
+    Withdraw {
+        /// The arm.
+        arm: usize,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum State {
+    Posted,
+    Offered(u32),
+    Withdrawing,
+    Ended(Option<Fault>),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Arm {
+    place: Place,
+    state: State,
+}
+
+/// A wait for the first of several operations.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Select {
+    arms: Vec<Arm>,
+    /// The arm that is claimed.
+    claimed: Option<usize>,
+    /// The claim is being taken back.
+    unclaiming: bool,
+    /// The client wants to wait no longer.
+    given_up: bool,
+    result: Option<(usize, Result<Taken, Fault>)>,
+}
+
+impl Select {
+    /// A select with an arm for each of these hubs. The client sends each as a tentative request.
+    ///
+    /// # Errors
+    /// [`SelectError`].
+    pub fn new(places: &[Place]) -> Result<Select, SelectError> {
+        if places.is_empty() {
+            return Err(SelectError::Empty);
+        }
+        if places.len() > MAX_ARMS {
+            return Err(SelectError::TooMany(places.len()));
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(second) = places.iter().position(|place| !seen.insert(*place)) {
+            let first = places.iter().position(|place| *place == places[second]).unwrap_or(second);
+            return Err(SelectError::Twice(first, second));
+        }
+        let arms = places.iter().map(|place| Arm { place: *place, state: State::Posted }).collect();
+        Ok(Select { arms, claimed: None, unclaiming: false, given_up: false, result: None })
+    }
+
+    /// The arm that was done, or that failed: a hub that is closed, say. At most one arm was done.
+    #[must_use]
+    pub fn result(&self) -> Option<&(usize, Result<Taken, Fault>)> {
+        self.result.as_ref()
+    }
+
+    /// [`result`](Self::result), out of it.
+    pub fn take_result(&mut self) -> Option<(usize, Result<Taken, Fault>)> {
+        self.result.take()
+    }
+
+    /// Whether no arm can be done any more: nothing was ready, or it was given up.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.arms.iter().all(|arm| matches!(arm.state, State::Ended(_)))
+    }
+
+    /// A hub said something of an arm.
+    pub fn heard(&mut self, index: usize, outcome: Outcome, orders: &mut Vec<Order>) {
+        let Some(arm) = self.arms.get_mut(index) else { return };
+        let is_claimed = self.claimed == Some(index);
+        match outcome {
+            Outcome::Offered(offer) if arm.state == State::Posted => arm.state = State::Offered(offer),
+            Outcome::Revoked if matches!(arm.state, State::Offered(_)) => {
+                arm.state = State::Posted;
+                self.release(is_claimed);
+            }
+            Outcome::Unclaimed if self.unclaiming => self.release(is_claimed),
+            Outcome::Done(taken) => {
+                arm.state = State::Ended(None);
+                self.release(is_claimed);
+                self.result = Some((index, Ok(taken)));
+            }
+            Outcome::Failed(fault) => {
+                arm.state = State::Ended(Some(fault));
+                self.release(is_claimed);
+            }
+            Outcome::Withdrawn => {
+                arm.state = State::Ended(None);
+                self.release(is_claimed);
+            }
+            _ => {}
+        }
+        self.decide(orders);
+    }
+
+    /// The node of an arm's hub is gone: nothing more will be heard of it. `fault` becomes the result unless
+    /// another arm was done.
+    pub fn lost(&mut self, index: usize, fault: Fault, orders: &mut Vec<Order>) {
+        self.heard(index, Outcome::Failed(fault), orders);
+    }
+
+    /// The client wants to wait no longer. An arm that was claimed may still be done.
+    pub fn give_up(&mut self, orders: &mut Vec<Order>) {
+        self.given_up = true;
+        self.decide(orders);
+    }
+
+    fn release(&mut self, is_claimed: bool) {
+        if is_claimed {
+            self.claimed = None;
+            self.unclaiming = false;
+        }
+    }
+
+    fn decide(&mut self, orders: &mut Vec<Order>) {
+        if self.result.is_none() && !self.given_up {
+            match self.claimed {
+                Some(claimed) => self.change_claim(claimed, orders),
+                None => self.choose(orders),
+            }
+        }
+        if self.result.is_some() || self.given_up {
+            for (index, arm) in self.arms.iter_mut().enumerate() {
+                if matches!(arm.state, State::Posted | State::Offered(_)) {
+                    arm.state = State::Withdrawing;
+                    orders.push(Order::Withdraw { arm: index });
+                }
+            }
+        }
+    }
+
+    /// The offer of the lowest hub.
+    fn lowest_offer(&self) -> Option<(usize, u32)> {
+        let offered = self.arms.iter().enumerate().filter_map(|(index, arm)| match arm.state {
+            State::Offered(offer) => Some((arm.place, index, offer)),
+            _ => None,
+        });
+        offered.min().map(|(_, index, offer)| (index, offer))
+    }
+
+    fn change_claim(&mut self, claimed: usize, orders: &mut Vec<Order>) {
+        if self.unclaiming {
+            return;
+        }
+        let State::Offered(offer) = self.arms[claimed].state else { return };
+        if self.lowest_offer().is_some_and(|(lowest, _)| lowest != claimed) {
+            self.unclaiming = true;
+            orders.push(Order::Unclaim { arm: claimed, offer });
+        }
+    }
+
+    fn choose(&mut self, orders: &mut Vec<Order>) {
+        if let Some((arm, offer)) = self.lowest_offer() {
+            self.claimed = Some(arm);
+            orders.push(Order::Claim { arm, offer });
+            return;
+        }
+        let failed = self.arms.iter().enumerate().find_map(|(index, arm)| match arm.state {
+            State::Ended(Some(fault)) if !fault.is_not_ready() => Some((index, fault)),
+            _ => None,
+        });
+        if let Some((index, fault)) = failed {
+            self.result = Some((index, Err(fault)));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a hub holds.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use crate::hubs::Client;
+use crate::{Bytes, Description, Kind};
+
+/// A block of a pool; a resource is its only one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Block {
+    pub(crate) number: u32,
+    /// Its last holder ended without giving it back.
+    pub(crate) abandoned: bool,
+}
+
+/// Who holds a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Holding {
+    pub(crate) client: Client,
+    pub(crate) number: u32,
+}
+
+/// What is set aside for an offer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Item {
+    /// A value, and its number in the order in which they were sent.
+    Value(u64, Bytes),
+    Unit,
+    Block(Block),
+}
+
+/// The items of a hub. Those set aside are in none of the collections, and keep their room.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Store {
+    Values {
+        items: VecDeque<(u64, Bytes)>,
+        sent: u64,
+        aside: u32,
+        capacity: u32,
+    },
+    Count {
+        count: u32,
+        aside: u32,
+        capacity: u32,
+    },
+    /// Held blocks by fencing token. Tokens increase, so that a later holder has a larger one.
+    Blocks {
+        free: VecDeque<Block>,
+        held: BTreeMap<u64, Holding>,
+        last_token: u64,
+        aside: u32,
+    },
+}
+
+impl Store {
+    pub(crate) fn new(description: &Description) -> Store {
+        let Description { kind, capacity, initial, .. } = *description;
+        match kind {
+            Kind::Port | Kind::Fifo => Store::Values { items: VecDeque::new(), sent: 0, aside: 0, capacity },
+            Kind::Event | Kind::Semaphore => Store::Count { count: initial, aside: 0, capacity },
+            Kind::Resource | Kind::Pool => Store::Blocks {
+                free: (0..capacity).map(|number| Block { number, abandoned: false }).collect(),
+                held: BTreeMap::new(),
+                last_token: 0,
+                aside: 0,
+            },
+        }
+    }
+
+    /// How many items can be taken.
+    pub(crate) fn depth(&self) -> usize {
+        match self {
+            Store::Values { items, .. } => items.len(),
+            Store::Count { count, .. } => *count as usize,
+            Store::Blocks { free, .. } => free.len(),
+        }
+    }
+
+    /// How many items or places are set aside for offers.
+    pub(crate) fn aside(&self) -> u32 {
+        match self {
+            Store::Values { aside, .. } | Store::Count { aside, .. } | Store::Blocks { aside, .. } => *aside,
+        }
+    }
+
+    fn aside_mut(&mut self) -> &mut u32 {
+        match self {
+            Store::Values { aside, .. } | Store::Count { aside, .. } | Store::Blocks { aside, .. } => aside,
+        }
+    }
+
+    /// Whether an item can be put in. Blocks come back by [`give_back`](Self::give_back) instead.
+    pub(crate) fn has_room(&self) -> bool {
+        match self {
+            Store::Values { items, aside, capacity, .. } => {
+                items.len() as u64 + u64::from(*aside) < u64::from(*capacity)
+            }
+            Store::Count { count, aside, capacity } => count.saturating_add(*aside) < *capacity,
+            Store::Blocks { .. } => false,
+        }
+    }
+
+    /// Puts an item in. The caller has found room, or has a place aside.
+    pub(crate) fn put(&mut self, value: Bytes) {
+        match self {
+            Store::Values { items, sent, .. } => {
+                *sent += 1;
+                items.push_back((*sent, value));
+            }
+            Store::Count { count, .. } => *count = count.saturating_add(1),
+            Store::Blocks { .. } => {}
+        }
+    }
+
+    /// Takes the first item.
+    pub(crate) fn take(&mut self) -> Option<Item> {
+        match self {
+            Store::Values { items, .. } => {
+                items.pop_front().map(|(number, value)| Item::Value(number, value))
+            }
+            Store::Count { count, .. } => {
+                *count = count.checked_sub(1)?;
+                Some(Item::Unit)
+            }
+            Store::Blocks { free, .. } => free.pop_front().map(Item::Block),
+        }
+    }
+
+    /// Keeps a place for an offer: for what was taken and may come back, or for what is to be put in.
+    pub(crate) fn set_aside(&mut self) {
+        *self.aside_mut() += 1;
+    }
+
+    /// Ends what [`set_aside`](Self::set_aside) began.
+    pub(crate) fn end_aside(&mut self) {
+        let aside = self.aside_mut();
+        *aside = aside.saturating_sub(1);
+    }
+
+    /// Takes an item back that an offer did not use, at the place where it was.
+    pub(crate) fn put_back(&mut self, item: Item) {
+        match (self, item) {
+            (Store::Values { items, .. }, Item::Value(number, value)) => {
+                let at = items.partition_point(|(earlier, _)| *earlier < number);
+                let at = if tombolo_base::canary!("hub puts values back in the wrong order") {
+                    items.len()
+                } else {
+                    at
+                };
+                items.insert(at, (number, value));
+            }
+            (Store::Count { count, .. }, Item::Unit) => *count = count.saturating_add(1),
+            (Store::Blocks { free, .. }, Item::Block(block)) => free.push_front(block),
+            // Items come back to the store that they were taken from.
+            _ => {}
+        }
+    }
+
+    /// Makes a client the holder of a block: its fencing token.
+    pub(crate) fn hold(&mut self, client: Client, block: Block) -> u64 {
+        let Store::Blocks { held, last_token, .. } = self else { return 0 };
+        *last_token += 1;
+        held.insert(*last_token, Holding { client, number: block.number });
+        *last_token
+    }
+
+    /// Frees a block if this client holds it with this token.
+    pub(crate) fn give_back(&mut self, client: Client, token: u64) -> bool {
+        let Store::Blocks { held, free, .. } = self else { return false };
+        let Some(holding) = held.get(&token).copied() else { return false };
+        if holding.client != client && !tombolo_base::canary!("hub unlocks for any client") {
+            return false;
+        }
+        held.remove(&token);
+        free.push_back(Block { number: holding.number, abandoned: false });
+        true
+    }
+
+    /// Frees everything that a client which ended held. Whether it held something.
+    pub(crate) fn abandon(&mut self, client: Client) -> bool {
+        let Store::Blocks { held, free, .. } = self else { return false };
+        let tokens = held.iter().filter(|(_, holding)| holding.client == client).map(|(token, _)| *token);
+        let tokens: alloc::vec::Vec<u64> = tokens.collect();
+        for token in &tokens {
+            if let Some(Holding { number, .. }) = held.remove(token) {
+                free.push_back(Block { number, abandoned: true });
+            }
+        }
+        !tokens.is_empty()
+    }
+
+    /// Who holds blocks, by fencing token.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (u64, Holding)> + '_ {
+        let held = if let Store::Blocks { held, .. } = self { Some(held) } else { None };
+        held.into_iter().flatten().map(|(token, holding)| (*token, *holding))
+    }
+}

@@ -1,0 +1,243 @@
+//! Random requests, beside a plain book of what was sent, taken and held.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{Node, hub, request};
+use crate::{Kind, Operation, Outcome, Request, Taken};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put {
+        client: u64,
+        priority: u8,
+        tentative: bool,
+        timeout_us: u32,
+    },
+    Get {
+        client: u64,
+        priority: u8,
+        tentative: bool,
+        timeout_us: u32,
+    },
+    /// Claims, or withdraws, one of the client's offers.
+    Claim {
+        client: u64,
+        which: usize,
+    },
+    Withdraw {
+        client: u64,
+        which: usize,
+    },
+    GiveBack {
+        client: u64,
+    },
+    Close,
+    Die {
+        client: u64,
+    },
+    Pass {
+        nanos: u64,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let asked = || (1..=4_u64, 0..3_u8, any::<bool>(), prop_oneof![Just(0_u32), Just(3), Just(1000)]);
+    let which = || (1..=4_u64, 0..4_usize);
+    let step = prop_oneof![
+        6 => asked().prop_map(|(client, priority, tentative, timeout_us)| Step::Put { client, priority, tentative, timeout_us }),
+        6 => asked().prop_map(|(client, priority, tentative, timeout_us)| Step::Get { client, priority, tentative, timeout_us }),
+        6 => which().prop_map(|(client, which)| Step::Claim { client, which }),
+        3 => which().prop_map(|(client, which)| Step::Withdraw { client, which }),
+        3 => (1..=4_u64).prop_map(|client| Step::GiveBack { client }),
+        1 => Just(Step::Close),
+        1 => (1..=4_u64).prop_map(|client| Step::Die { client }),
+        2 => (0..5000_u64).prop_map(|nanos| Step::Pass { nanos }),
+    ];
+    proptest::collection::vec(step, 1..120)
+}
+
+/// What a client of the test knows.
+#[derive(Default)]
+struct Book {
+    /// Requests that wait, by client and number: the value of those that put.
+    waits: BTreeMap<(u64, u32), Option<u8>>,
+    offers: BTreeMap<(u64, u32), u32>,
+    /// Values that were accepted and not taken, by sender, in order of acceptance.
+    sent: BTreeMap<u8, u64>,
+    received: BTreeSet<u8>,
+    /// Acceptance in order, for a fifo.
+    order: VecDeque<u8>,
+    units: i64,
+    /// Tokens by holder.
+    held: BTreeMap<u64, u64>,
+    last_token: u64,
+    dead: BTreeSet<u64>,
+}
+
+impl Book {
+    fn hear(&mut self, kind: Kind, said: Vec<(u64, u32, Outcome)>) -> Result<(), TestCaseError> {
+        // A rendezvous is told to the receiver first; acceptance is what orders a fifo.
+        for (client, number, outcome) in said {
+            prop_assert!(!self.dead.contains(&client), "the dead hear nothing");
+            let key = (client, number);
+            if let Outcome::Offered(offer) = outcome {
+                prop_assert!(self.waits.contains_key(&key));
+                prop_assert!(self.offers.insert(key, offer).is_none(), "one offer at a time");
+                continue;
+            }
+            if outcome == Outcome::Revoked {
+                prop_assert!(self.offers.remove(&key).is_some());
+                continue;
+            }
+            let Some(waited) = self.waits.remove(&key) else {
+                prop_assert!(number >= 10_000, "an answer to a request that does not wait: {key:?}");
+                if outcome == Outcome::Done(Taken::Put) {
+                    self.held
+                        .retain(|token, holder| !(*holder == client && *token == u64::from(number - 10_000)));
+                }
+                continue;
+            };
+            self.offers.remove(&key);
+            match outcome {
+                Outcome::Done(Taken::Put) => {
+                    self.units += 1;
+                    if let Some(value) = waited.filter(|_| kind.has_values()) {
+                        prop_assert!(self.sent.insert(value, client).is_none());
+                        self.order.push_back(value);
+                    }
+                }
+                Outcome::Done(Taken::Value(value)) => {
+                    prop_assert!(self.received.insert(value[0]), "a value is delivered once");
+                }
+                Outcome::Done(Taken::Unit) => self.units -= 1,
+                Outcome::Done(Taken::Block { token, .. }) => {
+                    prop_assert!(token > self.last_token, "tokens increase");
+                    self.last_token = token;
+                    self.held.insert(token, client);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut node = Node::new(&[hub(kind, capacity)]);
+    let mut book = Book::default();
+    let mut number = 0;
+    for step in steps {
+        match *step {
+            Step::Put { client, priority, tentative, timeout_us }
+            | Step::Get { client, priority, tentative, timeout_us } => {
+                let puts = matches!(step, Step::Put { .. });
+                if book.dead.contains(&client) || (puts && kind.has_holders()) {
+                    continue;
+                }
+                number += 1;
+                let value = [number as u8];
+                let bytes: &[u8] = if kind.has_values() { &value } else { &[] };
+                let operation = if puts { Operation::Put { value: bytes } } else { Operation::Get };
+                book.waits.insert((client, number), puts.then_some(value[0]));
+                node.ask(
+                    client,
+                    Request { priority, tentative, timeout_us, ..request(number, 0, operation) },
+                );
+            }
+            Step::Claim { client, which } => {
+                let mut mine = book.offers.iter().filter(|((of, _), _)| *of == client);
+                if let Some(((_, number), offer)) = mine.nth(which) {
+                    node.ask(client, request(*number, 0, Operation::Claim { offer: *offer }));
+                }
+            }
+            Step::Withdraw { client, which } => {
+                let mut mine = book.waits.keys().filter(|(of, _)| *of == client);
+                if let Some((_, number)) = mine.nth(which) {
+                    node.ask(client, request(*number, 0, Operation::Withdraw));
+                }
+            }
+            Step::GiveBack { client } => {
+                if let Some((token, _)) = book.held.iter().find(|(_, holder)| **holder == client) {
+                    let (token, number) = (*token, 10_000 + *token as u32);
+                    node.ask(client, request(number, 0, Operation::GiveBack { token }));
+                }
+            }
+            Step::Close => node.ask(4, request(20_000, 0, Operation::Close)),
+            Step::Die { client } if client != 4 => {
+                book.dead.insert(client);
+                book.waits.retain(|(of, _), _| *of != client);
+                book.offers.retain(|(of, _), _| *of != client);
+                book.held.retain(|_, holder| *holder != client);
+                node.end(client);
+            }
+            Step::Die { .. } => {}
+            Step::Pass { nanos } => node.pass(nanos),
+        }
+        let said = node.said();
+        book.hear(kind, said)?;
+        prop_assert!(book.held.len() <= capacity as usize || kind.has_values() || !kind.has_holders());
+        prop_assert_eq!(node.hubs.held()[1].1, book.waits.len(), "what waits is what was not answered");
+    }
+    check_end(kind, capacity, &mut node, &mut book)
+}
+
+fn check_end(kind: Kind, capacity: u32, node: &mut Node, book: &mut Book) -> Result<(), TestCaseError> {
+    // Whatever still waits times out, and what is left can be taken by one that is alive.
+    node.pass(1_000_000_000);
+    book.hear(kind, node.said())?;
+    prop_assert!(book.waits.is_empty() && book.offers.is_empty());
+    prop_assert_eq!(node.hubs.held()[2].1 + node.hubs.held()[3].1 + node.hubs.held()[5].1, 0);
+    let mut left = Vec::new();
+    for number in 30_000.. {
+        node.ask(4, Request { timeout_us: 0, ..request(number, 0, Operation::Get) });
+        match node.said().pop() {
+            Some((.., Outcome::Done(Taken::Value(value)))) => left.push(value[0]),
+            Some((.., Outcome::Done(Taken::Unit))) => book.units -= 1,
+            Some((.., Outcome::Done(Taken::Block { token, .. }))) => drop(book.held.insert(token, 4)),
+            _ => break,
+        }
+    }
+    if kind.has_values() {
+        let undelivered: Vec<u8> =
+            book.order.iter().copied().filter(|value| !book.received.contains(value)).collect();
+        prop_assert_eq!(left, undelivered, "what was accepted and not received is there, in order");
+        prop_assert!(book.received.iter().all(|value| book.sent.contains_key(value)));
+    } else if !kind.has_holders() {
+        prop_assert_eq!(book.units, 0, "units that were put were taken");
+    } else if !node.hubs.hubs[0].closed {
+        let free = capacity as usize - book.held.len();
+        prop_assert!(kind == Kind::Resource || free == 0, "all blocks that no client held were there");
+    }
+    for client in 1..=4 {
+        node.end(client);
+    }
+    prop_assert!(node.hubs.held().iter().all(|(_, count)| *count == 0), "{:?}", node.hubs.held());
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn ports(steps in steps()) {
+        play(Kind::Port, 0, &steps)?;
+    }
+
+    #[test]
+    fn fifos(capacity in 1_u32..4, steps in steps()) {
+        play(Kind::Fifo, capacity, &steps)?;
+    }
+
+    #[test]
+    fn semaphores_and_events(capacity in 1_u32..4, steps in steps()) {
+        play(Kind::Semaphore, capacity, &steps)?;
+        play(Kind::Event, 1, &steps)?;
+    }
+
+    #[test]
+    fn pools_and_resources(capacity in 1_u32..4, steps in steps()) {
+        play(Kind::Pool, capacity, &steps)?;
+        play(Kind::Resource, 1, &steps)?;
+    }
+}

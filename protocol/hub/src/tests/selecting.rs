@@ -1,0 +1,210 @@
+//! Select, over hubs of two nodes.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{CLOSED, FOREVER, Node, PUT, hub, request, value};
+use crate::{Fault, Kind, Operation, Order, Outcome, Request, Select, SelectError, Taken};
+
+/// A client that selects over hub 0 of each of some nodes. Its request for node `n` has number 50 + `n`.
+struct Selecting {
+    client: u64,
+    select: Select,
+    orders: VecDeque<Order>,
+}
+
+impl Selecting {
+    fn begin(client: u64, nodes: &mut [Node], operations: &[Operation<'_>]) -> Selecting {
+        let places: Vec<_> = (0..nodes.len()).map(|node| (node as u64, 0)).collect();
+        for (node, operation) in operations.iter().enumerate() {
+            let arm = Request { tentative: true, ..request(50 + node as u32, 0, *operation) };
+            nodes[node].ask(client, arm);
+        }
+        Selecting { client, select: Select::new(&places).expect("each once"), orders: VecDeque::new() }
+    }
+
+    /// Hears what the nodes said of it, and carries out at most one order: its node.
+    fn step(&mut self, nodes: &mut [Node]) -> bool {
+        let mut orders = Vec::new();
+        for (arm, node) in nodes.iter_mut().enumerate() {
+            let (mine, others) = node
+                .said()
+                .into_iter()
+                .partition::<Vec<_>, _>(|said| (said.0, said.1) == (self.client, 50 + arm as u32));
+            node.told.extend(
+                others.into_iter().map(|(client, number, what)| (crate::Client(client), number, what)),
+            );
+            for (.., outcome) in mine {
+                self.select.heard(arm, outcome, &mut orders);
+            }
+        }
+        self.orders.extend(orders);
+        let Some(order) = self.orders.pop_front() else { return false };
+        let (arm, operation) = match order {
+            Order::Claim { arm, offer } => (arm, Operation::Claim { offer }),
+            Order::Unclaim { arm, offer } => (arm, Operation::Unclaim { offer }),
+            Order::Withdraw { arm } => (arm, Operation::Withdraw),
+        };
+        nodes[arm].ask(self.client, request(50 + arm as u32, 0, operation));
+        true
+    }
+}
+
+fn settle(nodes: &mut [Node], selecting: &mut [Selecting]) {
+    for _ in 0..100 {
+        if !selecting.iter_mut().map(|one| one.step(nodes)).fold(false, |any, did| any | did) {
+            return;
+        }
+    }
+    panic!("they go round in circles");
+}
+
+fn two(kind: Kind, capacity: u32) -> Vec<Node> {
+    vec![Node::new(&[hub(kind, capacity)]), Node::new(&[hub(kind, capacity)])]
+}
+
+#[test]
+fn one_of_two_values_is_taken_and_the_other_stays_where_it_was() {
+    let mut nodes = two(Kind::Fifo, 2);
+    for (node, bytes) in [(0, b"a1"), (0, b"a2"), (1, b"b1")] {
+        let number = nodes[node].hubs.held()[1].1 as u32 + u32::from(bytes[1]);
+        nodes[node].put(1, number, bytes);
+    }
+    let mut selecting = [Selecting::begin(2, &mut nodes, &[Operation::Get, Operation::Get])];
+    settle(&mut nodes, &mut selecting);
+    let [Selecting { select, .. }] = &selecting;
+    let taken = Ok(Taken::Value((*b"a1").into()));
+    assert_eq!(select.result(), Some(&(0, taken)));
+    assert!(select.is_over());
+    nodes[0].said();
+    nodes[1].said();
+    nodes[0].get(3, 1);
+    nodes[1].get(3, 1);
+    assert_eq!(nodes[0].said(), [(3, 1, value(b"a2"))]);
+    assert_eq!(nodes[1].said(), [(3, 1, value(b"b1"))]);
+    assert!(nodes.iter().all(Node::is_empty));
+}
+
+#[test]
+fn both_sides_may_select_and_meet_at_one_port() {
+    let mut nodes = two(Kind::Port, 0);
+    let send = Operation::Put { value: b"x" };
+    // Each would send at one node and receive at the other, so that they match at both.
+    let one = Selecting::begin(1, &mut nodes, &[send, Operation::Get]);
+    let other = Selecting::begin(2, &mut nodes, &[Operation::Get, send]);
+    let mut selecting = [one, other];
+    settle(&mut nodes, &mut selecting);
+    let [one, other] = selecting.map(|selecting| selecting.select.result().cloned().expect("they met"));
+    assert_eq!(one.0, other.0, "at the same port");
+    assert_ne!(one.1, other.1, "one sent and the other received");
+    assert!(nodes.iter().all(Node::is_empty));
+}
+
+#[test]
+fn claims_that_wait_for_each_other_are_resolved_at_the_lower_hub() {
+    let mut nodes = two(Kind::Port, 0);
+    let send = Operation::Put { value: b"x" };
+    let mut one = Selecting::begin(1, &mut nodes, &[send, Operation::Get]);
+    let mut other = Selecting::begin(2, &mut nodes, &[Operation::Get, send]);
+    // Client 1 hears only the higher hub at first and claims there; client 2 only the lower one.
+    let mut orders = Vec::new();
+    for (selecting, arm) in [(&mut one, 1), (&mut other, 0)] {
+        let said = core::mem::take(&mut nodes[arm].told);
+        for (client, number, outcome) in said {
+            if client.0 == selecting.client {
+                selecting.select.heard(arm, outcome, &mut orders);
+                selecting.orders.extend(orders.drain(..));
+            } else {
+                nodes[arm].told.push((client, number, outcome));
+            }
+        }
+    }
+    assert!(matches!(one.orders[0], Order::Claim { arm: 1, .. }));
+    assert!(matches!(other.orders[0], Order::Claim { arm: 0, .. }));
+    let mut selecting = [one, other];
+    settle(&mut nodes, &mut selecting);
+    let results = selecting.map(|selecting| selecting.select.result().cloned().expect("they met").0);
+    assert_eq!(results, [0, 0]);
+    assert!(nodes.iter().all(Node::is_empty));
+}
+
+#[test]
+fn a_dead_partner_voids_the_offer() {
+    let mut nodes = two(Kind::Port, 0);
+    nodes[1].put(3, 1, b"dies");
+    let mut selecting = [Selecting::begin(1, &mut nodes, &[Operation::Get, Operation::Get])];
+    nodes[1].end(3);
+    settle(&mut nodes, &mut selecting);
+    assert_eq!(selecting[0].select.result(), None);
+    nodes[0].put(2, 1, b"lives");
+    settle(&mut nodes, &mut selecting);
+    assert_eq!(selecting[0].select.result(), Some(&(0, Ok(Taken::Value((*b"lives").into())))));
+    assert!(nodes.iter().all(Node::is_empty));
+}
+
+#[test]
+fn a_select_that_is_given_up_took_nothing_or_one() {
+    let mut nodes = two(Kind::Semaphore, 1);
+    let mut selecting = [Selecting::begin(1, &mut nodes, &[Operation::Get, Operation::Get])];
+    let mut orders = Vec::new();
+    selecting[0].select.give_up(&mut orders);
+    selecting[0].orders.extend(orders);
+    // It becomes ready while the withdrawal is on its way.
+    nodes[0].put(2, 1, b"");
+    settle(&mut nodes, &mut selecting);
+    assert_eq!((selecting[0].select.result(), selecting[0].select.is_over()), (None, true));
+    nodes[0].said();
+    nodes[0].get(3, 1);
+    assert_eq!(nodes[0].said(), [(3, 1, super::UNIT)], "the unit is there for others");
+}
+
+#[test]
+fn an_offer_that_is_not_claimed_goes_to_another() {
+    let mut nodes = vec![Node::new(&[hub(Kind::Fifo, 1)])];
+    let node = &mut nodes[0];
+    node.ask(1, Request { tentative: true, ..request(50, 0, Operation::Get) });
+    node.put(3, 1, b"v");
+    node.get(2, 1);
+    let said = node.said();
+    assert_eq!(said, [(3, 1, PUT), (1, 50, Outcome::Offered(1))]);
+    node.pass(1000);
+    assert_eq!(node.said(), [(1, 50, Outcome::Revoked), (2, 1, value(b"v"))]);
+    node.ask(1, request(50, 0, Operation::Claim { offer: 1 }));
+    assert_eq!(node.said(), [], "the claim came too late");
+    node.put(3, 2, b"w");
+    assert_eq!(node.said(), [(3, 2, PUT), (1, 50, Outcome::Offered(2))]);
+    node.pass(5000);
+    assert_eq!(node.said(), [], "it stands while no other waits");
+    node.ask(1, request(50, 0, Operation::Claim { offer: 2 }));
+    assert_eq!(node.said(), [(1, 50, value(b"w"))]);
+    assert!(node.is_empty());
+}
+
+#[test]
+fn closed_hubs_end_a_select_unless_another_is_done() {
+    let mut nodes = two(Kind::Fifo, 1);
+    nodes[0].ask(3, request(1, 0, Operation::Close));
+    let mut selecting = [Selecting::begin(1, &mut nodes, &[Operation::Get, Operation::Get])];
+    settle(&mut nodes, &mut selecting);
+    assert_eq!(selecting[0].select.result(), Some(&(0, Err(Fault::Closed))));
+    assert!(nodes.iter().all(Node::is_empty));
+    // An offer has set the last value aside: others learn of the end when it is claimed.
+    nodes[1].put(3, 1, b"last");
+    nodes[1].ask(1, Request { tentative: true, ..request(60, 0, Operation::Get) });
+    nodes[1].ask(3, request(2, 0, Operation::Close));
+    nodes[1].get(2, 1);
+    nodes[1].said();
+    nodes[1].ask(1, request(60, 0, Operation::Claim { offer: 1 }));
+    assert_eq!(nodes[1].said(), [(1, 60, value(b"last")), (2, 1, CLOSED)]);
+}
+
+#[test]
+fn selects_that_cannot_begin() {
+    assert_eq!(Select::new(&[]), Err(SelectError::Empty));
+    assert_eq!(Select::new(&[(1, 1), (1, 2), (2, 1), (1, 2)]), Err(SelectError::Twice(1, 3)));
+    let many: Vec<_> = (0..257).map(|hub| (0, hub)).collect();
+    assert_eq!(Select::new(&many), Err(SelectError::TooMany(257)));
+    assert!(Select::new(&many[..256]).is_ok());
+    assert_eq!(FOREVER, 1_000_000, "longer than any test takes");
+}

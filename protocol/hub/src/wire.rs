@@ -1,0 +1,302 @@
+//! The messages between a client and a node's hubs: a cache line or two for short values.
+//!
+//! All numbers are little-endian. A request has a header of 24 bytes, an answer one of 16; after it come the
+//! bytes of a value or of a name. A slot of a ring carries 56 bytes, two slots 112: requests with values of up
+//! to 32 and 88 bytes. `docs/specs/hub.md` has the layout.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::hub::{Outcome, Taken};
+use crate::status::{Status, Waiting};
+use crate::{Description, Fault, Kind, Violation};
+
+/// Bytes before the value of a request.
+pub const REQUEST_BYTES: usize = 24;
+
+/// Bytes before the value of an answer.
+pub const ANSWER_BYTES: usize = 16;
+
+/// Compared by the two sides when a channel opens; changes with the format.
+pub const INTERFACE_HASH: u64 = 0x6875_6273_0000_0001;
+
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operation<'m> {
+    /// Asks for a hub by its name.
+    Open {
+        /// Its name.
+        name: &'m str,
+        /// The kind that it is to have; `None` accepts all.
+        kind: Option<Kind>,
+        /// [`type_number`](crate::type_number) of its values; 0 accepts all.
+        value_type: u64,
+    },
+    /// Puts an item in: sends, raises, signals.
+    Put {
+        /// The value; empty where items have none.
+        value: &'m [u8],
+    },
+    /// Takes an item: receives, awaits, waits, locks, allocates.
+    Get,
+    /// Unlocks or frees.
+    GiveBack {
+        /// As it was taken.
+        token: u64,
+    },
+    /// Takes an offer.
+    Claim {
+        /// The offer.
+        offer: u32,
+    },
+    /// Takes a claim back.
+    Unclaim {
+        /// The offer.
+        offer: u32,
+    },
+    /// Ends a request.
+    Withdraw,
+    /// Closes a hub.
+    Close,
+    /// The client inherits the priority of the header by resources on other nodes.
+    Raise,
+    /// Asks what a hub looks like.
+    Status,
+}
+
+/// A request of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request<'m> {
+    /// The client's number for it. Claims, and what ends a request, have the number of that.
+    pub number: u32,
+    /// The number of the hub; 0 where there is none.
+    pub hub: u32,
+    /// 0 to 255; larger is more urgent.
+    pub priority: u8,
+    /// It waits for an offer.
+    pub tentative: bool,
+    /// How long it may wait, in microseconds; 0 only tries.
+    pub timeout_us: u32,
+    /// What it is for.
+    pub operation: Operation<'m>,
+}
+
+/// A message to a client.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// What became of a request.
+    Outcome(u32, Outcome),
+    /// The client inherits this priority by the resources that it owns on this node.
+    Inherits(u8),
+}
+
+const TENTATIVE: u8 = 1;
+
+impl<'m> Request<'m> {
+    /// Writes it at the end of `message`.
+    pub fn encode(&self, message: &mut Vec<u8>) {
+        let (code, detail, argument, tail): (u8, u8, u64, &[u8]) = match self.operation {
+            Operation::Open { name, kind, value_type } => {
+                (1, kind.map_or(0, |kind| kind as u8), value_type, name.as_bytes())
+            }
+            Operation::Put { value } => (2, 0, 0, value),
+            Operation::Get => (3, 0, 0, &[]),
+            Operation::GiveBack { token } => (4, 0, token, &[]),
+            Operation::Claim { offer } => (5, 0, offer.into(), &[]),
+            Operation::Unclaim { offer } => (6, 0, offer.into(), &[]),
+            Operation::Withdraw => (7, 0, 0, &[]),
+            Operation::Close => (8, 0, 0, &[]),
+            Operation::Raise => (9, 0, 0, &[]),
+            Operation::Status => (10, 0, 0, &[]),
+        };
+        message.extend([code, self.priority, u8::from(self.tentative) * TENTATIVE, detail]);
+        message.extend(self.number.to_le_bytes());
+        message.extend(self.hub.to_le_bytes());
+        message.extend(self.timeout_us.to_le_bytes());
+        message.extend(argument.to_le_bytes());
+        message.extend(tail);
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`Violation::Malformed`].
+    pub fn decode(message: &'m [u8]) -> Result<Request<'m>, Violation> {
+        Self::read(message).ok_or(Violation::Malformed(message.len()))
+    }
+
+    fn read(message: &'m [u8]) -> Option<Request<'m>> {
+        let (header, tail) = message.split_at_checked(REQUEST_BYTES)?;
+        let (code, priority, flags, detail) = (header[0], header[1], header[2], header[3]);
+        let (number, hub, timeout_us) = (word(header, 4)?, word(header, 8)?, word(header, 12)?);
+        let argument = u64::from_le_bytes(header.get(16..24)?.try_into().ok()?);
+        let offer = u32::try_from(argument);
+        let operation = match code {
+            1 => {
+                let kind = if detail == 0 { None } else { Some(Kind::from_number(detail)?) };
+                Operation::Open { name: core::str::from_utf8(tail).ok()?, kind, value_type: argument }
+            }
+            2 => Operation::Put { value: tail },
+            3 => Operation::Get,
+            4 => Operation::GiveBack { token: argument },
+            5 => Operation::Claim { offer: offer.ok()? },
+            6 => Operation::Unclaim { offer: offer.ok()? },
+            7 => Operation::Withdraw,
+            8 => Operation::Close,
+            9 => Operation::Raise,
+            10 => Operation::Status,
+            _ => return None,
+        };
+        let has_tail = matches!(code, 1 | 2);
+        let has_argument = matches!(code, 1 | 4 | 5 | 6);
+        let is_plain = (has_tail || tail.is_empty()) && (has_argument || argument == 0);
+        if !is_plain || flags & !TENTATIVE != 0 || (code != 1 && detail != 0) {
+            return None;
+        }
+        let tentative = flags & TENTATIVE != 0;
+        Some(Request { number, hub, priority, tentative, timeout_us, operation })
+    }
+}
+
+impl Answer {
+    /// Writes it at the end of `message`.
+    pub fn encode(&self, message: &mut Vec<u8>) {
+        let (number, outcome) = match self {
+            Answer::Outcome(number, outcome) => (*number, outcome),
+            Answer::Inherits(priority) => return header(message, [1, *priority], 0, 0),
+        };
+        match outcome {
+            Outcome::Done(Taken::Put) => header(message, [2, 0], number, 0),
+            Outcome::Done(Taken::Unit) => header(message, [3, 0], number, 0),
+            Outcome::Done(Taken::Value(value)) => {
+                header(message, [4, 0], number, 0);
+                message.extend(value);
+            }
+            Outcome::Done(Taken::Block { number: block, token, abandoned }) => {
+                header(message, [5, u8::from(*abandoned)], number, *token);
+                message.extend(block.to_le_bytes());
+            }
+            Outcome::Offered(offer) => header(message, [6, 0], number, (*offer).into()),
+            Outcome::Revoked => header(message, [7, 0], number, 0),
+            Outcome::Unclaimed => header(message, [8, 0], number, 0),
+            Outcome::Withdrawn => header(message, [9, 0], number, 0),
+            Outcome::Failed(fault) => {
+                let (code, argument) = fault.to_wire();
+                header(message, [10, code], number, argument);
+            }
+            Outcome::Opened { hub, kind, capacity, value_bytes } => {
+                header(message, [11, *kind as u8], number, (*hub).into());
+                message.extend(capacity.to_le_bytes());
+                message.extend(value_bytes.to_le_bytes());
+            }
+            Outcome::Status(status) => {
+                header(message, [12, 0], number, 0);
+                status.encode(message);
+            }
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`Violation::Malformed`].
+    pub fn decode(message: &[u8]) -> Result<Answer, Violation> {
+        Self::read(message).ok_or(Violation::Malformed(message.len()))
+    }
+
+    fn read(message: &[u8]) -> Option<Answer> {
+        let (header, tail) = message.split_at_checked(ANSWER_BYTES)?;
+        let (code, detail, number) = (header[0], header[1], word(header, 4)?);
+        let argument = u64::from_le_bytes(header.get(8..16)?.try_into().ok()?);
+        let outcome = match code {
+            1 => {
+                return (number == 0 && argument == 0 && tail.is_empty()).then_some(Answer::Inherits(detail));
+            }
+            2 => Outcome::Done(Taken::Put),
+            3 => Outcome::Done(Taken::Unit),
+            4 => Outcome::Done(Taken::Value(tail.into())),
+            5 => {
+                let block = word(tail, 0)?;
+                Outcome::Done(Taken::Block { number: block, token: argument, abandoned: detail == 1 })
+            }
+            6 => Outcome::Offered(u32::try_from(argument).ok()?),
+            7 => Outcome::Revoked,
+            8 => Outcome::Unclaimed,
+            9 => Outcome::Withdrawn,
+            10 => Outcome::Failed(Fault::from_wire(detail, argument)?),
+            11 => {
+                let (hub, kind) = (u32::try_from(argument).ok()?, Kind::from_number(detail)?);
+                Outcome::Opened { hub, kind, capacity: word(tail, 0)?, value_bytes: word(tail, 4)? }
+            }
+            12 => Outcome::Status(Status::read(tail)?),
+            _ => return None,
+        };
+        let answer = Answer::Outcome(number, outcome);
+        // There is one encoding of each answer.
+        let mut again = Vec::with_capacity(message.len());
+        answer.encode(&mut again);
+        (again == message).then_some(answer)
+    }
+}
+
+fn header(message: &mut Vec<u8>, [code, detail]: [u8; 2], number: u32, argument: u64) {
+    message.extend([code, detail, 0, 0]);
+    message.extend(number.to_le_bytes());
+    message.extend(argument.to_le_bytes());
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+/// Bytes of a status before the waiters and the name.
+const STATUS_BYTES: usize = 56;
+
+impl Status {
+    fn encode(&self, message: &mut Vec<u8>) {
+        let Description { name, kind, capacity, initial, value_bytes, value_type, inheritance } =
+            &self.description;
+        let flags = u8::from(*inheritance) | u8::from(self.closed) << 1 | u8::from(self.owner.is_some()) << 2;
+        message.extend([*kind as u8, flags, self.putters.len() as u8, self.getters.len() as u8]);
+        for number in [capacity, initial, value_bytes, &self.depth, &self.held] {
+            message.extend(number.to_le_bytes());
+        }
+        let (owner, token) = self.owner.unwrap_or_default();
+        for number in [*value_type, owner, token, 0] {
+            message.extend(number.to_le_bytes());
+        }
+        for Waiting { priority, count } in self.putters.iter().chain(&self.getters) {
+            message.extend([*priority, 0, 0, 0]);
+            message.extend(count.to_le_bytes());
+        }
+        message.extend(name.as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Status> {
+        let (head, mut rest) = bytes.split_at_checked(STATUS_BYTES)?;
+        let (kind, flags) = (Kind::from_number(head[0])?, head[1]);
+        let mut waiting = |count: u8| {
+            let (all, after) = rest.split_at_checked(usize::from(count) * 8)?;
+            rest = after;
+            let one = |entry: &[u8]| Some(Waiting { priority: *entry.first()?, count: word(entry, 4)? });
+            all.chunks_exact(8).map(one).collect::<Option<Vec<_>>>()
+        };
+        let (putters, getters) = (waiting(head[2])?, waiting(head[3])?);
+        let description = Description {
+            name: String::from(core::str::from_utf8(rest).ok()?),
+            kind,
+            capacity: word(head, 4)?,
+            initial: word(head, 8)?,
+            value_bytes: word(head, 12)?,
+            value_type: long(head, 24)?,
+            inheritance: flags & 1 != 0,
+        };
+        let owner = (flags & 4 != 0).then_some((long(head, 32)?, long(head, 40)?));
+        let (depth, held) = (word(head, 16)?, word(head, 20)?);
+        Some(Status { description, depth, held, owner, closed: flags & 2 != 0, putters, getters })
+    }
+}
