@@ -54,6 +54,8 @@ pub enum Outcome {
         capacity: u32,
         /// As [`Description::value_bytes`].
         value_bytes: u32,
+        /// Number of a right to the memory of a pool, which the server grants; 0 for none.
+        memory: u64,
     },
     /// What a hub looks like.
     Status(Status),

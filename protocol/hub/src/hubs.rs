@@ -281,7 +281,7 @@ impl Hubs {
             return Err(Fault::OtherType);
         }
         let Description { kind, capacity, value_bytes, .. } = *described;
-        Ok(Outcome::Opened { hub, kind, capacity, value_bytes })
+        Ok(Outcome::Opened { hub, kind, capacity, value_bytes, memory: 0 })
     }
 
     fn put(&mut self, now: Nanos, key: Key, request: &Request<'_>, value: &[u8]) -> Result<(), Fault> {

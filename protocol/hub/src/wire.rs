@@ -184,10 +184,11 @@ impl Answer {
                 let (code, argument) = fault.to_wire();
                 header(message, [10, code], number, argument);
             }
-            Outcome::Opened { hub, kind, capacity, value_bytes } => {
+            Outcome::Opened { hub, kind, capacity, value_bytes, memory } => {
                 header(message, [11, *kind as u8], number, (*hub).into());
                 message.extend(capacity.to_le_bytes());
                 message.extend(value_bytes.to_le_bytes());
+                message.extend(memory.to_le_bytes());
             }
             Outcome::Status(status) => {
                 header(message, [12, 0], number, 0);
@@ -226,7 +227,8 @@ impl Answer {
             10 => Outcome::Failed(Fault::from_wire(detail, argument)?),
             11 => {
                 let (hub, kind) = (u32::try_from(argument).ok()?, Kind::from_number(detail)?);
-                Outcome::Opened { hub, kind, capacity: word(tail, 0)?, value_bytes: word(tail, 4)? }
+                let (capacity, value_bytes, memory) = (word(tail, 0)?, word(tail, 4)?, long(tail, 8)?);
+                Outcome::Opened { hub, kind, capacity, value_bytes, memory }
             }
             12 => Outcome::Status(Status::read(tail)?),
             _ => return None,

@@ -301,7 +301,7 @@ fn limits_and_mistakes_of_clients_are_typed() {
     ];
     assert_eq!(node.said(), expected);
     node.ask(1, request(7, 0, open(Some(Kind::Fifo), 7)));
-    let opened = Outcome::Opened { hub: 0, kind: Kind::Fifo, capacity: 1, value_bytes: 4 };
+    let opened = Outcome::Opened { hub: 0, kind: Kind::Fifo, capacity: 1, value_bytes: 4, memory: 0 };
     assert_eq!(node.said(), [(1, 7, opened)]);
     for number in 10..18 {
         node.put(1, number, b"");

@@ -96,11 +96,8 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
         Just(Outcome::Unclaimed),
         Just(Outcome::Withdrawn),
         faults().prop_map(Outcome::Failed),
-        (any::<[u32; 3]>(), kind).prop_map(|([hub, capacity, value_bytes], kind)| Outcome::Opened {
-            hub,
-            kind,
-            capacity,
-            value_bytes
+        (any::<[u32; 3]>(), kind, any::<u64>()).prop_map(|([hub, capacity, value_bytes], kind, memory)| {
+            Outcome::Opened { hub, kind, capacity, value_bytes, memory }
         }),
         statuses().prop_map(Outcome::Status),
     ]

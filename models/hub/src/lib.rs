@@ -1,0 +1,51 @@
+//! Channels, semaphores, locks, events and pools that programs on all nodes share.
+//!
+//! A *hub* lies on one node and is found by its name, wherever it is. A [`Task`] is what uses hubs: one thread
+//! of a program, with a priority.
+//!
+//! ```no_run
+//! use tombolo::Domain;
+//! use tombolo_hubs::{HubError, Task};
+//!
+//! fn main() -> Result<(), HubError> {
+//!     let task = Task::attach(&Domain::attach()?);
+//!     let jobs = task.chan::<u64>("jobs")?;
+//!     let done = task.semaphore("done")?;
+//!     for job in &jobs {
+//!         println!("{}", job?);
+//!         done.signal()?;
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The two faces are those of Go (*Exploring the programming models for the SCC*: [`Chan`], with `close`,
+//! iteration and [`select`](Task::select)) and of OpenComRTOS (ports, fifos, events, semaphores, resources,
+//! pools, each with try, wait and wait with deadline). `tombolo-hub` has the state machine of both.
+//!
+//! * Every wait has a deadline: that of the task, 30 seconds unless [`within`](Task::within) sets another.
+//! * A value that was not sent comes back with the error.
+//! * When the node of a hub dies, or the server of its hubs, waits there end with [`HubError::Lost`].
+#![forbid(unsafe_code)]
+
+mod chan;
+mod error;
+mod lock;
+pub mod plan;
+mod pool;
+mod select;
+pub mod server;
+mod signals;
+mod task;
+mod value;
+
+pub use chan::{Chan, Values};
+pub use error::{HubError, Unsent};
+pub use lock::{Owned, Resource};
+pub use pool::{Block, Pool};
+pub use select::{Chosen, Selecting};
+pub use server::Server;
+pub use signals::{Event, Semaphore};
+pub use task::{PRIORITY_VARIABLE, Task, list};
+pub use tombolo_hub::{BadDescription, Description, Fault, Kind, Status, Waiting};
+pub use value::Value;

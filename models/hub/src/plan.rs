@@ -1,0 +1,391 @@
+//! Applications, and where their parts lie.
+//!
+//! As in OpenComRTOS an *application file* declares hubs and tasks by name, and a *topology file* places them on
+//! nodes. Programs know names only, so that moving a hub or a task changes neither source nor build.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tombolo_hub::{BadDescription, Description, Kind, type_number};
+use toml::{Table, Value};
+
+/// A task: a program of an application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskDeclaration {
+    /// Its name.
+    pub name: String,
+    /// The image of the program, as written.
+    pub image: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The priority of what it asks of hubs, 0 to 255; larger is more urgent.
+    pub priority: Option<u8>,
+}
+
+/// What an application file declares.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Application {
+    /// Its hubs.
+    pub hubs: Vec<Description>,
+    /// Its tasks.
+    pub tasks: Vec<TaskDeclaration>,
+}
+
+/// What a topology file says: a node for each hub and task.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Topology {
+    /// The node of what is not named.
+    pub default: Option<String>,
+    /// Nodes of hubs, by name.
+    pub hubs: BTreeMap<String, String>,
+    /// Nodes of tasks, by name.
+    pub tasks: BTreeMap<String, String>,
+}
+
+/// Where everything lies.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// The hubs of each node.
+    pub hubs: BTreeMap<String, Vec<Description>>,
+    /// Tasks with their nodes, in the order of the file.
+    pub tasks: Vec<(TaskDeclaration, String)>,
+}
+
+/// What is wrong with an application or a topology.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
+pub enum PlanError {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("{of} has no '{key}'; it may have {known}")]
+    UnknownKey { of: String, key: String, known: &'static str },
+    #[error("'{key}' of {of} is not {wanted}")]
+    WrongType { of: String, key: String, wanted: &'static str },
+    #[error("{of} has no '{key}', which it needs")]
+    Missing { of: String, key: &'static str },
+    #[error(
+        "hub '{hub}' is a '{kind}', and there is no such kind; use port, fifo, event, semaphore, resource or pool"
+    )]
+    UnknownKind { hub: String, kind: String },
+    #[error(transparent)]
+    Description(#[from] BadDescription),
+    #[error("the topology places {what} '{name}', which the application does not declare; it has {known}")]
+    Undeclared { what: &'static str, name: String, known: String },
+    #[error("the topology does not place {what} '{name}'; name its node, or set `default`")]
+    Unplaced { what: &'static str, name: String },
+    #[error("{what} '{name}' is placed on node '{node}', which the machine does not have; it has {known}")]
+    UnknownNode { what: &'static str, name: String, node: String, known: String },
+}
+
+/// Names for a message: at most ten of them.
+fn listed<'n>(names: impl Iterator<Item = &'n String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    match names.len() {
+        0 => "none".to_owned(),
+        1..=10 => names.join(", "),
+        count => format!("{} and {} more", names[..10].join(", "), count - 10),
+    }
+}
+
+fn parse(text: &str) -> Result<Table, PlanError> {
+    text.parse::<Table>().map_err(|error| PlanError::Syntax(error.to_string().trim_end().to_owned()))
+}
+
+/// Refuses keys that are not `known`, which is also what the message says.
+fn only(table: &Table, of: &str, keys: &[&str], known: &'static str) -> Result<(), PlanError> {
+    match table.keys().find(|key| !keys.contains(&key.as_str())) {
+        Some(key) => Err(PlanError::UnknownKey { of: of.to_owned(), key: key.clone(), known }),
+        None => Ok(()),
+    }
+}
+
+fn wrong(of: &str, key: &str, wanted: &'static str) -> PlanError {
+    PlanError::WrongType { of: of.to_owned(), key: key.to_owned(), wanted }
+}
+
+fn text(table: &Table, of: &str, key: &'static str) -> Result<Option<String>, PlanError> {
+    match table.get(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(wrong(of, key, "text")),
+    }
+}
+
+fn number<T: TryFrom<i64>>(
+    table: &Table,
+    of: &str,
+    key: &'static str,
+    wanted: &'static str,
+) -> Result<Option<T>, PlanError> {
+    match table.get(key) {
+        None => Ok(None),
+        Some(Value::Integer(number)) => T::try_from(*number).map(Some).map_err(|_| wrong(of, key, wanted)),
+        Some(_) => Err(wrong(of, key, wanted)),
+    }
+}
+
+fn table<'t>(tables: &'t Table, of: &str, key: &str) -> Result<Option<&'t Table>, PlanError> {
+    match tables.get(key) {
+        None => Ok(None),
+        Some(Value::Table(table)) => Ok(Some(table)),
+        Some(_) => Err(wrong(of, key, "a table")),
+    }
+}
+
+impl Application {
+    /// Reads an application file.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn parse(text: &str) -> Result<Application, PlanError> {
+        let (of, file) = ("the application file", parse(text)?);
+        only(&file, of, &["hubs", "tasks"], "the tables [hubs] and [tasks]")?;
+        let mut application = Application::default();
+        for (name, _) in table(&file, of, "hubs")?.into_iter().flatten() {
+            let hubs = table(&file, of, "hubs")?.unwrap_or(&file);
+            let declared = table(hubs, "[hubs]", name)?.unwrap_or(&file);
+            application.hubs.push(hub(name, declared)?);
+        }
+        for (name, _) in table(&file, of, "tasks")?.into_iter().flatten() {
+            let tasks = table(&file, of, "tasks")?.unwrap_or(&file);
+            let declared = table(tasks, "[tasks]", name)?.unwrap_or(&file);
+            application.tasks.push(task(name, declared)?);
+        }
+        Ok(application)
+    }
+}
+
+const HUB_KEYS: &str = "kind, capacity, initial, value, value_bytes, block_bytes and inheritance";
+
+fn hub(name: &str, declared: &Table) -> Result<Description, PlanError> {
+    let of = format!("hub '{name}'");
+    let keys = ["kind", "capacity", "initial", "value", "value_bytes", "block_bytes", "inheritance"];
+    only(declared, &of, &keys, HUB_KEYS)?;
+    let missing = || PlanError::Missing { of: of.clone(), key: "kind" };
+    let kind = text(declared, &of, "kind")?.ok_or_else(missing)?;
+    let kind = Kind::from_name(&kind).ok_or_else(|| PlanError::UnknownKind { hub: name.to_owned(), kind })?;
+    let mut description = Description::new(name, kind);
+    // Numbers that are too large for any hub are refused with the limits of the kind.
+    let count = "a number from 0 to 4,294,967,295";
+    if let Some(capacity) = number(declared, &of, "capacity", count)? {
+        description.capacity = capacity;
+    }
+    if let Some(initial) = number(declared, &of, "initial", count)? {
+        description.initial = initial;
+    }
+    for (key, has) in [("value_bytes", kind.has_values()), ("block_bytes", kind == Kind::Pool)] {
+        match number(declared, &of, key, count)? {
+            Some(bytes) if has => description.value_bytes = bytes,
+            Some(_) => return Err(wrong(&of, key, "for hubs of its kind")),
+            None => {}
+        }
+    }
+    if let Some(value) = text(declared, &of, "value")? {
+        if !kind.has_values() {
+            return Err(wrong(&of, "value", "for hubs of its kind"));
+        }
+        description.value_type = type_number(&value);
+    }
+    match declared.get("inheritance") {
+        None => {}
+        Some(Value::Boolean(inheritance)) if kind == Kind::Resource => description.inheritance = *inheritance,
+        Some(Value::Boolean(_)) => return Err(wrong(&of, "inheritance", "for hubs of its kind")),
+        Some(_) => return Err(wrong(&of, "inheritance", "true or false")),
+    }
+    description.check()?;
+    Ok(description)
+}
+
+fn task(name: &str, declared: &Table) -> Result<TaskDeclaration, PlanError> {
+    let of = format!("task '{name}'");
+    only(declared, &of, &["image", "arguments", "priority"], "image, arguments and priority")?;
+    let missing = || PlanError::Missing { of: of.clone(), key: "image" };
+    let image = text(declared, &of, "image")?.ok_or_else(missing)?;
+    let arguments = match declared.get("arguments") {
+        None => Vec::new(),
+        Some(Value::Array(words)) => {
+            let words = words.iter().map(|word| word.as_str().map(str::to_owned));
+            words.collect::<Option<_>>().ok_or_else(|| wrong(&of, "arguments", "a list of texts"))?
+        }
+        Some(_) => return Err(wrong(&of, "arguments", "a list of texts")),
+    };
+    let priority = number(declared, &of, "priority", "a number from 0 to 255")?;
+    Ok(TaskDeclaration { name: name.to_owned(), image, arguments, priority })
+}
+
+impl Topology {
+    /// Reads a topology file.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn parse(text: &str) -> Result<Topology, PlanError> {
+        let (of, file) = ("the topology file", parse(text)?);
+        only(&file, of, &["default", "hubs", "tasks"], "`default` and the tables [hubs] and [tasks]")?;
+        let nodes = |key: &str| {
+            let mut nodes = BTreeMap::new();
+            for (name, node) in table(&file, of, key)?.into_iter().flatten() {
+                let node =
+                    node.as_str().ok_or_else(|| wrong(&format!("[{key}]"), name, "the name of a node"))?;
+                nodes.insert(name.clone(), node.to_owned());
+            }
+            Ok::<_, PlanError>(nodes)
+        };
+        Ok(Topology {
+            default: self::text(&file, of, "default")?,
+            hubs: nodes("hubs")?,
+            tasks: nodes("tasks")?,
+        })
+    }
+
+    /// Everything on one node.
+    #[must_use]
+    pub fn all_on(node: &str) -> Topology {
+        Topology { default: Some(node.to_owned()), ..Topology::default() }
+    }
+}
+
+impl Plan {
+    /// Places an application on the nodes of a machine.
+    ///
+    /// # Errors
+    /// [`PlanError`]: something that is not placed, not declared, or placed on a node that is not there.
+    pub fn new(application: &Application, topology: &Topology, nodes: &[String]) -> Result<Plan, PlanError> {
+        let hubs: BTreeSet<String> = application.hubs.iter().map(|hub| hub.name.clone()).collect();
+        let tasks: BTreeSet<String> = application.tasks.iter().map(|task| task.name.clone()).collect();
+        let placed = [("hub", &topology.hubs, &hubs), ("task", &topology.tasks, &tasks)];
+        for (what, placed, declared) in placed {
+            if let Some(name) = placed.keys().find(|name| !declared.contains(*name)) {
+                let known = listed(declared.iter());
+                return Err(PlanError::Undeclared { what, name: name.clone(), known });
+            }
+        }
+        let node_of = |what: &'static str, name: &str, placed: &BTreeMap<String, String>| {
+            let unplaced = || PlanError::Unplaced { what, name: name.to_owned() };
+            let node = placed.get(name).or(topology.default.as_ref()).ok_or_else(unplaced)?;
+            if nodes.contains(node) {
+                return Ok(node.clone());
+            }
+            let (name, node, known) = (name.to_owned(), node.clone(), listed(nodes.iter()));
+            Err(PlanError::UnknownNode { what, name, node, known })
+        };
+        let mut plan = Plan::default();
+        for hub in &application.hubs {
+            let node = node_of("hub", &hub.name, &topology.hubs)?;
+            plan.hubs.entry(node).or_default().push(hub.clone());
+        }
+        for task in &application.tasks {
+            let node = node_of("task", &task.name, &topology.tasks)?;
+            plan.tasks.push((task.clone(), node));
+        }
+        Ok(plan)
+    }
+}
+
+/// A hub as an argument of the program that serves it.
+#[must_use]
+pub fn to_word(hub: &Description) -> String {
+    let Description { name, kind, capacity, initial, value_bytes, value_type, inheritance } = hub;
+    format!("{name}:{kind}:{capacity}:{initial}:{value_bytes}:{value_type:x}:{}", u8::from(*inheritance))
+}
+
+/// The hub that [`to_word`] wrote; `None` for other text.
+#[must_use]
+pub fn from_word(word: &str) -> Option<Description> {
+    let mut parts = word.split(':');
+    let (name, kind) = (parts.next()?, Kind::from_name(parts.next()?)?);
+    let mut number = || parts.next()?.parse::<u32>().ok();
+    let (capacity, initial, value_bytes) = (number()?, number()?, number()?);
+    let value_type = u64::from_str_radix(parts.next()?, 16).ok()?;
+    let inheritance = parts.next()? == "1";
+    let none = parts.next().is_none();
+    let name = name.to_owned();
+    none.then_some(Description { name, kind, capacity, initial, value_bytes, value_type, inheritance })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APPLICATION: &str = r#"
+        [hubs]
+        jobs = { kind = "fifo", capacity = 64, value = "u64" }
+        done = { kind = "semaphore", capacity = 100, initial = 1 }
+        guard = { kind = "resource", inheritance = false }
+        frames = { kind = "pool", capacity = 8, block_bytes = 4096 }
+        [tasks]
+        producer = { image = "work.tbi", arguments = ["produce", "10"], priority = 9 }
+        worker = { image = "work.tbi" }
+    "#;
+
+    fn nodes() -> Vec<String> {
+        ["host", "arm0"].map(str::to_owned).to_vec()
+    }
+
+    fn plan(topology: &str) -> Result<Plan, PlanError> {
+        Plan::new(&Application::parse(APPLICATION)?, &Topology::parse(topology)?, &nodes())
+    }
+
+    #[test]
+    fn an_application_is_placed_by_its_topology() {
+        let placed = plan("default = 'host'\n[hubs]\njobs = 'arm0'\n[tasks]\nworker = 'arm0'").unwrap();
+        let names = |node: &str| placed.hubs[node].iter().map(|hub| hub.name.as_str()).collect::<Vec<_>>();
+        assert_eq!(names("arm0"), ["jobs"]);
+        assert_eq!(names("host"), ["done", "frames", "guard"]);
+        let tasks: Vec<_> = placed.tasks.iter().map(|(task, node)| (&*task.name, &**node)).collect();
+        assert_eq!(tasks, [("producer", "host"), ("worker", "arm0")]);
+        assert_eq!(placed.tasks[0].0.priority, Some(9));
+        assert_eq!(placed.tasks[0].0.arguments, ["produce", "10"]);
+        let jobs = &placed.hubs["arm0"][0];
+        assert_eq!((jobs.kind, jobs.capacity, jobs.value_type), (Kind::Fifo, 64, type_number("u64")));
+        assert!(!placed.hubs["host"][2].inheritance);
+        assert_eq!(placed.hubs["host"][1].value_bytes, 4096);
+    }
+
+    #[test]
+    fn what_cannot_be_placed_is_named() {
+        let message = |topology| plan(topology).unwrap_err().to_string();
+        assert!(message("").contains("does not place hub 'done'"));
+        assert!(
+            message("default = 'arm9'")
+                .contains("node 'arm9', which the machine does not have; it has host, arm0")
+        );
+        assert!(message("default = 'host'\n[tasks]\nworkers = 'host'").contains("task 'workers'"));
+        assert!(message("default = 'host'\n[hubs]\njob = 'host'").contains("hub 'job'"));
+        assert!(message("default = 1").contains("'default' of the topology file is not text"));
+        assert!(message("[hubs]\njobs = 1").contains("is not the name of a node"));
+        assert!(message("[hub]\njobs = 'host'").contains("has no 'hub'"));
+    }
+
+    #[test]
+    fn what_cannot_be_declared_is_named() {
+        let message = |hub: &str| Application::parse(&format!("[hubs]\n{hub}")).unwrap_err().to_string();
+        assert!(message("x = { kind = 'fifo', capacity = 0 }").contains("invalid capacity 0 of fifo 'x'"));
+        assert!(message("x = { kind = 'fifo', capacity = 65537 }").contains("from 1 to 65536"));
+        assert!(message("x = { kind = 'queue' }").contains("'queue', and there is no such kind"));
+        assert!(message("x = { capacity = 1 }").contains("hub 'x' has no 'kind'"));
+        assert!(message("x = { kind = 'fifo', size = 1 }").contains("hub 'x' has no 'size'"));
+        assert!(message("x = { kind = 'fifo', capacity = 'one' }").contains("'capacity' of hub 'x'"));
+        assert!(message("x = { kind = 'fifo', capacity = -1 }").contains("'capacity' of hub 'x'"));
+        assert!(message("x = { kind = 'event', value = 'u8' }").contains("'value' of hub 'x'"));
+        assert!(message("'a b' = { kind = 'event' }").contains("invalid name 'a b'"));
+        assert!(message("x = { kind = 'event' }\nx = { kind = 'port' }").contains("duplicate key"));
+        assert!(message("x = 1").contains("'x' of [hubs] is not a table"));
+        assert!(message("x = { kind = 'port', inheritance = true }").contains("'inheritance' of hub 'x'"));
+        let task = Application::parse("[tasks]\nt = { arguments = [] }").unwrap_err().to_string();
+        assert!(task.contains("task 't' has no 'image'"));
+        let task =
+            Application::parse("[tasks]\nt = { image = 'i', priority = 256 }").unwrap_err().to_string();
+        assert!(task.contains("'priority' of task 't' is not a number from 0 to 255"));
+    }
+
+    #[test]
+    fn hubs_travel_as_words() {
+        for hub in Application::parse(APPLICATION).unwrap().hubs {
+            assert_eq!(from_word(&to_word(&hub)), Some(hub));
+        }
+        for wrong in
+            ["", "x", "x:fifo:1:0:0:0", "x:fifo:1:0:0:0:1:2", "x:queue:1:0:0:0:1", "x:fifo:-1:0:0:0:1"]
+        {
+            assert_eq!(from_word(wrong), None, "{wrong}");
+        }
+    }
+}

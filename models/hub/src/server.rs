@@ -1,0 +1,322 @@
+//! The server of the hubs of a node: a domain with a channel from each task.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use tombolo::names::{Condition, NameFault, NewRecord};
+use tombolo::region::{Region, RegionOptions, Rights};
+use tombolo::waitset::Waker;
+use tombolo::{Channel, ChannelOptions, Domain, Error, Interest, Listener, Ready, Token, WaitSet, Waited};
+use tombolo_hub::{Answer, Client, Description, Hubs, Key, Kind, Limits, Outcome, Output, Request, wire};
+
+use crate::HubError;
+
+/// How long to wait at a time for something to happen.
+const AWHILE: Duration = Duration::from_secs(3600);
+
+/// The most requests of one client that are handled before others have their turn.
+const TURN: usize = 64;
+
+/// The most tasks that one server has at a time.
+const MAX_CLIENTS: usize = 4096;
+
+/// The names of hubs begin with this in the machine's records.
+pub(crate) const RECORDS: &str = "hub/";
+
+/// What both ends say of a channel.
+pub(crate) fn options() -> Result<ChannelOptions, Error> {
+    Ok(ChannelOptions::default().slots(1024)?.interface_hash(wire::INTERFACE_HASH))
+}
+
+/// A task of some program, and what it has not received yet.
+#[derive(Debug)]
+struct Served {
+    channel: Channel,
+    client: Client,
+    outbox: VecDeque<Vec<u8>>,
+}
+
+impl Waited for Served {
+    type End = Channel;
+
+    fn end(&self) -> &Channel {
+        &self.channel
+    }
+
+    fn end_mut(&mut self) -> &mut Channel {
+        &mut self.channel
+    }
+}
+
+/// Ends a server, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    stopped: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Stopper {
+    /// Ends [`Server::run`], and with it its hubs.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+}
+
+/// The hubs that one domain serves.
+#[derive(Debug)]
+pub struct Server {
+    domain: Domain,
+    hubs: Hubs,
+    /// The memory of pools, by the number of the hub.
+    memory: HashMap<u32, Region>,
+    set: WaitSet<Served>,
+    tokens: HashMap<Client, Token>,
+    joined: u64,
+    accepted: Receiver<Result<Channel, Error>>,
+    stopper: Stopper,
+    begun: Instant,
+    message: Vec<u8>,
+}
+
+impl Server {
+    /// Serves these hubs under their names, from the node of `domain`, once [`run`](Self::run) is called.
+    ///
+    /// # Errors
+    /// [`HubError::Taken`] when another program serves a hub of the same name, [`HubError::Description`],
+    /// [`HubError::Tombolo`].
+    pub fn start(domain: &Domain, descriptions: Vec<Description>) -> Result<Server, HubError> {
+        let mut hubs = Hubs::new(Limits::default());
+        let mut memory = HashMap::new();
+        for (index, description) in descriptions.iter().enumerate() {
+            if descriptions[..index].iter().any(|earlier| earlier.name == description.name) {
+                return Err(HubError::Taken { hub: description.name.clone() });
+            }
+            let number = hubs.add(description.clone())?;
+            if description.kind == Kind::Pool && description.value_bytes > 0 {
+                let bytes = u64::from(description.capacity) * u64::from(description.value_bytes);
+                memory.insert(number, domain.create_region(&RegionOptions::new(bytes))?);
+            }
+        }
+        let set = WaitSet::new()?;
+        let stopper = Stopper { stopped: Arc::default(), waker: set.waker() };
+        let service = format!("hubs/{}", domain.id());
+        let (sender, accepted) = mpsc::channel();
+        let listener = options()?.export(domain, &service)?;
+        let stops = stopper.clone();
+        let accept = move || accept_all(&listener, &sender, &stops);
+        std::thread::Builder::new().name("accept".into()).spawn(accept).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(0);
+            Error::Os { operation: "start a thread".into(), errno }
+        })?;
+        for description in &descriptions {
+            publish(domain, description, &service)?;
+        }
+        let (tokens, begun) = (HashMap::new(), Instant::now());
+        let (domain, message, joined) = (domain.clone(), Vec::new(), 0);
+        Ok(Server { domain, hubs, memory, set, tokens, joined, accepted, stopper, begun, message })
+    }
+
+    /// What ends this server from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Serves until the monitor of this node ends.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn run(mut self) -> Result<(), HubError> {
+        match self.serve() {
+            Err(End::Stopped) => Ok(()),
+            Err(End::Failed(error)) => Err(error),
+        }
+    }
+
+    fn serve(&mut self) -> Result<Infallible, End> {
+        loop {
+            match self.set.wait(self.until_tick()) {
+                Ok(Ready::Channel(token)) => self.hear(token),
+                Ok(Ready::Woken) => self.take_in()?,
+                Ok(_) | Err(Error::TimedOut { .. }) => {}
+                Err(error) => return Err(End::Failed(error.into())),
+            }
+            let now = self.now();
+            if self.hubs.next_tick().is_some_and(|at| at <= now) {
+                self.hubs.tick(now);
+            }
+            self.send_all();
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn until_tick(&self) -> Duration {
+        match self.hubs.next_tick() {
+            Some(at) => Duration::from_nanos(at.saturating_sub(self.now())).min(AWHILE),
+            None => AWHILE,
+        }
+    }
+
+    /// Takes in those that connected.
+    fn take_in(&mut self) -> Result<(), End> {
+        if self.stopper.stopped.load(Ordering::SeqCst) {
+            return Err(End::Stopped);
+        }
+        while let Ok(accepted) = self.accepted.try_recv() {
+            let channel = accepted.map_err(|error| End::Failed(error.into()))?;
+            if self.tokens.len() >= MAX_CLIENTS {
+                continue;
+            }
+            self.joined += 1;
+            let (client, domain) = (Client(self.joined), channel.peer().to_bits());
+            // One that cannot be waited for learns that its channel is closed.
+            if let Ok(token) = self.set.add(Served { channel, client, outbox: VecDeque::new() }) {
+                self.tokens.insert(client, token);
+                self.hubs.joined(client, domain);
+                self.hear(token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles requests of a client, and sends what it had no room for before.
+    fn hear(&mut self, token: Token) {
+        let mut message = std::mem::take(&mut self.message);
+        for _ in 0..TURN {
+            let now = self.now();
+            let Some(served) = self.set.get_mut(token) else { break };
+            let client = served.client;
+            let ended = match served.channel.try_recv_into(&mut message) {
+                Ok(Some(_)) => {
+                    let request = Request::decode(&message);
+                    request.and_then(|request| self.hubs.request(now, client, &request)).is_err()
+                }
+                Ok(None) => break,
+                Err(_) => true,
+            };
+            if ended {
+                self.end(token);
+                break;
+            }
+        }
+        self.message = message;
+        self.flush(token);
+    }
+
+    fn end(&mut self, token: Token) {
+        if let Some(served) = self.set.remove(token) {
+            self.tokens.remove(&served.client);
+            self.hubs.ended(self.now(), served.client);
+        }
+    }
+
+    fn send_all(&mut self) {
+        for output in self.hubs.take_outputs() {
+            let (client, answer) = match output {
+                Output::Answer(Key { client, number }, outcome) => {
+                    (client, Answer::Outcome(number, self.with_memory(client, outcome)))
+                }
+                Output::Inherits(client, priority) => (client, Answer::Inherits(priority)),
+            };
+            let Some(token) = self.tokens.get(&client).copied() else { continue };
+            let Some(served) = self.set.get_mut(token) else { continue };
+            self.message.clear();
+            answer.encode(&mut self.message);
+            if served.outbox.is_empty() {
+                match served.channel.try_send(&self.message) {
+                    Ok(()) => continue,
+                    Err(Error::WouldBlock) => {}
+                    // Its end is heard when it is received from.
+                    Err(_) => continue,
+                }
+            }
+            served.outbox.push_back(self.message.clone());
+            self.set.set_interest(token, Interest::ReadWrite);
+        }
+    }
+
+    fn flush(&mut self, token: Token) {
+        let Some(served) = self.set.get_mut(token) else { return };
+        if served.outbox.is_empty() {
+            return;
+        }
+        while let Some(message) = served.outbox.front() {
+            match served.channel.try_send(message) {
+                Ok(()) => drop(served.outbox.pop_front()),
+                Err(_) => return,
+            }
+        }
+        self.set.set_interest(token, Interest::Read);
+    }
+
+    /// Grants a client that opens a pool the memory of it.
+    fn with_memory(&self, client: Client, outcome: Outcome) -> Outcome {
+        let Outcome::Opened { hub, kind, capacity, value_bytes, .. } = outcome else { return outcome };
+        let region = self.memory.get(&hub);
+        let peer = self.tokens.get(&client).and_then(|token| self.set.get(*token));
+        let granted = region.zip(peer).and_then(|(region, peer)| {
+            // Without the right the client has the numbers of the blocks and no memory.
+            region.grant(peer.channel.peer(), Rights::READ | Rights::WRITE).ok()
+        });
+        let memory = granted.map_or(0, |granted| granted.id.0);
+        Outcome::Opened { hub, kind, capacity, value_bytes, memory }
+    }
+
+    /// The domain that serves.
+    #[must_use]
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+}
+
+/// Why a server ends.
+enum End {
+    Stopped,
+    Failed(HubError),
+}
+
+/// Tells the machine where a hub is.
+fn publish(domain: &Domain, description: &Description, service: &str) -> Result<(), HubError> {
+    let record = NewRecord::new(&format!("{RECORDS}{}", description.name))
+        .with("service", service)
+        .with("node", domain.node_name())
+        .with("kind", description.kind.name())
+        .only_if(Condition::Absent);
+    match domain.names().set(&record) {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.name_fault(), Some(NameFault::Exists { .. })) => {
+            Err(HubError::Taken { hub: description.name.clone() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Accepts on a thread of its own, so that a task that is slow to open its end delays only others that
+/// connect.
+fn accept_all(listener: &Listener, accepted: &Sender<Result<Channel, Error>>, stopper: &Stopper) {
+    let listener = listener.within(Duration::from_secs(1));
+    while !stopper.stopped.load(Ordering::SeqCst) {
+        let channel = match listener.accept() {
+            Ok(channel) => Ok(channel),
+            Err(error @ Error::MonitorLost { .. }) => Err(error),
+            // Those that do not come about are their own affair.
+            Err(_) => continue,
+        };
+        let ended = channel.is_err();
+        if accepted.send(channel).is_err() {
+            return;
+        }
+        stopper.waker.wake();
+        if ended {
+            return;
+        }
+    }
+}
