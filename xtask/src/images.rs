@@ -25,10 +25,12 @@ pub(crate) struct Image {
 pub(crate) const IMAGES: &[Image] = &[
     Image::new("pingpong", "pingpong", "pingpong"),
     Image::new("frames", "frames", "frames"),
+    Image::new("pipeline", "pipeline", "pipeline"),
     Image::new("communities", "communities", "communities"),
     Image::new("bench", "tombolo-bench-far", "bench-peer"),
     Image::new("bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
     Image::new("devices", "tombolo-devices", "tombolo-devices"),
+    Image::new("hubs", "tombolo-hub-server", "tombolo-hub-server"),
     Image::new("litmus", "tombolo-litmus", "tombolo-litmus").on_boards(),
     Image::new("remote-peer", "tombolo-remote-peer", "tombolo-remote-peer").on_boards(),
 ];

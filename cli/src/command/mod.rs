@@ -7,6 +7,7 @@ mod channels;
 mod console;
 mod devices;
 mod down;
+mod hubs;
 mod idl;
 mod image;
 mod join;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Console(console::Options),
     Net(devices::net::Options),
     Block(devices::block::Options),
+    Hubs(hubs::Options),
     New(new::Options),
     Build(build::Options),
     Image(image::Options),
@@ -116,6 +118,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Idl(options) => return idl::run(context, &options),
         Command::Net(options) => return devices::net::run(context, &options),
         Command::Block(options) => return devices::block::run(context, &options),
+        Command::Hubs(options) => return hubs::run(context, &options),
         Command::Litmus(options) => return litmus::run(context, &options),
         Command::Bench(_) => return become_program(context, programs::BENCH),
         Command::Mpicc(_) | Command::Mpirun(_) => return become_program(context, programs::MPI),

@@ -431,6 +431,26 @@ def devices():
     return d
 
 
+def hubs():
+    """An application's tasks use hubs by name; a topology places both on nodes, and a server on each node has its hubs"""
+    d = Drawing(hubs.__doc__, 262)
+    d.box(20, 20, 330, 200, "paper", "host", top=True)
+    d.box(370, 20, 330, 200, "paper", "arm0", top=True)
+    for y, name in [(48, "producer"), (104, "worker-a"), (160, "collector")]:
+        d.box(35, y, 100, 40, "host", name, small=["task"])
+    d.box(585, 104, 100, 40, "arm", "worker-b", small=["task"])
+    d.box(205, 50, 125, 150, "plain", "server", top=True)
+    d.box(390, 50, 125, 150, "plain", "server", top=True)
+    d.text(267, 100, "fifo 'jobs'", style="small")
+    d.cells(219, 108, 16, 24, "shared", "shared", "shared", "paper", "paper", "paper")
+    d.box(219, 150, 97, 36, "shared", "semaphore", small=["'done'"])
+    d.box(404, 102, 97, 44, "shared", "port", small=["'results'"])
+    d.arrow(137, 68, 217, 116)
+    d.arrow(217, 122, 137, 122)
+    d.arrow(583, 114, 503, 122)
+    d.path("M583 132 L548 132 L548 70 L350 70 L318 112", dashed=True)
+    d.path("M402 138 L372 208 L172 208 L137 188", dashed=True)
+    d.text(360, 244, "A request is one message to the hub's node; moving a hub or a task changes the topology file only.", style="small")
 def pages():
     """A read fault: the thread that serves the pages asks the page's home, which recalls the page and grants it"""
     d = Drawing(pages.__doc__, 372)

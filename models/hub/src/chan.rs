@@ -7,8 +7,8 @@ use tombolo_hub::{Kind, Operation, Outcome, Taken};
 use crate::task::{Hub, Task};
 use crate::{HubError, Unsent, Value};
 
-/// A port or a fifo. Go's unbuffered channel is a port: a value is sent when a receiver takes it. Go's buffered
-/// channel is a fifo: a value is sent when it is in the store.
+/// A port or a fifo. Go's unbuffered channel is a port: a value is sent when a receiver takes it. Go's
+/// buffered channel is a fifo: a value is sent when it is in the store.
 #[derive(Clone, Debug)]
 pub struct Chan<T> {
     pub(crate) task: Task,
@@ -25,7 +25,7 @@ impl Task {
         self.chan_of(name, &[Kind::Port, Kind::Fifo])
     }
 
-    /// Opens a port.
+    /// Opens a port, as [`chan`](Self::chan) does.
     ///
     /// # Errors
     /// As [`chan`](Self::chan).
@@ -33,7 +33,7 @@ impl Task {
         self.chan_of(name, &[Kind::Port])
     }
 
-    /// Opens a fifo.
+    /// Opens a fifo, as [`chan`](Self::chan) does.
     ///
     /// # Errors
     /// As [`chan`](Self::chan).

@@ -89,7 +89,7 @@ pub enum HubError {
     Violation {
         /// The node of the server.
         node: String,
-        /// How.
+        /// What it sent.
         violation: Violation,
     },
     /// A select that cannot begin.
@@ -140,7 +140,7 @@ impl HubError {
 /// A value that was not sent, and why.
 #[derive(Debug)]
 pub struct Unsent<T> {
-    /// Why.
+    /// Why it was not sent.
     pub error: HubError,
     /// The value. With [`HubError::Lost`] and [`HubError::NoAnswer`] it may have been delivered all the same.
     pub value: T,

@@ -1,7 +1,7 @@
 //! Channels, semaphores, locks, events and pools that programs on all nodes share.
 //!
-//! A *hub* lies on one node and is found by its name, wherever it is. A [`Task`] is what uses hubs: one thread
-//! of a program, with a priority.
+//! A *hub* lies on one node and is found by its name, wherever it is. A [`Task`] is what uses hubs: one
+//! thread of a program, with a priority.
 //!
 //! ```no_run
 //! use tombolo::Domain;

@@ -69,8 +69,8 @@ impl Resource {
 }
 
 impl Owned {
-    /// Larger than that of every earlier owner. What the resource protects can refuse a smaller one: its owner
-    /// lost the lock without knowing.
+    /// Larger than that of every earlier owner. What the resource protects can refuse a smaller one: its
+    /// owner lost the lock without knowing.
     #[must_use]
     pub fn fencing_token(&self) -> u64 {
         self.token

@@ -1,7 +1,7 @@
 //! Applications, and where their parts lie.
 //!
-//! As in OpenComRTOS an *application file* declares hubs and tasks by name, and a *topology file* places them on
-//! nodes. Programs know names only, so that moving a hub or a task changes neither source nor build.
+//! As in OpenComRTOS an *application file* declares hubs and tasks by name, and a *topology file* places
+//! them on nodes. Programs know names only, so that moving a hub or a task changes neither source nor build.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub struct Topology {
     pub tasks: BTreeMap<String, String>,
 }
 
-/// Where everything lies.
+/// An application with a node for each of its parts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// The hubs of each node.

@@ -13,8 +13,8 @@ use crate::task::{Hub, Task};
 
 /// A pool: a number of blocks of one size, each held by one task at a time.
 ///
-/// The memory lies on the node of the hub. Tasks on the same kernel have it mapped; others have the numbers of
-/// their blocks only.
+/// The memory lies on the node of the hub. Tasks on the same kernel have it mapped; others have the numbers
+/// of their blocks only.
 #[derive(Clone, Debug)]
 pub struct Pool {
     task: Task,
@@ -123,7 +123,7 @@ impl Block {
         }
     }
 
-    /// Reads from it.
+    /// Reads bytes from the block.
     ///
     /// # Errors
     /// [`HubError::Tombolo`]: not in the block, or this task has no memory of the pool.
@@ -132,7 +132,7 @@ impl Block {
         Ok(memory.read(at, target)?)
     }
 
-    /// Writes to it.
+    /// Writes bytes to the block.
     ///
     /// # Errors
     /// As [`read`](Self::read).

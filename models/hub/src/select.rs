@@ -90,8 +90,9 @@ impl Selecting {
     ///
     /// # Errors
     /// [`HubError::NothingReady`]; [`HubError::Select`] for a hub that is in it twice, or for none;
-    /// [`HubError::Fault`] with the hub that is closed or refuses its operation, [`HubError::Lost`] with the hub
-    /// whose node has died. Then no operation was done, save that a hub which died may have done its own.
+    /// [`HubError::Fault`] with the hub that is closed or refuses its operation, [`HubError::Lost`] with the
+    /// hub whose node has died. Then no operation was done, save that a hub which died may have done its
+    /// own.
     pub fn wait(self) -> Result<Chosen, HubError> {
         let places: Vec<_> = self.arms.iter().map(|arm| self.task.place(&arm.hub)).collect();
         let select = Select::new(&places).map_err(|error| HubError::Select { hubs: self.names(), error })?;

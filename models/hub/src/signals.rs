@@ -15,7 +15,7 @@ pub struct Event {
     pub(crate) hub: Hub,
 }
 
-/// A counting semaphore.
+/// A counting semaphore, from 0 to its capacity.
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     task: Task,

@@ -2,7 +2,8 @@
 
 use crate::Kind;
 
-/// Why an operation on a hub failed. It has no effect then: a value that was to be sent is still its sender's.
+/// Why an operation on a hub failed. It has no effect then: a value that was to be sent is still its
+/// sender's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum Fault {

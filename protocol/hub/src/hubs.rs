@@ -169,7 +169,7 @@ impl Hubs {
         self.deadlines.first().map(|(at, _, _)| *at)
     }
 
-    /// Time has passed.
+    /// Ends what waits longer than it may, and offers that were not claimed.
     pub fn tick(&mut self, now: Nanos) {
         let mut touched: BTreeSet<u32> = BTreeSet::new();
         // Each entry that is due is looked at once, whatever it brings.

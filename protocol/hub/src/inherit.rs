@@ -1,7 +1,7 @@
 //! Priority inheritance: who owns a resource is as urgent as the most urgent that waits for it.
 //!
-//! An owner that waits at another hub moves up there, and where that is a resource, too, its owner inherits in
-//! turn. To hubs of other nodes the client passes on what it [inherits](crate::Output::Inherits).
+//! An owner that waits at another hub moves up there, and where that is a resource, too, its owner inherits
+//! in turn. To hubs of other nodes the client passes on what it [inherits](crate::Output::Inherits).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

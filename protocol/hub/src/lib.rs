@@ -1,10 +1,10 @@
 //! Hubs: what many programs coordinate with.
 //!
-//! A channel joins two domains. A *hub* is shared by any number of them: a queue that several fill and several
-//! empty, a semaphore, a lock. OpenComRTOS (*Transparent Programming of Many/Multi Cores with OpenComRTOS*)
-//! builds all its services from one generic hub, and the channels of Go are hubs of two kinds, so there is one
-//! state machine here. A hub has a store and two queues of waiters. *Put* waits for room in the store, *get*
-//! waits for an item:
+//! A channel joins two domains. A *hub* is shared by any number of them: a queue that several fill and
+//! several empty, a semaphore, a lock. OpenComRTOS (*Transparent Programming of Many/Multi Cores with
+//! OpenComRTOS*) builds all its services from one generic hub, and the channels of Go are hubs of two kinds,
+//! so there is one state machine here. A hub has a store and two queues of waiters. *Put* waits for room in
+//! the store, *get* waits for an item:
 //!
 //! | kind | store | put | get |
 //! |---|---|---|---|

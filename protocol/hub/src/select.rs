@@ -1,13 +1,13 @@
 //! The client's side of waiting for the first of several operations.
 //!
-//! The client sends each operation, an *arm*, as a tentative request. A hub that can serve one offers; the client
-//! claims one offer, and the hub confirms. The other arms are withdrawn, and what was set aside for them goes
-//! to others: exactly one arm is done, on whatever nodes the hubs are.
+//! The client sends each operation, an *arm*, as a tentative request. A hub that can serve one offers; the
+//! client claims one offer, and the hub confirms. The other arms are withdrawn, and what was set aside for
+//! them goes to others: exactly one arm is done, on whatever nodes the hubs are.
 //!
-//! At a port both sides may be selecting, and each may have claimed at another hub. Every client ranks hubs by
-//! the same [`Place`]: one that has claimed, and gets an offer of a hub that ranks lower, takes its claim back
-//! and claims there. Of those that wait for one another, the ones at the lowest hub have each other, so some
-//! client always gets on.
+//! At a port both sides may be selecting, and each may have claimed at another hub. Every client ranks hubs
+//! by the same [`Place`]: one that has claimed, and gets an offer of a hub that ranks lower, takes its claim
+//! back and claims there. Of those that wait for one another, the ones at the lowest hub have each other, so
+//! some client always gets on.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

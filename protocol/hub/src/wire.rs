@@ -1,8 +1,8 @@
 //! The messages between a client and a node's hubs: a cache line or two for short values.
 //!
 //! All numbers are little-endian. A request has a header of 24 bytes, an answer one of 16; after it come the
-//! bytes of a value or of a name. A slot of a ring carries 56 bytes, two slots 112: requests with values of up
-//! to 32 and 88 bytes. `docs/specs/hub.md` has the layout.
+//! bytes of a value or of a name. A slot of a ring carries 56 bytes, two slots 112: requests with values of
+//! up to 32 and 88 bytes. `docs/specs/hub.md` has the layout.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -117,7 +117,7 @@ impl<'m> Request<'m> {
         message.extend(tail);
     }
 
-    /// Reads one.
+    /// Reads a request from the bytes of a message.
     ///
     /// # Errors
     /// [`Violation::Malformed`].
@@ -197,7 +197,7 @@ impl Answer {
         }
     }
 
-    /// Reads one.
+    /// Reads an answer from the bytes of a message.
     ///
     /// # Errors
     /// [`Violation::Malformed`].

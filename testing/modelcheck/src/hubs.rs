@@ -16,7 +16,7 @@ use tombolo_hub::{
 /// Nodes, with one hub each.
 pub const NODES: usize = 2;
 
-/// Clients.
+/// Clients of both nodes.
 pub const CLIENTS: usize = 3;
 
 const OFFER_NS: u64 = 1000;
@@ -113,7 +113,7 @@ struct ClientState {
     lost: [bool; NODES],
 }
 
-/// All of it.
+/// Both nodes, the clients, and the messages between them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HubState {
     nodes: [Option<Hubs>; NODES],

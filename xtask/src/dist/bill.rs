@@ -28,6 +28,7 @@ const INSTALLED: [&str; 18] = [
     "tombolo-gomp",
     "tombolo-bench-far",
     "tombolo-devices",
+    "tombolo-hub-server",
     "tombolo-litmus",
     "tombolo-remote-peer",
     "pingpong",

@@ -6,6 +6,7 @@ mod copies;
 mod devices;
 mod fabric;
 mod files;
+mod hubs;
 mod interfaces;
 mod links;
 mod messages;
@@ -48,6 +49,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
     Target { name: "bulk_session", run: bulk::session, seeds: bulk::session_seeds },
     Target { name: "device_queue", run: devices::queue, seeds: devices::queue_seeds },
+    Target { name: "hubs", run: hubs::hubs, seeds: hubs::hubs_seeds },
+    Target { name: "hub_answer", run: hubs::answer, seeds: hubs::answer_seeds },
+    Target { name: "hub_files", run: hubs::files, seeds: hubs::files_seeds },
     Target { name: "pages", run: pages::rank, seeds: pages::rank_seeds },
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
     Target { name: "endpoint", run: fabric::endpoint, seeds: fabric::endpoint_seeds },

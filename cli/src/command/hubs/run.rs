@@ -1,0 +1,220 @@
+//! Servers of hubs and the tasks of an application, kept running together.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions};
+use tombolo_hubs::PRIORITY_VARIABLE;
+use tombolo_hubs::plan::{Plan, to_word};
+use tombolo_machine::Kit;
+
+use super::Common;
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// How long to wait before looking whether this was told to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long servers may take until they serve.
+const SERVING: Duration = Duration::from_secs(60);
+
+/// How long programs that were asked to end are waited for.
+const GONE: Duration = Duration::from_secs(5);
+
+/// What begins the line by which a server says that it serves.
+const READY: &str = "ready: ";
+
+/// A program that runs.
+struct Part {
+    /// What its output is marked with.
+    name: String,
+    child: Child,
+    is_server: bool,
+    serves: bool,
+    /// The output that is not shown yet.
+    line: Vec<u8>,
+    /// The last line of an error.
+    error: Option<String>,
+    ended: bool,
+}
+
+type Output = Arc<Mutex<Vec<(DomainId, Vec<u8>)>>>;
+
+/// The programs, and what they have said.
+struct Parts {
+    domain: Domain,
+    parts: Vec<Part>,
+    output: Output,
+    signal: Arc<AtomicUsize>,
+}
+
+/// Runs a plan to its end. Images of tasks are found from `folder` on.
+pub(super) fn run(context: &Context, common: &Common, plan: &Plan, folder: &Path) -> Result<u8, Failure> {
+    let server = match &common.image {
+        Some(image) => image.clone(),
+        None => Kit::locate()?.image("hubs"),
+    };
+    let images: Vec<PathBuf> = plan.tasks.iter().map(|(task, _)| folder.join(&task.image)).collect();
+    for ((task, _), image) in plan.tasks.iter().zip(&images) {
+        if let Err(source) = std::fs::metadata(image) {
+            let operation = format!("open {}, the image of task '{}'", image.display(), task.name);
+            return Err(Failure::System { operation, source });
+        }
+    }
+    let mut parts = Parts::new(context.attach()?)?;
+    for (node, hubs) in &plan.hubs {
+        let options = SpawnOptions::image(&server).on(node).args(hubs.iter().map(to_word));
+        parts.start(&format!("hubs@{node}"), options, true)?;
+    }
+    if let Some(status) = parts.until_served()? {
+        return Ok(status);
+    }
+    for ((task, node), image) in plan.tasks.iter().zip(&images) {
+        let mut options = SpawnOptions::image(image).on(node).args(&task.arguments);
+        if let Some(priority) = task.priority {
+            options = options.env(PRIORITY_VARIABLE, priority.to_string());
+        }
+        if let Err(error) = parts.start(&format!("{}@{node}", task.name), options, false) {
+            parts.end()?;
+            return Err(error);
+        }
+    }
+    parts.until_done(!plan.tasks.is_empty())
+}
+
+impl Parts {
+    fn new(domain: Domain) -> Result<Parts, Failure> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)
+                .map_err(Failure::system("listen for signals"))?;
+        }
+        let output = Output::default();
+        let heard = Arc::clone(&output);
+        domain.on_output(move |id, _, bytes| {
+            heard.lock().unwrap_or_else(PoisonError::into_inner).push((id, bytes.to_owned()));
+        });
+        Ok(Parts { domain, parts: Vec::new(), output, signal })
+    }
+
+    fn start(&mut self, name: &str, options: SpawnOptions, is_server: bool) -> Result<(), Failure> {
+        let child = self.domain.spawn(&options)?;
+        let (name, line) = (name.to_owned(), Vec::new());
+        self.parts.push(Part { name, child, is_server, serves: false, line, error: None, ended: false });
+        Ok(())
+    }
+
+    /// Waits until all servers serve; a status when the command is to end instead.
+    fn until_served(&mut self) -> Result<Option<u8>, Failure> {
+        let deadline = Instant::now() + SERVING;
+        while self.parts.iter().any(|part| !part.serves) {
+            if let Some(ended) = self.step()? {
+                return Ok(Some(ended));
+            }
+            if let Some(part) = self.parts.iter().find(|part| part.ended || Instant::now() > deadline) {
+                let why = part.error.clone().unwrap_or_else(|| "it did not begin to serve".to_owned());
+                let message = format!("{}: {why}", part.name);
+                self.end()?;
+                return Err(Failure::Job { message, status: 1 });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs until all tasks have ended, or a server has.
+    fn until_done(mut self, has_tasks: bool) -> Result<u8, Failure> {
+        loop {
+            if let Some(ended) = self.step()? {
+                return Ok(ended);
+            }
+            if let Some(server) = self.parts.iter().find(|part| part.is_server && part.ended) {
+                let why = server.error.clone().unwrap_or_else(|| "it has ended".to_owned());
+                let message = format!("{}: {why}; its hubs are lost", server.name);
+                self.end()?;
+                return Err(Failure::Job { message, status: 1 });
+            }
+            if has_tasks && self.parts.iter().all(|part| part.is_server || part.ended) {
+                let failed =
+                    self.parts.iter().find_map(|part| part.error.clone().filter(|_| !part.is_server));
+                self.end()?;
+                return match failed {
+                    Some(message) => Err(Failure::Job { message, status: 1 }),
+                    None => Ok(0),
+                };
+            }
+        }
+    }
+
+    /// Looks once at what happened: the exit status when this was told to stop.
+    fn step(&mut self) -> Result<Option<u8>, Failure> {
+        let ended = match self.domain.next_exit(LOOK) {
+            Ok(ended) => Some(ended),
+            Err(Error::TimedOut { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let pieces = std::mem::take(&mut *self.output.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, bytes) in pieces {
+            if let Some(part) = self.parts.iter_mut().find(|part| part.child.id() == id) {
+                part.heard(&bytes)?;
+            }
+        }
+        if let Some((id, exit)) = ended
+            && let Some(part) = self.parts.iter_mut().find(|part| part.child.id() == id)
+        {
+            part.ended = true;
+            part.error = match exit {
+                Exit::Exited { status: 0 } => None,
+                exit => {
+                    Some(format!("{}: {}", part.name, part.error.take().unwrap_or_else(|| of_exit(&exit))))
+                }
+            };
+        }
+        let signal = self.signal.load(Ordering::Relaxed);
+        if signal == 0 {
+            return Ok(None);
+        }
+        self.end()?;
+        Ok(Some(if signal == SIGINT as usize { 0 } else { 128 + signal as u8 }))
+    }
+
+    /// Ends what still runs: the tasks first, so that they do not lose their hubs.
+    fn end(&mut self) -> Result<(), Failure> {
+        for servers in [false, true] {
+            let running = || self.parts.iter().filter(|part| !part.ended && part.is_server == servers);
+            running().try_for_each(|part| part.child.kill())?;
+            // What takes longer is not waited for; it ends with this program.
+            running().for_each(|part| drop(part.child.wait(GONE)));
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Shows the lines that are whole.
+    fn heard(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.line.extend_from_slice(bytes);
+        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if let Some(error) = line.strip_prefix("error: ").filter(|_| self.is_server) {
+                self.error = Some(error.to_owned());
+                continue;
+            }
+            self.serves |= self.is_server && line.starts_with(READY);
+            print(format!("[{}] {line}\n", self.name))?;
+        }
+        Ok(())
+    }
+}
+
+fn of_exit(exit: &Exit) -> String {
+    match exit {
+        Exit::Exited { status } => format!("it ended with status {status}"),
+        Exit::Signalled { signal } => format!("it was ended by signal {signal}"),
+        Exit::NodeLost { cause } => format!("its node was lost: {cause}"),
+        Exit::Left => "it left the machine".to_owned(),
+    }
+}

@@ -1,0 +1,220 @@
+//! Hubs on real nodes: served by the real command, used by tasks in this process and in others, killed.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tombolo::Domain;
+use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually, image};
+use tombolo_hubs::{Fault, HubError, Task};
+
+/// Deadline of everything that is known to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Long enough that it would show, where nothing should happen.
+const QUIET: Duration = Duration::from_millis(100);
+
+fn task(machine: &Machine) -> Task {
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    Task::attach(&domain).within(PATIENCE)
+}
+
+fn serve(machine: &Machine, node: &str, hubs: &[&str]) -> Running {
+    let words = ["hubs", "serve"].iter().chain(hubs).chain(&["--on", node]);
+    let serving = machine.start(words);
+    serving.wait_for("ready: ");
+    serving
+}
+
+#[track_caller]
+fn fault<T>(result: Result<T, impl Into<HubError>>) -> Fault {
+    let error = result.err().expect("it is refused").into();
+    error.fault().unwrap_or_else(|| panic!("{error}"))
+}
+
+/// The same on whatever node the hubs are.
+fn all_kinds(machine: &Machine, node: &str) {
+    let hubs = ["meet:port", "queue:fifo:2", "go:event", "count:semaphore:3", "guard:resource", "blocks:pool:2"];
+    let serving = serve(machine, node, &hubs);
+    let one = task(machine);
+    let queue = one.fifo::<u64>("queue").unwrap();
+    assert_eq!((queue.node(), queue.capacity()), (node, 2));
+    queue.send(1).unwrap();
+    queue.send(2).unwrap();
+    let unsent = queue.try_send(3).unwrap_err();
+    assert_eq!((unsent.value, unsent.error.fault()), (3, Some(Fault::WouldBlock)));
+    thread::scope(|scope| {
+        // The other side of all that follows.
+        scope.spawn(|| {
+            let other = task(machine);
+            let meet = other.port::<String>("meet").unwrap();
+            assert_eq!(meet.recv().unwrap(), "hello");
+            other.event("go").unwrap().wait().unwrap();
+            let guard = other.resource("guard").unwrap();
+            assert_eq!(fault(guard.try_lock()), Fault::WouldBlock);
+            other.semaphore("count").unwrap().signal().unwrap();
+            assert!(guard.lock().unwrap().fencing_token() > 1);
+            let queue = other.fifo::<u64>("queue").unwrap();
+            let values: Vec<u64> = queue.iter().map(Result::unwrap).collect();
+            assert_eq!(values, [1, 2, 4]);
+        });
+        one.port::<String>("meet").unwrap().send("hello".to_owned()).unwrap();
+        let owned = one.resource("guard").unwrap().lock().unwrap();
+        assert_eq!(fault(one.resource("guard").unwrap().lock()), Fault::AlreadyHeld);
+        one.event("go").unwrap().raise().unwrap();
+        one.semaphore("count").unwrap().wait().unwrap();
+        owned.unlock().unwrap();
+        queue.send(4).unwrap();
+        queue.close().unwrap();
+    });
+    assert_eq!(fault(queue.close()), Fault::AlreadyClosed);
+    assert_eq!(fault(queue.send(5)), Fault::Closed);
+    let pool = one.pool("blocks").unwrap();
+    let (first, second) = (pool.allocate().unwrap(), pool.allocate().unwrap());
+    assert_ne!(first.number(), second.number());
+    assert_eq!(fault(pool.try_allocate()), Fault::WouldBlock);
+    drop(first);
+    drop(pool.allocate().unwrap());
+    // What is opened as another thing than it is, or is not there.
+    assert!(matches!(one.semaphore("queue"), Err(HubError::OtherKind { .. })));
+    let hasty = one.within(QUIET);
+    assert!(matches!(hasty.event("nowhere"), Err(HubError::Unknown { .. })));
+    assert_eq!(fault(hasty.port::<u64>("meet").unwrap().recv()), Fault::TimedOut);
+    serving.signal(Signal::INT);
+    serving.finish().ok();
+    assert!(eventually(|| machine.json(&["hubs", "--json"])["hubs"].as_array().unwrap().is_empty()));
+}
+
+/// A select over hubs of both nodes takes exactly one.
+fn select(machine: &Machine) {
+    let far = serve(machine, "arm0", &["far:fifo:4"]);
+    let near = serve(machine, "host", &["near:fifo:4"]);
+    let one = task(machine);
+    let (near_queue, far_queue) = (one.chan::<u32>("near").unwrap(), one.chan::<u32>("far").unwrap());
+    let mut none = one.within(QUIET).select();
+    none.recv(&near_queue);
+    none.recv(&far_queue);
+    assert!(matches!(none.wait(), Err(HubError::NothingReady { .. })));
+    let mut twice = one.select();
+    twice.recv(&near_queue);
+    twice.recv(&near_queue);
+    assert!(twice.wait().unwrap_err().to_string().contains("same hub"));
+    thread::scope(|scope| {
+        let receivers = [0, 1].map(|_| {
+            scope.spawn(|| {
+                let other = task(machine);
+                let (near, far) = (other.chan::<u32>("near").unwrap(), other.chan::<u32>("far").unwrap());
+                let mut got = Vec::new();
+                loop {
+                    let mut select = other.select();
+                    let index = select.recv(&near);
+                    select.recv(&far);
+                    match select.wait() {
+                        Ok(chosen) if chosen.index == index => got.push(chosen.value(&near).unwrap()),
+                        Ok(chosen) => got.push(chosen.value(&far).unwrap()),
+                        Err(error) if error.is_closed() => return got,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        });
+        for number in 0..20 {
+            near_queue.send(number).unwrap();
+            far_queue.send(100 + number).unwrap();
+        }
+        // Both are empty when the first of them is closed, so that no value is left behind.
+        while !near_queue.is_empty().unwrap() || !far_queue.is_empty().unwrap() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        near_queue.close().unwrap();
+        let mut got: Vec<u32> = receivers.into_iter().flat_map(|receiver| receiver.join().unwrap()).collect();
+        got.extend(std::iter::from_fn(|| near_queue.try_recv().ok()));
+        got.extend(std::iter::from_fn(|| far_queue.try_recv().ok()));
+        got.sort_unstable();
+        assert_eq!(got, (0..20).chain(100..120).collect::<Vec<_>>());
+    });
+    // The far server dies: a wait there ends, and says where.
+    let domain = machine.domains_on("arm0");
+    assert_eq!(domain.len(), 1);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| task(machine).chan::<u32>("far").unwrap().recv());
+        assert!(eventually(|| machine.json(&["hubs", "--json"])["hubs"][0]["getters"][0]["count"] == 1));
+        machine.tombolo(["kill", &domain[0].0, "--signal", "KILL"]).ok();
+        let begun = std::time::Instant::now();
+        let lost = waiting.join().unwrap().unwrap_err();
+        assert!(matches!(&lost, HubError::Lost { hub, node, .. } if hub == "far" && node == "arm0"), "{lost}");
+        assert!(begun.elapsed() < DEATH_IS_KNOWN);
+    });
+    far.finish().fails_with(1, &["its hubs are lost"]);
+    near.signal(Signal::INT);
+    near.finish().ok();
+}
+
+/// A task that dies while it waits leaves nothing behind.
+fn death_of_a_waiter(machine: &Machine) {
+    let hubs = ["jobs:fifo:4", "results:port", "done:semaphore:4"];
+    let serving = serve(machine, "host", &hubs);
+    let pipeline = image("pipeline").display().to_string();
+    let worker = machine.start(["run", "--on", "arm0", &pipeline, "work"]);
+    let waits = |count: usize| {
+        let hubs = machine.json(&["hubs", "--json"]);
+        let jobs = hubs["hubs"].as_array().unwrap().iter().find(|hub| hub["name"] == "jobs").unwrap();
+        jobs["getters"].as_array().unwrap().len() == count
+    };
+    assert!(eventually(|| waits(1)), "the worker waits");
+    let domains = machine.domains_on("arm0");
+    machine.tombolo(["kill", &domains[0].0, "--signal", "KILL"]).ok();
+    assert!(eventually(|| waits(0)), "nothing of it is left");
+    let _ = worker.finish();
+    let one = task(machine);
+    let jobs = one.fifo::<u64>("jobs").unwrap();
+    jobs.send(7).unwrap();
+    assert_eq!(jobs.recv().unwrap(), 7, "the dead took nothing");
+    serving.signal(Signal::INT);
+    serving.finish().ok();
+}
+
+/// The example, in three places: nothing but the topology changes.
+fn an_application(machine: &Machine) {
+    let folder = machine.folder().join("pipeline");
+    fs::create_dir_all(&folder).unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/pipeline");
+    for file in ["app.toml", "two-nodes.toml"] {
+        fs::copy(format!("{source}/{file}"), folder.join(file)).unwrap();
+    }
+    fs::copy(image("pipeline"), folder.join("pipeline.tbi")).unwrap();
+    let path = |file: &str| folder.join(file).display().to_string();
+    let (app, topology) = (path("app.toml"), path("two-nodes.toml"));
+    let spread = machine.tombolo(["hubs", "run", &app, &topology]).ok();
+    assert!(spread.contains("[collector@host] the sum is 338350"), "{spread}");
+    assert!(spread.contains("[worker-b@arm0]"), "{spread}");
+    let together = machine.tombolo(["hubs", "run", &app, "--on", "host"]).ok();
+    assert!(together.contains("[collector@host] the sum is 338350"), "{together}");
+    // What is wrong is named, and nothing is started.
+    let check = |topology: &str, words: &[&str]| {
+        fs::write(folder.join("bad.toml"), topology).unwrap();
+        let bad = path("bad.toml");
+        machine.tombolo(["hubs", "run", &app, &bad, "--check"]).fails_with(1, words);
+    };
+    check("default = 'mars'", &["node 'mars', which the machine does not have", "arm0"]);
+    check("default = 'host'\n[tasks]\nworker-c = 'host'", &["task 'worker-c'", "worker-a"]);
+    check("[hubs]\njobs = 'host'", &["does not place hub 'done'"]);
+    machine.tombolo(["hubs", "serve", "a:fifo:0"]).fails_with(2, &["invalid capacity 0"]);
+    machine.tombolo(["hubs", "serve", "a:port", "a:port"]).fails_with(2, &["two hubs have the name 'a'"]);
+    let first = serve(machine, "host", &["a:port"]);
+    machine.tombolo(["hubs", "serve", "a:event", "--on", "arm0"]).fails_with(1, &["hub 'a' is served already"]);
+    first.signal(Signal::INT);
+    first.finish().ok();
+}
+
+#[test]
+fn hubs_of_two_nodes() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    all_kinds(&machine, "host");
+    all_kinds(&machine, "arm0");
+    select(&machine);
+    death_of_a_waiter(&machine);
+    an_application(&machine);
+    machine.down();
+}
