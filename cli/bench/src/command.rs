@@ -15,6 +15,7 @@ use tombolo_machine::Kit;
 use super::bulk::{self, BulkOptions};
 use super::devices;
 use super::figures;
+use super::hub;
 use super::layers::{self, LayersOptions};
 use super::mpi::{self, MpiOptions};
 use super::mpi_network::{self, NetworkOptions};
@@ -50,7 +51,8 @@ Examples:
   tombolo bench boot                     boards coming up, by their number
   tombolo bench pages                    coherent pages between this host and each node
   tombolo bench tracing                  what counters and traces cost
-  tombolo bench devices                  a network and a disk across nodes")]
+  tombolo bench devices                  a network and a disk across nodes
+  tombolo bench hub                      semaphores, ports and fifos that tasks share")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -78,6 +80,7 @@ enum BenchCommand {
     Boot(figures::BootOptions),
     Pages(figures::PagesOptions),
     Devices(devices::Options),
+    Hub(hub::Options),
     All(AllOptions),
     #[command(hide = true)]
     Report(ReportOptions),
@@ -288,6 +291,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Compute(options) => figures::compute(context, options),
         BenchCommand::Map(options) => figures::map(context, options),
         BenchCommand::Boot(options) => figures::boot(context, options),
+        BenchCommand::Hub(options) => hub::run(context, options),
         BenchCommand::Pages(options) => figures::pages(context, options),
         BenchCommand::Devices(options) => {
             devices::run(context, options, |file, run| suite::with_machine(context, Some(file), run))

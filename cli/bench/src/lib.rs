@@ -5,6 +5,7 @@ mod bulk;
 mod command;
 mod devices;
 mod figures;
+mod hub;
 mod layers;
 mod mpi;
 mod mpi_network;

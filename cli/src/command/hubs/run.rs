@@ -115,8 +115,8 @@ impl Parts {
                 return Ok(Some(ended));
             }
             if let Some(part) = self.parts.iter().find(|part| part.ended || Instant::now() > deadline) {
-                let why = part.error.clone().unwrap_or_else(|| "it did not begin to serve".to_owned());
-                let message = format!("{}: {why}", part.name);
+                let silent = || format!("{}: it did not begin to serve", part.name);
+                let message = part.error.clone().unwrap_or_else(silent);
                 self.end()?;
                 return Err(Failure::Job { message, status: 1 });
             }
@@ -131,8 +131,8 @@ impl Parts {
                 return Ok(ended);
             }
             if let Some(server) = self.parts.iter().find(|part| part.is_server && part.ended) {
-                let why = server.error.clone().unwrap_or_else(|| "it has ended".to_owned());
-                let message = format!("{}: {why}; its hubs are lost", server.name);
+                let why = server.error.clone().unwrap_or_else(|| format!("{}: it has ended", server.name));
+                let message = format!("{why}; its hubs are lost");
                 self.end()?;
                 return Err(Failure::Job { message, status: 1 });
             }

@@ -1,6 +1,5 @@
 //! Priority inheritance.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Node, hub, locked, request, urgent};
@@ -109,7 +108,7 @@ fn run(inheritance: bool) -> [u32; 3] {
         token: 0,
         ended_at: None,
     };
-    let mut tasks = vec![
+    let mut tasks = [
         task(1, 1, 0, &[Step::Lock, Step::Run(10), Step::Unlock]),
         task(2, 5, 3, &[Step::Run(1000)]),
         task(3, 9, 5, &[Step::Lock, Step::Run(1), Step::Unlock]),

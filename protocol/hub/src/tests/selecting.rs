@@ -161,7 +161,7 @@ fn a_select_that_is_given_up_took_nothing_or_one() {
 
 #[test]
 fn an_offer_that_is_not_claimed_goes_to_another() {
-    let mut nodes = vec![Node::new(&[hub(Kind::Fifo, 1)])];
+    let mut nodes = [Node::new(&[hub(Kind::Fifo, 1)])];
     let node = &mut nodes[0];
     node.ask(1, Request { tentative: true, ..request(50, 0, Operation::Get) });
     node.put(3, 1, b"v");

@@ -1,0 +1,419 @@
+//! `tombolo bench hub`
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::EventfdFlags;
+use serde::Serialize;
+use tombolo::{Child, Domain, SpawnOptions};
+use tombolo_cli_common::nodes::named;
+use tombolo_hubs::plan::to_word;
+use tombolo_hubs::{Description, HubError, Kind, Task};
+use tombolo_machine::Kit;
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::Table;
+
+/// Measures hubs on nodes, beside the figures of OpenComRTOS and what this host has
+///
+/// Two processes of this host are the tasks; the hubs are on each node of --on in turn. The semaphore loop
+/// is that of OpenComRTOS: two tasks and two semaphores, each task signals one and waits for the other. A
+/// pair is signal and wait by one task, without contention. Packets go through a port, so that a sender
+/// waits for its receiver each time, and values of 64 bytes through a fifo of 64. Beside them, in the same
+/// run: two semaphores of the kernel (eventfd), a pipe, and the standard library's channels (crossbeam's)
+/// between two threads.
+///
+/// The JSON has, for each of `rows`: what, where, bytes, count, ns_each and paper_ns (null where the paper
+/// has none).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench hub                      hubs on this host
+  tombolo bench hub --on host,arm0       and on the Arm machine
+  tombolo bench hub --json | jq '.rows[] | select(.what == \"semaphore loop\")'")]
+pub(super) struct Options {
+    /// The nodes that have the hubs, one after another
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',', default_value = "host")]
+    on: Vec<String>,
+
+    /// Operations for each figure
+    #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
+    count: u64,
+
+    /// The image of the program that serves hubs [default: that of the kit]
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+
+    /// Run as the other task
+    #[arg(long, hide = true, value_name = "ROLE")]
+    peer: Option<String>,
+}
+
+/// Sizes of packets in bytes; the paper's largest is 4 KiB.
+const PACKETS: [usize; 4] = [8, 64, 512, 4096];
+
+const FIFO_BYTES: usize = 64;
+
+/// How long a server may take to serve, and a task to find its hubs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The semaphore loop on the SCC at 533 MHz, in nanoseconds: both tasks and semaphores on one core.
+const PAPER_LOOP_NS: f64 = 4900.0;
+
+/// Throughput of a port with packets of 4 KiB between tasks on one core of the SCC, in bytes per second.
+const PAPER_BYTES_PER_S: f64 = 19.8e6;
+
+#[derive(Serialize)]
+struct Report {
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    what: &'static str,
+    #[serde(rename = "where")]
+    place: String,
+    bytes: usize,
+    count: u64,
+    ns_each: f64,
+    paper_ns: Option<f64>,
+}
+
+fn hub_failure(error: HubError) -> Failure {
+    match error {
+        HubError::Tombolo(error) => error.into(),
+        error => Failure::Other(error.into()),
+    }
+}
+
+pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    if let Some(role) = &options.peer {
+        return peer(context, role, options.count);
+    }
+    let domain = context.attach_running()?;
+    let nodes = domain.nodes()?;
+    for node in &options.on {
+        named(&nodes, node)?;
+    }
+    let image = match &options.image {
+        Some(image) => image.clone(),
+        None => Kit::locate()?.image("hubs"),
+    };
+    let mut rows = Vec::new();
+    for node in &options.on {
+        let server = serve(&domain, node, &image)?;
+        let measured = measure(&domain, node, options.count, &mut rows);
+        server.kill()?;
+        server.wait(PATIENCE)?;
+        measured?;
+    }
+    beside(options.count, &mut rows)?;
+    if options.json { print_json(&Report { rows }) } else { print(render(&rows, context.colour)) }
+}
+
+fn render(rows: &[Row], colour: bool) -> String {
+    let mut table = Table::new(&["WHAT", "WHERE", "BYTES>", "EACH>", "RATE>", "PAPER>"]);
+    for row in rows {
+        let mut rate = format!("{:.0} /s", 1e9 / row.ns_each);
+        if row.bytes > 0 {
+            let _ = write!(rate, ", {:.1} MB/s", row.bytes as f64 * 1e3 / row.ns_each);
+        }
+        table.row([
+            row.what.to_owned(),
+            row.place.clone(),
+            if row.bytes == 0 { "-".to_owned() } else { row.bytes.to_string() },
+            format!("{:.2} us", row.ns_each / 1e3),
+            rate,
+            row.paper_ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1} us", ns / 1e3)),
+        ]);
+    }
+    table.render(colour)
+}
+
+/// A server of this benchmark's hubs on a node.
+fn serve(domain: &Domain, node: &str, image: &Path) -> Result<Child, Failure> {
+    let of = |name: &str, kind, capacity| Description { capacity, ..Description::new(name, kind) };
+    let value_bytes = PACKETS[PACKETS.len() - 1] as u32;
+    let hubs = [
+        of("bench/a", Kind::Semaphore, 16),
+        of("bench/b", Kind::Semaphore, 16),
+        Description { value_bytes, ..of("bench/port", Kind::Port, 0) },
+        of("bench/fifo", Kind::Fifo, 64),
+    ];
+    domain.on_output(|_, _, _| {});
+    Ok(domain.spawn(&SpawnOptions::image(image).on(node).args(hubs.iter().map(to_word)))?)
+}
+
+/// The other task, as a process of its own.
+fn start(domain: &Domain, role: &str, count: u64) -> Result<std::process::Child, Failure> {
+    let program = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    let words = ["bench", "hub", "--peer", role, "--count", &count.to_string()].map(str::to_owned);
+    let mut command = Command::new(program);
+    command.args(["--machine", domain.machine_name()]).args(words).stdin(Stdio::piped());
+    command.spawn().map_err(Failure::system("start the other task"))
+}
+
+fn finish(mut peer: std::process::Child, what: &'static str) -> Result<(), Failure> {
+    let status = peer.wait().map_err(Failure::system("wait for the other task"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::Other(format!("the other task of '{what}' failed").into()))
+    }
+}
+
+fn row(what: &'static str, place: &str, bytes: usize, count: u64, time: Duration) -> Row {
+    let ns_each = time.as_nanos() as f64 / count as f64;
+    Row { what, place: place.to_owned(), bytes, count, ns_each, paper_ns: None }
+}
+
+fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
+    let task = Task::attach(domain).within(PATIENCE);
+    let pair = pairs(&task, count).map_err(hub_failure)?;
+    rows.push(row("semaphore pair, one task", node, 0, count, pair));
+
+    let peer = start(domain, "loop", count)?;
+    let time = signal_first(&task, count).map_err(hub_failure)?;
+    finish(peer, "semaphore loop")?;
+    rows.push(Row { paper_ns: Some(PAPER_LOOP_NS), ..row("semaphore loop", node, 0, count, time) });
+
+    for bytes in PACKETS {
+        let peer = start(domain, &format!("port:{bytes}"), count)?;
+        let time = receive(&task, "bench/port", count).map_err(hub_failure)?;
+        finish(peer, "port")?;
+        let paper = (bytes == 4096).then_some(bytes as f64 * 1e9 / PAPER_BYTES_PER_S);
+        rows.push(Row { paper_ns: paper, ..row("port", node, bytes, count, time) });
+    }
+    let peer = start(domain, "fifo", count)?;
+    let time = receive(&task, "bench/fifo", count).map_err(hub_failure)?;
+    finish(peer, "fifo")?;
+    rows.push(row("fifo of 64", node, FIFO_BYTES, count, time));
+    Ok(())
+}
+
+fn pairs(task: &Task, count: u64) -> Result<Duration, HubError> {
+    let semaphore = task.semaphore("bench/a")?;
+    semaphore.signal()?;
+    semaphore.wait()?;
+    let begun = Instant::now();
+    for _ in 0..count {
+        semaphore.signal()?;
+        semaphore.wait()?;
+    }
+    Ok(begun.elapsed())
+}
+
+fn signal_first(task: &Task, count: u64) -> Result<Duration, HubError> {
+    let (a, b) = (task.semaphore("bench/a")?, task.semaphore("bench/b")?);
+    // The other task is there when it has answered once.
+    a.signal()?;
+    b.wait()?;
+    let begun = Instant::now();
+    for _ in 0..count {
+        a.signal()?;
+        b.wait()?;
+    }
+    Ok(begun.elapsed())
+}
+
+/// From the first packet on, as in the paper.
+fn receive(task: &Task, name: &str, count: u64) -> Result<Duration, HubError> {
+    let chan = task.chan::<Vec<u8>>(name)?;
+    chan.recv()?;
+    let begun = Instant::now();
+    for _ in 0..count {
+        chan.recv()?;
+    }
+    Ok(begun.elapsed())
+}
+
+/// What the other process does.
+fn peer(context: &Context, role: &str, count: u64) -> Result<(), Failure> {
+    match role {
+        "eventfd" => return echo_semaphores(count),
+        "pipe" => return echo_pipe(count),
+        _ => {}
+    }
+    let domain = context.attach_running()?;
+    let task = Task::attach(&domain).within(PATIENCE);
+    let done = match role.split_once(':') {
+        Some(("port", bytes)) => send(&task, "bench/port", bytes.parse().unwrap_or(8), count),
+        _ if role == "fifo" => send(&task, "bench/fifo", FIFO_BYTES, count),
+        _ => wait_first(&task, count),
+    };
+    done.map_err(hub_failure)
+}
+
+fn wait_first(task: &Task, count: u64) -> Result<(), HubError> {
+    let (a, b) = (task.semaphore("bench/a")?, task.semaphore("bench/b")?);
+    for _ in 0..=count {
+        a.wait()?;
+        b.signal()?;
+    }
+    Ok(())
+}
+
+fn send(task: &Task, name: &str, bytes: usize, count: u64) -> Result<(), HubError> {
+    let chan = task.chan::<Vec<u8>>(name)?;
+    let mut value = vec![7; bytes];
+    for _ in 0..=count {
+        if let Err(unsent) = chan.send(value) {
+            return Err(unsent.error);
+        }
+        value = vec![7; bytes];
+    }
+    Ok(())
+}
+
+/// What this host has without Tombolo.
+fn beside(count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
+    rows.push(row("semaphore loop", "kernel's semaphores", 0, count, semaphores(count)?));
+    rows.push(row("there and back", "pipes", FIFO_BYTES, count, pipes(count)?));
+    let unbuffered = threads(0, count)?;
+    rows.push(row("port", "threads, std's channel", FIFO_BYTES, count, unbuffered));
+    let buffered = threads(64, count)?;
+    rows.push(row("fifo of 64", "threads, std's channel", FIFO_BYTES, count, buffered));
+    Ok(())
+}
+
+/// Starts this program again with two descriptors as its input and output.
+fn start_beside(
+    role: &str,
+    count: u64,
+    input: OwnedFd,
+    output: OwnedFd,
+) -> Result<std::process::Child, Failure> {
+    let program = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    let mut command = Command::new(program);
+    command.args(["bench", "hub", "--peer", role, "--count", &count.to_string()]);
+    command.stdin(Stdio::from(input)).stdout(Stdio::from(output));
+    command.spawn().map_err(Failure::system("start the other process"))
+}
+
+fn semaphores(count: u64) -> Result<Duration, Failure> {
+    let failed = Failure::system("use semaphores of the kernel");
+    let both = || -> std::io::Result<_> {
+        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC;
+        let (a, b) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
+        let theirs = (a.try_clone()?, b.try_clone()?);
+        Ok((std::fs::File::from(a), std::fs::File::from(b), theirs))
+    };
+    let (mut a, mut b, (input, output)) = both().map_err(failed)?;
+    let peer = start_beside("eventfd", count, input, output)?;
+    let time = exchange(&mut a, &mut b, &mut 1_u64.to_ne_bytes(), count)?;
+    finish(peer, "semaphores of the kernel")?;
+    Ok(time)
+}
+
+fn pipes(count: u64) -> Result<Duration, Failure> {
+    let pair = || std::io::pipe().map_err(Failure::system("create a pipe"));
+    let ((their_input, mut to), (mut from, their_output)) = (pair()?, pair()?);
+    let peer = start_beside("pipe", count, their_input.into(), their_output.into())?;
+    let time = exchange(&mut to, &mut from, &mut [7; FIFO_BYTES], count)?;
+    finish(peer, "pipes")?;
+    Ok(time)
+}
+
+/// Writes and reads in turn, from the second time on.
+fn exchange(
+    to: &mut impl Write,
+    from: &mut impl Read,
+    message: &mut [u8],
+    count: u64,
+) -> Result<Duration, Failure> {
+    let mut once = || -> std::io::Result<()> {
+        to.write_all(message)?;
+        from.read_exact(message)
+    };
+    once().map_err(Failure::system("exchange messages with the other process"))?;
+    let begun = Instant::now();
+    for _ in 0..count {
+        once().map_err(Failure::system("exchange messages with the other process"))?;
+    }
+    Ok(begun.elapsed())
+}
+
+fn echo_semaphores(count: u64) -> Result<(), Failure> {
+    echo(&mut [0; 8], count)
+}
+
+fn echo_pipe(count: u64) -> Result<(), Failure> {
+    echo(&mut [0; FIFO_BYTES], count)
+}
+
+fn echo(message: &mut [u8], count: u64) -> Result<(), Failure> {
+    // Without the buffers of the standard streams.
+    let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(std::fs::File::from);
+    let streams = || -> std::io::Result<_> {
+        Ok((
+            own(std::os::fd::AsFd::as_fd(&std::io::stdin()))?,
+            own(std::os::fd::AsFd::as_fd(&std::io::stdout()))?,
+        ))
+    };
+    let (mut input, mut output) = streams().map_err(Failure::system("use the standard streams"))?;
+    let mut all = || -> std::io::Result<()> {
+        for _ in 0..=count {
+            input.read_exact(message)?;
+            output.write_all(message)?;
+        }
+        Ok(())
+    };
+    all().map_err(Failure::system("exchange messages with the other process"))
+}
+
+/// Values from one thread to another.
+fn threads(capacity: usize, count: u64) -> Result<Duration, Failure> {
+    let (sender, receiver) = mpsc::sync_channel::<[u8; FIFO_BYTES]>(capacity);
+    let failed = || Failure::Other("the other thread of the measurement failed".into());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..=count {
+                if sender.send([7; FIFO_BYTES]).is_err() {
+                    return;
+                }
+            }
+        });
+        receiver.recv().map_err(|_| failed())?;
+        let begun = Instant::now();
+        for _ in 0..count {
+            receiver.recv().map_err(|_| failed())?;
+        }
+        Ok(begun.elapsed())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_show_rates_and_the_paper() {
+        let loop_row = row("semaphore loop", "arm0", 0, 10, Duration::from_micros(100));
+        let port = row("port", "host", 4096, 10, Duration::from_micros(40));
+        let rows = [Row { paper_ns: Some(PAPER_LOOP_NS), ..loop_row }, port];
+        let text = render(&rows, false);
+        let lines: Vec<&str> = text.lines().collect();
+        for word in ["10.00 us", "100000 /s", "4.9 us"] {
+            assert!(lines[1].contains(word), "{word}: {}", lines[1]);
+        }
+        assert!(lines[2].contains("1024.0 MB/s"), "{}", lines[2]);
+    }
+
+    #[test]
+    fn channels_between_threads_are_measured() {
+        for capacity in [0, 64] {
+            assert!(threads(capacity, 100).unwrap() > Duration::ZERO);
+        }
+    }
+}
