@@ -96,7 +96,8 @@ impl Selecting {
     pub fn wait(self) -> Result<Chosen, HubError> {
         let places: Vec<_> = self.arms.iter().map(|arm| self.task.place(&arm.hub)).collect();
         let select = Select::new(&places).map_err(|error| HubError::Select { hubs: self.names(), error })?;
-        let mut wait = Wait { selecting: &self, select, tickets: Vec::new(), lost: None };
+        let withdrawn = vec![false; self.arms.len()];
+        let mut wait = Wait { selecting: &self, select, tickets: Vec::new(), withdrawn, lost: None };
         wait.post()?;
         let result = wait.run();
         wait.forget();
@@ -110,6 +111,8 @@ struct Wait<'s> {
     selecting: &'s Selecting,
     select: Select,
     tickets: Vec<Option<Ticket>>,
+    /// Whether each operation was withdrawn already.
+    withdrawn: Vec<bool>,
     /// The first hub that was lost.
     lost: Option<HubError>,
 }
@@ -205,6 +208,7 @@ impl Wait<'_> {
                 Order::Unclaim { arm, offer } => (arm, Operation::Unclaim { offer }),
                 Order::Withdraw { arm } => (arm, Operation::Withdraw),
             };
+            self.withdrawn[arm] |= operation == Operation::Withdraw;
             let Some(ticket) = self.tickets[arm] else { continue };
             match self.selecting.task.send_about(&self.selecting.arms[arm].hub, ticket, operation) {
                 // Its end is heard of in a moment.
@@ -217,9 +221,10 @@ impl Wait<'_> {
 
     /// Ends what the hubs have not answered for good. What was claimed and comes late is kept.
     fn forget(&mut self) {
-        for (arm, ticket) in self.selecting.arms.iter().zip(&mut self.tickets) {
+        let arms = self.selecting.arms.iter().zip(&mut self.tickets).zip(&self.withdrawn);
+        for ((arm, ticket), withdrawn) in arms {
             if let Some(ticket) = ticket.take() {
-                self.selecting.task.forget(&arm.hub, ticket);
+                self.selecting.task.forget(&arm.hub, ticket, !withdrawn);
             }
         }
     }

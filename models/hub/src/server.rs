@@ -21,7 +21,7 @@ const AWHILE: Duration = Duration::from_secs(3600);
 /// The most requests of one client that are handled before others have their turn.
 const TURN: usize = 64;
 
-/// The most tasks that one server has at a time.
+/// The most tasks that one server has at a time. Others find their channels closed.
 const MAX_CLIENTS: usize = 4096;
 
 /// The names of hubs begin with this in the machine's records.
@@ -37,7 +37,8 @@ pub(crate) fn options() -> Result<ChannelOptions, Error> {
 struct Served {
     channel: Channel,
     client: Client,
-    outbox: VecDeque<Vec<u8>>,
+    /// Messages, each with whether it is about an inherited priority: only the last of those in a row counts.
+    outbox: VecDeque<(bool, Vec<u8>)>,
 }
 
 impl Waited for Served {
@@ -189,11 +190,16 @@ impl Server {
 
     /// Handles requests of a client, and sends what it had no room for before.
     fn hear(&mut self, token: Token) {
+        self.flush(token);
         let mut message = std::mem::take(&mut self.message);
         for _ in 0..TURN {
             let now = self.now();
             let Some(served) = self.set.get_mut(token) else { break };
             let client = served.client;
+            // A task that does not take its answers asks for nothing more, so that they are bounded.
+            if !served.outbox.is_empty() {
+                break;
+            }
             let ended = match served.channel.try_recv_into(&mut message) {
                 Ok(Some(_)) => {
                     let request = Request::decode(&message);
@@ -208,7 +214,6 @@ impl Server {
             }
         }
         self.message = message;
-        self.flush(token);
     }
 
     fn end(&mut self, token: Token) {
@@ -238,8 +243,12 @@ impl Server {
                     Err(_) => continue,
                 }
             }
-            served.outbox.push_back(self.message.clone());
-            self.set.set_interest(token, Interest::ReadWrite);
+            let inherits = matches!(answer, Answer::Inherits(_));
+            if inherits && served.outbox.back().is_some_and(|(inherits, _)| *inherits) {
+                served.outbox.pop_back();
+            }
+            served.outbox.push_back((inherits, self.message.clone()));
+            self.set.set_interest(token, Interest::Write);
         }
     }
 
@@ -248,10 +257,14 @@ impl Server {
         if served.outbox.is_empty() {
             return;
         }
-        while let Some(message) = served.outbox.front() {
+        while let Some((_, message)) = served.outbox.front() {
             match served.channel.try_send(message) {
                 Ok(()) => drop(served.outbox.pop_front()),
-                Err(_) => return,
+                Err(Error::WouldBlock) => return,
+                Err(_) => {
+                    self.end(token);
+                    return;
+                }
             }
         }
         self.set.set_interest(token, Interest::Read);

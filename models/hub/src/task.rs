@@ -260,7 +260,7 @@ impl Task {
                 };
             }
             if !self.listen(deadline)? {
-                self.forget(hub, ticket);
+                self.forget(hub, ticket, true);
                 return Err(HubError::NoAnswer { hub: hub.name.clone(), node: hub.node.clone() });
             }
         }
@@ -294,8 +294,9 @@ impl Task {
         self.connections.borrow_mut().listen(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Stops waiting for a request. What it still brings is for the next operation on this hub.
-    pub(crate) fn forget(&self, hub: &Hub, ticket: Ticket) {
+    /// Stops waiting for a request, which is to be withdrawn unless that was done. What it still brings is
+    /// for the next operation on this hub.
+    pub(crate) fn forget(&self, hub: &Hub, ticket: Ticket, withdraw: bool) {
         let mut connections = self.connections.borrow_mut();
         let service = &mut connections.services[ticket.service];
         if service.pending.contains_key(&ticket.number) {
@@ -304,8 +305,10 @@ impl Task {
         let (number, operation) = (ticket.number, Operation::Withdraw);
         let request =
             Request { number, hub: hub.number, priority: 0, tentative: false, timeout_us: 0, operation };
-        // Without a server there is nothing to withdraw.
-        let _ = connections.send(hub, &request);
+        if withdraw {
+            // Without a server there is nothing to withdraw.
+            let _ = connections.send(hub, &request);
+        }
     }
 
     /// The rank of a hub that all tasks agree on.
