@@ -291,7 +291,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Compute(options) => figures::compute(context, options),
         BenchCommand::Map(options) => figures::map(context, options),
         BenchCommand::Boot(options) => figures::boot(context, options),
-        BenchCommand::Hub(options) => hub::run(context, options),
+        BenchCommand::Hub(options) => hub::run(context, options).map(|()| 0),
         BenchCommand::Pages(options) => figures::pages(context, options),
         BenchCommand::Devices(options) => {
             devices::run(context, options, |file, run| suite::with_machine(context, Some(file), run))

@@ -154,8 +154,11 @@ impl Select {
     }
 
     /// The node of an arm's hub is gone: nothing more will be heard of it. `fault` becomes the result unless
-    /// another arm was done.
+    /// another arm can be done. If the arm was claimed it always does, for the hub may have done it.
     pub fn lost(&mut self, index: usize, fault: Fault, orders: &mut Vec<Order>) {
+        if self.claimed == Some(index) && self.result.is_none() {
+            self.result = Some((index, Err(fault)));
+        }
         self.heard(index, Outcome::Failed(fault), orders);
     }
 

@@ -240,6 +240,9 @@ impl HubModel {
             ToClient::Outcome(_, outcome) => outcome,
             ToClient::NodeLost => {
                 state.clients[client].lost[node] = true;
+                if matches!(self.does[client], Does::One(at, _) if at != node) {
+                    return Some(());
+                }
                 Outcome::Failed(Fault::NoSuchHub)
             }
         };

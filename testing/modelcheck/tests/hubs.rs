@@ -84,6 +84,15 @@ fn the_loss_of_a_node_at_every_step_of_a_select() {
 }
 
 #[test]
+fn the_loss_of_a_node_that_may_have_done_what_was_claimed() {
+    let one = Does::Either(Wants::Get, Wants::Get);
+    let does = [one, Does::One(0, Wants::Put), Does::One(1, Wants::Put)];
+    check(HubModel { losses: 1, ..model([(Kind::Fifo, 1), (Kind::Fifo, 1)], does) });
+    let sends = [Does::Either(Wants::Put, Wants::Put), Does::One(0, Wants::Get), Does::One(1, Wants::Get)];
+    check(HubModel { losses: 1, ..model(BOTH_PORTS, sends) });
+}
+
+#[test]
 fn giving_up_at_every_step_of_a_select() {
     check(HubModel { gives_up: 1, ..model(BOTH_PORTS, [CROSSED[0], CROSSED[1], Does::Nothing]) });
 }

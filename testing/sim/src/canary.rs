@@ -2,7 +2,7 @@
 
 /// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on,
 /// each must be found.
-pub const CANARIES: [(&str, u64); 23] = [
+pub const CANARIES: [(&str, u64); 31] = [
     ("ring publishes before it writes", 50),
     ("ring gives back too little", 50),
     ("hello is published in no order", 3000),
@@ -26,6 +26,14 @@ pub const CANARIES: [(&str, u64); 23] = [
     ("bulk moves what is shared", 1000),
     ("bulk takes back at once", 1000),
     ("bulk leaves buffers with the dead", 1000),
+    ("hub puts values back in the wrong order", 1000),
+    ("hub unlocks for any client", 50),
+    ("hub serves in order of arrival", 1000),
+    ("hub does with one claim of two", 50),
+    ("hub loses what was not claimed", 50),
+    ("hub keeps the requests of the dead", 50),
+    ("hub leaves blocks with the dead", 50),
+    ("hub inherits no priority", 50),
 ];
 
 /// Plants a mistake in what this thread runs from now on; the empty name plants none.

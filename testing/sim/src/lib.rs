@@ -16,6 +16,7 @@ pub mod canary;
 pub mod channel;
 pub mod conversation;
 pub mod descriptor;
+pub mod hubs;
 pub mod line;
 pub mod maps;
 pub mod memory;

@@ -1,0 +1,499 @@
+//! Tasks, nodes and the messages between them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tombolo_base::Random;
+use tombolo_hub::{
+    Answer, Client, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome, Output, Request,
+    Select, Taken,
+};
+
+use super::book::{Book, HubLife, Open};
+
+const NODES: usize = 2;
+const TASKS: usize = 4;
+
+/// The hubs of each node.
+const HUBS: [(Kind, u32); 5] =
+    [(Kind::Port, 0), (Kind::Fifo, 2), (Kind::Semaphore, 2), (Kind::Resource, 1), (Kind::Pool, 2)];
+
+/// Steps with faults, and steps in which everything has to come to rest.
+const FAULTY_STEPS: u64 = 400;
+const QUIET_STEPS: u64 = 4000;
+
+/// What travels: bytes, or the end of the other side.
+type Line = VecDeque<Option<Vec<u8>>>;
+
+struct Node {
+    hubs: Hubs,
+    life: u32,
+}
+
+/// What a task waits for.
+enum Waiting {
+    Nothing,
+    /// One request at a node.
+    One(usize, u32),
+    /// A select: node and number of each arm.
+    Several(Select, Vec<(usize, u32)>),
+}
+
+struct Task {
+    /// No two have the same.
+    id: u64,
+    operations: u32,
+    next_number: u32,
+    waiting: Waiting,
+    /// Node, life of the node, hub and token of what it holds.
+    holds: Vec<(usize, u32, u32, u64)>,
+    to_node: [Line; NODES],
+    from_node: [Line; NODES],
+}
+
+struct Town {
+    random: Random,
+    now: u64,
+    nodes: [Node; NODES],
+    tasks: Vec<Task>,
+    book: Book,
+    values: u64,
+    ids: u64,
+    messages: u64,
+    /// Whether some task inherited a priority at each node when that was last heard.
+    lifted: [bool; NODES],
+}
+
+/// Lives through one seed: how many messages there were.
+///
+/// # Errors
+/// What did not hold.
+pub fn simulate(seed: u64) -> Result<u64, String> {
+    let nodes = std::array::from_fn(|_| Node { hubs: hubs(), life: 0 });
+    let random = Random::new(seed ^ 0x6875_6273);
+    let mut town = Town {
+        random,
+        now: 0,
+        nodes,
+        tasks: Vec::new(),
+        book: Book::default(),
+        values: 0,
+        ids: 0,
+        messages: 0,
+        lifted: [false; NODES],
+    };
+    for _ in 0..TASKS {
+        let task = town.new_task();
+        town.tasks.push(task);
+    }
+    for _ in 0..FAULTY_STEPS {
+        town.step(true)?;
+    }
+    for _ in 0..QUIET_STEPS {
+        town.step(false)?;
+    }
+    town.check_rest()?;
+    town.end()?;
+    Ok(town.messages)
+}
+
+fn hubs() -> Hubs {
+    let mut hubs = Hubs::new(Limits { requests_per_client: 16, offer_ns: 50_000 });
+    for (kind, capacity) in HUBS {
+        let description = Description { capacity, ..Description::new(kind.name(), kind) };
+        hubs.add(description).expect("the simulation has good hubs");
+    }
+    hubs
+}
+
+impl Town {
+    fn new_task(&mut self) -> Task {
+        self.ids += 1;
+        for node in &mut self.nodes {
+            node.hubs.joined(Client(self.ids), self.ids);
+        }
+        Task {
+            id: self.ids,
+            operations: 0,
+            next_number: 0,
+            waiting: Waiting::Nothing,
+            holds: Vec::new(),
+            to_node: Default::default(),
+            from_node: Default::default(),
+        }
+    }
+
+    fn step(&mut self, faulty: bool) -> Result<(), String> {
+        self.now += self.random.below(10_000);
+        let (task, node) = (self.random.index(TASKS), self.random.index(NODES));
+        match self.random.below(100) {
+            0..40 => self.take(task, node)?,
+            40..80 => self.hear(task, node)?,
+            80..95 if faulty => self.begin(task),
+            80..95 => {}
+            95 if faulty && self.random.chance(300) => self.kill(task)?,
+            96 if faulty && self.random.chance(60) => self.lose(node),
+            97 if faulty => self.steal(task, node),
+            _ => {
+                self.nodes[node].hubs.tick(self.now);
+                self.spread(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A task begins something, unless it waits.
+    fn begin(&mut self, index: usize) {
+        if !matches!(self.tasks[index].waiting, Waiting::Nothing) {
+            return;
+        }
+        self.tasks[index].operations += 1;
+        let held = self.tasks[index].holds.len();
+        if held > 0 && self.random.chance(500) {
+            let (node, life, hub, token) = self.tasks[index].holds.swap_remove(self.random.index(held));
+            if self.nodes[node].life == life {
+                self.ask(index, node, hub, false, &Operation::GiveBack { token }, None);
+            }
+            return;
+        }
+        if self.random.chance(400) {
+            self.begin_select(index);
+            return;
+        }
+        let (node, hub) = (self.random.index(NODES), self.random.below(HUBS.len() as u64) as u32);
+        let number = self.ask_something(index, node, hub, false);
+        self.tasks[index].waiting = Waiting::One(node, number);
+    }
+
+    fn begin_select(&mut self, index: usize) {
+        let mut arms = Vec::new();
+        let mut places = Vec::new();
+        for node in 0..NODES {
+            for hub in 0..HUBS.len() as u32 {
+                if self.random.chance(300) {
+                    arms.push((node, self.ask_something(index, node, hub, true)));
+                    places.push((node as u64, hub));
+                }
+            }
+        }
+        if let Ok(select) = Select::new(&places) {
+            self.tasks[index].waiting = Waiting::Several(select, arms);
+        }
+    }
+
+    /// Puts or gets, as the hub allows; the number of the request.
+    fn ask_something(&mut self, index: usize, node: usize, hub: u32, tentative: bool) -> u32 {
+        let (kind, _) = HUBS[hub as usize];
+        if kind.has_holders() || self.random.chance(500) {
+            return self.ask(index, node, hub, tentative, &Operation::Get, None);
+        }
+        self.values += 1;
+        let bytes = self.values.to_le_bytes();
+        let value = kind.has_values().then_some(self.values);
+        let bytes: &[u8] = if kind.has_values() { &bytes } else { &[] };
+        self.ask(index, node, hub, tentative, &Operation::Put { value: bytes }, value)
+    }
+
+    fn ask(
+        &mut self,
+        index: usize,
+        node: usize,
+        hub: u32,
+        tentative: bool,
+        operation: &Operation<'_>,
+        value: Option<u64>,
+    ) -> u32 {
+        let priority = self.random.below(4) as u8;
+        let timeout_us = if self.random.chance(200) { 0 } else { self.random.magnitude(1, 2000) as u32 };
+        let task = &mut self.tasks[index];
+        task.next_number += 1;
+        let number = task.next_number;
+        let request = Request { number, hub, priority, tentative, timeout_us, operation: *operation };
+        let life = self.nodes[node].life;
+        if matches!(operation, Operation::Put { .. } | Operation::Get) {
+            let gets = matches!(operation, Operation::Get);
+            let deed = (task.id, task.operations);
+            let port = HUBS[hub as usize].0 == Kind::Port;
+            let open = Open { deed, hub: (node, life, hub), priority, gets, tentative, port, value };
+            task.send(node, &request);
+            // Whether a request waits is known once the node has it.
+            self.book.open.insert((task.id, number), Open { priority: 0, ..open });
+            self.book.arriving(task.id, number, priority);
+        } else {
+            task.send(node, &request);
+        }
+        number
+    }
+
+    /// A task gives back what another holds, which must fail.
+    fn steal(&mut self, index: usize, node: usize) {
+        let id = self.tasks[index].id;
+        let held = self.book.held.iter().find(|((hub, _), holder)| hub.0 == node && **holder != id);
+        if let Some((((_, _, hub), token), _)) = held {
+            let (hub, token) = (*hub, *token);
+            self.tasks[index].next_number += 1;
+            let number = self.tasks[index].next_number + STOLEN;
+            let operation = Operation::GiveBack { token };
+            let request = Request { number, hub, priority: 0, tentative: false, timeout_us: 0, operation };
+            self.tasks[index].send(node, &request);
+        }
+    }
+
+    /// A node takes the next message of a task.
+    fn take(&mut self, index: usize, node: usize) -> Result<(), String> {
+        let Some(message) = self.tasks[index].to_node[node].pop_front() else { return Ok(()) };
+        self.messages += 1;
+        let id = self.tasks[index].id;
+        if let Some(message) = message {
+            let request = Request::decode(&message).map_err(|violation| violation.to_string())?;
+            self.book.arrived(id, request.number);
+            if let Operation::GiveBack { token } = request.operation
+                && request.number < STOLEN
+            {
+                let life = self.nodes[node].life;
+                self.book.held.remove(&((node, life, request.hub), token));
+            }
+            let asked = self.nodes[node].hubs.request(self.now, Client(id), &request);
+            asked.map_err(|violation| violation.to_string())?;
+        }
+        self.spread(node)
+    }
+
+    /// Sends what a node has to say.
+    fn spread(&mut self, node: usize) -> Result<(), String> {
+        let hubs = &mut self.nodes[node].hubs;
+        let lifts = self.tasks.iter().any(|task| hubs.inherited(Client(task.id)).unwrap_or(0) > 0);
+        let lifted = std::mem::replace(&mut self.lifted[node], lifts) || lifts;
+        for output in hubs.take_outputs() {
+            let (client, answer) = match output {
+                Output::Answer(Key { client, number }, outcome) => {
+                    self.book.hear((client.0, number), &outcome, lifted)?;
+                    if number > STOLEN && outcome != Outcome::Failed(Fault::NotHeld) {
+                        return Err("a task gave back what another holds".into());
+                    }
+                    (client, Answer::Outcome(number, outcome))
+                }
+                Output::Inherits(client, priority) => (client, Answer::Inherits(priority)),
+            };
+            if let Some(task) = self.tasks.iter_mut().find(|task| task.id == client.0) {
+                let mut message = Vec::new();
+                answer.encode(&mut message);
+                task.from_node[node].push_back(Some(message));
+            }
+        }
+        self.check_inheritance(node)
+    }
+
+    /// The owner of a resource is as urgent as those that wait for it.
+    fn check_inheritance(&self, node: usize) -> Result<(), String> {
+        let (hubs, life) = (&self.nodes[node].hubs, self.nodes[node].life);
+        for ((hub, _), holder) in &self.book.held {
+            if (hub.0, hub.1) != (node, life) || HUBS[hub.2 as usize].0 != Kind::Resource {
+                continue;
+            }
+            let waiting = self.book.open.values().filter(|open| open.hub == *hub && !open.tentative);
+            let highest = waiting.map(|open| open.priority).max().unwrap_or(0);
+            if hubs.inherited(Client(*holder)).is_ok_and(|inherits| inherits < highest) {
+                return Err(format!("an owner does not inherit priority {highest}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A task hears the next message of a node.
+    fn hear(&mut self, index: usize, node: usize) -> Result<(), String> {
+        let Some(message) = self.tasks[index].from_node[node].pop_front() else { return Ok(()) };
+        self.messages += 1;
+        let life = self.nodes[node].life;
+        let task = &mut self.tasks[index];
+        let Some(message) = message else {
+            task.lost(node);
+            return Ok(());
+        };
+        let answer = Answer::decode(&message).map_err(|violation| violation.to_string())?;
+        let Answer::Outcome(number, outcome) = answer else { return Ok(()) };
+        if let Outcome::Done(Taken::Block { token, .. }) = &outcome {
+            let held = self.book.held.iter().find(|((hub, held), holder)| {
+                (hub.0, hub.1, *held, **holder) == (node, life, *token, task.id)
+            });
+            if let Some(((hub, token), _)) = held {
+                task.holds.push((node, life, hub.2, *token));
+            }
+        }
+        task.heard(node, number, outcome);
+        Ok(())
+    }
+
+    /// A task dies, and another takes its place.
+    fn kill(&mut self, index: usize) -> Result<(), String> {
+        let fresh = self.new_task();
+        let dead = std::mem::replace(&mut self.tasks[index], fresh);
+        self.book.ended(dead.id);
+        for node in &mut self.nodes {
+            // What it had sent and was not taken yet may or may not be.
+            node.hubs.ended(self.now, Client(dead.id));
+        }
+        (0..NODES).try_for_each(|node| self.spread(node))
+    }
+
+    /// A node is lost, and comes back with empty hubs.
+    fn lose(&mut self, node: usize) {
+        self.book.lost(node, self.nodes[node].life);
+        self.nodes[node] = Node { hubs: hubs(), life: self.nodes[node].life + 1 };
+        for task in &mut self.tasks {
+            self.nodes[node].hubs.joined(Client(task.id), task.id);
+            task.to_node[node].clear();
+            task.from_node[node].clear();
+            task.from_node[node].push_back(None);
+        }
+    }
+
+    /// When there are no faults any more, everything comes to an end.
+    fn check_rest(&mut self) -> Result<(), String> {
+        for node in 0..NODES {
+            self.now += 1_000_000_000;
+            self.nodes[node].hubs.tick(self.now);
+            self.spread(node)?;
+        }
+        for _ in 0..QUIET_STEPS {
+            self.now += 1000;
+            let (task, node) = (self.random.index(TASKS), self.random.index(NODES));
+            self.take(task, node)?;
+            self.hear(task, node)?;
+        }
+        if let Some(task) = self.tasks.iter().find(|task| !matches!(task.waiting, Waiting::Nothing)) {
+            return Err(format!("task {} waits for ever", task.id));
+        }
+        for node in &self.nodes {
+            let held: BTreeMap<_, _> = node.hubs.held().into_iter().collect();
+            for what in ["waiting requests", "offers", "set aside", "deadlines"] {
+                if held[what] > 0 {
+                    return Err(format!("{} {what} are left when no task waits", held[what]));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what is left in the hubs, then ends all tasks.
+    fn end(&mut self) -> Result<(), String> {
+        let reader = Client(u64::MAX);
+        for node in 0..NODES {
+            self.nodes[node].hubs.joined(reader, 0);
+            for hub in 0..HUBS.len() as u32 {
+                let life = self.nodes[node].life;
+                self.drain(reader, (node, life, hub))?;
+            }
+            let hubs = &mut self.nodes[node].hubs;
+            self.tasks.iter().for_each(|task| hubs.ended(self.now, Client(task.id)));
+            hubs.ended(self.now, reader);
+            if let Some((what, count)) = hubs.held().into_iter().find(|(_, count)| *count > 0) {
+                return Err(format!("{count} {what} are left when all tasks have ended"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of a hub, and compares it with the book.
+    fn drain(&mut self, reader: Client, hub: HubLife) -> Result<(), String> {
+        let hubs = &mut self.nodes[hub.0].hubs;
+        let (mut values, mut units, mut blocks) = (Vec::new(), 0, 0);
+        for number in 1.. {
+            let operation = Operation::Get;
+            let request =
+                Request { number, hub: hub.2, priority: 0, tentative: false, timeout_us: 0, operation };
+            hubs.request(self.now, reader, &request).map_err(|violation| violation.to_string())?;
+            let taken = hubs.take_outputs().into_iter().find_map(|output| match output {
+                Output::Answer(key, Outcome::Done(taken)) if key.client == reader => Some(taken),
+                _ => None,
+            });
+            match taken {
+                Some(Taken::Value(bytes)) => {
+                    values.push(u64::from_le_bytes(
+                        (*bytes).try_into().map_err(|_| "a value of another length")?,
+                    ));
+                }
+                Some(Taken::Unit) => units += 1,
+                Some(Taken::Block { .. }) => blocks += 1,
+                Some(Taken::Put) | None => break,
+            }
+        }
+        let (kind, capacity) = HUBS[hub.2 as usize];
+        let held = self.book.held.keys().filter(|(of, _)| *of == hub).count() as u32;
+        match kind {
+            Kind::Port | Kind::Fifo if values != self.book.left(hub) => {
+                Err(format!("{values:?} are in {hub:?}, and should be {:?}", self.book.left(hub)))
+            }
+            Kind::Semaphore if units != self.book.units.get(&hub).copied().unwrap_or(0) => {
+                Err(format!("{units} units are in {hub:?}"))
+            }
+            Kind::Resource | Kind::Pool if blocks + held != capacity => {
+                Err(format!("{blocks} blocks are free in {hub:?}, and {held} held, of {capacity}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Numbers of requests that must fail begin here.
+const STOLEN: u32 = 1 << 30;
+
+impl Task {
+    fn send(&mut self, node: usize, request: &Request<'_>) {
+        let mut message = Vec::new();
+        request.encode(&mut message);
+        self.to_node[node].push_back(Some(message));
+    }
+
+    fn heard(&mut self, node: usize, number: u32, outcome: Outcome) {
+        let mut waiting = std::mem::replace(&mut self.waiting, Waiting::Nothing);
+        match &mut waiting {
+            Waiting::One(at, awaited) if (*at, *awaited) == (node, number) && outcome.is_final() => return,
+            Waiting::Several(select, arms) => {
+                if let Some(arm) = arms.iter().position(|arm| *arm == (node, number)) {
+                    let mut orders = Vec::new();
+                    select.heard(arm, outcome, &mut orders);
+                    self.carry_out(arms, &orders);
+                }
+                if select.is_over() {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.waiting = waiting;
+    }
+
+    /// A node was lost: its hubs will not answer.
+    fn lost(&mut self, node: usize) {
+        self.holds.retain(|(at, ..)| *at != node);
+        let mut waiting = std::mem::replace(&mut self.waiting, Waiting::Nothing);
+        match &mut waiting {
+            Waiting::One(at, _) if *at == node => return,
+            Waiting::Several(select, arms) => {
+                for arm in (0..arms.len()).filter(|arm| arms[*arm].0 == node).collect::<Vec<_>>() {
+                    let mut orders = Vec::new();
+                    select.lost(arm, Fault::NoSuchHub, &mut orders);
+                    self.carry_out(arms, &orders);
+                }
+                if select.is_over() {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.waiting = waiting;
+    }
+
+    fn carry_out(&mut self, arms: &[(usize, u32)], orders: &[Order]) {
+        for order in orders {
+            let (arm, operation) = match *order {
+                Order::Claim { arm, offer } => (arm, Operation::Claim { offer }),
+                Order::Unclaim { arm, offer } => (arm, Operation::Unclaim { offer }),
+                Order::Withdraw { arm } => (arm, Operation::Withdraw),
+            };
+            let (node, number) = arms[arm];
+            let request = Request { number, hub: 0, priority: 0, tentative: false, timeout_us: 0, operation };
+            self.send(node, &request);
+        }
+    }
+}
