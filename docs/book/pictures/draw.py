@@ -451,6 +451,9 @@ def hubs():
     d.path("M583 132 L548 132 L548 70 L350 70 L318 112", dashed=True)
     d.path("M402 138 L372 208 L172 208 L137 188", dashed=True)
     d.text(360, 244, "A request is one message to the hub's node; moving a hub or a task changes the topology file only.", style="small")
+    return d
+
+
 def pages():
     """A read fault: the thread that serves the pages asks the page's home, which recalls the page and grants it"""
     d = Drawing(pages.__doc__, 372)

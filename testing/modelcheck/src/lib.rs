@@ -4,7 +4,7 @@
 //! map, unmap when they are told, are stopped, or die, with or without their node. The checker takes every
 //! order of all that, and looks at each state whether what `docs/specs/capability.md` promises holds.
 //!
-//! [`hubs`] does the same for hubs and those that select over them.
+//! [`hubs`] does the same for hubs and those that select over them, [`pages`] for coherent pages.
 #![forbid(unsafe_code)]
 
 pub mod hubs;

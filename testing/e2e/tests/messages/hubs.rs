@@ -35,7 +35,8 @@ fn fault<T>(result: Result<T, impl Into<HubError>>) -> Fault {
 
 /// The same on whatever node the hubs are.
 fn all_kinds(machine: &Machine, node: &str) {
-    let hubs = ["meet:port", "queue:fifo:2", "go:event", "count:semaphore:3", "guard:resource", "blocks:pool:2"];
+    let hubs =
+        ["meet:port", "queue:fifo:2", "go:event", "count:semaphore:3", "guard:resource", "blocks:pool:2"];
     let serving = serve(machine, node, &hubs);
     let one = task(machine);
     let queue = one.fifo::<u64>("queue").unwrap();
@@ -143,7 +144,10 @@ fn select(machine: &Machine) {
         machine.tombolo(["kill", &domain[0].0, "--signal", "KILL"]).ok();
         let begun = std::time::Instant::now();
         let lost = waiting.join().unwrap().unwrap_err();
-        assert!(matches!(&lost, HubError::Lost { hub, node, .. } if hub == "far" && node == "arm0"), "{lost}");
+        assert!(
+            matches!(&lost, HubError::Lost { hub, node, .. } if hub == "far" && node == "arm0"),
+            "{lost}"
+        );
         assert!(begun.elapsed() < DEATH_IS_KNOWN);
     });
     far.finish().fails_with(1, &["its hubs are lost"]);
@@ -203,7 +207,9 @@ fn an_application(machine: &Machine) {
     machine.tombolo(["hubs", "serve", "a:fifo:0"]).fails_with(2, &["invalid capacity 0"]);
     machine.tombolo(["hubs", "serve", "a:port", "a:port"]).fails_with(2, &["two hubs have the name 'a'"]);
     let first = serve(machine, "host", &["a:port"]);
-    machine.tombolo(["hubs", "serve", "a:event", "--on", "arm0"]).fails_with(1, &["hub 'a' is served already"]);
+    machine
+        .tombolo(["hubs", "serve", "a:event", "--on", "arm0"])
+        .fails_with(1, &["hub 'a' is served already"]);
     first.signal(Signal::INT);
     first.finish().ok();
 }
