@@ -82,7 +82,7 @@ pub struct World {
     links: Vec<VecDeque<Carried>>,
     /// The last number written to each page.
     pub latest: Vec<u32>,
-    /// Accesses that were completed, and those that were refused because a page was lost.
+    /// Accesses that were completed.
     pub completed: u32,
     /// Accesses that were refused because a page was lost.
     pub refused: u32,
