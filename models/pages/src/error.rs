@@ -76,6 +76,16 @@ pub enum Error {
         /// Its node.
         node: String,
     },
+    /// A rank sent what the protocol does not allow. What it had a part in cannot be relied on.
+    #[error("rank {rank} on {node} broke the protocol of pages: {what}")]
+    Violation {
+        /// The rank.
+        rank: u32,
+        /// Its node.
+        node: String,
+        /// What it sent.
+        what: String,
+    },
     /// There is no such page.
     #[error("page {page} is outside the range of {pages} pages")]
     NoSuchPage {

@@ -118,6 +118,11 @@ impl State {
         LostPage { page, address, rank: with.0.into(), node }
     }
 
+    fn violation(&self, from: Rank, what: &dyn std::fmt::Display) -> Error {
+        let node = self.nodes.get(usize::from(from.0)).cloned().unwrap_or_default();
+        Error::Violation { rank: from.0.into(), node, what: what.to_string() }
+    }
+
     /// The first rank that is dead and was not done.
     pub(crate) fn ended(&self) -> Option<Error> {
         let rank = Ranks(self.node.dead().0 & !self.done.0).first()?;
@@ -256,9 +261,15 @@ impl Service {
         for _ in 0..IN_A_ROW {
             let Some(channel) = self.set.get_mut(token) else { return Ok(()) };
             match channel.try_recv_into(&mut self.buffer) {
-                Ok(Some(_)) if self.handle(from) => {}
+                Ok(Some(_)) => self.handle(from)?,
                 Ok(None) => return Ok(()),
-                Ok(Some(_)) | Err(_) => {
+                // Also of a relay on the way: the peer may live, and others would not take it for dead.
+                Err(error)
+                    if !matches!(error, tombolo::Error::PeerDied { .. } | tombolo::Error::Closed { .. }) =>
+                {
+                    return Err(error.into());
+                }
+                Err(_) => {
                     self.lose(from);
                     return Ok(());
                 }
@@ -267,31 +278,36 @@ impl Service {
         Ok(())
     }
 
-    /// Handles a message; false when it breaks the protocol.
-    fn handle(&mut self, from: Rank) -> bool {
+    /// Handles a message. One that breaks the protocol ends the pages for this rank, whose death the others notice:
+    /// if only this rank took the sender for dead, it could wait for ever for what the others know of its pages.
+    fn handle(&mut self, from: Rank) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         let own = self.buffer.first().copied().filter(|kind| *kind == ARRIVED || *kind == DONE);
         if let (Some(kind), Some((_, number))) = (own, self.buffer.split_at_checked(8)) {
-            let Ok(number) = number.try_into().map(u64::from_le_bytes) else { return false };
+            let Ok(number) = number.try_into().map(u64::from_le_bytes) else {
+                return Err(state.violation(from, &wire::Malformed(self.buffer.len())));
+            };
             if kind == DONE {
                 state.done.add(from);
             } else {
                 state.arrived[usize::from(from.0)] = number;
             }
-            return true;
+            return Ok(());
         }
-        let Ok(message) = wire::decode(&self.buffer, self.page_bytes) else { return false };
-        let message = message.map(|_| ());
+        let message = match wire::decode(&self.buffer, self.page_bytes) {
+            Ok(message) => message.map(|_| ()),
+            Err(malformed) => return Err(state.violation(from, &malformed)),
+        };
         let State { node, store, .. } = &mut *state;
         let message = message.map(|()| {
             let next = store.buffer();
             Content(std::mem::replace(&mut self.buffer, next))
         });
-        node.receive(store, now_ns(), from, message).is_ok()
+        node.receive(store, now_ns(), from, message).map_err(|violation| state.violation(from, &violation))
     }
 
-    /// A rank is dead, or as good as that.
+    /// The channel to a rank has ended.
     fn lose(&mut self, rank: Rank) {
         let Some(peer) = self.peers[usize::from(rank.0)].take() else { return };
         drop(self.set.remove(peer.token));

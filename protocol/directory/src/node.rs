@@ -95,7 +95,8 @@ impl Geometry {
     }
 }
 
-/// How a peer broke the protocol. Its channel is to be closed, which is its death for this rank.
+/// How a peer broke the protocol. This rank is to end: if it took the peer for dead, and others did not, it
+/// would wait for ever for what they report of the peer's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {
     /// A page outside the range.
