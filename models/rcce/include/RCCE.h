@@ -123,6 +123,7 @@ typedef struct {
 extern RCCE_COMM RCCE_COMM_WORLD;
 
 /* Start and end. RCCE_init takes nothing out of the arguments. RCCE_finalize waits for all ranks. */
+int RCCE_init(int *argc, char ***argv);
 #define RCCE_init(argc, argv) ((void)(argc), (void)(argv), tombolo_rcce_init(RCCE_BUFF_SIZE_MAX, RCCE_MAXNP))
 int tombolo_rcce_init(size_t buffer_bytes, int max_ranks);
 int RCCE_finalize(void);
@@ -132,7 +133,8 @@ int RCCE_num_ues(void);
 /* Seconds. */
 double RCCE_wtime(void);
 
-/* The message buffer. RCCE_malloc returns NULL if it has no room; what it gives out is zero. After RCCE_free or
+/* The message buffer. RCCE_malloc returns NULL if it has no room; what it gives out is zero. Where memory is not
+ * coherent, a put to this rank itself reaches others, and a store by address does not. After RCCE_free or
  * RCCE_flag_free all ranks meet in a barrier before one uses what is allocated there next. */
 t_vcharp RCCE_malloc(size_t size);
 t_vcharp RCCE_malloc_request(size_t size, size_t *given);

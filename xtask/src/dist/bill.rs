@@ -13,7 +13,7 @@ use crate::installation::VERSION;
 use crate::workspace::capture;
 
 /// The packages of the workspace whose programs and libraries are installed.
-const INSTALLED: [&str; 18] = [
+const INSTALLED: [&str; 19] = [
     "tombolo-cli",
     "tombolo-cli-bench",
     "tombolo-cli-mpi",
@@ -22,6 +22,7 @@ const INSTALLED: [&str; 18] = [
     "tombolod",
     "tombolo-board",
     "tombolo-c",
+    "tombolo-rcce",
     "tombolo-python",
     "tombolo-mpi-provider",
     "tombolo-mpi-sched-yield",

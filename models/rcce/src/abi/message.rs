@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int};
 
 use tombolo_onesided::{get, put};
 
-use super::onesided::{RCCE_flag_write, RCCE_get, RCCE_put, RCCE_wait_until};
+use super::flag::{RCCE_flag_write, RCCE_test_flag, RCCE_wait_until};
+use super::onesided::{RCCE_get, RCCE_put};
 use super::{SUCCESS, bytes, length, source_of, store, wanted};
 use crate::engine::{Arrived, PrivateBytes};
 use crate::failure::{Code, Failure};
@@ -387,7 +388,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_recv_test(
     let nulls = [sent.is_null(), test.is_null()];
     let there = || {
         // SAFETY: not null, and the caller's, by the contract.
-        unsafe { super::onesided::RCCE_test_flag(*sent, 1, test) }
+        unsafe { RCCE_test_flag(*sent, 1, test) }
     };
     match gory("RCCE_recv_test", &nulls, size, chunk, there) {
         // SAFETY: as above.

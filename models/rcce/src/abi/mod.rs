@@ -4,11 +4,13 @@
 //! and used by nothing else during the call or, of requests, until they are complete.
 
 pub mod collective;
+pub mod flag;
 pub mod message;
 pub mod nonblocking;
 pub mod onesided;
 pub mod power;
 pub mod process;
+pub mod shared;
 pub mod waitlist;
 
 use std::ffi::c_int;

@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_double, c_int};
 use super::{Comm, SUCCESS, store};
 use crate::failure::{Code, Failure, MAX_ERROR_STRING};
 use crate::job::join;
+use crate::layout::{DEFAULT_BUFFER_BYTES, MAX_RANKS};
 use crate::world::{call, finish, guard, seconds, start, with_engine};
 
 /// `RCCE_COMM_WORLD`: all ranks, once `RCCE_init` has returned.
@@ -24,7 +25,7 @@ pub extern "C" fn tombolo_rcce_init(built_for_bytes: usize, max_ranks: c_int) ->
         "RCCE_init",
         |code| code,
         || {
-            if max_ranks != crate::layout::MAX_RANKS as c_int {
+            if max_ranks != MAX_RANKS as c_int {
                 let text = "this program was built with another RCCE.h than this library's; build it again";
                 return Err(Failure::end(text));
             }
@@ -39,6 +40,12 @@ pub extern "C" fn tombolo_rcce_init(built_for_bytes: usize, max_ranks: c_int) ->
             Ok(SUCCESS)
         },
     )
+}
+
+/// `RCCE_init`, of programs that were compiled without the header's macro.
+#[unsafe(no_mangle)]
+pub extern "C" fn RCCE_init(_: *mut c_int, _: *mut *mut *mut c_char) -> c_int {
+    tombolo_rcce_init(DEFAULT_BUFFER_BYTES, MAX_RANKS as c_int)
 }
 
 /// `RCCE_finalize`

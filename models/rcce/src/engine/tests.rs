@@ -28,7 +28,10 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| random.word() as u8).collect()
 }
 
-/// Runs one thread for each rank; a call that waits for a minute is stuck.
+/// After which time a call is stuck that waits.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Runs one thread for each rank.
 fn on_threads(rate: Option<u32>, body: impl Fn(&mut Engine<Flushed, Vec<u8>>, Idle<'_>) + Sync) {
     let engines = engines(rate, 7);
     std::thread::scope(|scope| {
@@ -37,8 +40,9 @@ fn on_threads(rate: Option<u32>, body: impl Fn(&mut Engine<Flushed, Vec<u8>>, Id
             scope.spawn(move || {
                 let start = Instant::now();
                 let mut idle = || {
-                    std::thread::yield_now();
-                    if start.elapsed() < Duration::from_secs(60) { Ok(()) } else { Err("stuck") }
+                    // On a busy host a yield gives the processor away for longer than a sleep.
+                    std::thread::sleep(Duration::from_micros(20));
+                    if start.elapsed() < PATIENCE { Ok(()) } else { Err("stuck") }
                 };
                 body(&mut engine, &mut idle);
             });
@@ -272,4 +276,38 @@ fn flags_are_lines_of_the_buffer() {
     at_writer.write(1, &[]);
     assert_eq!((at_owner.read(), ranks[4].flag(64, 3).unwrap().read()), (1, 0));
     assert!(ranks[0].flag(512, 4).is_err() && ranks[0].flag(32, 4).is_err());
+}
+
+/// What a hostile rank, or one that went wrong, writes anywhere: calls return or wait, and nothing else.
+#[test]
+fn any_bytes_in_the_memory_do_no_harm() {
+    for seed in 0..200 {
+        let memory = SharedMemory::zeroed(LAYOUT.total_bytes());
+        let mut random = Random::new(seed);
+        let mut rank = Engine::<_, Vec<u8>>::new(memory.clone(), LAYOUT, 1).unwrap();
+        let mut polls = 0;
+        let mut idle = || {
+            polls += 1;
+            if polls % 50 == 0 { Err("given up") } else { Ok(()) }
+        };
+        for _ in 0..20 {
+            for _ in 0..200 {
+                let word = random.index(memory.words().len());
+                // Often small, as counts and lengths are.
+                let bits = random.index(64);
+                memory.store_le(word, random.word() >> bits, tombolo_base::sync::Ordering::Relaxed);
+            }
+            let (peer, length) = (random.index(LAYOUT.ranks), random.index(1500));
+            match random.index(6) {
+                0 => drop(rank.start_send(peer, content(seed, length))),
+                1 => drop(rank.start_receive(None, Wanted::UpTo(2000), vec![0; 2000])),
+                2 => drop(rank.start_receive(Some(peer), Wanted::Exactly(length), vec![0; length])),
+                3 => drop(rank.barrier(&world(1), &mut idle)),
+                4 => drop(rank.broadcast(&world(1), peer, &mut vec![0; length], &mut idle)),
+                _ => drop(rank.send(peer, &content(seed, length), &mut idle)),
+            }
+            rank.push();
+            let _ = rank.probe(None);
+        }
+    }
 }

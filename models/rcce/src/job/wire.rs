@@ -98,4 +98,20 @@ mod tests {
         let hello = Message::Hello(Hello { rank: 3, built_for_bytes: 4096, layout: invalid });
         assert_eq!(Message::from_bytes(&hello.to_bytes()), None);
     }
+
+    #[test]
+    fn any_bytes_are_a_message_or_none() {
+        let mut random = tombolo_base::Random::new(5);
+        for _ in 0..20_000 {
+            let mut bytes: Vec<u8> = (0..random.index(80)).map(|_| random.word() as u8).collect();
+            if bytes.len() >= 8 {
+                bytes[..8].copy_from_slice(&(random.index(7) as u64).to_le_bytes());
+            }
+            if let Some(message) = Message::from_bytes(&bytes)
+                && !matches!(message, Message::Refusal(_))
+            {
+                assert!(message.to_bytes().len() <= bytes.len());
+            }
+        }
+    }
 }

@@ -1,0 +1,142 @@
+//! Memory that ranks read and write by its address, fences and locks.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use super::{SUCCESS, store};
+use crate::failure::{Code, Failure};
+use crate::world::{AnyEngine, Place, World, call, with_engine};
+
+/// `RCCE_shmalloc`: collective; memory that all ranks read and write by its address.
+#[unsafe(no_mangle)]
+pub extern "C" fn RCCE_shmalloc(size: usize) -> *mut u8 {
+    call(
+        "RCCE_shmalloc",
+        |_| std::ptr::null_mut(),
+        |world| {
+            let offset = with_engine!(&mut world.engine, engine => engine.shared_heap.allocate(size));
+            let offset = offset.map_err(|error| {
+                let text = format!("{error}; set {} to have more", crate::job::SHARED_VARIABLE);
+                Failure::new(Code::Malloc, text)
+            })?;
+            Ok(world.address(world.layout.shared() + offset))
+        },
+    )
+}
+
+/// `RCCE_shfree`: collective.
+#[unsafe(no_mangle)]
+pub extern "C" fn RCCE_shfree(address: *mut u8) {
+    call(
+        "RCCE_shfree",
+        |_| (),
+        |world| {
+            let Place::Shared(offset) = world.place(address.addr(), 1)? else {
+                return Err(Code::Target.into());
+            };
+            let offset = offset.checked_sub(world.layout.shared()).ok_or(Code::Target)?;
+            let freed = with_engine!(&mut world.engine, engine => engine.shared_heap.free(offset));
+            freed.map(drop).map_err(|error| Failure::new(Code::Target, error.to_string()))
+        },
+    );
+}
+
+/// `RCCE_shflush`: what this rank stored in shared memory reaches the others, and what they flushed before
+/// it.
+#[unsafe(no_mangle)]
+pub extern "C" fn RCCE_shflush() {
+    call(
+        "RCCE_shflush",
+        |_| (),
+        |world| {
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            if let AnyEngine::Flushed(engine) = &world.engine {
+                let words = world.layout.shared() / 8..world.layout.total_bytes() / 8;
+                engine.memory().invalidate(words);
+            }
+            Ok(())
+        },
+    );
+}
+
+/// `RCCE_fence`: of this processor.
+#[unsafe(no_mangle)]
+pub extern "C" fn RCCE_fence() {
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// How long a rank waits for a lock before it looks whether the others are alive.
+const LOCK_STEP: Duration = Duration::from_millis(200);
+
+/// Takes the lock of a rank; returns whether it was free in time.
+fn lock(world: &mut World, ue: c_int, patience: Duration) -> Result<bool, Failure> {
+    let rank = world.rank_of(ue)?;
+    if world.locks.contains_key(&rank) {
+        return Err(Failure::new(Code::Error, format!("this rank has the lock of rank {rank} already")));
+    }
+    let failed = |error: tombolo::Error| Failure::end(error.to_string());
+    let name = format!("{}/rcce-lock-{rank}", world.job);
+    let lock = world.domain.names().lock(&name).map_err(failed)?;
+    match lock.acquire(patience) {
+        Ok(guard) => {
+            world.locks.insert(rank, guard);
+            Ok(true)
+        }
+        Err(error) if matches!(error.name_fault(), Some(tombolo::names::NameFault::Locked { .. })) => {
+            Ok(false)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// `RCCE_acquire_lock`: of rank `ue`. It returns to others if this rank ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn RCCE_acquire_lock(ue: c_int) -> c_int {
+    call(
+        "RCCE_acquire_lock",
+        |code| code,
+        |world| {
+            while !lock(world, ue, LOCK_STEP)? {
+                world.keeper.check()?;
+                with_engine!(&mut world.engine, engine => engine.push());
+            }
+            Ok(SUCCESS)
+        },
+    )
+}
+
+/// `RCCE_try_lock`: 1 in `result` if it was free.
+///
+/// # Safety
+/// `result` has room for a number, or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RCCE_try_lock(ue: c_int, result: *mut c_int) -> c_int {
+    call(
+        "RCCE_try_lock",
+        |code| code,
+        |world| {
+            let taken = lock(world, ue, Duration::ZERO)?;
+            // SAFETY: the caller's room, by the contract.
+            unsafe { store(result, c_int::from(taken)) }?;
+            Ok(SUCCESS)
+        },
+    )
+}
+
+/// `RCCE_release_lock`
+#[unsafe(no_mangle)]
+pub extern "C" fn RCCE_release_lock(ue: c_int) -> c_int {
+    call(
+        "RCCE_release_lock",
+        |code| code,
+        |world| {
+            let rank = world.rank_of(ue)?;
+            let held = world.locks.remove(&rank);
+            let held = held.ok_or_else(|| {
+                Failure::new(Code::Error, format!("this rank does not have the lock of rank {rank}"))
+            })?;
+            held.release().map_err(|error| Failure::end(error.to_string()))?;
+            Ok(SUCCESS)
+        },
+    )
+}
