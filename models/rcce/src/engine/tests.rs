@@ -192,12 +192,12 @@ fn unequal_allocations_are_found_at_the_next_barrier() {
         if engine.rank() == 2 {
             engine.heap.allocate(64).unwrap();
         }
-        // Those that find nothing wait for those that have given up.
-        let mut polls = 0;
+        // Those that find nothing would wait for those that do.
+        let start = Instant::now();
         let mut idle = || {
-            std::thread::yield_now();
-            polls += 1;
-            if polls < 100_000 { Ok(()) } else { Err("given up") }
+            std::thread::sleep(Duration::from_micros(20));
+            let is_over = !found.lock().unwrap().is_empty() || start.elapsed() > PATIENCE;
+            if is_over { Err("over") } else { Ok(()) }
         };
         let result = engine.barrier(&world(engine.rank()), &mut idle);
         if let Err(CollectiveError::Unequal { own, other, others }) = result {
