@@ -222,7 +222,8 @@ impl Incoming {
         claims: &Claims,
         target: &mut impl PrivateBytes,
     ) -> Option<Result<Arrived, WrongLength>> {
-        // A correct sender is at most two pieces ahead. One that claims to have put more gets no more of a call.
+        // A correct sender is at most two pieces ahead. One that claims to have put more gets no more of a
+        // call.
         for _ in 0..2 {
             if !self.has_begun() {
                 self.begin(lane, claims)?;
