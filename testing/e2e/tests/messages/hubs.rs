@@ -21,8 +21,8 @@ fn task(machine: &Machine) -> Task {
 }
 
 fn serve(machine: &Machine, node: &str, hubs: &[&str]) -> Running {
-    let words = ["hubs", "serve"].iter().chain(hubs).chain(&["--on", node]);
-    let serving = machine.start(words);
+    let on = ["--on", node];
+    let serving = machine.start(["hubs", "serve"].iter().chain(hubs).chain(&on));
     serving.wait_for("ready: ");
     serving
 }
@@ -84,7 +84,7 @@ fn all_kinds(machine: &Machine, node: &str) {
     assert_eq!(fault(hasty.port::<u64>("meet").unwrap().recv()), Fault::TimedOut);
     serving.signal(Signal::INT);
     serving.finish().ok();
-    assert!(eventually(|| machine.json(&["hubs", "--json"])["hubs"].as_array().unwrap().is_empty()));
+    assert!(eventually(|| machine.json(&["hubs"])["hubs"].as_array().unwrap().is_empty()));
 }
 
 /// A select over hubs of both nodes takes exactly one.
@@ -140,7 +140,7 @@ fn select(machine: &Machine) {
     assert_eq!(domain.len(), 1);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| task(machine).chan::<u32>("far").unwrap().recv());
-        assert!(eventually(|| machine.json(&["hubs", "--json"])["hubs"][0]["getters"][0]["count"] == 1));
+        assert!(eventually(|| machine.json(&["hubs"])["hubs"][0]["getters"][0]["count"] == 1));
         machine.tombolo(["kill", &domain[0].0, "--signal", "KILL"]).ok();
         let begun = std::time::Instant::now();
         let lost = waiting.join().unwrap().unwrap_err();
@@ -162,7 +162,7 @@ fn death_of_a_waiter(machine: &Machine) {
     let pipeline = image("pipeline").display().to_string();
     let worker = machine.start(["run", "--on", "arm0", &pipeline, "work"]);
     let waits = |count: usize| {
-        let hubs = machine.json(&["hubs", "--json"]);
+        let hubs = machine.json(&["hubs"]);
         let jobs = hubs["hubs"].as_array().unwrap().iter().find(|hub| hub["name"] == "jobs").unwrap();
         jobs["getters"].as_array().unwrap().len() == count
     };
