@@ -30,8 +30,8 @@ use crate::text::Table;
 /// run: two semaphores of the kernel (eventfd), a pipe, and the standard library's channels (crossbeam's)
 /// between two threads.
 ///
-/// The JSON has, for each of `rows`: what, where, bytes, count, ns_each and paper_ns (null where the paper
-/// has none).
+/// The JSON has, for each of `rows`: what, where, bytes, count, ns_each, p50_ns and paper_ns (null where the
+/// paper has none).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -65,6 +65,9 @@ const PACKETS: [usize; 4] = [8, 64, 512, 4096];
 
 const FIFO_BYTES: usize = 64;
 
+/// Operations whose time is taken together; the median of such times is little affected by other programs.
+const BATCH: u64 = 10;
+
 /// How long a server may take to serve, and a task to find its hubs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -86,8 +89,38 @@ struct Row {
     place: String,
     bytes: usize,
     count: u64,
+    /// The mean.
     ns_each: f64,
+    /// The median of batches of ten.
+    p50_ns: f64,
     paper_ns: Option<f64>,
+}
+
+/// What operations took.
+struct Times {
+    mean_ns: f64,
+    p50_ns: f64,
+}
+
+impl Times {
+    /// Does something this number of times.
+    fn of<E>(count: u64, mut once: impl FnMut() -> Result<(), E>) -> Result<Times, E> {
+        let begun = Instant::now();
+        let mut batches = Vec::new();
+        let mut left = count;
+        while left > 0 {
+            let (batch, at) = (left.min(BATCH), Instant::now());
+            for _ in 0..batch {
+                once()?;
+            }
+            batches.push(at.elapsed().as_nanos() as f64 / batch as f64);
+            left -= batch;
+        }
+        let mean_ns = begun.elapsed().as_nanos() as f64 / count.max(1) as f64;
+        batches.sort_by(f64::total_cmp);
+        let p50_ns = batches.get(batches.len() / 2).copied().unwrap_or(mean_ns);
+        Ok(Times { mean_ns, p50_ns })
+    }
 }
 
 fn hub_failure(error: HubError) -> Failure {
@@ -123,7 +156,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 fn render(rows: &[Row], colour: bool) -> String {
-    let mut table = Table::new(&["WHAT", "WHERE", "BYTES>", "EACH>", "RATE>", "PAPER>"]);
+    let mut table = Table::new(&["WHAT", "WHERE", "BYTES>", "MEAN>", "MEDIAN>", "RATE>", "PAPER>"]);
     for row in rows {
         let mut rate = format!("{:.0} /s", 1e9 / row.ns_each);
         if row.bytes > 0 {
@@ -134,6 +167,7 @@ fn render(rows: &[Row], colour: bool) -> String {
             row.place.clone(),
             if row.bytes == 0 { "-".to_owned() } else { row.bytes.to_string() },
             format!("{:.2} us", row.ns_each / 1e3),
+            format!("{:.2} us", row.p50_ns / 1e3),
             rate,
             row.paper_ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1} us", ns / 1e3)),
         ]);
@@ -173,9 +207,9 @@ fn finish(mut peer: std::process::Child, what: &'static str) -> Result<(), Failu
     }
 }
 
-fn row(what: &'static str, place: &str, bytes: usize, count: u64, time: Duration) -> Row {
-    let ns_each = time.as_nanos() as f64 / count as f64;
-    Row { what, place: place.to_owned(), bytes, count, ns_each, paper_ns: None }
+fn row(what: &'static str, place: &str, bytes: usize, count: u64, time: Times) -> Row {
+    let Times { mean_ns: ns_each, p50_ns } = time;
+    Row { what, place: place.to_owned(), bytes, count, ns_each, p50_ns, paper_ns: None }
 }
 
 fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
@@ -202,40 +236,32 @@ fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Resu
     Ok(())
 }
 
-fn pairs(task: &Task, count: u64) -> Result<Duration, HubError> {
+fn pairs(task: &Task, count: u64) -> Result<Times, HubError> {
     let semaphore = task.semaphore("bench/a")?;
     semaphore.signal()?;
     semaphore.wait()?;
-    let begun = Instant::now();
-    for _ in 0..count {
+    Times::of(count, || {
         semaphore.signal()?;
-        semaphore.wait()?;
-    }
-    Ok(begun.elapsed())
+        semaphore.wait()
+    })
 }
 
-fn signal_first(task: &Task, count: u64) -> Result<Duration, HubError> {
+fn signal_first(task: &Task, count: u64) -> Result<Times, HubError> {
     let (a, b) = (task.semaphore("bench/a")?, task.semaphore("bench/b")?);
     // The other task is there when it has answered once.
     a.signal()?;
     b.wait()?;
-    let begun = Instant::now();
-    for _ in 0..count {
+    Times::of(count, || {
         a.signal()?;
-        b.wait()?;
-    }
-    Ok(begun.elapsed())
+        b.wait()
+    })
 }
 
 /// From the first packet on, as in the paper.
-fn receive(task: &Task, name: &str, count: u64) -> Result<Duration, HubError> {
+fn receive(task: &Task, name: &str, count: u64) -> Result<Times, HubError> {
     let chan = task.chan::<Vec<u8>>(name)?;
     chan.recv()?;
-    let begun = Instant::now();
-    for _ in 0..count {
-        chan.recv()?;
-    }
-    Ok(begun.elapsed())
+    Times::of(count, || chan.recv().map(drop))
 }
 
 /// What the other process does.
@@ -301,7 +327,7 @@ fn start_beside(
     command.spawn().map_err(Failure::system("start the other process"))
 }
 
-fn semaphores(count: u64) -> Result<Duration, Failure> {
+fn semaphores(count: u64) -> Result<Times, Failure> {
     let failed = Failure::system("use semaphores of the kernel");
     let both = || -> std::io::Result<_> {
         let flags = EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC;
@@ -316,7 +342,7 @@ fn semaphores(count: u64) -> Result<Duration, Failure> {
     Ok(time)
 }
 
-fn pipes(count: u64) -> Result<Duration, Failure> {
+fn pipes(count: u64) -> Result<Times, Failure> {
     let pair = || std::io::pipe().map_err(Failure::system("create a pipe"));
     let ((their_input, mut to), (mut from, their_output)) = (pair()?, pair()?);
     let peer = start_beside("pipe", count, their_input.into(), their_output.into())?;
@@ -331,17 +357,13 @@ fn exchange(
     from: &mut impl Read,
     message: &mut [u8],
     count: u64,
-) -> Result<Duration, Failure> {
+) -> Result<Times, Failure> {
     let mut once = || -> std::io::Result<()> {
         to.write_all(message)?;
         from.read_exact(message)
     };
     once().map_err(Failure::system("exchange messages with the other process"))?;
-    let begun = Instant::now();
-    for _ in 0..count {
-        once().map_err(Failure::system("exchange messages with the other process"))?;
-    }
-    Ok(begun.elapsed())
+    Times::of(count, once).map_err(Failure::system("exchange messages with the other process"))
 }
 
 fn echo_semaphores(count: u64) -> Result<(), Failure> {
@@ -373,7 +395,7 @@ fn echo(message: &mut [u8], count: u64) -> Result<(), Failure> {
 }
 
 /// Values from one thread to another.
-fn threads(capacity: usize, count: u64) -> Result<Duration, Failure> {
+fn threads(capacity: usize, count: u64) -> Result<Times, Failure> {
     let (sender, receiver) = mpsc::sync_channel::<[u8; FIFO_BYTES]>(capacity);
     let failed = || Failure::Other("the other thread of the measurement failed".into());
     std::thread::scope(|scope| {
@@ -385,11 +407,7 @@ fn threads(capacity: usize, count: u64) -> Result<Duration, Failure> {
             }
         });
         receiver.recv().map_err(|_| failed())?;
-        let begun = Instant::now();
-        for _ in 0..count {
-            receiver.recv().map_err(|_| failed())?;
-        }
-        Ok(begun.elapsed())
+        Times::of(count, || receiver.recv().map(drop).map_err(|_| failed()))
     })
 }
 
@@ -399,8 +417,9 @@ mod tests {
 
     #[test]
     fn rows_show_rates_and_the_paper() {
-        let loop_row = row("semaphore loop", "arm0", 0, 10, Duration::from_micros(100));
-        let port = row("port", "host", 4096, 10, Duration::from_micros(40));
+        let of = |ns| Times { mean_ns: ns, p50_ns: ns };
+        let loop_row = row("semaphore loop", "arm0", 0, 10, of(10_000.0));
+        let port = row("port", "host", 4096, 10, of(4000.0));
         let rows = [Row { paper_ns: Some(PAPER_LOOP_NS), ..loop_row }, port];
         let text = render(&rows, false);
         let lines: Vec<&str> = text.lines().collect();
@@ -413,7 +432,7 @@ mod tests {
     #[test]
     fn channels_between_threads_are_measured() {
         for capacity in [0, 64] {
-            assert!(threads(capacity, 100).unwrap() > Duration::ZERO);
+            assert!(threads(capacity, 100).unwrap().mean_ns > 0.0);
         }
     }
 }
