@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tombolo_hub::{Kind, Operation, Outcome, Taken};
+use tombolo_hub::{Kind, Operation, Taken};
 
 use crate::HubError;
-use crate::chan::unreachable_answer;
+use crate::chan::wrong_answer;
 use crate::task::{Hub, Task};
 
 /// A resource: a lock with an owner, which inherits the highest priority that waits for it.
@@ -61,7 +61,7 @@ impl Resource {
 
     pub(crate) fn owned(&self, taken: Taken) -> Result<Owned, HubError> {
         let Taken::Block { token, abandoned, .. } = taken else {
-            return unreachable_answer(&self.hub, &Outcome::Done(taken));
+            return wrong_answer(&self.hub);
         };
         let (task, hub) = (self.task.clone(), self.hub.clone());
         Ok(Owned { task, hub, token, abandoned, released: false })

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tombolo::Error;
 use tombolo::region::{CapabilityId, Mapping, Rights};
-use tombolo_hub::{Kind, Operation, Outcome, Taken};
+use tombolo_hub::{Kind, Operation, Taken};
 
 use crate::HubError;
-use crate::chan::unreachable_answer;
+use crate::chan::wrong_answer;
 use crate::task::{Hub, Task};
 
 /// A pool: a number of blocks of one size, each held by one task at a time.
@@ -96,7 +96,7 @@ impl Pool {
 
     pub(crate) fn block(&self, taken: Taken) -> Result<Block, HubError> {
         let Taken::Block { number, token, .. } = taken else {
-            return unreachable_answer(&self.hub, &Outcome::Done(taken));
+            return wrong_answer(&self.hub);
         };
         let (task, hub, memory) = (self.task.clone(), self.hub.clone(), self.memory.clone());
         Ok(Block { task, hub, number, token, memory })

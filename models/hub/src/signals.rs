@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo_hub::{Fault, Kind, Operation, Outcome};
 
 use crate::HubError;
-use crate::chan::unreachable_answer;
+use crate::chan::wrong_answer;
 use crate::task::{Hub, Task};
 
 /// An event: one bit, which a task raises and another awaits and clears.
@@ -55,7 +55,7 @@ fn close(task: &Task, hub: &Hub) -> Result<(), HubError> {
 fn depth(task: &Task, hub: &Hub) -> Result<u32, HubError> {
     match task.ask(hub, Operation::Status)? {
         Outcome::Status(status) => Ok(status.depth),
-        outcome => unreachable_answer(hub, &outcome),
+        _ => wrong_answer(hub),
     }
 }
 
