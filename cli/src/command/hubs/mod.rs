@@ -74,13 +74,15 @@ struct RunOptions {
 
 /// Serves hubs on a node
 ///
-/// A hub is NAME:KIND or NAME:KIND:CAPACITY. Kinds are port, fifo, event, semaphore, resource and pool. Runs
-/// until Ctrl-C; then the hubs are gone, with what they held.
+/// A hub is NAME:KIND, NAME:KIND:CAPACITY or NAME:KIND:CAPACITY:BYTES, where BYTES is the longest value of a
+/// port or fifo, 256 unless set, or the size of a block of a pool. Kinds are port, fifo, event, semaphore,
+/// resource and pool. Runs until Ctrl-C; then the hubs are gone, with what they held.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo hubs serve jobs:fifo:64 done:semaphore:100
-  tombolo hubs serve guard:resource start:event --on arm0")]
+  tombolo hubs serve guard:resource start:event --on arm0
+  tombolo hubs serve frames:pool:8:4096")]
 struct ServeOptions {
     /// The hubs
     #[arg(value_name = "HUB", required = true, value_parser = hub)]
@@ -101,21 +103,29 @@ pub(super) struct Common {
     image: Option<PathBuf>,
 }
 
-/// Reads NAME:KIND or NAME:KIND:CAPACITY.
+/// Reads NAME:KIND[:CAPACITY[:BYTES]].
 fn hub(text: &str) -> Result<Description, String> {
     let parts: Vec<&str> = text.split(':').collect();
-    let (name, kind, capacity) = match parts[..] {
-        [name, kind] => (name, kind, None),
-        [name, kind, capacity] => {
-            let number = capacity.parse::<u32>();
-            (name, kind, Some(number.map_err(|_| format!("capacity '{capacity}' is not a number"))?))
+    let (name, kind, numbers) = match parts[..] {
+        [name, kind, ref numbers @ ..] if numbers.len() <= 2 => (name, kind, numbers),
+        _ => {
+            return Err(
+                "give NAME:KIND, NAME:KIND:CAPACITY or NAME:KIND:CAPACITY:BYTES, such as jobs:fifo:64".into(),
+            );
         }
-        _ => return Err("give NAME:KIND or NAME:KIND:CAPACITY, such as jobs:fifo:64".into()),
     };
     let kinds = || Kind::ALL.map(Kind::name).join(", ");
     let kind = Kind::from_name(kind).ok_or_else(|| format!("there is no kind '{kind}'; use {}", kinds()))?;
+    let number = |text: &&str| text.parse::<u32>().map_err(|_| format!("'{text}' is not a number"));
     let mut description = Description::new(name, kind);
-    description.capacity = capacity.unwrap_or(description.capacity);
+    if let Some(capacity) = numbers.first() {
+        description.capacity = number(capacity)?;
+    }
+    match numbers.get(1) {
+        Some(bytes) if kind.has_values() || kind == Kind::Pool => description.value_bytes = number(bytes)?,
+        Some(_) => return Err(format!("a {kind} has no values or blocks; leave out their size")),
+        None => {}
+    }
     description.check().map_err(|error| error.to_string())?;
     Ok(description)
 }
@@ -284,6 +294,7 @@ mod tests {
         assert_eq!((jobs.name.as_str(), jobs.kind, jobs.capacity), ("jobs", Kind::Fifo, 64));
         assert_eq!(hub("guard:resource").unwrap().capacity, 1);
         assert_eq!(hub("meet:port").unwrap().capacity, 0);
+        assert_eq!(hub("frames:pool:8:4096").unwrap().value_bytes, 4096);
         for wrong in [
             "",
             "jobs",
@@ -293,7 +304,8 @@ mod tests {
             "jobs:fifo:x",
             "a b:port",
             "a:port:1",
-            "a:fifo:1:2",
+            "a:event:1:2",
+            "a:fifo:1:2:3",
         ] {
             assert!(hub(wrong).is_err(), "{wrong}");
         }

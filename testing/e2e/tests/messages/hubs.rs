@@ -36,7 +36,7 @@ fn fault<T>(result: Result<T, impl Into<HubError>>) -> Fault {
 /// The same on whatever node the hubs are.
 fn all_kinds(machine: &Machine, node: &str) {
     let hubs =
-        ["meet:port", "queue:fifo:2", "go:event", "count:semaphore:3", "guard:resource", "blocks:pool:2"];
+        ["meet:port", "queue:fifo:2", "go:event", "count:semaphore:3", "guard:resource", "blocks:pool:2:512"];
     let serving = serve(machine, node, &hubs);
     let one = task(machine);
     let queue = one.fifo::<u64>("queue").unwrap();
@@ -72,11 +72,27 @@ fn all_kinds(machine: &Machine, node: &str) {
     assert_eq!(fault(queue.close()), Fault::AlreadyClosed);
     assert_eq!(fault(queue.send(5)), Fault::Closed);
     let pool = one.pool("blocks").unwrap();
-    let (first, second) = (pool.allocate().unwrap(), pool.allocate().unwrap());
+    let (mut first, second) = (pool.allocate().unwrap(), pool.allocate().unwrap());
     assert_ne!(first.number(), second.number());
+    // Memory is for tasks on the kernel of the hub's node.
+    assert_eq!((pool.is_mapped(), pool.blocks(), pool.block_bytes()), (node == "host", 2, 512));
+    if pool.is_mapped() {
+        first.write(508, b"kept").unwrap();
+        assert!(first.write(509, b"not!").is_err(), "beyond the block");
+    }
     assert_eq!(fault(pool.try_allocate()), Fault::WouldBlock);
+    let number = first.number();
     drop(first);
-    drop(pool.allocate().unwrap());
+    // Another task gets the block that was freed, with what was left in it.
+    let other = task(machine).pool("blocks").unwrap();
+    let again = other.allocate().unwrap();
+    assert_eq!(again.number(), number);
+    if other.is_mapped() {
+        let mut left = [0; 4];
+        again.read(508, &mut left).unwrap();
+        assert_eq!(&left, b"kept");
+    }
+    drop((again, second));
     // What is opened as another thing than it is, or is not there.
     assert!(matches!(one.semaphore("queue"), Err(HubError::OtherKind { .. })));
     let hasty = one.within(QUIET);
