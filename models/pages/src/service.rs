@@ -278,8 +278,9 @@ impl Service {
         Ok(())
     }
 
-    /// Handles a message. One that breaks the protocol ends the pages for this rank, whose death the others notice:
-    /// if only this rank took the sender for dead, it could wait for ever for what the others know of its pages.
+    /// Handles a message. One that breaks the protocol ends the pages for this rank, whose death the others
+    /// notice: if only this rank took the sender for dead, it could wait for ever for what the others know of
+    /// its pages.
     fn handle(&mut self, from: Rank) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();

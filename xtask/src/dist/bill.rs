@@ -13,7 +13,7 @@ use crate::installation::VERSION;
 use crate::workspace::capture;
 
 /// The packages of the workspace whose programs and libraries are installed.
-const INSTALLED: [&str; 19] = [
+const INSTALLED: &[&str] = &[
     "tombolo-cli",
     "tombolo-cli-bench",
     "tombolo-cli-mpi",
