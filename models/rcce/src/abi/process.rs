@@ -62,7 +62,7 @@ pub extern "C" fn RCCE_finalize() -> c_int {
                 });
                 if sends + receives > 0 {
                     let text = format!(
-                        "{sends} sends and {receives} receives are not complete; wait for them before"
+                        "requests are not complete: {sends} sends, {receives} receives; wait for them before"
                     );
                     return Err(Failure::end(text));
                 }
