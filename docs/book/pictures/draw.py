@@ -471,6 +471,30 @@ def pages():
     return d
 
 
+def groups():
+    """A message of member 2 in a group of seven with k = 2, before and after inner member 4 dies"""
+    d = Drawing(groups.__doc__, 330)
+    def tree(left, heading, members, lost=()):
+        d.text(left + 150, 24, heading, style="strong")
+        places = [(150, 60), (75, 140), (225, 140), (30, 220), (115, 220), (190, 220), (270, 220)]
+        for at, member in enumerate(members):
+            x, y = places[at]
+            if at > 0:
+                px, py = places[(at - 1) // 2]
+                gone = members[(at - 1) // 2] in lost or member in lost
+                d.arrow(left + px, py + 17, left + x, y - 18, dashed=gone)
+            style = "open" if member in lost else "host" if at == 0 else "shared" if at < 3 else "plain"
+            d.box(left + x - 20, y - 17, 40, 34, style, str(member))
+    tree(20, "the tree of member 2", [2, 3, 4, 5, 6, 0, 1], lost=(4,))
+    tree(400, "after 4 has died", [2, 3, 5, 6, 0, 1])
+    d.arrow(330, 140, 400, 140)
+    d.text(365, 128, "exchange", style="small")
+    d.text(170, 270, "0 and 1 have chunks up to 7, 2 up to 9", style="small")
+    d.text(550, 270, "each parent sends what its children lack:", style="small")
+    d.text(550, 288, "5 sends 8 and 9 to 1, 3 sends them to 0", style="small")
+    return d
+
+
 def transports():
     """One contract, four transports, and wrappers that are transports themselves"""
     d = Drawing(transports.__doc__, 240)

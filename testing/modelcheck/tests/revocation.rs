@@ -1,7 +1,7 @@
 //! Every order of events of a revocation, within bounds.
 
 use stateright::{Checker, Model};
-use tombolo_modelcheck::{Mistake, Revocation};
+use tombolo_modelcheck::revocation::{Mistake, Revocation};
 
 /// Deaths and stops of domains in a run beside those of the test: `TOMBOLO_MODEL_FAULTS=1` takes minutes.
 fn more_faults() -> u8 {

@@ -2,7 +2,7 @@
 
 /// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on,
 /// each must be found.
-pub const CANARIES: [(&str, u64); 31] = [
+pub const CANARIES: &[(&str, u64)] = &[
     ("ring publishes before it writes", 50),
     ("ring gives back too little", 50),
     ("hello is published in no order", 3000),
@@ -34,6 +34,11 @@ pub const CANARIES: [(&str, u64); 31] = [
     ("hub keeps the requests of the dead", 50),
     ("hub leaves blocks with the dead", 50),
     ("hub inherits no priority", 50),
+    ("broadcast drops what others lack", 200),
+    ("broadcast repairs nothing", 200),
+    ("broadcast takes twice", 200),
+    ("broadcast waits for a buffer", 200),
+    ("broadcast hears the dead", 300),
 ];
 
 /// Plants a mistake in what this thread runs from now on; the empty name plants none.

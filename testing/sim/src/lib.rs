@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod broadcast;
 pub mod bulk;
 pub mod canary;
 pub mod channel;

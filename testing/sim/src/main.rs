@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser};
+use tombolo_sim::broadcast;
 use tombolo_sim::canary::{self, CANARIES};
 use tombolo_sim::pages;
 use tombolo_sim::plan::{MAX_NODES, Options, Scenario};
@@ -175,7 +176,7 @@ fn run_one(arguments: &Arguments, seed: u64) -> bool {
     say(&format!("seed {seed} passes (commit {})", arguments.commit));
     say(&format!("{:#?}", outcome.plan));
     say(&describe(&outcome));
-    true
+    run_group(arguments, seed)
 }
 
 fn describe(outcome: &Outcome) -> String {
@@ -229,8 +230,9 @@ struct Sums {
 fn run_many(arguments: &Arguments) -> bool {
     let started = Instant::now();
     let sums = Mutex::new(Sums::default());
-    let first_failure = search(arguments, &arguments.canary, |outcome| {
-        let Ok(mut sums) = sums.lock() else { return };
+    let first_failure = search(arguments, &arguments.canary, |seed| {
+        let outcome = run(seed, arguments.options(), false);
+        let Ok(mut sums) = sums.lock() else { return true };
         sums.runs += 1;
         sums.events += outcome.events;
         sums.messages += outcome.messages;
@@ -242,6 +244,7 @@ fn run_many(arguments: &Arguments) -> bool {
         if arguments.endless && sums.runs.is_multiple_of(1000) {
             say(&progress(&sums, started.elapsed()));
         }
+        outcome.failure.is_some()
     });
     if let Some(seed) = first_failure {
         report(arguments, seed, &run(seed, arguments.options(), true));
@@ -249,6 +252,9 @@ fn run_many(arguments: &Arguments) -> bool {
     }
     let sums = sums.into_inner().unwrap_or_default();
     say(&progress(&sums, started.elapsed()));
+    if !run_groups(arguments) {
+        return false;
+    }
     say(&format!(
         "all {} seeds from {} on pass (scenario {}, commit {})",
         sums.runs,
@@ -257,6 +263,40 @@ fn run_many(arguments: &Arguments) -> bool {
         arguments.commit
     ));
     true
+}
+
+/// Runs groups that broadcast, a tenth as many as machines; whether all passed.
+fn run_groups(arguments: &Arguments) -> bool {
+    let started = Instant::now();
+    let sums = Mutex::new((0, 0, 0));
+    let shorter = Arguments { seeds: arguments.seeds.div_ceil(10), ..defaults(arguments) };
+    let failed = search(&shorter, &arguments.canary, |seed| {
+        let outcome = broadcast::run(seed);
+        let Ok(mut sums) = sums.lock() else { return true };
+        *sums = (sums.0 + 1, sums.1 + outcome.taken, sums.2 + outcome.deaths);
+        outcome.failure.is_some()
+    });
+    if let Some(seed) = failed {
+        return run_group(arguments, seed);
+    }
+    let (runs, taken, deaths) = sums.into_inner().unwrap_or_default();
+    let seconds = started.elapsed().as_secs_f64();
+    say(&format!(
+        "{runs} groups in {seconds:.1} s: {taken} messages broadcast and taken, {deaths} deaths of members"
+    ));
+    true
+}
+
+/// Runs the group of a seed, and prints what came of it; whether it passed.
+fn run_group(arguments: &Arguments, seed: u64) -> bool {
+    let outcome = broadcast::run(seed);
+    match &outcome.failure {
+        None => say(&format!("the group of seed {seed} passes: {outcome:?}")),
+        Some(why) => {
+            say(&format!("the group of seed {seed} FAILED: {why}\n  again    {}", arguments.again(seed)));
+        }
+    }
+    outcome.failure.is_none()
 }
 
 fn progress(sums: &Sums, elapsed: Duration) -> String {
@@ -276,7 +316,7 @@ fn progress(sums: &Sums, elapsed: Duration) -> String {
 }
 
 /// Runs seeds on several threads; the smallest that fails, of those that were tried.
-fn search(arguments: &Arguments, planted: &str, note: impl Fn(&Outcome) + Sync) -> Option<u64> {
+fn search(arguments: &Arguments, planted: &str, fails: impl Fn(u64) -> bool + Sync) -> Option<u64> {
     let threads = arguments
         .threads
         .map_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get), usize::from);
@@ -294,10 +334,9 @@ fn search(arguments: &Arguments, planted: &str, note: impl Fn(&Outcome) + Sync) 
                         return;
                     }
                     let panics = Panics(arguments.again(seed));
-                    let outcome = run(seed, arguments.options(), false);
+                    let failed_now = fails(seed);
                     drop(panics);
-                    note(&outcome);
-                    if outcome.failure.is_some() {
+                    if failed_now {
                         failed.store(true, Ordering::Relaxed);
                         if let Ok(mut failures) = failures.lock() {
                             failures.push(seed);
@@ -324,15 +363,19 @@ impl Drop for Panics {
 /// Plants every mistake; whether each was found in time.
 fn try_canaries(arguments: &Arguments) -> bool {
     let mut all_found = true;
-    for (name, within) in CANARIES {
+    for &(name, within) in CANARIES {
         let arguments = Arguments { seeds: within, canary: name.to_owned(), ..defaults(arguments) };
         if let Err(error) = canary::plant(name) {
             say(&format!("canary '{name}': {error}"));
             return false;
         }
-        match search(&arguments, name, |_| ()) {
+        let failure_of = |seed| match name.starts_with("broadcast") {
+            true => broadcast::run(seed).failure,
+            false => run(seed, arguments.options(), false).failure,
+        };
+        match search(&arguments, name, |seed| failure_of(seed).is_some()) {
             Some(seed) => {
-                let failure = run(seed, arguments.options(), false).failure.unwrap_or_default();
+                let failure = failure_of(seed).unwrap_or_default();
                 say(&format!("canary '{name}' is found by seed {seed}: {failure}"));
             }
             None => {

@@ -99,7 +99,8 @@ fn manifest(name: &str) -> String {
     let root = root.display();
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\n\
+         [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\
+         tombolo-group = {{ path = \"{root}/models/group\" }}\n\n\
          [build-dependencies]\ntombolo-idl = {{ path = \"{root}/interface/idl\" }}\n"
     )
 }

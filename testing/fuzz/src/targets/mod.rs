@@ -6,6 +6,7 @@ mod copies;
 mod devices;
 mod fabric;
 mod files;
+mod groups;
 mod hubs;
 mod interfaces;
 mod links;
@@ -53,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hub_answer", run: hubs::answer, seeds: hubs::answer_seeds },
     Target { name: "hub_files", run: hubs::files, seeds: hubs::files_seeds },
     Target { name: "pages", run: pages::rank, seeds: pages::rank_seeds },
+    Target { name: "group_member", run: groups::member, seeds: groups::member_seeds },
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
     Target { name: "endpoint", run: fabric::endpoint, seeds: fabric::endpoint_seeds },
     Target { name: "pmi", run: mpi::pmi, seeds: mpi::pmi_seeds },

@@ -5,6 +5,7 @@ mod bulk;
 mod channels;
 mod exchange;
 mod files;
+mod group;
 mod hostile;
 mod marks;
 mod member;
@@ -111,6 +112,8 @@ fn main() -> ExitCode {
         ["honest-last", name, count] => hostile::honest(name, count, true),
         ["steadfast", name] => hostile::steadfast(name),
         ["open-without-end", name, count] => hostile::open_without_end(name, count),
+        // Groups.
+        ["group", name, parties, count, order] => group::run(name, parties, count, order),
         // Ends.
         ["hold", name] => channels::hold(name),
         ["lose-peer", how, name] => channels::lose_peer(how, name),

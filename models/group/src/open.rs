@@ -1,0 +1,122 @@
+//! How members find each other and open their channels.
+//!
+//! A group with a name: each member exports `group/NAME/member/ID`. One program joins at a time, under the
+//! lock `group/NAME/join`, whose fencing token is its id: higher than that of any member before. It connects
+//! to all members that there are, and is told of those that join later by their connecting to it.
+
+use std::time::Duration;
+
+use tombolo::names::NameFault;
+use tombolo::{Channel, ChannelOptions, Domain, Error, Job, OpenRequest, RequestListener};
+use tombolo_broadcast::{Member, MemberId};
+
+use crate::group::Group;
+use crate::{GroupError, GroupOptions};
+
+/// "TMBGROUP" read as little-endian bytes: what the requests of members mean.
+const REQUEST: u64 = u64::from_le_bytes(*b"TMBGROUP");
+
+fn member_name(group: &str, member: MemberId) -> String {
+    format!("group/{group}/member/{member}")
+}
+
+impl Group {
+    /// Joins a group, or founds it, if the machine has no group of this name. The name is made of letters,
+    /// digits and `._-/:`.
+    ///
+    /// Waits as long as the options say for others that are joining, and for all members to take this one in.
+    ///
+    /// # Errors
+    /// [`GroupError::TimedOut`] when a member did not answer, [`Error::Refused`] in [`GroupError::Domain`]
+    /// when the group has other options, or what the names or channels say.
+    pub fn join(domain: &Domain, name: &str, options: &GroupOptions) -> Result<Group, GroupError> {
+        let timeout = options.timeout.unwrap_or(domain.timeout());
+        let started = std::time::Instant::now();
+        let left = || timeout.saturating_sub(started.elapsed());
+        let names = domain.names();
+        let turn = names.lock(&format!("group/{name}/join"))?.acquire(timeout)?;
+        let own = MemberId(turn.fencing_token());
+        let channel = options.channel()?;
+        let found = names.find(&format!("group/{name}/member/*"))?;
+        let listener = channel.export_for_requests(domain, &member_name(name, own), REQUEST)?;
+        let mut channels = Vec::new();
+        for record in found {
+            let member = record.name.rsplit('/').next().and_then(|id| id.parse().ok()).map(MemberId);
+            if let Some(member) = member.filter(|member| *member != own)
+                && let Some(channel) = connect(&domain.within(left()), name, &channel, own, member)?
+            {
+                channels.push((member, channel));
+            }
+        }
+        let others: Vec<MemberId> = channels.iter().map(|(member, _)| *member).collect();
+        let member = if others.is_empty() {
+            Member::founding(own, [own], options.config)
+        } else {
+            Member::joining(own, others, options.config)
+        };
+        let mut group = Group::new(name, member, options, timeout)?;
+        for (member, channel) in channels {
+            group.add(member, channel)?;
+        }
+        group.listen(listener)?;
+        group.settle_in(left())?;
+        turn.release()?;
+        Ok(group)
+    }
+
+    /// The group of all domains of a job, each of which calls this. Members have the numbers of their ranks;
+    /// no others can join.
+    ///
+    /// # Errors
+    /// As [`Job::channel_to`].
+    pub fn of_job(domain: &Domain, job: &Job, options: &GroupOptions) -> Result<Group, GroupError> {
+        let timeout = options.timeout.unwrap_or(domain.timeout());
+        let own = MemberId(job.rank().into());
+        let all = (0..job.size()).map(|rank| MemberId(rank.into()));
+        let mut group = Group::new(job.id(), Member::founding(own, all, options.config), options, timeout)?;
+        let channel = options.channel()?;
+        let domain = domain.within(timeout);
+        for rank in (0..job.size()).filter(|rank| *rank != job.rank()) {
+            let name = job.name_between("group", rank).map_err(Error::from)?;
+            let opened = if job.rank() < rank {
+                channel.export(&domain, &name)?.within(timeout).accept()?
+            } else {
+                channel.connect(&domain, &name)?
+            };
+            group.add(MemberId(rank.into()), opened)?;
+        }
+        Ok(group)
+    }
+}
+
+/// Opens the channel to a member; `None` if that is gone.
+fn connect(
+    domain: &Domain,
+    group: &str,
+    channel: &ChannelOptions,
+    own: MemberId,
+    member: MemberId,
+) -> Result<Option<Channel>, GroupError> {
+    let request = OpenRequest::new(REQUEST, &own.0.to_le_bytes())?;
+    match channel.connect_with(domain, &member_name(group, member), &request) {
+        Ok(channel) => Ok(Some(channel)),
+        Err(error) if error.is_peer_gone() => Ok(None),
+        Err(error) if matches!(error.name_fault(), Some(NameFault::NoSuchName { .. })) => Ok(None),
+        Err(Error::TimedOut { timeout, .. }) => Err(GroupError::TimedOut {
+            group: group.to_owned(),
+            what: format!("member {member} did not answer a request to join, which it does while it calls"),
+            timeout,
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Accepts a program that joins: its number and its channel. `None` if it is gone, or sent something else.
+pub(crate) fn accept(listener: &RequestListener) -> Option<(MemberId, Channel)> {
+    let opening = listener.within(Duration::from_millis(1)).accept().ok()?;
+    let Ok(id) = opening.request().try_into().map(u64::from_le_bytes) else {
+        let _ = opening.refuse("a request to join a group is the number of the member, eight bytes");
+        return None;
+    };
+    Some((MemberId(id), opening.accept().ok()?))
+}

@@ -1,0 +1,116 @@
+//! What the program takes.
+
+use alloc::vec::Vec;
+
+use super::{Event, Member};
+use crate::{MemberId, Order};
+
+impl Member {
+    /// The next event for the program, if there is one.
+    ///
+    /// What a program does not take stays with the members, whose sources then wait.
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if self.fresh || self.expelled {
+                return None;
+            }
+            let Some(source) = self.next_source() else { return self.next_gone() };
+            if let Some(event) = self.late_joiner(source).or_else(|| self.take_chunk(source)) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The stream whose next chunk is to be taken.
+    fn next_source(&self) -> Option<MemberId> {
+        match self.config.order {
+            Order::PerSource => {
+                // Sources take turns by message.
+                let after = (core::ops::Bound::Excluded(self.turn), core::ops::Bound::Unbounded);
+                let around = self.streams.range(after).chain(self.streams.range(..=self.turn));
+                around
+                    .filter(|(source, stream)| stream.taken < stream.have && self.is_announced(**source))
+                    .map(|(source, _)| *source)
+                    .next()
+            }
+            Order::Total => {
+                // Sequencers follow each other in the order of their ids.
+                for (source, stream) in &self.streams {
+                    if stream.taken < stream.have {
+                        let next = stream.kept(stream.taken + 1)?;
+                        return self.is_announced(next.origin).then_some(*source);
+                    }
+                    if stream.end != Some(stream.have) {
+                        return None;
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether the program may take messages of a member: it knows of it, or can be told now. It cannot
+    /// before members have agreed on a view with it, or without it.
+    fn is_announced(&self, member: MemberId) -> bool {
+        let gone = self.gone.contains_key(&member) || self.agreed && self.view.is_gone(member);
+        self.announced.contains(&member) || gone
+    }
+
+    /// Tells the program of a member that joined and was gone before this member heard of it, if the next
+    /// chunk of a stream is its first.
+    fn late_joiner(&mut self, source: MemberId) -> Option<Event> {
+        let stream = self.streams.get(&source)?;
+        let origin = stream.kept(stream.taken + 1)?.origin;
+        if self.announced.contains(&origin) || self.gone.contains_key(&origin) {
+            return None;
+        }
+        self.await_last_of(origin);
+        Some(Event::Joined(origin))
+    }
+
+    /// Takes the next chunk of a stream; the message, if it is the last of one.
+    fn take_chunk(&mut self, source: MemberId) -> Option<Event> {
+        let limit = self.config.max_message_bytes as usize;
+        let stream = self.streams.get_mut(&source)?;
+        let chunk = stream.kept(stream.taken + 1)?.clone();
+        stream.taken += 1;
+        self.settle_root(source);
+        self.issue();
+        if chunk.first {
+            self.partial.insert(chunk.origin, Vec::new());
+        }
+        // Of a message that began before this member joined there is none.
+        let partial = self.partial.get_mut(&chunk.origin)?;
+        partial.extend_from_slice(&chunk.data);
+        if partial.len() > limit {
+            // Longer than its source may make it.
+            self.partial.remove(&chunk.origin);
+            return None;
+        }
+        if !chunk.last {
+            return None;
+        }
+        self.turn = source;
+        let data = self.partial.remove(&chunk.origin)?;
+        Some(Event::Message { from: chunk.origin, data })
+    }
+
+    /// The next member that is gone and of which nothing is left to be taken.
+    fn next_gone(&mut self) -> Option<Event> {
+        if !self.agreed {
+            return None;
+        }
+        let taken = |source: &MemberId, awaited: &u64| {
+            self.streams.get(source).is_none_or(|stream| stream.taken >= *awaited)
+        };
+        let (gone, _) =
+            self.gone.iter().find(|(_, all)| all.iter().all(|(source, last)| taken(source, last)))?;
+        let gone = *gone;
+        self.gone.remove(&gone);
+        self.partial.remove(&gone);
+        Some(Event::Left { member: gone, in_order: self.departed.remove(&gone) })
+    }
+}

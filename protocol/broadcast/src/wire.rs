@@ -1,0 +1,311 @@
+//! The messages, byte by byte. Specified in `docs/specs/broadcast.md`.
+//!
+//! Numbers are little-endian and reserved fields are zero. The decoder accepts exactly what the encoder
+//! produces.
+
+use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::view::View;
+use crate::{MAX_MEMBERS, MemberId};
+
+/// The version of the protocol, in each [`Sync`].
+pub const VERSION: u16 = 1;
+
+/// The longest header of a chunk or submission in bytes.
+pub const MAX_HEADER_BYTES: usize = 48;
+
+const CHUNK: u8 = 1;
+const RELAYED_CHUNK: u8 = 2;
+const FLAGS: u8 = 3;
+const SUBMIT: u8 = 4;
+const SYNC: u8 = 5;
+const LEAVE: u8 = 6;
+
+/// The highest id, and the highest number of a chunk.
+const MAX_WORD: u64 = u64::MAX >> 1;
+
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+const FRESH: u8 = 1;
+
+/// A part of a message, as long as the configuration allows.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Chunk {
+    /// The member that broadcasts the message.
+    pub origin: MemberId,
+    /// Its place among all chunks of its origin, from 1.
+    pub number: u64,
+    /// Begins a message.
+    pub first: bool,
+    /// Ends a message.
+    pub last: bool,
+    /// The bytes.
+    pub data: Arc<[u8]>,
+}
+
+/// What a member has of the stream of a source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Progress {
+    /// The last chunk that it has received; it has all before.
+    pub have: u64,
+    /// The last chunk that its program has taken.
+    pub taken: u64,
+}
+
+/// What a member knows when its view changes: nothing that it sends before depends on the new view.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Sync {
+    /// The members.
+    pub view: View,
+    /// It is joining and has no streams yet.
+    pub fresh: bool,
+    /// Its streams by source, those of sources that are gone included.
+    pub streams: BTreeMap<MemberId, Progress>,
+}
+
+/// Any message of the protocol.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Message {
+    /// A chunk, along the tree of its source: the notification and the content of the paper's buffer.
+    Chunk {
+        /// The root of the tree: the origin, or with a total order the sequencer.
+        source: MemberId,
+        /// Its place in the stream of the source, from 1.
+        seq: u64,
+        /// All members have taken the chunks up to this one.
+        stable: u64,
+        /// The content.
+        chunk: Chunk,
+    },
+    /// The paper's done flags.
+    Flags {
+        /// The number of chunks that this member has received from the one it sends this to.
+        received: u64,
+        /// By source, the last chunk that this member and all below it in the tree have taken.
+        taken: Vec<(MemberId, u64)>,
+    },
+    /// A chunk for the sequencer, to be broadcast in its stream.
+    Submit(Chunk),
+    /// The view has changed.
+    Sync(Sync),
+    /// The sender leaves in order: this is its last message.
+    Leave,
+}
+
+impl Message {
+    /// Appends the bytes of the message.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        let word = |bytes: &mut Vec<u8>, word: u64| bytes.extend_from_slice(&word.to_le_bytes());
+        match self {
+            Message::Chunk { source, seq, stable, chunk } => {
+                // A source's own chunks have one number, which is not sent twice.
+                let own = chunk.origin == *source && chunk.number == *seq;
+                head(bytes, if own { CHUNK } else { RELAYED_CHUNK }, edges(chunk), 0);
+                for field in [source.0, *seq, *stable] {
+                    word(bytes, field);
+                }
+                if !own {
+                    word(bytes, chunk.origin.0);
+                    word(bytes, chunk.number);
+                }
+                bytes.extend_from_slice(&chunk.data);
+            }
+            Message::Flags { received, taken } => {
+                head(bytes, FLAGS, 0, 0);
+                word(bytes, *received);
+                for (source, seq) in taken {
+                    word(bytes, source.0);
+                    word(bytes, *seq);
+                }
+            }
+            Message::Submit(chunk) => {
+                head(bytes, SUBMIT, edges(chunk), 0);
+                word(bytes, chunk.origin.0);
+                word(bytes, chunk.number);
+                bytes.extend_from_slice(&chunk.data);
+            }
+            Message::Leave => head(bytes, LEAVE, 0, 0),
+            Message::Sync(sync) => {
+                head(bytes, SYNC, if sync.fresh { FRESH } else { 0 }, VERSION);
+                word(bytes, sync.view.highest.0);
+                word(bytes, sync.view.members.len() as u64);
+                for member in &sync.view.members {
+                    word(bytes, member.0);
+                }
+                for (source, progress) in &sync.streams {
+                    for field in [source.0, progress.have, progress.taken] {
+                        word(bytes, field);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads a message from its bytes; `None` for bytes that are not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Message> {
+        let (head, mut rest) = bytes.split_first_chunk::<8>()?;
+        let [kind, flags, low, high, 0, 0, 0, 0] = *head else { return None };
+        let version = u16::from_le_bytes([low, high]);
+        if version != if kind == SYNC { VERSION } else { 0 } {
+            return None;
+        }
+        let rest = &mut rest;
+        match kind {
+            CHUNK | RELAYED_CHUNK => {
+                let (source, seq, stable) = (MemberId(take(rest)?), take(rest)?, take(rest)?);
+                let (origin, number) =
+                    if kind == CHUNK { (source, seq) } else { (MemberId(take(rest)?), take(rest)?) };
+                let twice = kind == RELAYED_CHUNK && (origin, number) == (source, seq);
+                let chunk = content(origin, number, flags, rest)?;
+                let valid = !twice && seq > stable;
+                valid.then_some(Message::Chunk { source, seq, stable, chunk })
+            }
+            FLAGS if flags == 0 && rest.len() % 16 == 8 => {
+                let received = take(rest)?;
+                let mut taken = Vec::with_capacity(rest.len() / 16);
+                while !rest.is_empty() {
+                    taken.push((MemberId(take(rest)?), take(rest)?));
+                }
+                Some(Message::Flags { received, taken })
+            }
+            SUBMIT => {
+                let (origin, number) = (MemberId(take(rest)?), take(rest)?);
+                Some(Message::Submit(content(origin, number, flags, rest)?))
+            }
+            LEAVE if flags == 0 && rest.is_empty() => Some(Message::Leave),
+            SYNC if flags & !FRESH == 0 => Some(Message::Sync(read_sync(flags == FRESH, rest)?)),
+            _ => None,
+        }
+    }
+}
+
+fn head(bytes: &mut Vec<u8>, kind: u8, flags: u8, version: u16) {
+    let [low, high] = version.to_le_bytes();
+    bytes.extend_from_slice(&[kind, flags, low, high, 0, 0, 0, 0]);
+}
+
+fn edges(chunk: &Chunk) -> u8 {
+    (u8::from(chunk.first) * FIRST) | (u8::from(chunk.last) * LAST)
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let (word, after) = rest.split_first_chunk::<8>()?;
+    *rest = after;
+    // So that no sum with another overflows.
+    Some(u64::from_le_bytes(*word)).filter(|word| *word <= MAX_WORD)
+}
+
+fn content(origin: MemberId, number: u64, flags: u8, data: &[u8]) -> Option<Chunk> {
+    let valid = flags & !(FIRST | LAST) == 0 && number != 0;
+    let (first, last) = (flags & FIRST != 0, flags & LAST != 0);
+    valid.then(|| Chunk { origin, number, first, last, data: Arc::from(data) })
+}
+
+fn read_sync(fresh: bool, rest: &mut &[u8]) -> Option<Sync> {
+    let (highest, count) = (MemberId(take(rest)?), take(rest)?);
+    if count > MAX_MEMBERS as u64 {
+        return None;
+    }
+    let mut members = BTreeSet::new();
+    for _ in 0..count {
+        let member = MemberId(take(rest)?);
+        if members.last().is_some_and(|last| *last >= member) || member > highest {
+            return None;
+        }
+        members.insert(member);
+    }
+    // One for each member, and for those that are gone and whose chunks are still on their way.
+    if !rest.len().is_multiple_of(24) || rest.len() / 24 > 2 * MAX_MEMBERS {
+        return None;
+    }
+    let mut streams = BTreeMap::new();
+    while !rest.is_empty() {
+        let (source, progress) = (MemberId(take(rest)?), Progress { have: take(rest)?, taken: take(rest)? });
+        let in_order = streams.last_key_value().is_none_or(|(last, _)| *last < source);
+        if !in_order || progress.taken > progress.have {
+            return None;
+        }
+        streams.insert(source, progress);
+    }
+    Some(Sync { view: View { highest, members }, fresh, streams })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes_of(message: &Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    }
+
+    fn chunk(origin: u64, number: u64) -> Chunk {
+        Chunk { origin: MemberId(origin), number, first: true, last: false, data: Arc::from(*b"abc") }
+    }
+
+    #[test]
+    fn the_bytes_are_these() {
+        let own = Message::Chunk { source: MemberId(3), seq: 7, stable: 5, chunk: chunk(3, 7) };
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        assert_eq!(bytes_of(&own), [words(&[0x101, 3, 7, 5]), b"abc".to_vec()].concat());
+        let relayed = Message::Chunk { source: MemberId(1), seq: 7, stable: 5, chunk: chunk(3, 7) };
+        assert_eq!(bytes_of(&relayed), [words(&[0x102, 1, 7, 5, 3, 7]), b"abc".to_vec()].concat());
+        let flags = Message::Flags { received: 9, taken: alloc::vec![(MemberId(1), 2)] };
+        assert_eq!(bytes_of(&flags), words(&[3, 9, 1, 2]));
+        assert_eq!(bytes_of(&Message::Leave), words(&[6]));
+        assert_eq!(bytes_of(&Message::Submit(chunk(3, 7)))[..24], words(&[0x104, 3, 7]));
+        let sync = Sync {
+            view: View::of([MemberId(2), MemberId(9)]),
+            fresh: true,
+            streams: BTreeMap::from([(MemberId(2), Progress { have: 4, taken: 3 })]),
+        };
+        assert_eq!(bytes_of(&Message::Sync(sync)), words(&[0x1_0105, 9, 2, 2, 9, 2, 4, 3]));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        for bytes in [
+            words(&[]),
+            words(&[0x601]),
+            words(&[0x401, 3, 7, 5]),       // an unknown flag
+            words(&[0x101, 3, 7, 7]),       // stable before it was received
+            words(&[0x102, 3, 7, 5, 3, 7]), // the short form exists
+            words(&[3, 9, 1]),
+            words(&[6, 0]),
+            words(&[3, 1 << 63]),
+            words(&[0x1_0005, 9, 2, 9, 2]),       // members out of order
+            words(&[0x1_0005, 1, 1, 9]),          // a member above the highest
+            words(&[0x1_0005, 9, 1, 9, 9, 1, 2]), // taken before it was received
+            words(&[0x1_0005, 9, u64::MAX, 9]),   // more members than there can be
+            words(&[0x2_0005, 9, 1, 9]),          // another version
+        ] {
+            assert_eq!(Message::decode(&bytes), None, "{bytes:x?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(kind in 0u8..8, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = kind;
+            }
+            if bytes.len() >= 8 {
+                bytes[1] &= 3;
+                bytes[2..8].fill(0);
+                bytes[2] = u8::from(kind == SYNC);
+            }
+            if let Some(message) = Message::decode(&bytes) {
+                prop_assert_eq!(bytes_of(&message), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Groups, a few seeds; thousands, and planted mistakes, by `cargo xtask sim`.
+
+use tombolo_sim::broadcast::run;
+
+#[test]
+fn groups_agree_whoever_dies() {
+    let (mut largest, mut deaths, mut taken) = (0, 0, 0);
+    for seed in 1..=60 {
+        let outcome = run(seed);
+        assert_eq!(outcome.failure, None, "seed {seed}: `cargo xtask sim --seed {seed}` runs it alone");
+        (largest, deaths, taken) =
+            (largest.max(outcome.members), deaths + outcome.deaths, taken + outcome.taken);
+    }
+    assert!(
+        largest >= 48 && deaths > 50 && taken > 10_000,
+        "{largest} members, {deaths} deaths, {taken} taken"
+    );
+}
