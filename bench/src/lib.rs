@@ -6,6 +6,7 @@
 //! measured in turn with the physical limit of the same memory, and the ratio of the two is the result.
 #![forbid(unsafe_code)]
 
+pub mod broadcast;
 pub mod bulk;
 pub mod coherence;
 pub mod cpus;

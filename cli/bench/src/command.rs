@@ -12,6 +12,7 @@ use tombolo_bench::ring::{self, Report, Schedule, Shape};
 use tombolo_bench::{coherence, latency, waitset};
 use tombolo_machine::Kit;
 
+use super::broadcast;
 use super::bulk::{self, BulkOptions};
 use super::devices;
 use super::figures;
@@ -41,6 +42,7 @@ Examples:
   tombolo bench coherence                messages in memory that is not coherent
   tombolo bench rpc                      typed calls beside bare rings
   tombolo bench bulk                     bulk data and what copies it
+  tombolo bench broadcast                groups beside sends and MPI_Bcast
   tombolo bench mpi                      MPI, beside what else carries it
   tombolo bench omp                      OpenMP, beside libgomp and libomp
   tombolo bench rcce                     RCCE between two ranks, beside a channel
@@ -67,6 +69,7 @@ enum BenchCommand {
     Coherence(CoherenceOptions),
     Rpc(RpcOptions),
     Bulk(BulkOptions),
+    Broadcast(broadcast::Options),
     Mpi(MpiOptions),
     #[command(hide = true)]
     MpiNetwork(NetworkOptions),
@@ -281,6 +284,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Layers(options) => layers::run(context, options),
         BenchCommand::Rpc(options) => rpc::run(context, options),
         BenchCommand::Bulk(options) => bulk::run(context, options),
+        BenchCommand::Broadcast(options) => broadcast::run(context, options),
         BenchCommand::Mpi(options) => mpi::run(context, options),
         BenchCommand::MpiNetwork(options) => mpi_network::run(options),
         BenchCommand::Omp(options) => omp::run(context, options),

@@ -1,5 +1,6 @@
 //! The command `tombolo bench`: measures operations, beside their physical limit and beside other systems.
 
+mod broadcast;
 mod brought;
 mod bulk;
 mod command;

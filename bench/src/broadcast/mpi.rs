@@ -1,0 +1,44 @@
+//! `MPI_Bcast` of the MPI that is installed.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Figure, LINE_BYTES, Trial};
+use crate::launch::{figures_of, output_of};
+
+/// The same trial for MPI: the roots take turns, as a collective operation needs all members.
+const PROGRAM: &str = include_str!("bcast.c");
+
+/// Runs a trial, if `mpicc` and `mpirun` are there.
+pub(super) fn run(trial: &Trial, patience: Duration) -> Result<Vec<Figure>, String> {
+    let folder = std::env::temp_dir().join(format!("tombolo-bench-broadcast-{}", std::process::id()));
+    let result = in_folder(trial, patience, &folder);
+    // A folder that stays does no harm and holds nothing but the program.
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+fn in_folder(trial: &Trial, patience: Duration, folder: &std::path::Path) -> Result<Vec<Figure>, String> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("no folder for MPI's program: {error}"))?;
+    let source = folder.join("bcast.c");
+    std::fs::write(&source, PROGRAM).map_err(|error| format!("cannot write MPI's program: {error}"))?;
+    let program = folder.join("bcast");
+    let mut compile = Command::new("mpicc");
+    compile.arg("-O2").arg("-o").arg(&program).arg(&source);
+    let (status, _, errors) = output_of(compile, patience).map_err(|why| format!("no MPI: {why}"))?;
+    if !status.success() {
+        return Err(format!("mpicc: {}", crate::launch::last_lines(&errors)));
+    }
+    let mut run = Command::new("mpirun");
+    // Open MPI wants to be told that there are fewer processors than ranks, and that a container's only user
+    // may.
+    run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    run.env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    run.args(["-n", &trial.members.to_string()]).arg(&program);
+    let bytes = trial.lines as usize * LINE_BYTES;
+    for number in [bytes, trial.messages as usize, trial.sources as usize, usize::from(trial.paced)] {
+        run.arg(number.to_string());
+    }
+    figures_of(run, patience)
+}

@@ -1,0 +1,75 @@
+//! `tombolo bench broadcast`
+
+use std::time::Duration;
+
+use clap::Args;
+use tombolo_bench::broadcast;
+
+use super::progress::showing;
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// Measures broadcast in a group of processes
+///
+/// Processes of this host, which attach to the machine as programs do. First one of them broadcasts messages
+/// of 1, 32, 64 and 128 lines of 32 bytes, each when all have the one before: the time to the last member.
+/// Then sources broadcast messages of 4 KiB as fast as they can, by number of sources and by k, the most
+/// members that one forwards to. Synchronous means that members poll, and that a broadcast begins when the
+/// one before is complete. Beside them in the same run: a source that sends to each member, and MPI_Bcast
+/// where mpicc and mpirun are installed.
+///
+/// The JSON has `rows` with: trial, and latency_us with p50 and p99, or throughput_mb_s, or failed.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench broadcast
+  tombolo bench broadcast --members 12 --fan-out 1,2,4,11 --sources 1,5,12
+  tombolo bench broadcast --json | jq '.rows[] | {way: .trial.way, us: .latency_us.p50}'")]
+pub(super) struct Options {
+    /// Number of processes
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    members: u32,
+
+    /// Number of messages of each source and trial
+    #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    messages: u32,
+
+    /// Values of k for the throughput
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "1,2,4,7", value_parser = clap::value_parser!(u16).range(1..=255))]
+    fan_out: Vec<u16>,
+
+    /// Numbers of sources for the throughput
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', default_value = "1,5,8", value_parser = clap::value_parser!(u32).range(1..=64))]
+    sources: Vec<u32>,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+
+    /// Run as a member
+    #[arg(long, hide = true, value_name = "TRIAL")]
+    member: Option<String>,
+}
+
+pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    if let Some(trial) = &options.member {
+        return match broadcast::run_member(trial) {
+            Ok(()) => Ok(0),
+            Err(why) => {
+                eprintln!("{why}");
+                Ok(1)
+            }
+        };
+    }
+    let bench = broadcast::Options {
+        members: options.members,
+        messages: options.messages,
+        fan_outs: options.fan_out.clone(),
+        sources: options.sources.clone(),
+        member_arguments: ["bench", "broadcast", "--member"].map(Into::into).to_vec(),
+        patience: Duration::from_secs(60),
+    };
+    let report = showing(context, |progress| broadcast::run(&bench, progress));
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.is_complete()))
+}
