@@ -103,7 +103,7 @@ pub(super) struct Common {
     image: Option<PathBuf>,
 }
 
-/// Reads NAME:KIND[:CAPACITY[:BYTES]].
+/// Reads `NAME:KIND[:CAPACITY[:BYTES]]`.
 fn hub(text: &str) -> Result<Description, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let (name, kind, numbers) = match parts[..] {
