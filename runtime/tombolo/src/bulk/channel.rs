@@ -276,12 +276,14 @@ impl BulkChannel {
             match self.assigned[at].state {
                 State::Offered => self.hear(patience)?,
                 State::Vetoed(veto) => {
-                    let Assignment { may_forward, is_copied, .. } = self.assigned.swap_remove(at);
+                    let Assignment { may_forward, is_copied, .. } = self.assigned[at];
                     if veto != Veto::Unreachable || is_copied {
+                        self.assigned.swap_remove(at);
                         return Err(BulkError::Vetoed(veto).into());
                     }
-                    let timeout = patience.remaining();
-                    self.offer(pool, may_forward, true, timeout)?;
+                    // The veto stays until the next offer is sent, so that a wait that was cut short goes on here.
+                    self.offer(pool, may_forward, true, patience.remaining())?;
+                    self.assigned.swap_remove(at);
                 }
                 _ => return Ok(()),
             }
