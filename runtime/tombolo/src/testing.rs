@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_capability::{
-    Backing, CapabilityId, CapabilityInfo, Extent, PAGE_BYTES, RegionId, RegionInfo, Rights, Seal,
+    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, PAGE_BYTES, RegionId, RegionInfo, Rights,
+    Seal,
 };
-use tombolo_control::{ClientMessage, Exit, Grant, MonitorMessage, RegionMap, Reply, Request, Wire};
+use tombolo_control::{ClientMessage, Exit, Fault, Grant, MonitorMessage, RegionMap, Reply, Request, Wire};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_naming::Operation;
 use tombolo_platform::Deadline;
@@ -234,9 +235,16 @@ impl Monitor {
 #[derive(Default)]
 pub(crate) struct OneRegion {
     memory: Mutex<Option<(OwnedFd, u64)>>,
+    /// Whether its domains do not reach what others offer them.
+    is_far: bool,
 }
 
 impl OneRegion {
+    /// The region of a domain that reaches no other's.
+    pub(crate) fn far() -> Arc<Self> {
+        Arc::new(OneRegion { is_far: true, ..OneRegion::default() })
+    }
+
     /// Answers what a domain asks for, until it is gone.
     fn serve(&self, monitor: &Monitor) {
         let mut lifelines = Vec::new();
@@ -248,6 +256,12 @@ impl OneRegion {
                 return;
             };
             let Ok(message) = ClientMessage::from_bytes(&buffer[..received.length]) else { return };
+            if self.is_far && matches!(message.body, Request::CapabilityAccept { .. }) {
+                let region = Self::region(PAGE_BYTES).id;
+                let fault = CapabilityFault::NotReachable { region, from: domain_id() };
+                monitor.say(message.request, Reply::Failed { fault: Fault::Capability { fault } }, &[]);
+                continue;
+            }
             if let Request::RegionCreate { length_bytes, .. } = message.body {
                 let length_bytes = length_bytes.next_multiple_of(PAGE_BYTES);
                 let making = Making { huge_page_bytes: 0, numa_node: None };

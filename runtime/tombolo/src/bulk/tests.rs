@@ -1,6 +1,7 @@
 //! Bulk channels without trust, between two domains of one process: no monitor is needed for that.
 
 mod awake;
+mod copies;
 mod futures;
 
 use std::fs::{File, OpenOptions};

@@ -1,0 +1,114 @@
+//! Between domains that share no memory: each has its own for a pool, and content goes through the channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::{Buffer, BulkChannel, BulkOptions, Pool, PoolOptions};
+use super::{assign, ends_of};
+use crate::testing::{Monitor, OneRegion};
+use crate::{ChannelOptions, Error};
+
+/// Many times what the ring of a channel holds.
+const LONG_BYTES: u64 = 1 << 20;
+
+/// Two ends, and a pool of the left one that the right one does not reach.
+fn apart() -> (BulkChannel, BulkChannel, [Pool; 2]) {
+    let (near, far) =
+        (Monitor::domain_with(&Arc::new(OneRegion::default())), Monitor::domain_with(&OneRegion::far()));
+    let options = BulkOptions::default().channel(ChannelOptions::default());
+    let (left, right) = ends_of((&near, &options), (&far, &options));
+    let (mut left, mut right) = (left.unwrap(), right.unwrap());
+    let pool = near.create_pool(&PoolOptions::new(LONG_BYTES, 3)).unwrap();
+    let taken = assign(&mut left, &mut right, &pool);
+    assert!(left.copies(&pool) && right.copies(&taken));
+    (left, right, [pool, taken])
+}
+
+/// Bytes that differ from place to place, and from seed to seed.
+fn pattern(seed: u64, length_bytes: u64) -> Vec<u8> {
+    (0..length_bytes).map(|at| (at.wrapping_mul(31) ^ (at >> 9) ^ seed.wrapping_mul(97)) as u8).collect()
+}
+
+#[test]
+fn content_goes_there_and_back_with_the_right() {
+    let (mut left, mut right, [pool, taken]) = apart();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut metadata = Vec::new();
+            let mut moved = right.recv_moved(&mut metadata).unwrap();
+            let mut found = vec![0; 100_001];
+            moved.read(0, &mut found).unwrap();
+            assert_eq!((found, &metadata[..]), (pattern(1, 100_001), &b"first"[..]));
+            moved.set_part(0, LONG_BYTES).unwrap();
+            moved.write(0, &pattern(2, LONG_BYTES)).unwrap();
+            right.move_to(moved, b"").unwrap();
+
+            let shared = right.recv_shared(&mut metadata).unwrap();
+            let mut found = vec![0; LONG_BYTES as usize];
+            shared.read(0, &mut found).unwrap();
+            assert_eq!(found, pattern(2, LONG_BYTES));
+            right.release(shared, b"seen").unwrap();
+            assert_eq!(taken.counts().away, 3);
+        });
+        let mut buffer = pool.take().unwrap();
+        // Neither begins nor ends at a word.
+        buffer.set_part(333, 100_001).unwrap();
+        buffer.write(0, &pattern(1, 100_001)).unwrap();
+        left.move_to(buffer, b"first").unwrap();
+        let back = left.recv_moved(&mut Vec::new()).unwrap();
+        let mut found = vec![0; LONG_BYTES as usize];
+        back.read(0, &mut found).unwrap();
+        assert_eq!(found, pattern(2, LONG_BYTES));
+        let shared = left.share(back, b"").unwrap();
+        left.recv(&mut Vec::new()).unwrap();
+        drop(shared.reclaim().unwrap());
+        assert_eq!(pool.counts().free, 3);
+    });
+}
+
+#[test]
+fn two_that_move_to_each_other_at_once_do_not_both_wait() {
+    let (mut left, mut right, [pool, _taken]) = apart();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut theirs = right.recv_moved(&mut Vec::new()).unwrap();
+            theirs.write(0, &pattern(3, LONG_BYTES)).unwrap();
+            exchange(&mut right, theirs, &pattern(4, LONG_BYTES));
+        });
+        left.move_to(pool.take().unwrap(), b"").unwrap();
+        let mut ours = pool.take().unwrap();
+        ours.write(0, &pattern(4, LONG_BYTES)).unwrap();
+        exchange(&mut left, ours, &pattern(3, LONG_BYTES));
+    });
+}
+
+/// Moves a buffer, and only then receives one.
+fn exchange(end: &mut BulkChannel, buffer: Buffer, expected: &[u8]) {
+    end.move_to(buffer, b"").unwrap();
+    let received = end.recv_moved(&mut Vec::new()).unwrap();
+    let mut found = vec![0; expected.len()];
+    received.read(0, &mut found).unwrap();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_transfer_for_which_there_is_no_room_at_once_changes_nothing() {
+    let (mut left, mut right, [pool, _taken]) = apart();
+    let mut buffer = pool.take().unwrap();
+    buffer.set_part(0, 64).unwrap();
+    let mut shared = left.share(buffer, b"").unwrap();
+    // Nothing takes messages there: in the end the ring is full.
+    let error = loop {
+        if let Err(error) = left.within(Duration::ZERO).share_again(&mut shared, b"") {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::WouldBlock | Error::TimedOut { .. }), "{error}");
+    let times = shared.shares();
+    let received = (0..times).map(|_| right.recv_shared(&mut Vec::new()).unwrap()).collect::<Vec<_>>();
+    assert!(matches!(right.within(Duration::ZERO).recv_shared(&mut Vec::new()), Err(Error::WouldBlock)));
+    drop(received);
+    right.settle().unwrap();
+    left.settle().unwrap();
+    assert_eq!(shared.shares(), 0);
+}
