@@ -281,7 +281,7 @@ impl BulkChannel {
                         self.assigned.swap_remove(at);
                         return Err(BulkError::Vetoed(veto).into());
                     }
-                    // The veto stays until the next offer is sent, so that a wait that was cut short goes on here.
+                    // The veto stays until the next offer is sent: a wait that was cut short goes on here.
                     self.offer(pool, may_forward, true, patience.remaining())?;
                     self.assigned.swap_remove(at);
                 }
