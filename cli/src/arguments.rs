@@ -60,7 +60,10 @@ mod tests {
 
     #[test]
     fn examples_in_the_help_are_accepted() {
-        let parse = |words: &[&str]| Arguments::try_parse_from(words).map(drop);
+        let parse = |words: &[&str]| {
+            let words = crate::command::rccerun::habits(words.iter().map(Into::into));
+            Arguments::try_parse_from(words).map(drop)
+        };
         let tried = help::assert_examples_parse(&mut Arguments::command(), parse);
         assert!(tried > 20, "only {tried} examples were found");
     }

@@ -326,6 +326,6 @@ mod tests {
         );
         assert!(declared.contains("it has not been measured"), "{declared}");
         assert!(render(&report(vec![way("a", Some(5), None)]), false).contains("nothing else can"));
-        assert!(render(&report(Vec::new()), false).contains("in two steps"));
+        assert!(render(&report(Vec::new()), false).contains("copies the content"));
     }
 }

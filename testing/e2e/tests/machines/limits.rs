@@ -48,7 +48,7 @@ fn a_window_that_is_too_small_says_so() {
     drop(server);
     machine.down();
 
-    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "window_mib = 4"));
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "window_mib = 8"));
     let server = machine.start_actor("host", &["serve", "wide", "128", "16", "0"]);
     server.wait_for("serving");
     let large = machine.actor("arm0", &["connect", "wide", "128", "65536", "0"]);

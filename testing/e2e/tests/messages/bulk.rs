@@ -113,7 +113,7 @@ fn buffers_go_through_three_domains_on_two_nodes() {
 
 #[test]
 fn a_pool_larger_than_the_window_is_refused() {
-    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "window_mib = 4"));
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "window_mib = 8"));
     let sink = machine.start_actor("arm0", &["bulk-hold", "sink", "full", "-"]);
     sink.wait_for("exported");
     machine.actor("host", &["bulk-too-large", "arm0"]).fails_with(1, &["window"]);

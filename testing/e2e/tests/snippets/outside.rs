@@ -100,7 +100,9 @@ fn manifest(name: &str) -> String {
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
          [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\
-         tombolo-group = {{ path = \"{root}/models/group\" }}\n\n\
+         tombolo-group = {{ path = \"{root}/models/group\" }}\n\
+         tombolo-hubs = {{ path = \"{root}/models/hubs\" }}\n\
+         tombolo-pages = {{ path = \"{root}/models/pages\" }}\n\n\
          [build-dependencies]\ntombolo-idl = {{ path = \"{root}/interface/idl\" }}\n"
     )
 }

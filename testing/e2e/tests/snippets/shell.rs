@@ -197,7 +197,9 @@ fn own_words(help: &str, words: &[String], path: usize) -> usize {
     let takes_value = |option: &str| {
         help.lines().map(str::trim).any(|line| {
             let (names, value) = line.split_once(" <").unwrap_or((line, ""));
-            !value.is_empty() && names.split(", ").any(|name| name == option)
+            // With one dash as well: `-nue`, as RCCE's launcher has it.
+            let is_it = |name: &str| name == option || name.strip_prefix('-') == Some(option);
+            !value.is_empty() && names.split(", ").any(is_it)
         })
     };
     let mut at = path;
