@@ -1,5 +1,6 @@
 //! One address range over the memories of a job.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Instant;
 
@@ -91,6 +92,17 @@ fn get(pages: &Pages, page: usize) -> u64 {
     pages.memory().words()[page * pages.page_bytes() / 8].load(SeqCst)
 }
 
+fn wait_for(word: &AtomicU64, value: u64) -> Outcome {
+    let started = Instant::now();
+    while word.load(SeqCst) != value {
+        if started.elapsed() > PATIENCE {
+            return Err(format!("a word is {} and not {value}", word.load(SeqCst)).into());
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
 /// Three ranks; the last is killed. What only it had is lost and nothing else.
 pub(crate) fn lose() -> Outcome {
     let domain = crate::attach()?;
@@ -130,17 +142,14 @@ pub(crate) fn lose() -> Outcome {
         for _ in 0..1000 {
             word.fetch_add(1, SeqCst);
         }
-        let started = Instant::now();
-        while word.load(SeqCst) != 2000 {
-            if started.elapsed() > PATIENCE {
-                return Err(format!("counted {} of 2000", word.load(SeqCst)).into());
-            }
-            std::thread::yield_now();
-        }
+        wait_for(word, 2000)?;
     }
     println!("counted on");
-    if rank == 1 {
+    // Rank 1 ends when rank 0 needs nothing of it any more.
+    if rank == 0 {
         put(&pages, 1, 1);
+    } else {
+        wait_for(&words[pages.page_bytes() / 8], 1)?;
         std::hint::black_box(get(&pages, 0));
         return Err("a page that is lost was read".into());
     }
