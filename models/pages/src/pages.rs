@@ -193,7 +193,8 @@ impl Pages {
         loop {
             let late = (0..).zip(&state.arrived).filter(|(_, arrived)| **arrived < meeting);
             let late = late.fold(Ranks::NONE, |late, (rank, _)| late.or(Ranks::of(Rank(rank))));
-            if late.is_empty() {
+            // The others are to know that this rank was there even if it dies next.
+            if late.is_empty() && state.announcements.is_empty() {
                 return Ok(());
             }
             let never = Ranks(late.0 & (state.node.dead().0 | state.done.0)).first();

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tombolo::waitset::Trigger;
 use tombolo::{Channel, Interest, Ready, Token, WaitSet};
@@ -48,7 +48,7 @@ pub(crate) struct State {
     /// Ranks that need no pages any more.
     pub(crate) done: Ranks,
     /// Messages of this crate that are to be sent to all.
-    announcements: VecDeque<[u8; HEAD_BYTES]>,
+    pub(crate) announcements: VecDeque<[u8; HEAD_BYTES]>,
     /// Threads of the program that wait for a change.
     pub(crate) waiting: u32,
     /// Pages that the program asks for without accessing them.
@@ -148,6 +148,8 @@ pub(crate) struct Service {
     peers: Vec<Option<Peer>>,
     buffer: Vec<u8>,
     page_bytes: usize,
+    /// Since when the program wants no more.
+    ending: Option<Instant>,
 }
 
 impl Service {
@@ -173,7 +175,7 @@ impl Service {
                 None => None,
             });
         }
-        Ok(Service { shared, set, faults, peers, buffer: Vec::new(), page_bytes })
+        Ok(Service { shared, set, faults, peers, buffer: Vec::new(), page_bytes, ending: None })
     }
 
     pub(crate) fn waker(&self) -> tombolo::waitset::Waker {
@@ -228,7 +230,14 @@ impl Service {
         if wake {
             shared.changed.notify_all();
         }
-        Ok(!stop)
+        Ok(!stop || self.is_sending())
+    }
+
+    /// After the program has ended the range: whether there is something left to send, and time for it.
+    fn is_sending(&mut self) -> bool {
+        let since = *self.ending.get_or_insert_with(Instant::now);
+        let waits = self.peers.iter().flatten().any(|peer| !peer.backlog.is_empty());
+        waits && since.elapsed() < NAP
     }
 
     fn take_faults(&mut self) -> Result<(), Error> {
