@@ -73,12 +73,8 @@ pub(crate) fn count(increments: &str) -> Outcome {
     if all != expected {
         return Err(format!("the sum of all pages is {all}, not {expected}").into());
     }
-    let hottest = pages.hottest(1);
-    let totals = pages.totals();
-    println!(
-        "counted {total}, sum {sum}, hottest page {:?}, in {counting_s:.3} s, {totals:?}",
-        hottest[0].page
-    );
+    let (hottest, totals) = (pages.hottest(1), pages.totals());
+    println!("counted {total}, sum {sum}, in {counting_s:.3} s, hottest {hottest:?}, {totals:?}");
     pages.close(PATIENCE)?;
     Ok(())
 }
