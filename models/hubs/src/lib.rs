@@ -19,7 +19,7 @@
 //! }
 //! ```
 //!
-//! The two faces are those of Go (*Exploring the programming models for the SCC*: [`Chan`], with `close`,
+//! The two faces are those of Go (*Go's Concurrency Constructs on the SCC*: [`Chan`], with `close`,
 //! iteration and [`select`](Task::select)) and of OpenComRTOS (ports, fifos, events, semaphores, resources,
 //! pools, each with try, wait and wait with deadline). `tombolo-hub` has the state machine of both.
 //!
