@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use tombolo_base::coherence::{Caches, Evictions};
 use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_capability::{
     Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, PAGE_BYTES, RegionId, RegionInfo, Rights,
@@ -237,12 +238,19 @@ pub(crate) struct OneRegion {
     memory: Mutex<Option<(OwnedFd, u64)>>,
     /// Whether its domains do not reach what others offer them.
     is_far: bool,
+    /// By what means its domains keep their views of it, if it is not coherent.
+    caches: Option<Caches>,
 }
 
 impl OneRegion {
     /// The region of a domain that reaches no other's.
     pub(crate) fn far() -> Arc<Self> {
         Arc::new(OneRegion { is_far: true, ..OneRegion::default() })
+    }
+
+    /// A region of which each domain has an emulated cache that moves no line by itself.
+    pub(crate) fn cached() -> Arc<Self> {
+        Arc::new(OneRegion { caches: Some(Caches::Emulated(Evictions::default())), ..OneRegion::default() })
     }
 
     /// Answers what a domain asks for, until it is gone.
@@ -296,7 +304,7 @@ impl OneRegion {
                         file_offset_bytes,
                         backing,
                         huge_page_bytes,
-                        caches: None,
+                        caches: self.caches,
                     };
                     monitor.say(message.request, Reply::RegionMap { map }, &[memory, &theirs]);
                 }

@@ -79,9 +79,6 @@ pub(super) struct Assignment {
     pub(super) state: State,
     /// Whether the other side may assign it further.
     pub(super) may_forward: bool,
-    /// Whether each side has memory of its own for it, and the content of buffers is copied through the
-    /// channel.
-    pub(super) is_copied: bool,
     /// What takes the peer's right back.
     pub(super) lent: Option<Capability>,
 }
@@ -186,7 +183,7 @@ impl BulkChannel {
     /// memory: a transfer takes time then, and returns once the other side has taken most of the content.
     #[must_use]
     pub fn copies(&self, pool: &Pool) -> bool {
-        self.position(&pool.inner).is_some_and(|at| self.assigned[at].is_copied)
+        self.position(&pool.inner).is_some_and(|at| self.session.is_copied(self.assigned[at].place))
     }
 
     /// The pools that are on the channel, assigned by either end.
@@ -276,8 +273,8 @@ impl BulkChannel {
             match self.assigned[at].state {
                 State::Offered => self.hear(patience)?,
                 State::Vetoed(veto) => {
-                    let Assignment { may_forward, is_copied, .. } = self.assigned[at];
-                    if veto != Veto::Unreachable || is_copied {
+                    let Assignment { may_forward, place, .. } = self.assigned[at];
+                    if veto != Veto::Unreachable || self.session.is_copied(place) {
                         self.assigned.swap_remove(at);
                         return Err(BulkError::Vetoed(veto).into());
                     }
@@ -310,7 +307,7 @@ impl BulkChannel {
         match offered {
             Ok(lent) => {
                 let (pool, state) = (Arc::clone(inner), State::Offered);
-                self.assigned.push(Assignment { pool, link, place, state, may_forward, is_copied, lent });
+                self.assigned.push(Assignment { pool, link, place, state, may_forward, lent });
                 Ok(())
             }
             Err(error) => {

@@ -218,9 +218,10 @@ impl BulkChannel {
 
     /// Takes a pool that is offered, or says why not.
     pub(super) fn take_up(&mut self, offer: &Offer, timeout: Duration) -> Result<Pool, Error> {
-        let is_copied = self.session.is_copied(offer.place);
         let memory = match self.trust {
-            Trust::Full if is_copied => PoolMemory::of_copies(&self.domain, offer.layout).map(Some),
+            Trust::Full if self.session.is_copied(offer.place) => {
+                PoolMemory::of_copies(&self.domain, offer.layout).map(Some)
+            }
             Trust::Full => PoolMemory::take_up(&self.domain, self.channel.peer(), offer).map(Some),
             Trust::None => Ok(None),
         };
@@ -236,7 +237,7 @@ impl BulkChannel {
         let (link, place) = (UPSTREAM, offer.place);
         let (inner, state) = (Arc::clone(&pool.inner), State::Assigned);
         let (may_forward, lent) = (offer.may_forward, None);
-        self.assigned.push(Assignment { pool: inner, link, place, state, may_forward, is_copied, lent });
+        self.assigned.push(Assignment { pool: inner, link, place, state, may_forward, lent });
         Ok(pool)
     }
 

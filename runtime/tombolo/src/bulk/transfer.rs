@@ -169,8 +169,8 @@ impl BulkChannel {
             return Ok(false);
         }
         let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
-        let Assignment { pool, link, place, is_copied, .. } = &self.assigned[at];
-        if *is_copied && verb.brings_content() {
+        let Assignment { pool, link, place, .. } = &self.assigned[at];
+        if self.session.is_copied(*place) && verb.brings_content() {
             return Ok(false);
         }
         let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;

@@ -13,8 +13,12 @@ const LONG_BYTES: u64 = 1 << 20;
 
 /// Two ends, and a pool of the left one that the right one does not reach.
 fn apart() -> (BulkChannel, BulkChannel, [Pool; 2]) {
-    let (near, far) =
-        (Monitor::domain_with(&Arc::new(OneRegion::default())), Monitor::domain_with(&OneRegion::far()));
+    apart_with(&Arc::new(OneRegion::default()))
+}
+
+/// The same, with a pool in this memory.
+fn apart_with(memory: &Arc<OneRegion>) -> (BulkChannel, BulkChannel, [Pool; 2]) {
+    let (near, far) = (Monitor::domain_with(memory), Monitor::domain_with(&OneRegion::far()));
     let options = BulkOptions::default().channel(ChannelOptions::default());
     let (left, right) = ends_of((&near, &options), (&far, &options));
     let (mut left, mut right) = (left.unwrap(), right.unwrap());
@@ -31,7 +35,16 @@ fn pattern(seed: u64, length_bytes: u64) -> Vec<u8> {
 
 #[test]
 fn content_goes_there_and_back_with_the_right() {
-    let (mut left, mut right, [pool, taken]) = apart();
+    there_and_back(apart());
+}
+
+/// The content is in this side's view of the memory when that is invalidated with the right.
+#[test]
+fn content_stays_in_memory_that_is_not_coherent() {
+    there_and_back(apart_with(&OneRegion::cached()));
+}
+
+fn there_and_back((mut left, mut right, [pool, taken]): (BulkChannel, BulkChannel, [Pool; 2])) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut metadata = Vec::new();
