@@ -16,6 +16,7 @@ pub mod ids;
 pub mod isa;
 pub mod memory;
 pub mod random;
+pub mod steps;
 pub mod sync;
 pub mod tap;
 pub mod timeout;
@@ -25,6 +26,7 @@ pub use ids::{ChannelId, DomainId, NodeId, RegionId, WindowId};
 pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
 pub use random::Random;
+pub use steps::Steps;
 pub use timeout::{DEFAULT_TIMEOUT, DomainTimeouts, OperationTimeout};
 
 /// The distance between fields with different writers, in bytes.

@@ -13,7 +13,9 @@ pub use crate::tap::{AtomicU64, fence};
 pub use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+pub use crate::tap::{AtomicU64, fence};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicBool, Ordering};
 
 /// A word that neither model checker nor simulator observes: for the state of what emulates memory, which is
 /// not itself shared memory.

@@ -4,8 +4,61 @@
 //! their order and what ordered them. `record` starts recording on this thread; `take` returns what was
 //! recorded.
 
+#[cfg(loom)]
+pub use counted::{AtomicU64, fence};
 #[cfg(all(sim, not(loom)))]
 pub use recording::{AtomicU64, fence, record, take};
+
+/// Words whose accesses are counted while a model checker observes them.
+#[cfg(loom)]
+mod counted {
+    use loom::sync::atomic::Ordering;
+
+    use crate::steps::count;
+
+    /// A word of loom whose loads and stores are counted ([`crate::steps`]). What else loom's word can do is
+    /// not counted.
+    #[derive(Debug)]
+    pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        /// A word that holds `value`.
+        #[must_use]
+        pub fn new(value: u64) -> Self {
+            AtomicU64(loom::sync::atomic::AtomicU64::new(value))
+        }
+
+        /// Loads the word.
+        #[inline]
+        #[must_use]
+        pub fn load(&self, order: Ordering) -> u64 {
+            count(|steps| &mut steps.loads);
+            self.0.load(order)
+        }
+
+        /// Stores `word`.
+        #[inline]
+        pub fn store(&self, word: u64, order: Ordering) {
+            count(|steps| &mut steps.stores);
+            self.0.store(word, order);
+        }
+    }
+
+    impl core::ops::Deref for AtomicU64 {
+        type Target = loom::sync::atomic::AtomicU64;
+
+        fn deref(&self) -> &Self::Target {
+            &self.0
+        }
+    }
+
+    /// As the fence of loom, and counted.
+    #[inline]
+    pub fn fence(order: Ordering) {
+        count(|steps| &mut steps.fences);
+        loom::sync::atomic::fence(order);
+    }
+}
 
 /// An operation of one side on shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +83,7 @@ mod recording {
     use core::sync::atomic::Ordering;
 
     use super::Recorded;
+    use crate::steps::count;
 
     std::thread_local! {
         static RECORDS: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
@@ -70,6 +124,7 @@ mod recording {
         #[inline]
         #[must_use]
         pub fn load(&self, order: Ordering) -> u64 {
+            count(|steps| &mut steps.loads);
             self.0.load(order)
         }
 
@@ -77,6 +132,7 @@ mod recording {
         /// to carry.
         #[inline]
         pub fn store(&self, word: u64, order: Ordering) {
+            count(|steps| &mut steps.stores);
             let release = order != Ordering::Relaxed;
             if release || self.0.load(Ordering::Relaxed) != word {
                 push(Recorded::Store { address: core::ptr::from_ref(self).addr(), word, release });
@@ -94,6 +150,7 @@ mod recording {
             fetch_order: Ordering,
             mut change: impl FnMut(u64) -> Option<u64>,
         ) -> Result<u64, u64> {
+            count(|steps| &mut steps.read_modify_writes);
             let mut word = None;
             let before = self.0.fetch_update(set_order, fetch_order, |value| {
                 word = change(value);
@@ -115,6 +172,7 @@ mod recording {
     /// As the fence of `core`, and recorded.
     #[inline]
     pub fn fence(order: Ordering) {
+        count(|steps| &mut steps.fences);
         push(Recorded::Fence);
         core::sync::atomic::fence(order);
     }

@@ -224,6 +224,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it computes, and takes long to interpret")]
     fn a_budget_fades_and_comes_back() {
         let mut spin = Spin::new(6_400);
         for expected_ns in [3_200, 1_600, 800, 400, 200, 100, 100] {
@@ -235,6 +236,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it computes, and takes long to interpret")]
     fn the_whole_budget_is_tried_soon_and_then_ever_less_often() {
         let mut spin = Spin::new(640);
         let mut trials_of = |waits: u32| {

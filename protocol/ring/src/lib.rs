@@ -47,6 +47,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+mod bounds;
 mod bytes;
 mod config;
 mod consumer;

@@ -16,6 +16,7 @@ mod common;
 use common::{VARIANTS, config, ring};
 use loom::sync::{Arc, Notify};
 use loom::thread;
+use tombolo_base::steps::counted;
 use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_ring::{Consumer, Producer, RecvError, SendError, Sleeper, SlotSize, Variant, WakeOrder, Waker};
 
@@ -400,4 +401,45 @@ fn a_waitset_that_polls_only_what_rang_misses_nothing() {
         }
         senders.into_iter().for_each(|sender| sender.join().unwrap());
     });
+}
+
+/// The most steps of one kind that any schedule took.
+fn note(most: &std::sync::atomic::AtomicU64, steps: u64) {
+    most.fetch_max(steps, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// However the two sides meet, neither makes more accesses than its bound says, and the bounds are reached.
+#[test]
+fn no_schedule_exceeds_a_bound() {
+    use std::sync::atomic::AtomicU64 as Most;
+    static SENT: Most = Most::new(0);
+    static RECEIVED: Most = Most::new(0);
+    let bytes = 8;
+    loom::model(move || {
+        let config = config(SlotSize::B32, 2, Variant::EpochCredit);
+        let (_, mut producer, mut consumer) = ring(config);
+        let sender = thread::spawn(move || {
+            for number in 1..=3 {
+                let (_, steps) = counted(|| producer.try_send(&message(number, 1)));
+                assert!(steps.within(config.send_bound(bytes)), "{steps:?}");
+                note(&SENT, steps.loads);
+            }
+            let ((), steps) = counted(|| producer.close());
+            assert!(steps.within(config.close_bound()), "{steps:?}");
+        });
+        for _ in 0..2 {
+            let mut target = [0; 8];
+            let (_, steps) = counted(|| {
+                if let Ok(Some(message)) = consumer.try_recv() {
+                    let _ = message.copy_to(&mut target);
+                }
+            });
+            assert!(steps.within(config.receive_bound(bytes)), "{steps:?}");
+            note(&RECEIVED, steps.loads);
+        }
+        sender.join().unwrap();
+    });
+    let config = config(SlotSize::B32, 2, Variant::EpochCredit);
+    let most = [&SENT, &RECEIVED].map(|most| most.load(std::sync::atomic::Ordering::Relaxed));
+    assert_eq!(most, [config.send_bound(bytes).loads, config.receive_bound(bytes).loads]);
 }

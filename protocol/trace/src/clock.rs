@@ -102,6 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "it computes, and takes long to interpret")]
         fn time_never_runs_backwards(
             anchors in prop::collection::vec((any::<u32>(), any::<u32>()), 0..8),
             rate: u32,

@@ -8,6 +8,7 @@
 //! [`announce`](ChannelEnd::announce), [`may_sleep`](ChannelEnd::may_sleep), sleep if that is true on a
 //! bell that latches, and [`awake`](ChannelEnd::awake).
 
+mod bounds;
 mod receive;
 mod send;
 mod signals;

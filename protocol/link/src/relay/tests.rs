@@ -237,7 +237,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => (0..2_usize).prop_map(Event::Close),
         1 => (0..2_usize).prop_map(Event::Die),
     ];
-    prop::collection::vec(event, 0..200)
+    prop::collection::vec(event, 0..if cfg!(miri) { 30 } else { 200 })
 }
 
 proptest! {

@@ -8,6 +8,8 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 const SILENCE_NS: u64 = 1_000 * MS;
+/// Holds what the two sides tell each other; an interpreter takes seconds to clear a long one.
+const WINDOW_BYTES: usize = if cfg!(miri) { 1 << 13 } else { 1 << 16 };
 
 struct Key(u64);
 
@@ -60,7 +62,7 @@ fn join(window: &SharedMemory, host: &mut Host, joiner: &mut Joiner, now: u64) -
 
 #[test]
 fn two_sides_come_together_and_ring_each_other() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut first = joiner(&window, 11);
     assert_eq!(first.poll(&window, 0, &Key(1)), JoinEvent::Waiting(Waiting::ForRoot));
     let mut host = open(&window, 5);
@@ -99,7 +101,7 @@ fn every_difference_is_found_on_both_sides() {
         ),
     ];
     for (change, is_it) in cases {
-        let window = SharedMemory::zeroed(1 << 16);
+        let window = SharedMemory::zeroed(WINDOW_BYTES);
         let mut host = open(&window, 5);
         let mut other = terms();
         change(&mut other);
@@ -115,7 +117,7 @@ fn every_difference_is_found_on_both_sides() {
 
 #[test]
 fn a_wrong_key_is_refused_on_both_sides() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut stranger = joiner(&window, 11);
     assert_eq!(step(&window, &mut host, &mut stranger, 0, 2), JoinEvent::Waiting(Waiting::ForAnswer));
@@ -132,7 +134,7 @@ fn swapped_bytes_and_other_versions_are_named() {
         (66, 99, "version 99"),
         (64, 77, "not a window"),
     ] {
-        let window = SharedMemory::zeroed(1 << 16);
+        let window = SharedMemory::zeroed(WINDOW_BYTES);
         let mut host = open(&window, 5);
         window.store_le(word, value, Ordering::Relaxed);
         let JoinEvent::Failed(error) = step(&window, &mut host, &mut joiner(&window, 11), 0, 1) else {
@@ -140,7 +142,7 @@ fn swapped_bytes_and_other_versions_are_named() {
         };
         assert!(std::format!("{error}").contains(is_it), "{error}");
     }
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     window.store_le(128, u64::from_be_bytes(*b"TMBLJOIN"), Ordering::Relaxed);
     window.store_le(140, 3, Ordering::Relaxed);
@@ -150,7 +152,7 @@ fn swapped_bytes_and_other_versions_are_named() {
 
 #[test]
 fn a_node_that_is_not_wanted_is_not_claimed() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let wanted = Some(Name::new("card1"));
     let mut joiner = Joiner::new(&window, terms(), wanted, nonce(11), (1, 0), SILENCE_NS);
@@ -161,7 +163,7 @@ fn a_node_that_is_not_wanted_is_not_claimed() {
 
 #[test]
 fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut first = joiner(&window, 11);
     join(&window, &mut host, &mut first, 0);
@@ -185,7 +187,7 @@ fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() 
 
 #[test]
 fn of_two_that_claim_at_once_one_gets_the_node() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let (mut a, mut b) = (joiner(&window, 11), joiner(&window, 12));
     step(&window, &mut host, &mut a, 0, 1);
@@ -198,7 +200,7 @@ fn of_two_that_claim_at_once_one_gets_the_node() {
 
 #[test]
 fn a_claim_that_was_overwritten_is_made_again() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut a = joiner(&window, 11);
     step(&window, &mut host, &mut a, 0, 1);
@@ -212,7 +214,7 @@ fn a_claim_that_was_overwritten_is_made_again() {
 
 #[test]
 fn both_sides_notice_the_end_of_the_other() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut first = joiner(&window, 11);
     join(&window, &mut host, &mut first, 0);
@@ -231,7 +233,7 @@ fn both_sides_notice_the_end_of_the_other() {
 
 #[test]
 fn the_offer_of_a_root_that_is_dead_is_not_claimed() {
-    let window = SharedMemory::zeroed(1 << 16);
+    let window = SharedMemory::zeroed(WINDOW_BYTES);
     let _host = open(&window, 5);
     let mut joiner = joiner(&window, 11);
     for now in [0, MS, SILENCE_NS, 10 * SILENCE_NS] {
@@ -269,7 +271,7 @@ proptest! {
     /// Whatever the page holds, both sides only ever fail or wait, and only a proof lets a joiner in.
     #[test]
     fn scribbles_let_no_one_in(words in proptest::collection::vec((64_usize..512, any::<u64>()), 0..60)) {
-        let window = SharedMemory::zeroed(1 << 16);
+        let window = SharedMemory::zeroed(WINDOW_BYTES);
         let mut host = open(&window, 5);
         let mut joiner = joiner(&window, 11);
         joiner.poll(&window, 0, &Key(2));

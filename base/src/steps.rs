@@ -1,0 +1,171 @@
+//! How many accesses to shared memory an operation makes: bounds, and a count of what was made.
+//!
+//! Code on a hot path has bounds that hold whatever the peer does, as worst-case analysis needs them
+//! (parMERASA; `docs/book`, "Bounded time"). Bounds are part of every build. Accesses are counted only with
+//! `--cfg sim` and `--cfg loom`, where atomics are wrapped, so that counting costs nothing elsewhere.
+
+use core::ops::{Add, Mul};
+
+/// Accesses to words of shared memory, and fences.
+///
+/// Every turn of a loop in code that has a bound makes at least one access, so that their sum bounds the turns
+/// too. Hints such as prefetches are not counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Steps {
+    /// Loads of words.
+    pub loads: u64,
+    /// Stores of words.
+    pub stores: u64,
+    /// Atomic operations that load and store.
+    pub read_modify_writes: u64,
+    /// Fences between processors.
+    pub fences: u64,
+}
+
+impl Steps {
+    /// No access.
+    pub const NONE: Steps = Steps { loads: 0, stores: 0, read_modify_writes: 0, fences: 0 };
+
+    /// Loads and stores alone.
+    #[must_use]
+    pub const fn of(loads: u64, stores: u64) -> Steps {
+        Steps { loads, stores, ..Steps::NONE }
+    }
+
+    /// These and as many fences.
+    #[must_use]
+    pub const fn fenced(self, fences: u64) -> Steps {
+        Steps { fences: self.fences + fences, ..self }
+    }
+
+    /// Those of one operation after another, for constants.
+    #[must_use]
+    pub const fn and(self, other: Steps) -> Steps {
+        Steps {
+            loads: self.loads + other.loads,
+            stores: self.stores + other.stores,
+            read_modify_writes: self.read_modify_writes + other.read_modify_writes,
+            fences: self.fences + other.fences,
+        }
+    }
+
+    /// Whether each kind of step occurs at most as often as in `bound`.
+    #[must_use]
+    pub const fn within(self, bound: Steps) -> bool {
+        self.loads <= bound.loads
+            && self.stores <= bound.stores
+            && self.read_modify_writes <= bound.read_modify_writes
+            && self.fences <= bound.fences
+    }
+
+    /// The larger number of each kind.
+    #[must_use]
+    pub fn max(self, other: Steps) -> Steps {
+        Steps {
+            loads: self.loads.max(other.loads),
+            stores: self.stores.max(other.stores),
+            read_modify_writes: self.read_modify_writes.max(other.read_modify_writes),
+            fences: self.fences.max(other.fences),
+        }
+    }
+
+    /// All steps together.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.loads + self.stores + self.read_modify_writes + self.fences
+    }
+}
+
+impl Add for Steps {
+    type Output = Steps;
+
+    fn add(self, other: Steps) -> Steps {
+        self.and(other)
+    }
+}
+
+impl Mul<u64> for Steps {
+    type Output = Steps;
+
+    fn mul(self, times: u64) -> Steps {
+        Steps {
+            loads: self.loads * times,
+            stores: self.stores * times,
+            read_modify_writes: self.read_modify_writes * times,
+            fences: self.fences * times,
+        }
+    }
+}
+
+#[cfg(any(sim, loom))]
+pub(crate) use counting::count;
+#[cfg(any(sim, loom))]
+pub use counting::counted;
+
+#[cfg(any(sim, loom))]
+mod counting {
+    use std::cell::RefCell;
+
+    use super::Steps;
+
+    /// What counts: with loom, the threads of a model share one thread of the operating system.
+    #[cfg(not(loom))]
+    type Thread = ();
+    #[cfg(loom)]
+    type Thread = loom::thread::ThreadId;
+
+    std::thread_local! {
+        static COUNTS: RefCell<Vec<(Thread, Steps)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[cfg(not(loom))]
+    fn this_thread() -> Thread {}
+    #[cfg(loom)]
+    fn this_thread() -> Thread {
+        loom::thread::current().id()
+    }
+
+    /// Calls `operation`, and counts what this thread does meanwhile. Calls may not be nested.
+    pub fn counted<R>(operation: impl FnOnce() -> R) -> (R, Steps) {
+        let thread = this_thread();
+        COUNTS.with_borrow_mut(|counts| {
+            counts.retain(|(counting, _)| *counting != thread);
+            counts.push((thread, Steps::NONE));
+        });
+        let result = operation();
+        let steps = COUNTS.with_borrow_mut(|counts| {
+            let own = counts.iter().position(|(counting, _)| *counting == thread);
+            own.map_or(Steps::NONE, |own| counts.swap_remove(own).1)
+        });
+        (result, steps)
+    }
+
+    /// Adds one step to what this thread counts, if it does.
+    #[inline]
+    pub(crate) fn count(step: fn(&mut Steps) -> &mut u64) {
+        COUNTS.with_borrow_mut(|counts| {
+            if counts.is_empty() {
+                return;
+            }
+            let thread = this_thread();
+            if let Some((_, steps)) = counts.iter_mut().find(|(counting, _)| *counting == thread) {
+                *step(steps) += 1;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_add_up_and_compare_by_kind() {
+        let one = Steps::of(2, 1);
+        let sum = (one + Steps::of(0, 3).fenced(1)) * 2;
+        assert_eq!(sum, Steps { loads: 4, stores: 8, read_modify_writes: 0, fences: 2 });
+        assert!(one.within(sum) && !sum.within(one));
+        assert!(!Steps::of(0, 9).within(sum), "one kind is over");
+        assert_eq!((sum.total(), one.max(Steps::of(1, 5))), (14, Steps::of(2, 5)));
+    }
+}

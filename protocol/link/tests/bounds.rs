@@ -1,0 +1,119 @@
+//! No path through a channel end makes more accesses to shared memory than its bound says.
+//!
+//! `RUSTFLAGS="--cfg sim" cargo test -p tombolo-link --test bounds`; without that, accesses are not counted.
+#![cfg(all(sim, not(loom)))]
+
+use tombolo_base::steps::counted;
+use tombolo_base::sync::Ordering::{Relaxed, Release};
+use tombolo_base::{Random, SharedMemory, Steps};
+use tombolo_link::end::{Awaited, Signals, WakeOrder};
+use tombolo_link::{ChannelConfig, ChannelEnd, ChannelLayout, Side};
+use tombolo_ring::{SlotSize, Variant};
+
+/// A lifeline that reports a death once told, and a clock that moves a check's interval at every look.
+#[derive(Default, Debug)]
+struct Told {
+    gone: bool,
+    now_ns: u64,
+}
+
+impl Signals for Told {
+    fn ring(&mut self) {}
+
+    fn peer_gone(&self) -> bool {
+        self.gone
+    }
+
+    fn listen(&mut self) {
+        self.now_ns += 10_000_000;
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+}
+
+type TestEnd = ChannelEnd<Told>;
+
+/// Eight slots of 24 bytes.
+const LONGEST: usize = 192;
+const ORDERS: [WakeOrder; 2] = [WakeOrder::Fence, WakeOrder::Asymmetric];
+const VARIANTS: [Variant; 2] = [Variant::EpochCredit, Variant::UsedFlag];
+
+/// The most steps that any operation of a kind took.
+#[derive(Default)]
+struct Most {
+    send: Steps,
+    receive: Steps,
+    announce: Steps,
+}
+
+fn within(what: &str, steps: Steps, bound: Steps, most: &mut Steps) {
+    assert!(steps.within(bound), "{what}: {steps:?} exceeds {bound:?}");
+    *most = most.max(steps);
+}
+
+fn send(end: &mut TestEnd, length: usize, most: &mut Most) {
+    let bound = end.send_bound(length);
+    let (_, steps) = counted(|| end.try_send(&[7; LONGEST][..length]));
+    within("send", steps, bound, &mut most.send);
+}
+
+fn receive(end: &mut TestEnd, most: &mut Most) {
+    let bound = end.receive_bound(LONGEST);
+    let mut target = [0; LONGEST];
+    let (_, steps) = counted(|| end.try_recv(|message| message.copy_to(&mut target).map(drop)));
+    within("receive", steps, bound, &mut most.receive);
+}
+
+/// Sleeps for nothing: announced, and withdrawn.
+fn doze(end: &mut TestEnd, most: &mut Most) {
+    let bound = end.announce_bound();
+    let (_, announced) = counted(|| end.announce(Awaited::Both));
+    let _ = end.may_sleep(Awaited::Both);
+    let ((), withdrawn) = counted(|| end.awake(true));
+    within("announce", announced + withdrawn, bound, &mut most.announce);
+}
+
+/// Both ends do what a seed says; a hostile peer changes words of the memory between, too.
+fn walk(seed: u64, order: WakeOrder, variant: Variant, hostile: bool, most: &mut Most) {
+    let mut random = Random::new(seed);
+    let config = ChannelConfig::new(SlotSize::B32, 8, variant).unwrap();
+    let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
+    let end = |side| ChannelEnd::attach(&memory, side, config, order, Told::default()).unwrap();
+    let mut ends = [end(Side::A), end(Side::B)];
+    for _ in 0..400 {
+        let by = random.index(2);
+        match random.below(100) {
+            0..40 => send(&mut ends[by], random.index(LONGEST + 1), most),
+            40..80 => receive(&mut ends[by], most),
+            80..97 => doze(&mut ends[by], most),
+            97 if random.chance(200) => {
+                let bound = ends[by].close_bound();
+                let ((), steps) = counted(|| ends[by].close());
+                within("close", steps, bound, &mut Steps::default());
+            }
+            98 if random.chance(100) => ends[by].signals_mut().gone = true,
+            _ if hostile => {
+                let index = random.index(memory.len_bytes() / 8);
+                let old = memory.load_le(index, Relaxed);
+                memory.store_le(index, old ^ (1 << random.below(64)), Release);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn ends_stay_within_their_bounds_with_peers_of_both_kinds() {
+    for (order, variant) in ORDERS.into_iter().flat_map(|order| VARIANTS.map(|variant| (order, variant))) {
+        let mut most = Most::default();
+        for seed in 0..500 {
+            walk(seed, order, variant, false, &mut most);
+            walk(seed, order, variant, true, &mut most);
+        }
+        println!("{order:?} {variant:?}: {:?} {:?} {:?}", most.send, most.receive, most.announce);
+        // No operation on the way of a message locks a bus or can be made to try again.
+        assert_eq!(most.send.read_modify_writes + most.receive.read_modify_writes, 0);
+    }
+}
