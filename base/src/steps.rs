@@ -49,6 +49,17 @@ impl Steps {
         }
     }
 
+    /// Those of as many operations.
+    #[must_use]
+    pub const fn times(self, times: u64) -> Steps {
+        Steps {
+            loads: self.loads * times,
+            stores: self.stores * times,
+            read_modify_writes: self.read_modify_writes * times,
+            fences: self.fences * times,
+        }
+    }
+
     /// Whether each kind of step occurs at most as often as in `bound`.
     #[must_use]
     pub const fn within(self, bound: Steps) -> bool {
@@ -88,12 +99,7 @@ impl Mul<u64> for Steps {
     type Output = Steps;
 
     fn mul(self, times: u64) -> Steps {
-        Steps {
-            loads: self.loads * times,
-            stores: self.stores * times,
-            read_modify_writes: self.read_modify_writes * times,
-            fences: self.fences * times,
-        }
+        self.times(times)
     }
 }
 

@@ -156,11 +156,16 @@ pub struct BareNode {
     pub doorbells: u16,
     /// The emulator's processor model; the board's usual one when `None`.
     pub cpu: Option<String>,
+    /// Makes the board's clock count instructions, 2ⁿ nanoseconds for each, see
+    /// [`BareNode::INSTRUCTION_CLOCK`]; it shows time when `None`.
+    pub instruction_clock: Option<u8>,
     /// The emulator; looked up on `PATH` by instruction set when `None`.
     pub emulator: Option<PathBuf>,
 }
 
 impl BareNode {
+    /// Allowed values of `instruction_clock`, the emulator's own.
+    pub const INSTRUCTION_CLOCK: RangeInclusive<u8> = 0..=10;
     /// Allowed values of `memory_mib`: the board's monitor takes four, and a quarter of the whole for
     /// programs that it keeps.
     pub const MEMORY_MIB: RangeInclusive<u32> = board::MIN_MEMORY_MIB..=board::MAX_MEMORY_MIB;
@@ -176,6 +181,7 @@ impl Default for BareNode {
             window_mib: 4,
             doorbells: 16,
             cpu: None,
+            instruction_clock: None,
             emulator: None,
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Keys of a node, and the kinds that have them.
-const KEYS: [(&str, &[&str]); 18] = [
+const KEYS: [(&str, &[&str]); 19] = [
     ("name", &["host", "user", "vm", "bare", "attached"]),
     ("kind", &["host", "user", "vm", "bare", "attached"]),
     ("isa", &["user", "vm", "bare", "attached"]),
@@ -47,6 +47,7 @@ const KEYS: [(&str, &[&str]); 18] = [
     ("evict_one_in", &["vm"]),
     ("silence_s", &["attached"]),
     ("cpu", &["user", "vm", "bare"]),
+    ("instruction_clock", &["bare"]),
     ("files", &["user", "vm"]),
     ("emulator", &["user", "vm", "bare"]),
 ];
@@ -271,8 +272,16 @@ fn read_bare(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> BareNod
         window_mib,
         doorbells,
         cpu: read_cpu(reader, table),
+        instruction_clock: read_instruction_clock(reader, table),
         emulator: read_emulator(reader, table, folder),
     }
+}
+
+fn read_instruction_clock(reader: &mut Reader, table: &DeTable<'_>) -> Option<u8> {
+    let value = reader.value(table, "instruction_clock")?;
+    let meaning = "the clock counts instructions, 2ⁿ nanoseconds for each";
+    let shift = reader.number("instruction_clock", value, ends(&BareNode::INSTRUCTION_CLOCK), meaning)?;
+    u8::try_from(shift).ok()
 }
 
 /// Kinds as a text lists them: `user`, `vm and bare`, `vm, bare and attached`.

@@ -310,9 +310,12 @@ fn a_board_has_its_settings() {
                 kind = \"bare\"\nisa = \"riscv64\"\nmemory_mib = 12\nwindow_mib = 1\ndoorbells = 2\n";
     let machine = Machine::parse(text, Path::new("m.toml"), Isa::X86_64).unwrap();
     let board = machine.node_named("bare0").unwrap();
-    let expected = BareNode { memory_mib: 12, window_mib: 1, doorbells: 2, cpu: None, emulator: None };
+    let expected = BareNode { memory_mib: 12, window_mib: 1, doorbells: 2, ..BareNode::default() };
     assert_eq!(board.as_bare(), Some(&expected));
     assert_eq!(board.target(), Target::bare(Isa::Riscv64));
+    let counting = text.replace("doorbells = 2", "instruction_clock = 4");
+    let machine = Machine::parse(&counting, Path::new("m.toml"), Isa::X86_64).unwrap();
+    assert_eq!(machine.node_named("bare0").unwrap().as_bare().unwrap().instruction_clock, Some(4));
     let refused = |from: &str, to: &str| {
         let text = text.replace(from, to);
         Machine::parse(&text, Path::new("m.toml"), Isa::X86_64).unwrap_err().to_string()
@@ -320,6 +323,7 @@ fn a_board_has_its_settings() {
     for (from, to, said) in [
         ("memory_mib = 12", "memory_mib = 11", "m.toml:9:"),
         ("memory_mib = 12", "memory_mib = 1025", "m.toml:9:"),
+        ("doorbells = 2", "instruction_clock = 11", "m.toml:11:"),
         ("window_mib = 1", "window_mib = 3", "must be a power of two"),
         ("window_mib = 1", "window_mib = 0", "m.toml:10:"),
         ("doorbells = 2", "doorbells = 1", "m.toml:11:"),

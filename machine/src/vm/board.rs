@@ -36,6 +36,7 @@ pub struct Board {
     program: PathBuf,
     monitor: PathBuf,
     hardware: Hardware,
+    instruction_clock: Option<u8>,
 }
 
 impl Board {
@@ -48,7 +49,16 @@ impl Board {
         monitor: impl Into<PathBuf>,
         hardware: Hardware,
     ) -> Self {
-        Board { isa, program: program.into(), monitor: monitor.into(), hardware }
+        Board { isa, program: program.into(), monitor: monitor.into(), hardware, instruction_clock: None }
+    }
+
+    /// Makes the clock count instructions, 2ⁿ nanoseconds for each, if `shift` has an n.
+    ///
+    /// The emulator then runs all processors in one thread and leaves out barriers between them; a board has one
+    /// processor, and leaves that thread to sleep, which orders its accesses with those of the host.
+    #[must_use]
+    pub fn with_instruction_clock(self, shift: Option<u8>) -> Self {
+        Board { instruction_clock: shift, ..self }
     }
 
     /// The command to run, with `serial` as its console and `windows` as the sockets from
@@ -70,6 +80,9 @@ impl Board {
             _ => ("virt,gic-version=2,acpi=off", qemu::DEFAULT_CPU),
         };
         let mut arguments = self.hardware.arguments(machine, usual_cpu, serial, devices);
+        if let Some(shift) = self.instruction_clock {
+            arguments.extend(["-icount".into(), format!("shift={shift}").into()]);
+        }
         arguments.extend(["-kernel".into(), self.monitor.clone().into()]);
         arguments
     }
@@ -80,9 +93,16 @@ mod tests {
     use super::*;
 
     fn line(isa: Isa, cpu: Option<&str>) -> String {
+        text(&board(isa, cpu))
+    }
+
+    fn board(isa: Isa, cpu: Option<&str>) -> Board {
         let hardware =
             Hardware { cpu: cpu.map(str::to_owned), memory_mib: 32, processors: 1, windows: vec![8] };
-        let board = Board::new(isa, "/usr/bin/qemu", "/kit/board", hardware);
+        Board::new(isa, "/usr/bin/qemu", "/kit/board", hardware)
+    }
+
+    fn text(board: &Board) -> String {
         let arguments = board.arguments(7, &["-device window".to_owned()]);
         arguments.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
@@ -100,6 +120,8 @@ mod tests {
             line(Isa::Riscv64, None),
             format!("{begins}aia=aplic-imsic -bios none -cpu rv64 -smp 1,maxcpus=2 -m 32 {ends}")
         );
+        let counting = board(Isa::Aarch64, None).with_instruction_clock(Some(4));
+        assert!(text(&counting).ends_with("-device window -icount shift=4 -kernel /kit/board"));
         assert!(line(Isa::Aarch64, Some("neoverse-n1")).contains(" -cpu neoverse-n1 "));
     }
 }

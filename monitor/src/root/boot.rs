@@ -158,7 +158,8 @@ impl Root {
         let program = kit::emulator(node).map_err(text)?.ok_or("a board needs an emulator")?;
         let BareNode { cpu, memory_mib, .. } = bare.clone();
         let hardware = Hardware { cpu, memory_mib, processors: 1, windows: self.vectors_of(node.id) };
-        let board = Board::new(node.isa, program, monitor, hardware);
+        let board =
+            Board::new(node.isa, program, monitor, hardware).with_instruction_clock(bare.instruction_clock);
         self.start_behind_window(node.id, generation, |serial, windows| Ok(board.launch(serial, windows)))
     }
 

@@ -2,7 +2,7 @@
 
 use tombolo_base::coherence::CACHE_LINE_BYTES;
 use tombolo_base::sync::Ordering;
-use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
+use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory, Steps};
 
 /// Words of a flag's line beside its value, which travel with it.
 pub const FLAG_WORDS: usize = CACHE_LINE_BYTES / 8 - 1;
@@ -30,6 +30,9 @@ pub struct FlagWriter<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> FlagWriter<C> {
+    /// What [`raise`](Self::raise) does to shared memory.
+    pub const RAISE_BOUND: Steps = Steps::of(0, 1);
+
     /// The flag at `offset_bytes` of `memory`, a multiple of the cache line. The line is zero: the flag was
     /// never raised.
     ///
@@ -76,6 +79,10 @@ pub struct FlagReader<C: CacheMaintenance> {
 }
 
 impl<C: CacheMaintenance> FlagReader<C> {
+    /// What [`latest`](Self::latest), [`is_raised`](Self::is_raised) and [`take`](Self::take) do to shared
+    /// memory.
+    pub const LOOK_BOUND: Steps = Steps::of(1, 0);
+
     /// The flag at `offset_bytes` of `memory`, of which nothing was taken yet.
     ///
     /// # Errors

@@ -1,0 +1,104 @@
+//! Adds up how long operations and patterns take at most.
+//!
+//! The terms are the [`Steps`] of operations and what one step of each kind costs. All times are in one unit,
+//! which the caller chooses: nanoseconds, cycles, or instructions.
+
+use tombolo_base::Steps;
+
+/// What one step costs at most, with the instructions around it, and a call of an operation apart from its steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// A load of a word of shared memory.
+    pub load: u64,
+    /// A store.
+    pub store: u64,
+    /// An atomic operation that loads and stores.
+    pub read_modify_write: u64,
+    /// A fence between processors.
+    pub fence: u64,
+    /// What the operation does besides, in private memory.
+    pub call: u64,
+}
+
+impl Costs {
+    /// The time of an operation with these steps.
+    #[must_use]
+    pub const fn time(&self, steps: Steps) -> u64 {
+        self.call
+            .saturating_add(self.load.saturating_mul(steps.loads))
+            .saturating_add(self.store.saturating_mul(steps.stores))
+            .saturating_add(self.read_modify_write.saturating_mul(steps.read_modify_writes))
+            .saturating_add(self.fence.saturating_mul(steps.fences))
+    }
+}
+
+/// The bounds of a pipeline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PipelineBound {
+    /// The time between two results, at most: that of the slowest stage. A shorter period overloads the pipeline.
+    pub period: u64,
+    /// From an input to its result, at most, if inputs come no faster than the period.
+    pub latency: u64,
+}
+
+/// A pipeline whose stages take at most `stages`, each with a processor of its own, and hand each result on by a
+/// message: `hand_over` is the time of one send and one receive.
+///
+/// Zero for no stages.
+#[must_use]
+pub fn pipeline(stages: &[u64], hand_over: u64) -> PipelineBound {
+    let of_stage = |stage: &u64| stage.saturating_add(hand_over);
+    PipelineBound {
+        period: stages.iter().map(of_stage).max().unwrap_or(0),
+        latency: stages.iter().map(of_stage).fold(0, u64::saturating_add),
+    }
+}
+
+/// A step whose `items` are [shared out](crate::share) over `workers`, each with a processor of its own: a part
+/// that one worker does alone, `each` for every item, and a barrier.
+///
+/// `barrier` is the time of arriving and of one look that finds all workers: the barrier is complete at the latest
+/// when the slowest worker arrives, and every worker sees it by the end of the look that it is in, and one more.
+#[must_use]
+pub const fn data_parallel(alone: u64, items: u64, each: u64, workers: u64, barrier: u64) -> u64 {
+    let longest_share = if workers == 0 { items } else { items.div_ceil(workers) };
+    let synchronised = if workers > 1 { barrier } else { 0 };
+    alone.saturating_add(longest_share.saturating_mul(each)).saturating_add(synchronised)
+}
+
+/// How many times as fast the worst case gets: the *WCET speed-up* of the bounds `of_one` worker and `of_many`.
+#[must_use]
+pub fn speed_up(of_one: u64, of_many: u64) -> f64 {
+    of_one as f64 / of_many.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs { load: 10, store: 5, read_modify_write: 100, fence: 20, call: 7 };
+
+    #[test]
+    fn each_kind_of_step_has_its_price() {
+        assert_eq!(COSTS.time(Steps::NONE), 7);
+        let steps = Steps { loads: 2, stores: 3, read_modify_writes: 1, fences: 4 };
+        assert_eq!(COSTS.time(steps), 7 + 20 + 15 + 100 + 80);
+        let endless = Steps::of(u64::MAX, 0);
+        assert_eq!(COSTS.time(endless), u64::MAX, "it does not wrap");
+    }
+
+    #[test]
+    fn a_pipeline_is_as_fast_as_its_slowest_stage() {
+        assert_eq!(pipeline(&[100, 300, 200], 10), PipelineBound { period: 310, latency: 630 });
+        assert_eq!(pipeline(&[], 10), PipelineBound { period: 0, latency: 0 });
+    }
+
+    #[test]
+    fn worst_cases_gain_by_the_longest_share() {
+        let bound = |workers| data_parallel(50, 100, 10, workers, 40);
+        assert_eq!([1, 2, 3, 4].map(bound), [1_050, 590, 430, 340]);
+        assert!((speed_up(bound(1), bound(4)) - 3.088).abs() < 0.001);
+        // More workers than items help nobody, and cost a barrier.
+        assert!(data_parallel(0, 4, 10, 8, 40) > data_parallel(0, 4, 10, 1, 40));
+    }
+}

@@ -1,0 +1,27 @@
+//! A barrier makes as many accesses to shared memory as its bounds say.
+//!
+//! `RUSTFLAGS="--cfg sim" cargo test -p tombolo-realtime --test bounds`; without that, accesses are not counted.
+#![cfg(sim)]
+
+use tombolo_base::steps::counted;
+use tombolo_base::{SharedMemory, Steps};
+use tombolo_realtime::Barrier;
+
+type Four = Barrier<4>;
+
+#[test]
+fn barriers_stay_within_their_bounds_and_reach_them() {
+    let memory = SharedMemory::zeroed(Four::length_bytes(4));
+    let mut workers = [0, 1, 2, 3].map(|worker| Four::new(&memory, worker, 4).unwrap());
+    let mut most = Steps::NONE;
+    for worker in [2, 0, 3, 1] {
+        let ((), arrived) = counted(|| workers[worker].arrive());
+        assert_eq!(arrived, Four::ARRIVE_BOUND);
+        for worker in &workers {
+            let (_, looked) = counted(|| worker.is_complete());
+            assert!(looked.within(Four::LOOK_BOUND), "{looked:?}");
+            most = most.max(looked);
+        }
+    }
+    assert_eq!(most, Four::LOOK_BOUND);
+}
