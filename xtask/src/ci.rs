@@ -281,6 +281,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         check("without an OS", xtask("without an OS", &["bare"]).command),
         beside("loom models", &["model"]),
         simulation("simulation", &["sim", "--seeds", SEEDS]),
+        simulation("bounds", &["bounds"]),
         simulation("canaries", &["sim", "--canaries"]),
         beside("foreign ISAs", &["foreign"]),
     ]);

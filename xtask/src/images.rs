@@ -28,6 +28,7 @@ pub(crate) const IMAGES: &[Image] = &[
     Image::new("pipeline", "pipeline", "pipeline"),
     Image::new("communities", "communities", "communities"),
     Image::new("bench", "tombolo-bench-far", "bench-peer"),
+    Image::new("bounded", "tombolo-bounded", "bounded").on_boards(),
     Image::new("bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
     Image::new("devices", "tombolo-devices", "tombolo-devices"),
     Image::new("hubs", "tombolo-hub-server", "tombolo-hub-server"),

@@ -60,6 +60,8 @@ pub(crate) struct Layer {
 pub(crate) struct Checks {
     pub(crate) unsafe_allowed: Vec<String>,
     pub(crate) no_std: Vec<String>,
+    /// Have `tests/bounds.rs`, which counts accesses to shared memory.
+    pub(crate) bounds: Vec<String>,
     /// Crates that run under miri.
     pub(crate) miri: Vec<String>,
     pub(crate) loom: Vec<String>,

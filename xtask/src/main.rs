@@ -2,6 +2,7 @@
 
 mod atomic_write;
 mod bare;
+mod bounds;
 mod c_library;
 mod chaos;
 mod ci;
@@ -53,6 +54,8 @@ enum Command {
     Codegen(codegen::Options),
     /// Simulates whole machines with faults, one per seed: `--seed N` repeats one
     Sim(sim::Options),
+    /// Counts the accesses to shared memory of operations that have bounds
+    Bounds,
     /// Explores every schedule of the lock-free code with loom
     Model(model::Options),
     /// Runs the protocol crates under miri, little-endian and big-endian
@@ -88,6 +91,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Tidy => tidy::run(&workspace),
         Command::Codegen(options) => codegen::run(&workspace, options),
         Command::Sim(options) => sim::run(&workspace, options),
+        Command::Bounds => bounds::run(&workspace),
         Command::Model(options) => model::run(&workspace, options),
         Command::Miri(options) => miri::run(&workspace, options),
         Command::Foreign => foreign::run(&workspace),

@@ -28,6 +28,7 @@ const INSTALLED: &[&str] = &[
     "tombolo-mpi-sched-yield",
     "tombolo-gomp",
     "tombolo-bench-far",
+    "tombolo-bounded",
     "tombolo-devices",
     "tombolo-hub-server",
     "tombolo-litmus",

@@ -1,0 +1,116 @@
+//! The longest time of an operation.
+
+use core::fmt;
+use core::hint::black_box;
+#[cfg(not(target_os = "none"))]
+use std::time::Instant;
+
+#[cfg(target_os = "none")]
+use tombolo_bare::{prelude::*, time::Instant};
+
+use tombolo_base::Steps;
+use tombolo_realtime::bound::Costs;
+
+/// Repetitions of which the longest counts.
+const REPETITIONS: usize = 200;
+/// Times that all repetitions are done. The shortest of their results counts: an interrupt, which is no part of
+/// the operation, disturbs one of them.
+const PASSES: usize = 5;
+
+/// What one step costs at most, in instructions, on any of the processors that boards have, as compiled for them.
+const INSTRUCTIONS: Costs = Costs { load: 14, store: 14, read_modify_write: 30, fence: 6, call: 150 };
+
+/// The clock of this processor.
+pub(crate) struct Clock {
+    instruction_ns: Option<u64>,
+    /// What reading the clock twice takes.
+    overhead_ns: u64,
+}
+
+impl Clock {
+    /// A clock that counts instructions if one of them takes `instruction_ns`, else time.
+    pub(crate) fn new(instruction_ns: Option<u64>) -> Clock {
+        let mut clock = Clock { instruction_ns, overhead_ns: 0 };
+        clock.overhead_ns = longest_ns(&mut (), |()| (), |()| ());
+        clock
+    }
+
+    /// Whether it counts instructions.
+    pub(crate) fn counts_instructions(&self) -> bool {
+        self.instruction_ns.is_some()
+    }
+
+    /// The longest time of an operation: in instructions if the clock counts them, else in nanoseconds.
+    pub(crate) fn longest<R>(&self, mut operation: impl FnMut() -> R) -> u64 {
+        self.longest_apart(&mut (), |()| operation(), |()| ())
+    }
+
+    /// As [`longest`](Self::longest), of an operation that needs another one before each repetition. Both use
+    /// `state`.
+    fn longest_apart<S, R, B>(
+        &self,
+        state: &mut S,
+        operation: impl FnMut(&mut S) -> R,
+        before: impl FnMut(&mut S) -> B,
+    ) -> u64 {
+        let longest_ns = longest_ns(state, operation, before);
+        longest_ns.saturating_sub(self.overhead_ns).div_ceil(self.instruction_ns.unwrap_or(1))
+    }
+
+    /// Measures an operation that has a bound.
+    pub(crate) fn row<R>(&self, what: &'static str, steps: Steps, operation: impl FnMut() -> R) -> Row {
+        Row { what, steps, longest: self.longest(operation) }
+    }
+
+    /// Measures the first of two operations, which take turns; the second goes first.
+    pub(crate) fn row_apart<S, R, B>(
+        &self,
+        what: &'static str,
+        steps: Steps,
+        state: &mut S,
+        (operation, before): (impl FnMut(&mut S) -> R, impl FnMut(&mut S) -> B),
+    ) -> Row {
+        Row { what, steps, longest: self.longest_apart(state, operation, before) }
+    }
+}
+
+fn longest_ns<S, R, B>(
+    state: &mut S,
+    mut operation: impl FnMut(&mut S) -> R,
+    mut before: impl FnMut(&mut S) -> B,
+) -> u64 {
+    let mut pass = || {
+        let times = (0..REPETITIONS).map(|_| {
+            black_box(before(state));
+            let start = Instant::now();
+            black_box(operation(state));
+            start.elapsed().as_nanos() as u64
+        });
+        times.max().unwrap_or(0)
+    };
+    (0..PASSES).map(|_| pass()).min().unwrap_or(0)
+}
+
+/// An operation, its longest time and its bound.
+pub(crate) struct Row {
+    what: &'static str,
+    steps: Steps,
+    pub(crate) longest: u64,
+}
+
+impl Row {
+    fn bound(&self) -> u64 {
+        INSTRUCTIONS.time(self.steps)
+    }
+
+    /// Whether it took more instructions than its bound.
+    pub(crate) fn exceeds(&self) -> bool {
+        self.longest > self.bound()
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<28} {:>6} {:>9} {:>9}", self.what, self.steps.total(), self.longest, self.bound())
+    }
+}
