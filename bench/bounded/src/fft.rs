@@ -11,7 +11,7 @@ use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::Relaxed;
 
 /// Stages: the binary logarithm of the points.
-pub(crate) const STAGES: usize = 10;
+pub(crate) const STAGES: usize = 14;
 /// Points of the transform.
 pub(crate) const POINTS: usize = 1 << STAGES;
 /// Butterflies of a stage.
@@ -87,8 +87,8 @@ fn reversed(frequency: usize) -> usize {
 /// e^(-2πik/POINTS) for the first half of k. Boards have no library for sines: each is the one before, turned by the
 /// smallest angle.
 fn roots() -> Vec<Complex> {
-    // cos and sin of 2π/1024.
-    const TURN: [f64; 2] = [0.999_981_175_282_601_1, 0.006_135_884_649_154_475];
+    // cos and sin of 2π/POINTS.
+    const TURN: [f64; 2] = [0.999_999_926_465_717_9, 0.000_383_495_187_571_395_56];
     let mut root = [1.0, 0.0];
     let turns = (0..BUTTERFLIES).map(|_| {
         let now = root;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_frequency_of_a_wave_is_found_again() {
         let fft = Fft::new();
-        for periods in [1, 17, 100, 511] {
+        for periods in [1, 17, 100, 8191] {
             fft.sample(periods);
             for stage in 0..STAGES {
                 (0..BUTTERFLIES).for_each(|number| fft.butterfly(stage, number));

@@ -31,6 +31,7 @@ use core::ops::Range;
 
 pub use barrier::{Barrier, BarrierError};
 pub use periodic::{BadPeriod, Finish, Overload, Periodic, Start, Statistics};
+pub use tombolo_base::{SharedMemory, Steps};
 
 /// The items that `worker` of `workers` computes, of `items` in all: as equal as can be, the first ones get one
 /// more. Empty for a worker beyond the last.

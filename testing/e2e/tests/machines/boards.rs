@@ -51,6 +51,23 @@ fn a_killed_board_is_noticed_and_starts_again() {
     machine.down();
 }
 
+/// On a clock that counts instructions, what was measured once is measured again to the instruction.
+#[test]
+fn bounded_operations_take_the_same_time_again_and_stay_within_their_bounds() {
+    let counting = "instruction_clock = 4";
+    let file =
+        MachineFile::host().with_board("arm", "aarch64", counting).with_board("riscv", "riscv64", counting);
+    let machine = Machine::up(&file);
+    let image = image("bounded").display().to_string();
+    for node in ["arm", "riscv"] {
+        let [first, second] = [(); 2].map(|()| machine.tombolo(["run", "--on", node, &image, "16"]).ok());
+        assert!(first.contains("times in instructions") && first.contains("ring: send 48 B"), "{first}");
+        assert_eq!(first, second, "{node}");
+        machine.tombolo(["run", "--on", node, &image, "none"]).fails_with(1, &["nanoseconds an instruction"]);
+    }
+    machine.down();
+}
+
 #[test]
 fn what_cannot_run_on_a_board_is_refused() {
     let machine = Machine::up(&boards());

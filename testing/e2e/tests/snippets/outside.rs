@@ -102,7 +102,8 @@ fn manifest(name: &str) -> String {
          [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\
          tombolo-group = {{ path = \"{root}/models/group\" }}\n\
          tombolo-hubs = {{ path = \"{root}/models/hubs\" }}\n\
-         tombolo-pages = {{ path = \"{root}/models/pages\" }}\n\n\
+         tombolo-pages = {{ path = \"{root}/models/pages\" }}\n\
+         tombolo-realtime = {{ path = \"{root}/models/realtime\" }}\n\n\
          [build-dependencies]\ntombolo-idl = {{ path = \"{root}/interface/idl\" }}\n"
     )
 }
