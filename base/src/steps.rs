@@ -8,8 +8,8 @@ use core::ops::{Add, Mul};
 
 /// Accesses to words of shared memory, and fences.
 ///
-/// Every turn of a loop in code that has a bound makes at least one access, so that their sum bounds the turns
-/// too. Hints such as prefetches are not counted.
+/// Every turn of a loop in code that has a bound makes at least one access, so that their sum bounds the
+/// turns too. Hints such as prefetches are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Steps {
     /// Loads of words.

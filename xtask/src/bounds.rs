@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, execute};
 
-/// Runs `tests/bounds.rs` of the crates that layers.toml lists, built as the simulator is, so that accesses are
-/// counted.
+/// Runs `tests/bounds.rs` of the crates that layers.toml lists, built as the simulator is, so that accesses
+/// are counted.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let mut test = workspace.cargo();
     test.env("CARGO_TARGET_DIR", workspace.models()).env("RUSTFLAGS", "--cfg sim").args([

@@ -1,8 +1,8 @@
 //! The body of the control loop: a fast Fourier transform in shared memory, and a response to its result.
 //!
-//! Radix 2, decimation in frequency, so that each stage is a set of butterflies that touch different points: workers
-//! share them out and meet at a barrier after each stage. Points are pairs of `f32` in one word, in the byte order
-//! of the wire.
+//! Radix 2, decimation in frequency, so that each stage is a set of butterflies that touch different points:
+//! workers share them out and meet at a barrier after each stage. Points are pairs of `f32` in one word, in
+//! the byte order of the wire.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
@@ -84,8 +84,8 @@ fn reversed(frequency: usize) -> usize {
     frequency.reverse_bits() >> (usize::BITS as usize - STAGES)
 }
 
-/// e^(-2πik/POINTS) for the first half of k. Boards have no library for sines: each is the one before, turned by the
-/// smallest angle.
+/// e^(-2πik/POINTS) for the first half of k. Boards have no library for sines: each is the one before, turned
+/// by the smallest angle.
 fn roots() -> Vec<Complex> {
     // cos and sin of 2π/POINTS.
     const TURN: [f64; 2] = [0.999_999_926_465_717_9, 0.000_383_495_187_571_395_56];

@@ -1,10 +1,10 @@
 //! The longest times of bounded operations and of a control loop, beside their bounds:
 //! `tombolo run --on bare0 bounded.tbi 16`
 //!
-//! On a board whose clock counts instructions, 16 ns each (`instruction_clock = 4` in the machine file), times are
-//! numbers of instructions, the same in every run, and one above its bound fails. Without an argument they are in
-//! nanoseconds: interrupts and other programs are part of them, so that they are shown without a verdict. On
-//! Linux the control loop also runs with threads as workers.
+//! On a board whose clock counts instructions, 16 ns each (`instruction_clock = 4` in the machine file),
+//! times are numbers of instructions, the same in every run, and one above its bound fails. Without an
+//! argument they are in nanoseconds: interrupts and other programs are part of them, so that they are shown
+//! without a verdict. On Linux the control loop also runs with threads as workers.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod fft;
@@ -35,8 +35,8 @@ fn main() -> std::process::ExitCode {
     report().into()
 }
 
-/// Measures and prints; returns the exit status: 1 if an operation took longer than its bound, 2 for an argument
-/// that is no length of an instruction.
+/// Measures and prints; returns the exit status: 1 if an operation took longer than its bound, 2 for an
+/// argument that is no length of an instruction.
 fn report() -> u8 {
     let instruction_ns = match env::args().nth(1).map(|text| text.parse::<NonZeroU64>()) {
         None => None,
@@ -62,8 +62,8 @@ fn report() -> u8 {
     0
 }
 
-/// The bound of the control loop by the number of workers, from the longest times of its parts on this processor;
-/// on Linux beside the average with as many threads.
+/// The bound of the control loop by the number of workers, from the longest times of its parts on this
+/// processor; on Linux beside the average with as many threads.
 fn control_loop(clock: &Clock) {
     let fft = Fft::new();
     let stage = clock.longest(|| (0..fft::BUTTERFLIES).for_each(|number| fft.butterfly(3, number)));

@@ -13,12 +13,12 @@ use tombolo_realtime::bound::Costs;
 
 /// Repetitions of which the longest counts.
 const REPETITIONS: usize = 100;
-/// Times that all repetitions are done. The shortest of their results counts: an interrupt, which is no part of
-/// the operation, disturbs one of them.
+/// Times that all repetitions are done. The shortest of their results counts: an interrupt, which is no part
+/// of the operation, disturbs one of them.
 const PASSES: usize = 4;
 
-/// What one step costs at most, in instructions, as compiled for boards: without accesses that are not aligned, a
-/// word of a message is taken apart or put together byte by byte.
+/// What one step costs at most, in instructions, as compiled for boards: without accesses that are not
+/// aligned, a word of a message is taken apart or put together byte by byte.
 const INSTRUCTIONS: Costs = Costs { load: 70, store: 64, read_modify_write: 80, fence: 8, call: 250 };
 
 /// The clock of this processor.

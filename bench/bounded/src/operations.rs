@@ -72,8 +72,8 @@ impl Loopback {
     }
 }
 
-/// Sends and receives by turns, so that each send finds room and each receive a message, at every place of the
-/// ring and over the ends of its laps.
+/// Sends and receives by turns, so that each send finds room and each receive a message, at every place of
+/// the ring and over the ends of its laps.
 fn ring(clock: &Clock, config: RingConfig, bytes: usize, [sent, received]: [&'static str; 2]) -> Vec<Row> {
     let Some(mut ring) = Loopback::new(config, bytes) else { return Vec::new() };
     let sending = (Loopback::send, Loopback::receive);

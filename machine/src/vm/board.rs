@@ -54,8 +54,8 @@ impl Board {
 
     /// Makes the clock count instructions, 2ⁿ nanoseconds for each, if `shift` has an n.
     ///
-    /// The emulator then runs all processors in one thread and leaves out barriers between them; a board has one
-    /// processor, and leaves that thread to sleep, which orders its accesses with those of the host.
+    /// The emulator then runs all processors in one thread and leaves out barriers between them; a board has
+    /// one processor, and leaves that thread to sleep, which orders its accesses with those of the host.
     #[must_use]
     pub fn with_instruction_clock(self, shift: Option<u8>) -> Self {
         Board { instruction_clock: shift, ..self }

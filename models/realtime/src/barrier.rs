@@ -31,9 +31,9 @@ pub enum BarrierError {
 /// One worker's part of a barrier of at most `MOST` workers.
 ///
 /// Each worker raises a flag of its own and looks at those of the others, so that the barrier needs no atomic
-/// operation between unlike processors and works on memory that is not coherent. A look is bounded; how long the
-/// barrier takes depends on the workers alone, and the caller bounds it by a deadline: [`missing`](Self::missing)
-/// then says for whom it waits.
+/// operation between unlike processors and works on memory that is not coherent. A look is bounded; how long
+/// the barrier takes depends on the workers alone, and the caller bounds it by a deadline:
+/// [`missing`](Self::missing) then says for whom it waits.
 #[derive(Debug)]
 pub struct Barrier<const MOST: usize, C: CacheMaintenance = Coherent> {
     own: FlagWriter<C>,

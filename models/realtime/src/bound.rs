@@ -5,7 +5,8 @@
 
 use tombolo_base::Steps;
 
-/// What one step costs at most, with the instructions around it, and a call of an operation apart from its steps.
+/// What one step costs at most, with the instructions around it, and a call of an operation apart from its
+/// steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
     /// A load of a word of shared memory.
@@ -35,14 +36,15 @@ impl Costs {
 /// The bounds of a pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PipelineBound {
-    /// The time between two results, at most: that of the slowest stage. A shorter period overloads the pipeline.
+    /// The time between two results, at most: that of the slowest stage. A shorter period overloads the
+    /// pipeline.
     pub period: u64,
     /// From an input to its result, at most, if inputs come no faster than the period.
     pub latency: u64,
 }
 
-/// A pipeline whose stages take at most `stages`, each with a processor of its own, and hand each result on by a
-/// message: `hand_over` is the time of one send and one receive.
+/// A pipeline whose stages take at most `stages`, each with a processor of its own, and hand each result on
+/// by a message: `hand_over` is the time of one send and one receive.
 ///
 /// Zero for no stages.
 #[must_use]
@@ -54,11 +56,12 @@ pub fn pipeline(stages: &[u64], hand_over: u64) -> PipelineBound {
     }
 }
 
-/// A step whose `items` are [shared out](crate::share) over `workers`, each with a processor of its own: a part
-/// that one worker does alone, `each` for every item, and a barrier.
+/// A step whose `items` are [shared out](crate::share) over `workers`, each with a processor of its own: a
+/// part that one worker does alone, `each` for every item, and a barrier.
 ///
 /// `barrier` is the time of arriving and of one look that finds all workers: the barrier is complete at the latest
-/// when the slowest worker arrives, and every worker sees it by the end of the look that it is in, and one more.
+/// when the slowest worker arrives, and every worker sees it by the end of the look that it is in, and one
+/// more.
 #[must_use]
 pub const fn data_parallel(alone: u64, items: u64, each: u64, workers: u64, barrier: u64) -> u64 {
     let longest_share = if workers == 0 { items } else { items.div_ceil(workers) };
@@ -66,7 +69,8 @@ pub const fn data_parallel(alone: u64, items: u64, each: u64, workers: u64, barr
     alone.saturating_add(longest_share.saturating_mul(each)).saturating_add(synchronised)
 }
 
-/// How many times as fast the worst case gets: the *WCET speed-up* of the bounds `of_one` worker and `of_many`.
+/// How many times as fast the worst case gets: the *WCET speed-up* of the bounds `of_one` worker and
+/// `of_many`.
 #[must_use]
 pub fn speed_up(of_one: u64, of_many: u64) -> f64 {
     of_one as f64 / of_many.max(1) as f64
@@ -98,7 +102,7 @@ mod tests {
         let bound = |workers| data_parallel(50, 100, 10, workers, 40);
         assert_eq!([1, 2, 3, 4].map(bound), [1_050, 590, 430, 340]);
         assert!((speed_up(bound(1), bound(4)) - 3.088).abs() < 0.001);
-        // More workers than items help nobody, and cost a barrier.
+        // More workers than items do not help, and cost a barrier.
         assert!(data_parallel(0, 4, 10, 8, 40) > data_parallel(0, 4, 10, 1, 40));
     }
 }

@@ -1,11 +1,11 @@
 //! Patterns for programs with deadlines, and bounds of the time that they take.
 //!
-//! A program that must react in time is built from parts whose worst case is known: a [`Periodic`] task, whose
-//! loop body is a sum of bounded operations; a [pipeline](bound::pipeline) of such tasks; or a step that is
-//! [shared out](share) over workers, which meet at a [`Barrier`]. The bound of each operation on shared memory is
-//! a number of [`Steps`](tombolo_base::Steps); [`Costs`](bound::Costs) turn these into time, and [`bound`] adds
-//! them up. The patterns are those of parMERASA (Ungerer et al., "parMERASA: Multi-Core Execution of Parallelised
-//! Hard Real-Time Applications Supporting Analysability", DSD 2013).
+//! A program that must react in time is built from parts whose worst case is known: a [`Periodic`] task,
+//! whose loop body is a sum of bounded operations; a [pipeline](bound::pipeline) of such tasks; or a step
+//! that is [shared out](share) over workers, which meet at a [`Barrier`]. The bound of each operation on
+//! shared memory is a number of [`Steps`](tombolo_base::Steps); [`Costs`](bound::Costs) turn these into time,
+//! and [`bound`] adds them up. The patterns are those of parMERASA (Ungerer et al., "parMERASA: Multi-Core
+//! Execution of Parallelised Hard Real-Time Applications Supporting Analysability", DSD 2013).
 //!
 //! `no_std`, without an allocator and without I/O: the caller brings the memory and the clock, so that the same
 //! code runs on Linux and on boards.
@@ -33,8 +33,8 @@ pub use barrier::{Barrier, BarrierError};
 pub use periodic::{BadPeriod, Finish, Overload, Periodic, Start, Statistics};
 pub use tombolo_base::{SharedMemory, Steps};
 
-/// The items that `worker` of `workers` computes, of `items` in all: as equal as can be, the first ones get one
-/// more. Empty for a worker beyond the last.
+/// The items that `worker` of `workers` computes, of `items` in all: as equal as can be, the first ones get
+/// one more. Empty for a worker beyond the last.
 ///
 /// The longest share is `items.div_ceil(workers)`, which is what [`bound::data_parallel`] counts.
 #[must_use]

@@ -3,8 +3,8 @@
 /// What follows a job that is still running when the next one is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overload {
-    /// The releases that passed are skipped: the next job is that of the latest release. For control loops, which
-    /// want the newest input.
+    /// The releases that passed are skipped: the next job is that of the latest release. For control loops,
+    /// which want the newest input.
     Skip,
     /// Each release has its job, one directly after another, until the task has caught up. For work that must
     /// not be left out.
@@ -78,7 +78,8 @@ pub struct Statistics {
     pub worst_response_ns: u64,
 }
 
-/// A periodic task, without a clock or a thread of its own: the caller reads the clock, sleeps and runs the jobs.
+/// A periodic task, without a clock or a thread of its own: the caller reads the clock, sleeps and runs the
+/// jobs.
 #[derive(Clone, Debug)]
 pub struct Periodic {
     period_ns: u64,

@@ -1,6 +1,6 @@
 //! What operations on a ring do to shared memory at most, whatever the peer does.
 //!
-//! Sending and receiving are bounded and wait for nobody: they neither retry nor use an atomic operation that
+//! Sending and receiving are bounded and do not wait: they neither retry nor use an atomic operation that
 //! another processor could make fail. `tests/bounds.rs` counts every path and fails when one exceeds what is
 //! stated here, or when a bound is larger than any path; `tests/loom.rs` does so in every schedule.
 
@@ -23,12 +23,12 @@ impl RingConfig {
         Steps::of(loads, words(message_bytes) + self.slots_of(message_bytes))
     }
 
-    /// [`Consumer::try_recv`](crate::Consumer::try_recv), the message copied once and dropped, if messages have
-    /// at most `message_bytes`; also a poll that finds nothing.
+    /// [`Consumer::try_recv`](crate::Consumer::try_recv), the message copied once and dropped, if messages
+    /// have at most `message_bytes`; also a poll that finds nothing.
     ///
-    /// A load for each word of the message and for the control word of each slot. Three more when a message is
-    /// published and the ring closed while the poll looks: the close, twice, and the first control word again.
-    /// Stores return slots.
+    /// A load for each word of the message and for the control word of each slot. Three more when a message
+    /// is published and the ring closed while the poll looks: the close, twice, and the first control word
+    /// again. Stores return slots.
     #[must_use]
     pub const fn receive_bound(&self, message_bytes: usize) -> Steps {
         let slots = self.slots_of(message_bytes);

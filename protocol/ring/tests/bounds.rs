@@ -1,4 +1,5 @@
-//! No path through a ring makes more accesses to shared memory than its bound says, and each bound is reached.
+//! No path through a ring makes more accesses to shared memory than its bound says, and each bound is
+//! reached.
 //!
 //! `RUSTFLAGS="--cfg sim" cargo test -p tombolo-ring --test bounds`; without that, accesses are not counted.
 #![cfg(all(sim, not(loom)))]

@@ -1,9 +1,9 @@
 //! What operations on a channel end do to shared memory at most, whatever the peer does.
 //!
-//! The sum of the bounds of what they consist of ([`RingConfig::send_bound`](tombolo_ring::RingConfig) and its
-//! like). Calls of [`Signals`] come on top: at most one ring of the bell and one look at bell and lifeline each,
-//! and with [`WakeOrder::Asymmetric`](tombolo_ring::WakeOrder::Asymmetric) one barrier. `tests/bounds.rs` counts
-//! every path and compares.
+//! The sum of the bounds of what they consist of ([`RingConfig::send_bound`](tombolo_ring::RingConfig) and
+//! its like). Calls of [`Signals`] come on top: at most one ring of the bell and one look at bell and
+//! lifeline each, and with [`WakeOrder::Asymmetric`](tombolo_ring::WakeOrder::Asymmetric) one barrier.
+//! `tests/bounds.rs` counts every path and compares.
 
 use tombolo_base::{CacheMaintenance, Steps};
 use tombolo_ring::{Consumer, Producer, Sleeper, Waker};
@@ -22,8 +22,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.producer().config().send_bound(message_bytes) + waking.max(failing)
     }
 
-    /// [`try_recv`](Self::try_recv) that copies the message once, if messages have at most `message_bytes`; also
-    /// one that finds nothing, or an end.
+    /// [`try_recv`](Self::try_recv) that copies the message once, if messages have at most `message_bytes`;
+    /// also one that finds nothing, or an end.
     #[must_use]
     pub fn receive_bound(&self, message_bytes: usize) -> Steps {
         // Slots may be returned by the poll before the message, and the fast path may have looked in vain.
@@ -40,7 +40,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         ring + self.consumer().config().close_bound() + Sleeper::<C>::ARM_BOUND
     }
 
-    /// [`announce`](Self::announce) and [`awake`](Self::awake) around a sleep, without the last poll between them.
+    /// [`announce`](Self::announce) and [`awake`](Self::awake) around a sleep, without the last poll between
+    /// them.
     #[must_use]
     pub fn announce_bound(&self) -> Steps {
         (Sleeper::<C>::ARM_BOUND + Sleeper::<C>::DISARM_BOUND) * 2 + NOTE_END
