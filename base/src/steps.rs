@@ -23,7 +23,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// No access.
+    /// No access to shared memory.
     pub const NONE: Steps = Steps { loads: 0, stores: 0, read_modify_writes: 0, fences: 0 };
 
     /// Loads and stores alone.
@@ -80,7 +80,7 @@ impl Steps {
         }
     }
 
-    /// All steps together.
+    /// The sum over all kinds of steps.
     #[must_use]
     pub const fn total(self) -> u64 {
         self.loads + self.stores + self.read_modify_writes + self.fences

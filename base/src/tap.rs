@@ -28,7 +28,7 @@ mod counted {
             AtomicU64(loom::sync::atomic::AtomicU64::new(value))
         }
 
-        /// Loads the word.
+        /// Loads the word as loom does.
         #[inline]
         #[must_use]
         pub fn load(&self, order: Ordering) -> u64 {
@@ -36,7 +36,7 @@ mod counted {
             self.0.load(order)
         }
 
-        /// Stores `word`.
+        /// Stores `word` as loom does.
         #[inline]
         pub fn store(&self, word: u64, order: Ordering) {
             count(|steps| &mut steps.stores);

@@ -33,7 +33,7 @@ impl Fft {
         fft
     }
 
-    /// Fills the points with a cosine of so many periods.
+    /// Fills the points with a cosine that has `periods` periods.
     pub(crate) fn sample(&self, periods: usize) {
         for index in 0..POINTS {
             let [cosine, sine] = self.roots[(index * periods) % BUTTERFLIES];

@@ -59,9 +59,8 @@ pub fn pipeline(stages: &[u64], hand_over: u64) -> PipelineBound {
 /// A step whose `items` are [shared out](crate::share) over `workers`, each with a processor of its own: a
 /// part that one worker does alone, `each` for every item, and a barrier.
 ///
-/// `barrier` is the time of arriving and of one look that finds all workers: the barrier is complete at the latest
-/// when the slowest worker arrives, and every worker sees it by the end of the look that it is in, and one
-/// more.
+/// `barrier` is the time of arriving and of two looks: the barrier is complete when the slowest worker has
+/// arrived, and another worker sees that at the latest with the look after the one that it is in.
 #[must_use]
 pub const fn data_parallel(alone: u64, items: u64, each: u64, workers: u64, barrier: u64) -> u64 {
     let longest_share = if workers == 0 { items } else { items.div_ceil(workers) };

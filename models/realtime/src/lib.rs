@@ -7,8 +7,8 @@
 //! and [`bound`] adds them up. The patterns are those of parMERASA (Ungerer et al., "parMERASA: Multi-Core
 //! Execution of Parallelised Hard Real-Time Applications Supporting Analysability", DSD 2013).
 //!
-//! `no_std`, without an allocator and without I/O: the caller brings the memory and the clock, so that the same
-//! code runs on Linux and on boards.
+//! `no_std`, without an allocator and without I/O: the caller brings the memory and the clock, so that the
+//! same code runs on Linux and on boards.
 //!
 //! ```
 //! use tombolo_realtime::{Finish, Overload, Periodic, Start};

@@ -1,6 +1,6 @@
 //! A barrier makes as many accesses to shared memory as its bounds say.
 //!
-//! `RUSTFLAGS="--cfg sim" cargo test -p tombolo-realtime --test bounds`; without that, accesses are not counted.
+//! `cargo xtask bounds` runs it with `--cfg sim`; without that, accesses are not counted.
 #![cfg(sim)]
 
 use tombolo_base::steps::counted;
