@@ -3,5 +3,6 @@
 
 pub mod broadcast;
 pub mod hubs;
+pub mod objects;
 pub mod pages;
 pub mod revocation;

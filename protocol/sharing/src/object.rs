@@ -1,0 +1,516 @@
+//! One rank's end of a shared object.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use tombolo_base::OutOfRange;
+use tombolo_directory::{Rank, Ranks};
+
+use crate::controller::Controller;
+use crate::layout::{CHUNK_BYTES, Caching, Layout};
+use crate::memory::Memory;
+
+/// The lower bits of a lock word say what its rank does; the ticket is above them.
+const KIND_BITS: u32 = 8;
+const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
+
+/// The rank does not want the object.
+const IDLE: u64 = 0;
+/// It looks for the highest ticket.
+const CHOOSES: u64 = 1;
+/// It reads, or waits to read.
+const READS: u64 = 2;
+/// It waits to write.
+const WRITES: u64 = 3;
+/// It has the object and writes.
+const HOLDS: u64 = 4;
+/// It destroyed the object.
+const DESTROYED: u64 = 5;
+
+/// Tickets grow by one with each acquisition that meets another; this many take longer than machines last.
+const MAX_TICKET: u64 = u64::MAX >> KIND_BITS;
+
+/// The version of a chunk that a rank does not have. No object is written that often.
+const NOT_FETCHED: u64 = u64::MAX;
+
+/// For what an object is acquired.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// To read, together with others.
+    Read,
+    /// To write, alone.
+    Write,
+    /// To write all of it, alone, after a writer died.
+    Repair,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// There is more to do.
+    Working,
+    /// The word of this rank is in the way. The next step looks again.
+    Waiting(Rank),
+    /// The rank has the object.
+    Held,
+    /// These ranks died while they wrote, and no rank has repaired the object. The lock is still taken: the
+    /// next step is to [withdraw](Object::withdraw).
+    Abandoned(Ranks),
+    /// The rank does not have the object.
+    Idle,
+}
+
+/// Why a step, or an access, was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages name the fields")]
+pub enum Fault {
+    /// Memory that ends too early, or an access beyond the end of an object.
+    #[error("{0}")]
+    Memory(OutOfRange),
+    /// A header with numbers that are not possible.
+    #[error("the object at offset {at_bytes} has an invalid header: a rank has overwritten it")]
+    BadHeader { at_bytes: usize },
+    /// No object, or another one.
+    #[error("there is no object {id} at offset {at_bytes}: it was destroyed, or is of another job")]
+    NoSuchObject { at_bytes: usize, id: u64 },
+    /// An object of another type.
+    #[error("the object at offset {at_bytes} has data of another type, or ranks are built from other sources")]
+    OtherType { at_bytes: usize },
+    /// A lock word that no rank writes.
+    #[error("rank {rank} has written an invalid lock word; the object can no longer be acquired")]
+    BadLock { rank: u8 },
+    /// The object was destroyed.
+    #[error("rank {by} has destroyed the object")]
+    Destroyed { by: u8 },
+    /// An access by a rank that does not have the object, or has it only to read.
+    #[error("the object is accessed without a guard that allows it")]
+    NotHeld,
+}
+
+impl From<OutOfRange> for Fault {
+    fn from(error: OutOfRange) -> Fault {
+        Fault::Memory(error)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    Idle,
+    Announce,
+    Choose(usize),
+    TakeTicket,
+    Look(usize),
+    Repaired,
+    Mark,
+    Compare,
+    RaiseFirst(usize),
+    Fetch,
+    Held,
+    Publish,
+    RaiseLast(usize),
+    MarkRepaired,
+    Unlock,
+}
+
+/// One rank's end of a shared object whose controller is `K`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Object<K> {
+    layout: Layout,
+    me: usize,
+    controller: K,
+    caching: Caching,
+    phase: Phase,
+    access: Access,
+    /// The highest ticket that was seen, and then the own one.
+    ticket: u64,
+    /// Ranks that have ended while they held the object.
+    died: Ranks,
+    /// The version that the controller's line had at the last look.
+    version: u64,
+    /// The version of the copy.
+    seen: Option<u64>,
+    copy: Vec<u8>,
+    /// The version of each chunk of the copy.
+    chunks: Vec<u64>,
+    dirty: Vec<bool>,
+    modified: bool,
+}
+
+impl<K: Controller> Object<K> {
+    /// The end of rank `me`, which has no copy yet.
+    ///
+    /// # Panics
+    /// If there is no such rank, a mistake of the caller.
+    #[must_use]
+    pub fn new(layout: Layout, me: Rank, controller: K, caching: Caching) -> Self {
+        let me = usize::from(me.0);
+        assert!(me < layout.ranks(), "rank {me} of {}", layout.ranks());
+        let copied = if caching == Caching::Uncached { 0 } else { layout.length_bytes() };
+        let chunks = copied.div_ceil(CHUNK_BYTES);
+        Object {
+            layout,
+            me,
+            controller,
+            caching,
+            phase: Phase::Idle,
+            access: Access::Read,
+            ticket: 0,
+            died: Ranks::NONE,
+            version: 0,
+            seen: None,
+            copy: vec![0; copied],
+            chunks: vec![NOT_FETCHED; chunks],
+            dirty: vec![false; chunks],
+            modified: false,
+        }
+    }
+
+    /// Where its parts lie.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How its data is reached.
+    #[must_use]
+    pub fn caching(&self) -> Caching {
+        self.caching
+    }
+
+    /// For what the rank has the object, if it does.
+    #[must_use]
+    pub fn held(&self) -> Option<Access> {
+        (self.phase == Phase::Held).then_some(self.access)
+    }
+
+    /// Whether other ranks are excluded: those that write if this one reads, and all if it writes. For
+    /// checks of the protocol.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn excludes(&self) -> Option<Access> {
+        use Phase::{Announce, Choose, Idle, Look, TakeTicket};
+        let is_outside = matches!(self.phase, Idle | Announce | Choose(_) | TakeTicket | Look(_));
+        (!is_outside).then_some(self.access)
+    }
+
+    /// Starts to acquire the object, which the rank does not have. Then come [steps](Self::step).
+    ///
+    /// # Errors
+    /// [`Fault::NotHeld`]: it has it, or is acquiring it.
+    pub fn acquire(&mut self, access: Access) -> Result<(), Fault> {
+        if self.phase != Phase::Idle {
+            return Err(Fault::NotHeld);
+        }
+        (self.access, self.phase) = (access, Phase::Announce);
+        (self.ticket, self.died, self.modified) = (0, Ranks::NONE, false);
+        Ok(())
+    }
+
+    /// Starts to release the object. Then come [steps](Self::step), until the last.
+    ///
+    /// # Errors
+    /// [`Fault::NotHeld`].
+    pub fn release(&mut self) -> Result<(), Fault> {
+        if self.phase != Phase::Held {
+            return Err(Fault::NotHeld);
+        }
+        if self.access == Access::Repair {
+            self.dirty.fill(true);
+            self.modified = true;
+        }
+        self.phase = if self.access == Access::Read { Phase::Unlock } else { Phase::Publish };
+        Ok(())
+    }
+
+    /// Gives up: an acquisition whose time is over, one of an abandoned object, or what was written to the
+    /// copy and not yet published. Other ranks see nothing of it, unless it was written through.
+    ///
+    /// # Errors
+    /// [`Fault::Memory`].
+    pub fn withdraw(&mut self, memory: &dyn Memory) -> Result<(), Fault> {
+        if self.dirty.contains(&true) {
+            // Only the copy has it.
+            self.chunks.fill(NOT_FETCHED);
+            self.seen = None;
+            self.dirty.fill(false);
+        }
+        if self.phase != Phase::Idle {
+            self.phase = Phase::Unlock;
+            self.step(memory, Ranks::NONE)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the object, which the rank has to write: no rank can acquire it from now on. Its lines remain;
+    /// the memory of its data is free.
+    ///
+    /// # Errors
+    /// [`Fault::NotHeld`], [`Fault::Memory`].
+    pub fn destroy(&mut self, memory: &dyn Memory) -> Result<(), Fault> {
+        if self.phase != Phase::Held || self.access == Access::Read {
+            return Err(Fault::NotHeld);
+        }
+        self.phase = Phase::Idle;
+        Ok(memory.store(self.lock(self.me), DESTROYED)?)
+    }
+
+    fn lock(&self, rank: usize) -> usize {
+        self.layout.line(self.layout.lock(rank))
+    }
+
+    /// The next step, of which a rank that is not to wait for the dead knows that these `gone` have ended.
+    ///
+    /// # Errors
+    /// [`Fault`]; the caller [withdraws](Self::withdraw).
+    pub fn step(&mut self, memory: &dyn Memory, gone: Ranks) -> Result<Step, Fault> {
+        self.phase = match self.phase {
+            Phase::Idle => return Ok(Step::Idle),
+            Phase::Announce => {
+                memory.store(self.lock(self.me), CHOOSES)?;
+                Phase::Choose(0)
+            }
+            Phase::Choose(rank) if rank < self.layout.ranks() => {
+                let ticket = memory.load(self.lock(rank))? >> KIND_BITS;
+                self.ticket = self.ticket.max(ticket);
+                if self.ticket == MAX_TICKET {
+                    return Err(Fault::BadLock { rank: rank as u8 });
+                }
+                Phase::Choose(rank + 1)
+            }
+            Phase::Choose(_) => Phase::TakeTicket,
+            Phase::TakeTicket => {
+                self.ticket += 1;
+                let kind = if self.access == Access::Read { READS } else { WRITES };
+                memory.store(self.lock(self.me), self.ticket << KIND_BITS | kind)?;
+                Phase::Look(0)
+            }
+            Phase::Look(rank) if rank < self.layout.ranks() => {
+                if self.is_in_the_way(memory, rank, gone)? {
+                    return Ok(Step::Waiting(Rank(rank as u8)));
+                }
+                Phase::Look(rank + 1)
+            }
+            Phase::Look(_) if !self.died.is_empty() => Phase::Repaired,
+            Phase::Look(_) => Phase::Mark,
+            Phase::Repaired => {
+                let repaired = Ranks(memory.load(self.layout.line(self.layout.state()) + 8)?);
+                let died = Ranks(self.died.0 & !repaired.0);
+                if !died.is_empty() && self.access != Access::Repair {
+                    return Ok(Step::Abandoned(died));
+                }
+                self.died = self.died.or(repaired);
+                Phase::Mark
+            }
+            Phase::Mark => {
+                if self.access != Access::Read {
+                    memory.store(self.lock(self.me), self.ticket << KIND_BITS | HOLDS)?;
+                }
+                if self.caching == Caching::Uncached { Phase::Held } else { Phase::Compare }
+            }
+            Phase::Compare => {
+                let line = self.controller.looks_at(&self.layout, self.me);
+                self.version = memory.load(self.layout.line(line))?;
+                self.raise_first(0)
+            }
+            Phase::RaiseFirst(index) => {
+                let lines = self.controller.raised_at_acquire(&self.layout);
+                self.raise(memory, lines, index)?;
+                self.raise_first(index + 1)
+            }
+            Phase::Fetch => {
+                self.fetch(memory)?;
+                Phase::Held
+            }
+            Phase::Held => return Ok(Step::Held),
+            Phase::Publish => {
+                self.publish(memory)?;
+                self.raise_last(0)
+            }
+            Phase::RaiseLast(index) => {
+                let lines = self.controller.raised_at_release(&self.layout, self.modified);
+                self.raise(memory, lines, index)?;
+                self.raise_last(index + 1)
+            }
+            Phase::MarkRepaired => {
+                memory.store(self.layout.line(self.layout.state()) + 8, self.died.0)?;
+                Phase::Unlock
+            }
+            Phase::Unlock => {
+                memory.store(self.lock(self.me), IDLE)?;
+                self.phase = Phase::Idle;
+                return Ok(Step::Idle);
+            }
+        };
+        Ok(if self.phase == Phase::Held { Step::Held } else { Step::Working })
+    }
+
+    /// Whether `rank` has the object, or comes first; takes note of what the dead did.
+    fn is_in_the_way(&mut self, memory: &dyn Memory, rank: usize, gone: Ranks) -> Result<bool, Fault> {
+        if rank == self.me {
+            return Ok(false);
+        }
+        let word = memory.load(self.lock(rank))?;
+        let (ticket, kind) = (word >> KIND_BITS, word & KIND_MASK);
+        let is_gone = gone.has(Rank(rank as u8));
+        let comes_first = (ticket, rank) < (self.ticket, self.me);
+        Ok(match kind {
+            IDLE => false,
+            HOLDS if is_gone => {
+                self.died.add(Rank(rank as u8));
+                false
+            }
+            HOLDS => true,
+            CHOOSES => !is_gone,
+            READS => !is_gone && comes_first && self.access != Access::Read,
+            WRITES => !is_gone && comes_first,
+            DESTROYED => return Err(Fault::Destroyed { by: rank as u8 }),
+            _ => return Err(Fault::BadLock { rank: rank as u8 }),
+        })
+    }
+
+    /// The version that this acquisition writes.
+    fn next_version(&self) -> u64 {
+        self.version.saturating_add(1)
+    }
+
+    fn raise(&self, memory: &dyn Memory, lines: Range<usize>, index: usize) -> Result<(), Fault> {
+        Ok(memory.store(self.layout.line(lines.start + index), self.next_version())?)
+    }
+
+    /// What follows after so many lines were raised at an acquisition.
+    fn raise_first(&mut self, raised: usize) -> Phase {
+        let lines = self.controller.raised_at_acquire(&self.layout);
+        if self.access != Access::Read && raised < lines.len() {
+            return Phase::RaiseFirst(raised);
+        }
+        if self.seen == Some(self.version) && self.access != Access::Repair {
+            return Phase::Held;
+        }
+        Phase::Fetch
+    }
+
+    /// What follows after so many lines were raised at a release.
+    fn raise_last(&mut self, raised: usize) -> Phase {
+        let last = self.controller.raised_at_release(&self.layout, self.modified);
+        if self.caching != Caching::Uncached && raised < last.len() {
+            return Phase::RaiseLast(raised);
+        }
+        let first = self.controller.raised_at_acquire(&self.layout);
+        if !last.is_empty() || !first.is_empty() {
+            self.seen = Some(self.next_version());
+        }
+        if self.access == Access::Repair { Phase::MarkRepaired } else { Phase::Unlock }
+    }
+
+    /// Fetches the chunks that have another version than those of the copy.
+    fn fetch(&mut self, memory: &dyn Memory) -> Result<(), Fault> {
+        let mut versions = vec![0; self.chunks.len() * 8];
+        memory.get(self.layout.versions(), &mut versions)?;
+        let data = self.layout.data();
+        for (index, version) in versions.as_chunks::<8>().0.iter().enumerate() {
+            let version = u64::from_le_bytes(*version);
+            if version != self.chunks[index] || self.access == Access::Repair {
+                let range = chunk(index, self.copy.len());
+                memory.get(data + range.start, &mut self.copy[range])?;
+                self.chunks[index] = version;
+            }
+        }
+        self.seen = Some(self.version);
+        Ok(())
+    }
+
+    /// Publishes the chunks that were written, unless they were written through, and their versions.
+    fn publish(&mut self, memory: &dyn Memory) -> Result<(), Fault> {
+        let version = self.next_version();
+        for index in (0..self.dirty.len()).filter(|index| self.dirty[*index]) {
+            if self.caching == Caching::Cached || self.access == Access::Repair {
+                let range = chunk(index, self.copy.len());
+                memory.put(self.layout.data() + range.start, &self.copy[range])?;
+            }
+            memory.store(self.layout.versions() + 8 * index, version)?;
+            self.chunks[index] = version;
+        }
+        self.dirty.fill(false);
+        Ok(())
+    }
+
+    /// Reads bytes of the object from `offset_bytes` on.
+    ///
+    /// # Errors
+    /// [`Fault::NotHeld`], or [`Fault::Memory`]: they are beyond its end.
+    #[inline]
+    pub fn read(&self, memory: &dyn Memory, offset_bytes: usize, target: &mut [u8]) -> Result<(), Fault> {
+        if self.phase != Phase::Held {
+            return Err(Fault::NotHeld);
+        }
+        let range = self.range(offset_bytes, target.len())?;
+        if self.caching != Caching::Uncached {
+            target.copy_from_slice(&self.copy[range]);
+            return Ok(());
+        }
+        let (start, words) = self.words(&range);
+        with_room(words, |room| {
+            memory.get(start, room)?;
+            let skipped = self.layout.data() + range.start - start;
+            target.copy_from_slice(&room[skipped..skipped + target.len()]);
+            Ok(())
+        })
+    }
+
+    /// Writes bytes of the object from `offset_bytes` on.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Fault::NotHeld`] too, if the rank has it only to read.
+    #[inline]
+    pub fn write(&mut self, memory: &dyn Memory, offset_bytes: usize, source: &[u8]) -> Result<(), Fault> {
+        if self.phase != Phase::Held || self.access == Access::Read {
+            return Err(Fault::NotHeld);
+        }
+        let range = self.range(offset_bytes, source.len())?;
+        self.modified = true;
+        if self.caching != Caching::Uncached && !source.is_empty() {
+            self.copy[range.clone()].copy_from_slice(source);
+            self.dirty[range.start / CHUNK_BYTES..=(range.end - 1) / CHUNK_BYTES].fill(true);
+        }
+        if self.caching == Caching::Cached {
+            return Ok(());
+        }
+        let (start, words) = self.words(&range);
+        with_room(words, |room| {
+            if room.len() != source.len() {
+                memory.get(start, room)?;
+            }
+            let skipped = self.layout.data() + range.start - start;
+            room[skipped..skipped + source.len()].copy_from_slice(source);
+            Ok(memory.put(start, room)?)
+        })
+    }
+
+    fn range(&self, offset_bytes: usize, length_bytes: usize) -> Result<Range<usize>, Fault> {
+        let available_bytes = self.layout.length_bytes();
+        let end = offset_bytes.checked_add(length_bytes).filter(|end| *end <= available_bytes);
+        let end = end.ok_or(OutOfRange { offset_bytes, length_bytes, available_bytes })?;
+        Ok(offset_bytes..end)
+    }
+
+    /// The whole words in memory that contain a range of the data: offset and length in bytes.
+    fn words(&self, range: &Range<usize>) -> (usize, usize) {
+        let start = range.start - range.start % 8;
+        (self.layout.data() + start, range.end.next_multiple_of(8) - start)
+    }
+}
+
+/// The bytes of a chunk.
+fn chunk(index: usize, length_bytes: usize) -> Range<usize> {
+    index * CHUNK_BYTES..((index + 1) * CHUNK_BYTES).min(length_bytes)
+}
+
+/// Room for `length_bytes`, on the stack for single values.
+fn with_room<R>(length_bytes: usize, use_it: impl FnOnce(&mut [u8]) -> R) -> R {
+    let mut small = [0; 64];
+    match small.get_mut(..length_bytes) {
+        Some(room) => use_it(room),
+        None => use_it(&mut vec![0; length_bytes]),
+    }
+}
