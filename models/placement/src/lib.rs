@@ -8,6 +8,7 @@
 
 pub mod choose;
 pub mod facts;
+mod kernels;
 pub mod needs;
 
 use std::str::FromStr;
@@ -18,6 +19,7 @@ use tombolo::error::Fault;
 
 pub use choose::{Auto, Choice, choose};
 pub use facts::Facts;
+pub use kernels::{Kernels, NoCommonWindow};
 pub use needs::{Needs, NeedsError};
 
 /// The word for a node that is to be chosen.

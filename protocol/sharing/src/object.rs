@@ -435,6 +435,13 @@ impl<K: Controller> Object<K> {
         Ok(())
     }
 
+    /// The copy of the data, if the rank has the object and its data is copied.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        (self.phase == Phase::Held && self.caching != Caching::Uncached).then_some(&*self.copy)
+    }
+
     /// Reads bytes of the object from `offset_bytes` on.
     ///
     /// # Errors

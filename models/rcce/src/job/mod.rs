@@ -5,7 +5,6 @@
 //! ranks learn that one has ended ([`Keeper`]).
 
 mod keeper;
-mod place;
 mod wire;
 
 use std::time::Duration;
@@ -14,12 +13,12 @@ use tombolo::channel::Channel;
 use tombolo::region::{CapabilityId, Flushed, MapOptions, Mapping, Region, RegionOptions, Rights};
 use tombolo::{ChannelOptions, Domain, Error};
 use tombolo_base::SharedMemory;
+use tombolo_placement::{Kernels, NoCommonWindow};
 
 pub use keeper::{Keeper, Waiting};
 
 use crate::failure::Failure;
 use crate::layout::{BUFFER_UNIT_BYTES, Layout, MAX_BUFFER_BYTES, MAX_RANKS};
-use place::Places;
 use wire::{Hello, Message};
 
 /// How long ranks wait for each other at the start: emulated nodes are slow to start programs.
@@ -98,6 +97,12 @@ pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
         None => Memory::Coherent(memory),
     };
     Ok(Joined { job: job.id().to_owned(), domain, rank, memory, layout, keeper, region })
+}
+
+impl From<NoCommonWindow> for Failure {
+    fn from(error: NoCommonWindow) -> Failure {
+        Failure::end(error.to_string())
+    }
 }
 
 fn ended(error: Error) -> Failure {
@@ -220,10 +225,10 @@ fn make_region(
     domain: &Domain,
     others: &[(Channel, Hello)],
     layout: Layout,
-) -> Result<(Region, Mapping, Places), Failure> {
+) -> Result<(Region, Mapping, Kernels), Failure> {
     let nodes = others.iter().map(|(channel, _)| channel.peer_node().to_owned());
     let nodes: Vec<String> = std::iter::once(domain.node_name().to_owned()).chain(nodes).collect();
-    let places = Places::new(&domain.nodes().map_err(ended)?, nodes);
+    let places = Kernels::new(&domain.nodes().map_err(ended)?, nodes);
     let length = layout.total_bytes() as u64;
     let options = match places.window(&domain.windows().map_err(ended)?)? {
         Some(window) => RegionOptions::new(length).in_window_of(&window),

@@ -10,5 +10,6 @@ mod hubs;
 mod incoherent;
 mod names;
 mod names_async;
+mod objects;
 mod regions;
 mod waitset;

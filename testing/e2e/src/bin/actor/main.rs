@@ -10,6 +10,7 @@ mod hostile;
 mod marks;
 mod member;
 mod names;
+mod objects;
 mod pages;
 mod pmi;
 mod regions;
@@ -65,6 +66,9 @@ fn main() -> ExitCode {
         ["region-take-back", name, place, holders] => revoking::take_back(name, place, holders),
         ["region-hold", name, how] => revoking::hold(name, how),
         ["region-seal", file] => revoking::seal(file),
+        // Shared objects.
+        ["objects", rounds] => objects::work(rounds),
+        ["objects-die"] => objects::die(),
         // Pages in common.
         ["pages-count", increments] => pages::count(increments),
         ["pages-lose"] => pages::lose(),

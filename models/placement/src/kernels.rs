@@ -1,20 +1,30 @@
 //! Where the memory of a job is made, so that all of its ranks reach it.
 
 use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
-use tombolo_base::NodeId;
+use tombolo::NodeId;
 
-use crate::failure::Failure;
+/// The ranks of a job have no memory in common.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "no window is reached by all nodes with ranks ({nodes}); add a [[window]] with these nodes to the machine \
+     file, or run on fewer nodes"
+)]
+pub struct NoCommonWindow {
+    /// The names of the nodes.
+    pub nodes: String,
+}
 
 /// On which nodes the ranks run, and on which kernels.
 #[derive(Debug)]
-pub(super) struct Places {
+pub struct Kernels {
     /// The node of each rank, with the node whose kernel it runs on.
     ranks: Vec<(String, NodeId)>,
 }
 
-impl Places {
+impl Kernels {
     /// Of ranks on nodes with these names. Foreign programs run on the host's kernel.
-    pub(super) fn new(nodes: &[NodeInfo], names: Vec<String>) -> Places {
+    #[must_use]
+    pub fn new(nodes: &[NodeInfo], names: Vec<String>) -> Kernels {
         let host = nodes.iter().find(|node| node.kind == NodeKind::Host).map(|node| node.id);
         let kernel = |name: &String| {
             let node = nodes.iter().find(|node| node.name == *name);
@@ -22,17 +32,21 @@ impl Places {
         };
         // A name that is not in the list is of a node that went down meanwhile: its ranks are lost anyway.
         let place = |name: String| kernel(&name).map(|kernel| (name, kernel));
-        Places { ranks: names.into_iter().filter_map(place).collect() }
+        Kernels { ranks: names.into_iter().filter_map(place).collect() }
     }
 
     /// How many ranks run on the kernel of that node.
-    pub(super) fn neighbours(&self, node: &str) -> usize {
+    #[must_use]
+    pub fn neighbours(&self, node: &str) -> usize {
         let Some((_, own)) = self.ranks.iter().find(|(name, _)| name == node) else { return 1 };
         self.ranks.iter().filter(|(_, kernel)| kernel == own).count()
     }
 
     /// The window that all ranks reach; `None` if they run on one kernel and need none.
-    pub(super) fn window(&self, windows: &[WindowInfo]) -> Result<Option<String>, Failure> {
+    ///
+    /// # Errors
+    /// [`NoCommonWindow`].
+    pub fn window(&self, windows: &[WindowInfo]) -> Result<Option<String>, NoCommonWindow> {
         let mut kernels: Vec<NodeId> = self.ranks.iter().map(|(_, kernel)| *kernel).collect();
         kernels.sort_unstable();
         kernels.dedup();
@@ -46,10 +60,6 @@ impl Places {
         let mut names: Vec<&str> = self.ranks.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        Err(Failure::end(format!(
-            "no window is reached by all nodes with ranks ({}); add a [[window]] with these nodes to the machine \
-             file, or run on fewer nodes",
-            names.join(", ")
-        )))
+        Err(NoCommonWindow { nodes: names.join(", ") })
     }
 }

@@ -1,0 +1,251 @@
+//! Remote calls: a rank has another do something to a shared object.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, ChannelOptions, Listener};
+
+use crate::error::ObjectError;
+use crate::job::Job;
+use crate::plain::{Plain, shape, shape_of_name};
+use crate::shared::{Pointer, Shared};
+
+/// The first byte of an answer: the result follows, or a text that says why there is none.
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+
+/// How long a rank that serves waits for a call, before it looks whether it is to go on.
+const IDLE: Duration = Duration::from_millis(1);
+
+/// What a rank does to a shared object when another calls it.
+pub trait Method {
+    /// Its name: ranks that call and serve it have the same.
+    const NAME: &'static str;
+    /// The value of the object.
+    type Object: Plain;
+    /// What the caller gives.
+    type Arguments: Plain;
+    /// What it gets.
+    type Returned: Plain;
+
+    /// Does it, at the rank that is called.
+    ///
+    /// # Errors
+    /// Any; the caller gets its text.
+    fn call(
+        job: &Job,
+        object: &mut Shared<Self::Object>,
+        arguments: Self::Arguments,
+    ) -> Result<Self::Returned, ObjectError>;
+}
+
+/// What calls and answers have before their data: stands for name and types.
+fn number<M: Method>() -> u64 {
+    let types = shape(shape(M::Object::SHAPE, M::Arguments::SHAPE), M::Returned::SHAPE);
+    shape(shape_of_name(M::NAME.as_bytes()), types)
+}
+
+type Handler = fn(&Job, &mut Objects, Pointer<()>, &[u8]) -> Result<Vec<u8>, ObjectError>;
+
+/// The objects that were called, by their numbers.
+type Objects = BTreeMap<u64, Box<dyn Any>>;
+
+/// The methods that a rank serves, with the handles of the objects that they were called for.
+#[derive(Default)]
+pub struct Methods {
+    handlers: BTreeMap<u64, Handler>,
+    objects: Objects,
+}
+
+impl std::fmt::Debug for Methods {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Methods").field("methods", &self.handlers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Methods {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Methods {
+        Methods::default()
+    }
+
+    /// And this one.
+    #[must_use]
+    pub fn with<M: Method>(mut self) -> Methods {
+        self.handlers.insert(number::<M>(), handle::<M>);
+        self
+    }
+
+    fn answer(&mut self, job: &Job, call: &[u8]) -> Vec<u8> {
+        let (head, arguments) = call.split_at(call.len().min(24));
+        let outcome = if head.len() < 24 {
+            Err("the call is not one of this library".to_owned())
+        } else {
+            let (number, pointer) = <(u64, Pointer<()>)>::decode(head);
+            let handler = self.handlers.get(&number).ok_or_else(|| {
+                "this rank does not serve it, or with other types; add it with Methods::with".to_owned()
+            });
+            handler.and_then(|handler| {
+                handler(job, &mut self.objects, pointer, arguments).map_err(|error| error.to_string())
+            })
+        };
+        match outcome {
+            Ok(result) => [&[DONE][..], &result].concat(),
+            Err(why) => [&[FAILED], why.as_bytes()].concat(),
+        }
+    }
+}
+
+fn handle<M: Method>(
+    job: &Job,
+    objects: &mut Objects,
+    pointer: Pointer<()>,
+    arguments: &[u8],
+) -> Result<Vec<u8>, ObjectError> {
+    if arguments.len() != M::Arguments::BYTES {
+        let why = "the arguments have another length".to_owned();
+        return Err(ObjectError::Refused { why });
+    }
+    let pointer = Pointer::<M::Object>::decode(&pointer.to_bytes());
+    let known = objects.get_mut(&pointer.id).and_then(|object| object.downcast_mut::<Shared<M::Object>>());
+    if known.is_none_or(|shared| shared.pointer() != pointer) {
+        objects.insert(pointer.id, Box::new(job.open(pointer)?));
+    }
+    let object = objects.get_mut(&pointer.id).and_then(|object| object.downcast_mut());
+    let object = object.ok_or(tombolo_sharing::Fault::NotHeld)?;
+    Ok(M::call(job, object, M::Arguments::decode(arguments))?.to_bytes())
+}
+
+/// The channels of a rank's calls.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// To ranks that this one has called.
+    to: BTreeMap<u32, Channel>,
+    /// Where others call this one, once it serves.
+    listener: Option<Listener>,
+    from: Vec<Channel>,
+}
+
+fn name(job: &Job, rank: u32) -> String {
+    job.job.name(&format!("objects/calls/{rank}"))
+}
+
+impl Job {
+    /// Has `rank`, which [serves](Self::serve) it, do something to an object, and returns the result.
+    ///
+    /// # Errors
+    /// [`ObjectError::CallFailed`] with what the rank says; [`ObjectError::RankEnded`];
+    /// [`ObjectError::TimedOut`]: it does not serve.
+    pub fn call<M: Method>(
+        &self,
+        rank: u32,
+        object: Pointer<M::Object>,
+        arguments: &M::Arguments,
+    ) -> Result<M::Returned, ObjectError> {
+        let timeout = self.timeout();
+        let failed = |error: tombolo::Error| match error {
+            error if error.is_peer_gone() => ObjectError::RankEnded { rank, what: "a call" },
+            tombolo::Error::TimedOut { timeout, .. } => {
+                let what = format!("'{}' was not answered", M::NAME);
+                ObjectError::TimedOut { what, timeout, rank: None }
+            }
+            error => error.into(),
+        };
+        let mut calls = self.calls.borrow_mut();
+        let mut channel = match calls.to.remove(&rank) {
+            Some(channel) => channel,
+            None => {
+                let domain = self.domain.within(timeout);
+                ChannelOptions::default().connect(&domain, &name(self, rank)).map_err(failed)?
+            }
+        };
+        let (at_bytes, id) = (object.at_bytes, object.id);
+        let mut message = (number::<M>(), at_bytes, id).to_bytes();
+        message.extend(arguments.to_bytes());
+        channel.within(timeout).send(&message).map_err(failed)?;
+        let mut answer = Vec::new();
+        channel.recv_into(&mut answer).map_err(failed)?;
+        // A channel whose call was not answered is not used again: the answer may still come.
+        calls.to.insert(rank, channel);
+        let why = match answer.split_first() {
+            Some((&DONE, result)) if result.len() == M::Returned::BYTES => {
+                return Ok(M::Returned::decode(result));
+            }
+            Some((&FAILED, why)) => String::from_utf8_lossy(why).into_owned(),
+            _ => "its answer has another length".to_owned(),
+        };
+        Err(ObjectError::CallFailed { rank, method: M::NAME, why })
+    }
+
+    /// Answers calls of other ranks, as long as `goes_on` says, which is asked after each call and every
+    /// millisecond. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`ObjectError::Domain`]: the monitor has ended. A caller that ends, or sends nonsense, is none.
+    pub fn serve(
+        &self,
+        methods: &mut Methods,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<u64, ObjectError> {
+        let Calls { mut listener, mut from, .. } = std::mem::take(&mut *self.calls.borrow_mut());
+        let mut served = 0;
+        let outcome = loop {
+            if !goes_on() {
+                break Ok(served);
+            }
+            match self.serve_once(methods, &mut listener, &mut from) {
+                Ok(count) => served += count,
+                Err(error) => break Err(error),
+            }
+        };
+        let mut calls = self.calls.borrow_mut();
+        (calls.listener, calls.from) = (listener, from);
+        outcome
+    }
+
+    /// Answers the calls that are there, or waits a little for the next.
+    fn serve_once(
+        &self,
+        methods: &mut Methods,
+        listener: &mut Option<Listener>,
+        from: &mut Vec<Channel>,
+    ) -> Result<u64, ObjectError> {
+        let listener = match listener {
+            Some(listener) => listener,
+            None => {
+                let name = name(self, self.rank());
+                listener.insert(ChannelOptions::default().export(&self.domain, &name)?.within(IDLE))
+            }
+        };
+        let started = Instant::now();
+        let mut served = 0;
+        let mut message = Vec::new();
+        while served == 0 && started.elapsed() < IDLE {
+            from.retain_mut(|channel| match channel.try_recv_into(&mut message) {
+                Ok(Some(_)) => {
+                    served += 1;
+                    let answer = methods.answer(self, &message);
+                    channel.within(self.timeout()).send(&answer).is_ok()
+                }
+                Ok(None) => true,
+                Err(_) => false,
+            });
+            if from.is_empty() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if served == 0 {
+            let listener = listener.within(if from.is_empty() { IDLE } else { Duration::ZERO });
+            match listener.accept() {
+                Ok(channel) => from.push(channel),
+                Err(error @ tombolo::Error::Monitor { .. }) => return Err(error.into()),
+                // None has called, or one that has is gone.
+                Err(_) => {}
+            }
+        }
+        Ok(served)
+    }
+}

@@ -1,0 +1,350 @@
+//! A rank of a job that shares objects.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tombolo::Domain;
+use tombolo::names::NewRecord;
+use tombolo::region::{CapabilityId, MapOptions, Mapping, Region, RegionOptions, Rights};
+use tombolo_base::LINE_BYTES;
+use tombolo_onesided::SymmetricHeap;
+use tombolo_placement::Kernels;
+use tombolo_sharing::{Access, Consistency, MAX_RANKS, Memory, Object, Rank, Ranks, Step};
+
+use crate::call::Calls;
+use crate::error::ObjectError;
+use crate::ranks::{self, Presence};
+use crate::tree::Tree;
+
+/// Changes with the formats of records, objects and messages: ranks of different versions do not join.
+const VERSION: i64 = 1;
+
+/// How long ranks wait for each other at the start: emulated nodes are slow to start programs.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How a rank joins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JoinOptions {
+    /// Room for the objects that this rank creates, with their control lines, in bytes.
+    pub memory_bytes: usize,
+    /// How long operations wait that name no time of their own.
+    pub timeout: Duration,
+}
+
+impl Default for JoinOptions {
+    /// 1 MiB, 10 seconds.
+    fn default() -> Self {
+        JoinOptions { memory_bytes: 1 << 20, timeout: Duration::from_secs(10) }
+    }
+}
+
+/// A rank of a job whose ranks share objects.
+///
+/// Guards borrow it, and collectives need it whole: a guard that is kept across a collective does not compile,
+/// as it would keep others from what they have to do before they come to it.
+///
+/// ```compile_fail,E0502
+/// # fn example(mut job: tombolo_objects::Job) -> Result<(), tombolo_objects::ObjectError> {
+/// # use tombolo_objects::Consistency;
+/// let mut total = job.create(&0_u64, Consistency::Timestamp)?;
+/// let guard = total.read(&job)?;
+/// job.barrier()?;
+/// println!("{}", *guard);
+/// # Ok(()) }
+/// ```
+pub struct Job {
+    pub(crate) domain: Domain,
+    pub(crate) job: tombolo::Job,
+    pub(crate) memory: Box<dyn Memory>,
+    /// Where the objects of this rank lie.
+    arena: usize,
+    heap: RefCell<SymmetricHeap>,
+    last_id: Cell<u64>,
+    presence: RefCell<Presence>,
+    /// Objects of which there is a guard, by their offsets.
+    held: RefCell<BTreeSet<usize>>,
+    pub(crate) tree: Tree,
+    pub(crate) calls: RefCell<Calls>,
+    timeout: Duration,
+    _region: Option<Region>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job").field("rank", &self.rank()).field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+impl Job {
+    /// Joins the job that this program was started in. All of its ranks do.
+    ///
+    /// # Errors
+    /// [`ObjectError::TimedOut`] names a rank that did not join; [`ObjectError::NoWindow`], if no window is
+    /// reached by all; [`ObjectError::Refused`].
+    pub fn join(domain: &Domain, options: JoinOptions) -> Result<Job, ObjectError> {
+        let domain = domain.within(JOIN_TIMEOUT);
+        let job = domain.job()?.within(JOIN_TIMEOUT);
+        let refused = |why: String| Err(ObjectError::Refused { why });
+        if job.size() > u32::from(MAX_RANKS) {
+            return refused(format!("it has {} ranks; {MAX_RANKS} can", job.size()));
+        }
+        let memory_bytes = options.memory_bytes.max(LINE_BYTES).next_multiple_of(LINE_BYTES);
+        let record = NewRecord::new(&ranks::name(&job, job.rank()))
+            .with("version", VERSION)
+            .with("node", domain.node_name())
+            .with("bytes", memory_bytes as i64);
+        domain.names().set(&record)?;
+        let (mapping, region, arena, presence) =
+            if job.rank() == 0 { found(&domain, &job)? } else { follow(&domain, &job)? };
+        let memory: Box<dyn Memory> = match (mapping.flushed_memory()?, mapping.memory()) {
+            (Some(view), _) => Box::new(view),
+            (None, Some(memory)) => Box::new(memory),
+            (None, None) => return refused("its memory cannot be mapped".into()),
+        };
+        if arena.checked_add(memory_bytes).is_none_or(|end| end > memory.len_bytes()) {
+            return refused("rank 0 assigned memory that there is not".into());
+        }
+        let tree = Tree::open(&domain, &job)?;
+        Ok(Job {
+            domain,
+            memory,
+            arena,
+            heap: RefCell::new(SymmetricHeap::new(memory_bytes)),
+            last_id: Cell::new(u64::from(job.rank()) << 48),
+            presence: RefCell::new(presence),
+            held: RefCell::default(),
+            tree,
+            calls: RefCell::default(),
+            timeout: options.timeout,
+            _region: region,
+            job,
+        })
+    }
+
+    /// The number of this rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.job.rank()
+    }
+
+    /// How many ranks the job has.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.job.size()
+    }
+
+    /// How long operations wait that name no time of their own.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Ranks that have ended, in order, as far as this rank's monitor knows.
+    ///
+    /// # Errors
+    /// [`ObjectError::Domain`]: the monitor has ended.
+    pub fn ended(&self) -> Result<Vec<u32>, ObjectError> {
+        Ok(self.gone()?.iter().map(|rank| u32::from(rank.0)).collect())
+    }
+
+    pub(crate) fn gone(&self) -> Result<Ranks, ObjectError> {
+        let mut presence = self.presence.borrow_mut();
+        presence.update()?;
+        Ok(presence.gone())
+    }
+
+    /// Room for an object, and a number for it.
+    pub(crate) fn allocate(&self, length_bytes: usize) -> Result<(usize, u64), ObjectError> {
+        let offset = self.heap.borrow_mut().allocate(length_bytes.next_multiple_of(LINE_BYTES))?;
+        self.last_id.set(self.last_id.get() + 1);
+        Ok((self.arena + offset.next_multiple_of(LINE_BYTES), self.last_id.get()))
+    }
+
+    /// Acquires an object, or leaves it as it is.
+    pub(crate) fn acquire(
+        &self,
+        object: &mut Object<Consistency>,
+        access: Access,
+        timeout: Duration,
+    ) -> Result<(), ObjectError> {
+        let at_bytes = object.layout().at_bytes();
+        if !self.held.borrow_mut().insert(at_bytes) {
+            return Err(ObjectError::AlreadyHeld);
+        }
+        let outcome = self.acquire_it(object, access, timeout);
+        if outcome.is_err() {
+            self.held.borrow_mut().remove(&at_bytes);
+            object.withdraw(&*self.memory)?;
+        }
+        outcome
+    }
+
+    fn acquire_it(
+        &self,
+        object: &mut Object<Consistency>,
+        access: Access,
+        timeout: Duration,
+    ) -> Result<(), ObjectError> {
+        object.acquire(access)?;
+        let mut pause = Pause::new(timeout);
+        let mut gone = self.presence.borrow().gone();
+        loop {
+            match object.step(&*self.memory, gone)? {
+                Step::Working => {}
+                Step::Held => return Ok(()),
+                Step::Abandoned(died) => {
+                    let rank = died.first().map_or(0, |rank| u32::from(rank.0));
+                    return Err(ObjectError::WriterDied { rank });
+                }
+                Step::Idle => return Err(tombolo_sharing::Fault::NotHeld.into()),
+                Step::Waiting(rank) => {
+                    if pause.is_over() {
+                        let rank = Some(u32::from(rank.0));
+                        let what = "the object was not released".to_owned();
+                        return Err(ObjectError::TimedOut { what, timeout, rank });
+                    }
+                    if pause.wait() {
+                        gone = self.gone()?;
+                        // The memory is rank 0's, and ends with it.
+                        if gone.has(Rank(0)) && self.rank() != 0 {
+                            return Err(ObjectError::RankEnded { rank: 0, what: "the memory of the job" });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Releases an object. A failure could only be that of memory that ends too early, which was checked.
+    pub(crate) fn release(&self, object: &mut Object<Consistency>) {
+        let at_bytes = object.layout().at_bytes();
+        if object.release().is_ok() {
+            while !matches!(object.step(&*self.memory, Ranks::NONE), Ok(Step::Idle) | Err(_)) {}
+        }
+        self.held.borrow_mut().remove(&at_bytes);
+    }
+
+    /// Releases an object as it was before, if it was not written through.
+    pub(crate) fn abandon(&self, object: &mut Object<Consistency>) {
+        let at_bytes = object.layout().at_bytes();
+        let _ = object.withdraw(&*self.memory);
+        self.held.borrow_mut().remove(&at_bytes);
+    }
+}
+
+type Parts = (Mapping, Option<Region>, usize, Presence);
+
+const MAP: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
+
+/// The name under which rank 0 tells a rank what it gets.
+fn memory_name(job: &tombolo::Job, rank: u32) -> String {
+    job.name(&format!("objects/memory/{rank}"))
+}
+
+/// What rank 0 does: waits for all, and makes the memory where all reach it.
+fn found(domain: &Domain, job: &tombolo::Job) -> Result<Parts, ObjectError> {
+    let mut presence = Presence::new(domain, job)?;
+    presence.gather(JOIN_TIMEOUT)?;
+    let made = make(domain, &presence);
+    let (region, mapping, arenas) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            for rank in 1..job.size() {
+                let record = NewRecord::new(&memory_name(job, rank)).with("why", error.to_string());
+                domain.names().set(&record)?;
+            }
+            return Err(error);
+        }
+    };
+    for (rank, record) in (0..).zip(&presence.records).skip(1) {
+        let owner = record.as_ref().and_then(|record| record.owner);
+        let owner = owner.ok_or(ObjectError::RankEnded { rank, what: "the start of the job" })?;
+        let capability = region.grant(owner, Rights::READ_WRITE)?.id.0;
+        let record = NewRecord::new(&memory_name(job, rank))
+            .with("capability", capability.cast_signed())
+            .with("start", arenas[rank as usize] as i64);
+        domain.names().set(&record)?;
+    }
+    Ok((mapping, Some(region), arenas[0], presence))
+}
+
+fn refused(why: impl ToString) -> ObjectError {
+    ObjectError::Refused { why: why.to_string() }
+}
+
+/// Makes the region; returns where in it the objects of each rank lie.
+fn make(domain: &Domain, presence: &Presence) -> Result<(Region, Mapping, Vec<usize>), ObjectError> {
+    let (mut nodes, mut arenas, mut length) = (Vec::new(), Vec::new(), 0_usize);
+    for record in presence.records.iter().flatten() {
+        if record.integer("version").map_err(refused)? != VERSION {
+            return Err(refused(format!("{} is of another version; build all ranks with one", record.name)));
+        }
+        nodes.push(record.text("node").map_err(refused)?.to_owned());
+        let bytes = usize::try_from(record.integer("bytes").map_err(refused)?).map_err(refused)?;
+        arenas.push(length);
+        length = length.checked_add(bytes).ok_or_else(|| refused("its ranks want too much memory"))?;
+    }
+    let kernels = Kernels::new(&domain.nodes()?, nodes);
+    let options = RegionOptions::new(length as u64);
+    let options = match kernels.window(&domain.windows()?)? {
+        Some(window) => options.in_window_of(&window),
+        None => options,
+    };
+    let region = domain.create_region(&options)?;
+    let mapping = region.map_with(Rights::READ_WRITE, MAP)?;
+    Ok((region, mapping, arenas))
+}
+
+/// What every other rank does.
+fn follow(domain: &Domain, job: &tombolo::Job) -> Result<Parts, ObjectError> {
+    let record = domain.names().wait_for(&memory_name(job, job.rank()), JOIN_TIMEOUT)?;
+    if let Ok(why) = record.text("why") {
+        return Err(refused(why));
+    }
+    let capability = record.integer("capability").map_err(refused)?.cast_unsigned();
+    let arena = usize::try_from(record.integer("start").map_err(refused)?).map_err(refused)?;
+    let mapping = domain.capability(CapabilityId(capability))?.map_with(Rights::READ_WRITE, MAP)?;
+    // All were there when the memory was made: one that is missing now has ended.
+    Ok((mapping, None, arena, Presence::new(domain, job)?))
+}
+
+/// Polls that only spin.
+const SPINS: u32 = 200;
+/// Polls after these that yield the processor; later ones sleep.
+const YIELDS: u32 = 200;
+const SLEEP: Duration = Duration::from_micros(50);
+/// Polls between two looks at the monitor, which are system calls.
+const POLLS_PER_LOOK: u32 = 64;
+
+/// A wait for another rank: it spins, yields, and then sleeps.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    deadline: Option<Instant>,
+    polls: u32,
+}
+
+impl Pause {
+    pub(crate) fn new(timeout: Duration) -> Pause {
+        Pause { deadline: Instant::now().checked_add(timeout), polls: 0 }
+    }
+
+    /// Whether the time is over; looked at now and then.
+    pub(crate) fn is_over(&self) -> bool {
+        let looks = self.polls.is_multiple_of(POLLS_PER_LOOK) || self.polls > SPINS + YIELDS;
+        looks && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Waits a little. Returns whether it is time to look at who has ended.
+    pub(crate) fn wait(&mut self) -> bool {
+        self.polls = self.polls.saturating_add(1);
+        if self.polls < SPINS {
+            tombolo_base::sync::spin_hint();
+        } else if self.polls < SPINS + YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(SLEEP);
+        }
+        self.polls.is_multiple_of(POLLS_PER_LOOK) || self.polls == u32::MAX
+    }
+}

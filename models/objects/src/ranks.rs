@@ -1,0 +1,92 @@
+//! Which ranks of a job are there, by evidence of their monitors.
+
+use std::time::{Duration, Instant};
+
+use tombolo::names::{Change, Record, Watch, WatchOptions};
+use tombolo_sharing::{Rank, Ranks};
+
+use crate::error::ObjectError;
+
+/// The kind of a record by which a rank says that it is there. The record ends with its domain.
+const KIND: &str = "objects/rank";
+
+/// The name of a rank's record.
+pub(crate) fn name(job: &tombolo::Job, rank: u32) -> String {
+    job.name(&format!("{KIND}/{rank}"))
+}
+
+fn rank_of(record: &Record) -> Option<u32> {
+    record.name.rsplit('/').next()?.parse().ok()
+}
+
+/// The records of all ranks, watched.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    watch: Watch,
+    pub(crate) records: Vec<Option<Record>>,
+}
+
+impl Presence {
+    /// Of a job that this domain is one of.
+    pub(crate) fn new(domain: &tombolo::Domain, job: &tombolo::Job) -> Result<Presence, ObjectError> {
+        let query = job.name(&format!("{KIND}/*"));
+        let watch = domain.names().watch(&query, WatchOptions::default())?;
+        let mut presence = Presence { records: vec![None; job.size() as usize], watch };
+        for record in presence.watch.current().to_vec() {
+            presence.put(rank_of(&record), Some(record));
+        }
+        Ok(presence)
+    }
+
+    fn put(&mut self, rank: Option<u32>, record: Option<Record>) {
+        if let Some(place) = rank.and_then(|rank| self.records.get_mut(rank as usize)) {
+            *place = record;
+        }
+    }
+
+    fn take(&mut self, change: Change) -> Result<(), ObjectError> {
+        match change {
+            Change::Set(record) => self.put(rank_of(&record), Some(record)),
+            Change::Deleted(record, _) => self.put(rank_of(&record), None),
+            // Fewer changes than notices can wait: two of each rank.
+            _ => return Err(ObjectError::Refused { why: "the names of its ranks are no longer watched".into() }),
+        }
+        Ok(())
+    }
+
+    /// Takes in what has happened.
+    pub(crate) fn update(&mut self) -> Result<(), ObjectError> {
+        while let Some(notice) = self.watch.try_next()? {
+            self.take(notice.change)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all ranks are there.
+    pub(crate) fn gather(&mut self, timeout: Duration) -> Result<(), ObjectError> {
+        let deadline = Instant::now() + timeout;
+        while let Some(absent) = self.records.iter().position(Option::is_none) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.watch.next(left) {
+                Ok(notice) => self.take(notice.change)?,
+                Err(tombolo::Error::TimedOut { .. }) => {
+                    let what = format!("rank {absent} did not join");
+                    return Err(ObjectError::TimedOut { what, timeout, rank: None });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The ranks that have ended, once all were there.
+    pub(crate) fn gone(&self) -> Ranks {
+        let mut gone = Ranks::NONE;
+        for (rank, record) in (0..).zip(&self.records) {
+            if record.is_none() {
+                gone.add(Rank(rank));
+            }
+        }
+        gone
+    }
+}
