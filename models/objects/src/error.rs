@@ -52,7 +52,9 @@ pub enum ObjectError {
         capacity: u64,
     },
     /// A rank sent a value of another length.
-    #[error("rank {rank} sent {length_bytes} bytes where others expect {expected_bytes}: call the same collective")]
+    #[error(
+        "rank {rank} sent {length_bytes} bytes where others expect {expected_bytes}: call the same collective"
+    )]
     Unequal {
         /// The rank.
         rank: u32,

@@ -49,7 +49,11 @@ impl Presence {
             Change::Set(record) => self.put(rank_of(&record), Some(record)),
             Change::Deleted(record, _) => self.put(rank_of(&record), None),
             // Fewer changes than notices can wait: two of each rank.
-            _ => return Err(ObjectError::Refused { why: "the names of its ranks are no longer watched".into() }),
+            _ => {
+                return Err(ObjectError::Refused {
+                    why: "the names of its ranks are no longer watched".into(),
+                });
+            }
         }
         Ok(())
     }

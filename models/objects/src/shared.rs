@@ -28,8 +28,7 @@ impl<T: ?Sized> Pointer<T> {
     pub(crate) fn open(self, job: &Job, shape: u64) -> Result<Object<Consistency>, ObjectError> {
         // An offset that does not fit names no memory of this processor.
         let at_bytes = usize::try_from(self.at_bytes).unwrap_or(usize::MAX);
-        let (header, layout) =
-            Header::read(&*job.memory, at_bytes, job.size() as usize, self.id, shape)?;
+        let (header, layout) = Header::read(&*job.memory, at_bytes, job.size() as usize, self.id, shape)?;
         Ok(Object::new(layout, Rank(job.rank() as u8), header.consistency, header.caching))
     }
 }

@@ -39,9 +39,11 @@ fn parent_of(rank: u32) -> Option<u32> {
 }
 
 fn children_of(rank: u32, size: u32) -> impl Iterator<Item = u32> {
-    (0..31).map(|bit| 1_u32 << bit).take_while(move |bit| *bit < lowest_bit(rank)).map(move |bit| rank + bit).filter(
-        move |child| *child < size,
-    )
+    (0..31)
+        .map(|bit| 1_u32 << bit)
+        .take_while(move |bit| *bit < lowest_bit(rank))
+        .map(move |bit| rank + bit)
+        .filter(move |child| *child < size)
 }
 
 /// Whether `rank` is `top` or below it.
@@ -58,7 +60,8 @@ impl Tree {
             Some(parent) => Some((parent, options.connect(domain, &name(parent)?)?)),
             None => None,
         };
-        let listeners = children_of(rank, size).map(|child| Ok((child, options.export(domain, &name(child)?)?)));
+        let listeners =
+            children_of(rank, size).map(|child| Ok((child, options.export(domain, &name(child)?)?)));
         let listeners = listeners.collect::<Result<Vec<_>, tombolo::Error>>()?;
         let accept = |(child, listener): (u32, tombolo::Listener)| {
             Ok((child, listener.within(domain.timeout()).accept()?))

@@ -1,7 +1,7 @@
 //! Where the memory of a job is made, so that all of its ranks reach it.
 
-use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::NodeId;
+use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
 
 /// The ranks of a job have no memory in common.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

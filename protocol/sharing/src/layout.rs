@@ -52,7 +52,11 @@ impl Layout {
             && length_bytes as u64 <= MAX_LENGTH_BYTES
             && at_bytes as u64 <= MAX_LENGTH_BYTES
             && at_bytes.is_multiple_of(LINE_BYTES);
-        if is_valid { Ok(Layout { at_bytes, ranks, length_bytes }) } else { Err(Fault::BadHeader { at_bytes }) }
+        if is_valid {
+            Ok(Layout { at_bytes, ranks, length_bytes })
+        } else {
+            Err(Fault::BadHeader { at_bytes })
+        }
     }
 
     /// Where the object lies.

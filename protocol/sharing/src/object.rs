@@ -75,7 +75,9 @@ pub enum Fault {
     #[error("there is no object {id} at offset {at_bytes}: it was destroyed, or is of another job")]
     NoSuchObject { at_bytes: usize, id: u64 },
     /// An object of another type.
-    #[error("the object at offset {at_bytes} has data of another type, or ranks are built from other sources")]
+    #[error(
+        "the object at offset {at_bytes} has data of another type, or ranks are built from other sources"
+    )]
     OtherType { at_bytes: usize },
     /// A lock word that no rank writes.
     #[error("rank {rank} has written an invalid lock word; the object can no longer be acquired")]

@@ -142,7 +142,9 @@ fn an_operation_that_is_omitted_is_noticed_where_nothing_is_evicted() {
 fn operations_in_the_wrong_order_are_noticed() {
     let noticed: usize = kinds()
         .flat_map(|kind| RATES.map(|rate| (kind, rate)))
-        .map(|(kind, rate)| (0..4).filter(|seed| run(rate, *seed, Mutation::LateWriteBack, kind).is_err()).count())
+        .map(|(kind, rate)| {
+            (0..4).filter(|seed| run(rate, *seed, Mutation::LateWriteBack, kind).is_err()).count()
+        })
         .sum();
     assert!(noticed > 0);
 }

@@ -209,7 +209,11 @@ pub(crate) fn die() -> Outcome {
         };
         check("the rank that died", died, victim)?;
         let collective = job.barrier();
-        check("a barrier", matches!(collective, Err(ObjectError::RankEnded { rank, .. }) if rank == victim), true)?;
+        check(
+            "a barrier",
+            matches!(collective, Err(ObjectError::RankEnded { rank, .. }) if rank == victim),
+            true,
+        )?;
         if job.rank() == 0 {
             value.repair(&job)?.fill(9);
         }
