@@ -24,18 +24,21 @@ const VERSION: i64 = 1;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How a rank joins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinOptions {
     /// Room for the objects that this rank creates, with their control lines, in bytes.
     pub memory_bytes: usize,
     /// How long operations wait that name no time of their own.
     pub timeout: Duration,
+    /// Rank 0: the window in which the memory lies, by its name or that of its node; without one the first
+    /// that all ranks reach, and none if they run on one kernel.
+    pub window: Option<String>,
 }
 
 impl Default for JoinOptions {
     /// 1 MiB, 10 seconds.
     fn default() -> Self {
-        JoinOptions { memory_bytes: 1 << 20, timeout: Duration::from_secs(10) }
+        JoinOptions { memory_bytes: 1 << 20, timeout: Duration::from_secs(10), window: None }
     }
 }
 
@@ -96,7 +99,7 @@ impl Job {
             .with("bytes", memory_bytes as i64);
         domain.names().set(&record)?;
         let (mapping, region, arena, presence) =
-            if job.rank() == 0 { found(&domain, &job)? } else { follow(&domain, &job)? };
+            if job.rank() == 0 { found(&domain, &job, options.window)? } else { follow(&domain, &job)? };
         let memory: Box<dyn Memory> = match (mapping.flushed_memory()?, mapping.memory()) {
             (Some(view), _) => Box::new(view),
             (None, Some(memory)) => Box::new(memory),
@@ -243,10 +246,10 @@ fn memory_name(job: &tombolo::Job, rank: u32) -> String {
 }
 
 /// What rank 0 does: waits for all, and makes the memory where all reach it.
-fn found(domain: &Domain, job: &tombolo::Job) -> Result<Parts, ObjectError> {
+fn found(domain: &Domain, job: &tombolo::Job, window: Option<String>) -> Result<Parts, ObjectError> {
     let mut presence = Presence::new(domain, job)?;
     presence.gather(JOIN_TIMEOUT)?;
-    let made = make(domain, &presence);
+    let made = make(domain, &presence, window);
     let (region, mapping, arenas) = match made {
         Ok(made) => made,
         Err(error) => {
@@ -274,7 +277,11 @@ fn refused(why: impl ToString) -> ObjectError {
 }
 
 /// Makes the region; returns where in it the objects of each rank lie.
-fn make(domain: &Domain, presence: &Presence) -> Result<(Region, Mapping, Vec<usize>), ObjectError> {
+fn make(
+    domain: &Domain,
+    presence: &Presence,
+    window: Option<String>,
+) -> Result<(Region, Mapping, Vec<usize>), ObjectError> {
     let (mut nodes, mut arenas, mut length) = (Vec::new(), Vec::new(), 0_usize);
     for record in presence.records.iter().flatten() {
         if record.integer("version").map_err(refused)? != VERSION {
@@ -287,7 +294,9 @@ fn make(domain: &Domain, presence: &Presence) -> Result<(Region, Mapping, Vec<us
     }
     let kernels = Kernels::new(&domain.nodes()?, nodes);
     let options = RegionOptions::new(length as u64);
-    let options = match kernels.window(&domain.windows()?)? {
+    let window = window
+        .map_or_else(|| kernels.window(&domain.windows()?).map_err(ObjectError::from), |name| Ok(Some(name)));
+    let options = match window? {
         Some(window) => options.in_window_of(&window),
         None => options,
     };

@@ -38,7 +38,7 @@ impl Method for Add {
 }
 
 fn join() -> Result<Job, Box<dyn std::error::Error>> {
-    Ok(Job::join(&attach()?, JoinOptions { memory_bytes: 1 << 18, timeout: PATIENCE })?)
+    Ok(Job::join(&attach()?, JoinOptions { memory_bytes: 1 << 18, timeout: PATIENCE, window: None })?)
 }
 
 fn check<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
