@@ -9,8 +9,7 @@ mod member;
 mod mpi;
 
 use std::ffi::OsString;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -212,54 +211,8 @@ fn throughput(trial: &Trial, figures: &[Figure]) -> Option<f64> {
 
 /// Starts the members, and reads what each found.
 fn run_processes(options: &Options, trial: &Trial) -> Result<Vec<Figure>, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
-    let job = format!("bench-broadcast-{}-{}", std::process::id(), tombolo_platform::time::now_ns());
     let words = serde_json::to_string(trial).map_err(|error| error.to_string())?;
-    let started = Instant::now();
-    let mut children = Vec::new();
-    for rank in 0..trial.members {
-        let membership = tombolo::job::Membership::new(rank, trial.members, &job);
-        let child = Command::new(&program)
-            .args(&options.member_arguments)
-            .arg(&words)
-            .envs(membership.variables())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        match child {
-            Ok(child) => children.push(child),
-            Err(error) => {
-                end(&mut children);
-                return Err(format!("cannot start a member: {error}"));
-            }
-        }
-    }
-    while children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
-        if started.elapsed() > options.patience {
-            end(&mut children);
-            return Err(format!("it took longer than {} s", options.patience.as_secs()));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    children.into_iter().map(figure_of).collect()
-}
-
-fn end(children: &mut [Child]) {
-    for child in children {
-        // One that has ended needs no kill.
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-}
-
-fn figure_of(child: Child) -> Result<Figure, String> {
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(crate::launch::last_lines(&String::from_utf8_lossy(&output.stderr)));
-    }
-    let figures = crate::launch::parsed(&String::from_utf8_lossy(&output.stdout))?;
-    figures.into_iter().next().ok_or_else(|| "a member found nothing".to_owned())
+    crate::members::run("broadcast", trial.members, &options.member_arguments, &words, options.patience)
 }
 
 impl Report {

@@ -20,6 +20,7 @@ use super::hub;
 use super::layers::{self, LayersOptions};
 use super::mpi::{self, MpiOptions};
 use super::mpi_network::{self, NetworkOptions};
+use super::objects;
 use super::omp::{self, OmpOptions};
 use super::placement::PlacementOptions;
 use super::progress::showing;
@@ -43,6 +44,7 @@ Examples:
   tombolo bench rpc                      typed calls beside bare rings
   tombolo bench bulk                     bulk data and what copies it
   tombolo bench broadcast                groups beside sends and MPI_Bcast
+  tombolo bench objects                  shared objects, per consistency controller
   tombolo bench mpi                      MPI, beside what else carries it
   tombolo bench omp                      OpenMP, beside libgomp and libomp
   tombolo bench rcce                     RCCE between two ranks, beside a channel
@@ -73,6 +75,7 @@ enum BenchCommand {
     Mpi(MpiOptions),
     #[command(hide = true)]
     MpiNetwork(NetworkOptions),
+    Objects(objects::Options),
     Omp(OmpOptions),
     Rcce(rcce::Options),
     Placement(PlacementOptions),
@@ -287,6 +290,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Broadcast(options) => broadcast::run(context, options),
         BenchCommand::Mpi(options) => mpi::run(context, options),
         BenchCommand::MpiNetwork(options) => mpi_network::run(options),
+        BenchCommand::Objects(options) => objects::run(context, options),
         BenchCommand::Omp(options) => omp::run(context, options),
         BenchCommand::Rcce(options) => rcce::run(context, options).map(|()| 0),
         BenchCommand::Placement(options) => suite::run_placement(context, options),

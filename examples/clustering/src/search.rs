@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tombolo_objects::{Caching, Consistency, Job, Mapping, MappingReader, ObjectError, Plain, Pointer};
 
-use crate::graph::Graph;
+use super::graph::Graph;
 
 /// What a search reads. `C` is the community that a vertex is in, by its label.
 trait Values {

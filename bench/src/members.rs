@@ -1,0 +1,65 @@
+//! Trials whose members are processes of this host: they run this program, as the ranks of a job.
+
+use std::ffi::OsString;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+
+/// Starts `members` processes of this program with `arguments` and the words of a trial, and returns the
+/// figure that each printed, in the order of ranks.
+pub(crate) fn run<F: DeserializeOwned>(
+    name: &str,
+    members: u32,
+    arguments: &[OsString],
+    trial: &str,
+    patience: Duration,
+) -> Result<Vec<F>, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
+    let job = format!("bench-{name}-{}-{}", std::process::id(), tombolo_platform::time::now_ns());
+    let started = Instant::now();
+    let mut children = Vec::new();
+    for rank in 0..members {
+        let membership = tombolo::job::Membership::new(rank, members, &job);
+        let child = Command::new(&program)
+            .args(arguments)
+            .arg(trial)
+            .envs(membership.variables())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        match child {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                end(&mut children);
+                return Err(format!("cannot start a member: {error}"));
+            }
+        }
+    }
+    while children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
+        if started.elapsed() > patience {
+            end(&mut children);
+            return Err(format!("it took longer than {} s", patience.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    children.into_iter().map(figure_of).collect()
+}
+
+fn end(children: &mut [Child]) {
+    for child in children {
+        // One that has ended needs no kill.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn figure_of<F: DeserializeOwned>(child: Child) -> Result<F, String> {
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(crate::launch::last_lines(&String::from_utf8_lossy(&output.stderr)));
+    }
+    let figures = crate::launch::parsed(&String::from_utf8_lossy(&output.stdout))?;
+    figures.into_iter().next().ok_or_else(|| "a member found nothing".to_owned())
+}

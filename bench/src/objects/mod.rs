@@ -1,0 +1,321 @@
+//! Shared objects: the clustering of TACO-MESH's paper, by the ranks of this host, per controller and way of
+//! mapping, in memory that is coherent and in windows that are not; and its cost formula.
+//!
+//! Every trial is a job of new processes. The graph and the search are those of `examples/clustering`.
+
+mod fit;
+#[allow(dead_code, unreachable_pub, reason = "the example uses all of it")]
+#[path = "../../../examples/clustering/src/graph.rs"]
+mod graph;
+#[allow(dead_code, unreachable_pub, reason = "the example uses all of it")]
+#[path = "../../../examples/clustering/src/search.rs"]
+mod search;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tombolo::Domain;
+use tombolo_objects::{Consistency, Job, JoinOptions};
+
+use crate::table::{align, cells, none, significant, to_json};
+pub use fit::Fit;
+use search::Maps;
+
+/// The controllers, with their names in the paper.
+const CONTROLLERS: [(&str, Consistency); 3] =
+    [("BC", Consistency::Broadcast), ("OV", Consistency::Overlapped), ("TS", Consistency::Timestamp)];
+
+/// What the paper measured, on the SCC with its trade graph.
+const PAPER: &str = "\
+The paper's figures (48 cores at 800 MHz, 66 vertices, 64 steps; controllers did not differ): speed-up 6 at 13 to 14
+cores with write-through, 7 at 15 with mix, little with cached alone; beta negligible, alpha needed, Twb + Tinv none
+with uncached, write-through and mix.\n";
+
+/// What one measurement is of: a job of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Processes.
+    pub ranks: u32,
+    /// How ranks learn of writes: BC, OV or TS.
+    pub controller: String,
+    /// How they reach the mappings: cached, uncached, write-through or mix.
+    pub maps: String,
+    /// The graph.
+    pub graph: String,
+    /// The most steps.
+    pub max_steps: u64,
+    /// The window in which the memory lies; memory of this host without one.
+    pub window: Option<String>,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Numbers of ranks, from 1.
+    pub ranks: Vec<u32>,
+    /// `dense:N`, `sparse:N` or a file with an edge list.
+    pub graph: String,
+    /// The most steps.
+    pub max_steps: u64,
+    /// Windows, beside memory of this host.
+    pub windows: Vec<String>,
+    /// How often each trial is run; the shortest time counts.
+    pub repeats: u32,
+    /// The arguments with which this program runs [`run_member`]; the trial follows.
+    pub member_arguments: Vec<OsString>,
+    /// How long a trial may take.
+    pub patience: Duration,
+}
+
+/// What rank 0 says of a trial; what others say is not used.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(tag = "metric")]
+pub struct Figure {
+    /// Moves.
+    pub steps: u64,
+    /// All steps together.
+    pub time_ns: u64,
+    /// Of that, rank 0 wrote and released: `Twb`.
+    pub writing_ns: u64,
+    /// Of that, the slowest rank acquired and fetched: `Tinv`.
+    pub acquiring_ns: u64,
+}
+
+/// The result of a trial.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub trial: Trial,
+    /// The result.
+    pub figure: Option<Figure>,
+    /// Why there is none.
+    pub failed: Option<String>,
+}
+
+/// The terms of the cost formula for one way, in microseconds for each step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Terms {
+    /// The window.
+    pub window: Option<String>,
+    /// The controller.
+    pub controller: String,
+    /// The way of mapping.
+    pub maps: String,
+    /// `Twb`, the mean over all numbers of ranks.
+    pub writing: f64,
+    /// `Tinv`, likewise.
+    pub acquiring: f64,
+    /// The others.
+    pub fit: Fit,
+}
+
+/// The results of all trials.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Processors that the ranks share.
+    pub processors: usize,
+    /// The trials.
+    pub rows: Vec<Row>,
+    /// The terms of the cost formula.
+    pub terms: Vec<Terms>,
+}
+
+/// Measures one trial after another.
+///
+/// `progress` hears of each trial before it begins.
+#[must_use]
+pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Report {
+    let mut rows = Vec::new();
+    for trial in trials(options) {
+        let place = trial.window.as_deref().unwrap_or("this host");
+        progress(&format!("{} ranks, {}, {}, memory of {place}", trial.ranks, trial.controller, trial.maps));
+        rows.push(measure(options, trial));
+    }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let terms = terms(&rows);
+    Report { processors, rows, terms }
+}
+
+/// All controllers with mix, and all ways of mapping with BC, as the paper has them.
+fn ways() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let controllers = CONTROLLERS.map(|(controller, _)| (controller, "mix"));
+    let maps = Maps::ALL.map(|(maps, _)| ("BC", maps)).into_iter().filter(|(_, maps)| *maps != "mix");
+    controllers.into_iter().chain(maps)
+}
+
+fn trials(options: &Options) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for window in std::iter::once(None).chain(options.windows.iter().cloned().map(Some)) {
+        for (controller, maps) in ways() {
+            for ranks in options.ranks.iter().copied() {
+                trials.push(Trial {
+                    ranks,
+                    controller: controller.to_owned(),
+                    maps: maps.to_owned(),
+                    graph: options.graph.clone(),
+                    max_steps: options.max_steps,
+                    window: window.clone(),
+                });
+            }
+        }
+    }
+    trials
+}
+
+fn measure(options: &Options, trial: Trial) -> Row {
+    let words = serde_json::to_string(&trial).map_err(|error| error.to_string());
+    let once = |words: &str| {
+        let arguments = &options.member_arguments;
+        let figures =
+            crate::members::run::<Figure>("objects", trial.ranks, arguments, words, options.patience)?;
+        figures.into_iter().next().ok_or_else(|| "rank 0 found nothing".to_owned())
+    };
+    let all =
+        words.and_then(|words| (0..options.repeats).map(|_| once(&words)).collect::<Result<Vec<_>, _>>());
+    match all.map(|figures| figures.into_iter().min_by_key(|figure| figure.time_ns)) {
+        Ok(figure) => Row { trial, figure, failed: None },
+        Err(why) => Row { trial, figure: None, failed: Some(why) },
+    }
+}
+
+/// Runs as a rank of a trial, which is JSON, and prints what it found.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run_member(trial: &str) -> Result<(), String> {
+    let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
+    let figure = take_part(&trial).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn take_part(trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
+    let consistency = CONTROLLERS.iter().find(|(name, _)| *name == trial.controller);
+    let maps = Maps::ALL.iter().find(|(name, _)| *name == trial.maps);
+    let ((_, consistency), (_, maps)) =
+        consistency.zip(maps).ok_or("no such controller or way of mapping")?;
+    let domain = Domain::attach()?;
+    let is_first = domain.job()?.rank() == 0;
+    let graph = if is_first { graph::Graph::named(&trial.graph)? } else { graph::Graph::default() };
+    let memory_bytes = if is_first { graph.arcs.len() * 8 + graph.vertices() * 24 + (1 << 20) } else { 0 };
+    let timeout = Duration::from_secs(60);
+    let mut job = Job::join(&domain, JoinOptions { memory_bytes, timeout, window: trial.window.clone() })?;
+    let outcome = search::together(&mut job, &graph, *maps, *consistency, trial.max_steps)?;
+    if is_first && outcome.labels != search::alone(&graph, trial.max_steps).0 {
+        return Err("one thread gets other labels".into());
+    }
+    let ns = |time: Duration| time.as_nanos() as u64;
+    let (time_ns, writing_ns, acquiring_ns) = (ns(outcome.time), ns(outcome.writing), ns(outcome.acquiring));
+    Ok(Figure { steps: outcome.steps, time_ns, writing_ns, acquiring_ns })
+}
+
+/// The figures of a way by number of ranks: those in microseconds for each step.
+fn of_way<'a>(
+    rows: &'a [Row],
+    window: Option<&'a str>,
+    (controller, maps): (&'a str, &'a str),
+) -> impl Iterator<Item = (u32, [f64; 3])> + 'a {
+    let is_of = move |trial: &Trial| {
+        trial.window.as_deref() == window && trial.controller == controller && trial.maps == maps
+    };
+    rows.iter().filter(move |row| is_of(&row.trial)).filter_map(|row| {
+        let figure = row.figure?;
+        let step = |ns: u64| ns as f64 / 1000.0 / figure.steps.max(1) as f64;
+        Some((row.trial.ranks, [figure.time_ns, figure.writing_ns, figure.acquiring_ns].map(step)))
+    })
+}
+
+fn windows(rows: &[Row]) -> Vec<Option<String>> {
+    let mut windows: Vec<Option<String>> = rows.iter().map(|row| row.trial.window.clone()).collect();
+    windows.dedup();
+    windows
+}
+
+fn terms(rows: &[Row]) -> Vec<Terms> {
+    let mut all = Vec::new();
+    for window in windows(rows) {
+        for (controller, maps) in ways() {
+            let figures: Vec<(u32, [f64; 3])> = of_way(rows, window.as_deref(), (controller, maps)).collect();
+            let rest: Vec<(f64, f64)> = figures
+                .iter()
+                .map(|(ranks, [time, writing, acquiring])| (f64::from(*ranks), time - writing - acquiring))
+                .collect();
+            let Some(fit) = fit::fit(&rest) else { continue };
+            let mean = |index: usize| {
+                figures.iter().map(|(_, values)| values[index]).sum::<f64>() / figures.len() as f64
+            };
+            let (controller, maps) = (controller.to_owned(), maps.to_owned());
+            let (writing, acquiring) = (mean(1), mean(2));
+            all.push(Terms { window: window.clone(), controller, maps, writing, acquiring, fit });
+        }
+    }
+    all
+}
+
+impl Report {
+    /// Whether every trial has a figure.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.failed.is_none())
+    }
+
+    /// The report as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// The report as two tables, speed-up by number of ranks and the terms of the cost formula, and what the
+    /// paper says.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut ranks: Vec<u32> = self.rows.iter().map(|row| row.trial.ranks).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let base = of_way(&self.rows, None, ("BC", "cached")).find(|(ranks, _)| *ranks == 1);
+        let mut text = format!(
+            "{} processors. Speed-up by number of ranks, of one rank with BC and cached in memory of this host:\n",
+            self.processors
+        );
+        let numbers: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        let mut head = vec!["MEMORY", "CONTROLLER", "MAPS"];
+        head.extend(numbers.iter().map(String::as_str));
+        let mut table = vec![cells(&head)];
+        for window in windows(&self.rows) {
+            for (controller, maps) in ways() {
+                let figures: Vec<_> = of_way(&self.rows, window.as_deref(), (controller, maps)).collect();
+                let speed_up = |wanted: &u32| {
+                    let time = figures.iter().find(|(ranks, _)| ranks == wanted)?.1[0];
+                    Some(base?.1[0] / time)
+                };
+                let mut row = cells(&[window.as_deref().unwrap_or("host"), controller, maps]);
+                row.extend(ranks.iter().map(|ranks| speed_up(ranks).map_or_else(none, significant)));
+                table.push(row);
+            }
+        }
+        text += &align(&table);
+        text += "\nT(P) = Ts + Tp/P + Twb + Tinv + alpha P + beta log2 P, in us for each step; Twb and Tinv measured:\n";
+        let head = ["MEMORY", "CONTROLLER", "MAPS", "TS", "TP", "TWB", "TINV", "ALPHA", "BETA", "ERROR"];
+        let mut table = vec![cells(&head)];
+        for terms in &self.terms {
+            let Fit { sequential, parallel, per_rank, per_level, error } = terms.fit;
+            let mut row = cells(&[terms.window.as_deref().unwrap_or("host"), &terms.controller, &terms.maps]);
+            let numbers = [sequential, parallel, terms.writing, terms.acquiring, per_rank, per_level];
+            row.extend(numbers.map(significant));
+            row.push(format!("{:.0} %", error * 100.0));
+            table.push(row);
+        }
+        text += &align(&table);
+        text += "\n";
+        text += PAPER;
+        let failures = self.rows.iter().filter_map(|row| Some((&row.trial, row.failed.as_ref()?)));
+        for (trial, why) in failures {
+            text += &format!(
+                "no figure for {} ranks, {}, {}: {why}\n",
+                trial.ranks, trial.controller, trial.maps
+            );
+        }
+        text
+    }
+}
