@@ -101,6 +101,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/pictures/names.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/openmp.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/overview.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/objects.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/rcce.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/recovery.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/regions.svg", cost: Cost::Built, generate: diagram },

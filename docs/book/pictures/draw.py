@@ -535,6 +535,33 @@ def rcce():
     return d
 
 
+def objects():
+    """A writer publishes its copy of a shared object and raises versions; a reader sees its version and fetches what changed"""
+    d = Drawing(objects.__doc__, 346)
+    d.box(40, 16, 240, 92, "host", "rank 0 writes", top=True, small=())
+    d.box(440, 16, 240, 92, "arm", "rank 1 reads", top=True, small=())
+    d.text(160, 56, "copy: chunks 0, 1, 2")
+    d.cells(88, 68, 48, 26, "shared:5", "plain:4", "plain:2")
+    d.text(560, 56, "copy: chunks 0, 1, 2")
+    d.cells(488, 68, 48, 26, "plain:3", "plain:4", "plain:2")
+    d.box(20, 190, 680, 146, "plain")
+    d.text(360, 326, "memory of the job: a region that all ranks map, coherent or not")
+    for x, width, name, small in ((36, 92, "header", "type, kinds"), (140, 120, "locks", "a line each"), (272, 130, "news", "BC, OV: a line each"),
+                                  (414, 110, "state", "TS: one version"), (536, 148, "chunks", "versions, data")):
+        d.box(x, 206, width, 92, "shared", name, small=(small,))
+    d.arrow(120, 108, 190, 204)
+    d.text(116, 150, "1 lock", anchor="end")
+    d.arrow(180, 108, 560, 204)
+    d.text(330, 128, "2 publish")
+    d.arrow(150, 108, 320, 204)
+    d.text(240, 178, "3 raise", anchor="end")
+    d.arrow(350, 204, 500, 108, dashed=True)
+    d.text(440, 134, "4 look", anchor="end")
+    d.arrow(640, 204, 590, 108, dashed=True)
+    d.text(628, 150, "5 fetch", anchor="start")
+    return d
+
+
 def simulation():
     """What is real in a simulated machine, and what is simulated and damaged on purpose"""
     d = Drawing(simulation.__doc__, 240)

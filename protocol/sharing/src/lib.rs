@@ -1,6 +1,6 @@
 //! Shared objects in memory that several ranks map, coherent or not: the locks of readers and writers, and the
-//! consistency of the copies that ranks have. After TACO-MESH (Rotta, Prescher, Traue, Nolte, *Data sharing
-//! with software-managed consistency on the SCC*, MARC 2012), whose three controllers it has.
+//! consistency of the copies that ranks have. After TACO-MESH, whose three controllers it has (Rotta, Prescher,
+//! Traue, Nolte, *Data Sharing Mechanisms for Parallel Graph Algorithms on the Intel SCC*, MARC 2012).
 //!
 //! An [`Object`] is one rank's end of a shared object: a private copy of its bytes, and the steps by which the
 //! rank acquires it, brings the copy up to date, publishes what it wrote, and releases it. Many ranks read at
