@@ -49,7 +49,7 @@ pub struct Trial {
     pub window: Option<String>,
 }
 
-/// What to measure.
+/// What to measure, and how often.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Numbers of ranks, from 1.

@@ -12,13 +12,13 @@ use crate::failure::Failure;
 /// Measures shared objects: the clustering of a graph by the ranks of a job
 ///
 /// Processes of this host share a graph. In each step every rank finds the best move among its vertices, and
-/// rank 0 applies the best of all, as in TACO-MESH's paper. The figures are the speed-up by number of ranks for
-/// the controllers BC, OV and TS, and for ways to reach the mappings, and the terms of the paper's cost
+/// rank 0 applies the best of all, as in TACO-MESH's paper. The figures are the speed-up by number of ranks
+/// for the controllers BC, OV and TS, and for ways to reach the mappings, and the terms of the paper's cost
 /// formula. With --window the memory lies in that window, too; it is not coherent if the machine file says
 /// `coherence = "flush"`, and the caches are emulated.
 ///
-/// The JSON has `rows` with: trial, and figure with steps, time_ns, writing_ns and acquiring_ns, or failed; and
-/// `terms` with the cost formula for each way.
+/// The JSON has `rows` with: trial, and figure with steps, time_ns, writing_ns and acquiring_ns, or failed;
+/// and `terms` with the cost formula for each way.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

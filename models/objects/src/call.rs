@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tombolo::{Channel, ChannelOptions, Listener};
 
 use crate::error::ObjectError;
-use crate::job::Job;
+use crate::job::{Calls, Job};
 use crate::plain::{Plain, shape, shape_of_name};
 use crate::shared::{Pointer, Shared};
 
@@ -71,7 +71,7 @@ impl Methods {
         Methods::default()
     }
 
-    /// And this one.
+    /// The same methods, and `M`.
     #[must_use]
     pub fn with<M: Method>(mut self) -> Methods {
         self.handlers.insert(number::<M>(), handle::<M>);
@@ -116,16 +116,6 @@ fn handle<M: Method>(
     let object = objects.get_mut(&pointer.id).and_then(|object| object.downcast_mut());
     let object = object.ok_or(tombolo_sharing::Fault::NotHeld)?;
     Ok(M::call(job, object, M::Arguments::decode(arguments))?.to_bytes())
-}
-
-/// The channels of a rank's calls.
-#[derive(Debug, Default)]
-pub(crate) struct Calls {
-    /// To ranks that this one has called.
-    to: BTreeMap<u32, Channel>,
-    /// Where others call this one, once it serves.
-    listener: Option<Listener>,
-    from: Vec<Channel>,
 }
 
 fn name(job: &Job, rank: u32) -> String {

@@ -76,7 +76,7 @@ pub enum ObjectError {
     /// The job cannot start.
     #[error("the job cannot share objects: {why}")]
     Refused {
-        /// Why.
+        /// What is wrong, in words.
         why: String,
     },
     /// The ranks have no memory in common.

@@ -1,18 +1,17 @@
 //! A rank of a job that shares objects.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use tombolo::Domain;
 use tombolo::names::NewRecord;
 use tombolo::region::{CapabilityId, MapOptions, Mapping, Region, RegionOptions, Rights};
+use tombolo::{Channel, Domain, Listener};
 use tombolo_base::LINE_BYTES;
 use tombolo_onesided::SymmetricHeap;
 use tombolo_placement::Kernels;
 use tombolo_sharing::{Access, Consistency, MAX_RANKS, Memory, Object, Rank, Ranks, Step};
 
-use crate::call::Calls;
 use crate::error::ObjectError;
 use crate::ranks::{self, Presence};
 use crate::tree::Tree;
@@ -44,8 +43,8 @@ impl Default for JoinOptions {
 
 /// A rank of a job whose ranks share objects.
 ///
-/// Guards borrow it, and collectives need it whole: a guard that is kept across a collective does not compile,
-/// as it would keep others from what they have to do before they come to it.
+/// Guards borrow it, and collectives need it whole: a guard that is kept across a collective does not
+/// compile, as it would keep others from what they have to do before they come to it.
 ///
 /// ```compile_fail,E0502
 /// # fn example(mut job: tombolo_objects::Job) -> Result<(), tombolo_objects::ObjectError> {
@@ -234,6 +233,16 @@ impl Job {
         let _ = object.withdraw(&*self.memory);
         self.held.borrow_mut().remove(&at_bytes);
     }
+}
+
+/// The channels of a rank's calls.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// To ranks that this one has called.
+    pub(crate) to: BTreeMap<u32, Channel>,
+    /// Where others call this one, once it serves.
+    pub(crate) listener: Option<Listener>,
+    pub(crate) from: Vec<Channel>,
 }
 
 type Parts = (Mapping, Option<Region>, usize, Presence);

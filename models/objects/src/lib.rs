@@ -1,5 +1,5 @@
-//! Shared objects for the ranks of a job, on any nodes that have memory in common, coherent or not: TACO-MESH's
-//! model (Rotta, Prescher, Traue, Nolte, MARC 2012) with its three consistency controllers.
+//! Shared objects for the ranks of a job, on any nodes that have memory in common, coherent or not:
+//! TACO-MESH's model (Rotta, Prescher, Traue, Nolte, MARC 2012) with its three consistency controllers.
 //!
 //! ```no_run
 //! use tombolo::Domain;
@@ -15,8 +15,8 @@
 //! }
 //! ```
 //!
-//! - [`Shared`] is a handle of an object with a value of a [`Plain`] type. A guard is access: many ranks read,
-//!   or one writes. Every guard has a deadline.
+//! - [`Shared`] is a handle of an object with a value of a [`Plain`] type. A guard is access: many ranks
+//!   read, or one writes. Every guard has a deadline.
 //! - [`Job::acquire_all`] acquires several objects in one order.
 //! - [`Space`] and [`Mapping`]: index spaces, and values for their indexes, cached or not.
 //! - [`Method`] and [`Job::call`]: calls on objects at other ranks.
@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod collective;
 mod composite;
 mod error;
 mod job;

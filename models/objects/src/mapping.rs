@@ -86,13 +86,13 @@ impl Space {
     }
 }
 
-/// This rank's handle of a mapping: a value of `T` for each index of a [`Space`]. Values are reached by guards,
-/// one by one, in one of three ways, which the creator chooses by how the mapping is used:
+/// This rank's handle of a mapping: a value of `T` for each index of a [`Space`]. Values are reached by
+/// guards, one by one, in one of three ways, which the creator chooses by how the mapping is used:
 ///
 /// - [`Caching::Cached`]: each rank has a copy, of which an acquisition fetches the chunks of 4 KiB that were
 ///   written since. For what many read often and few write.
-/// - [`Caching::WriteThrough`]: the same, but a write goes to the shared memory at once, so that a release has
-///   nothing left to write back. For single writes to much data.
+/// - [`Caching::WriteThrough`]: the same, but a write goes to the shared memory at once, so that a release
+///   has nothing left to write back. For single writes to much data.
 /// - [`Caching::Uncached`]: no copy; each access reaches the shared memory. For what changes between any two
 ///   accesses.
 ///

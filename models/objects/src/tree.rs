@@ -1,15 +1,14 @@
-//! Collectives along a tree of channels.
+//! The tree of channels that collectives take.
 //!
 //! The tree is binomial, with rank 0 at its root: the parent of a rank has its number without the lowest bit
-//! that is set, and below a rank are the ranks that follow it, as many as that bit says, itself among them. So
-//! a reduction combines values in the order of ranks.
+//! that is set, and below a rank are the ranks that follow it, as many as that bit says, itself among them.
+//! So a reduction combines values in the order of ranks.
 
 use std::time::{Duration, Instant};
 
 use tombolo::{Channel, ChannelOptions, Domain};
 
 use crate::error::ObjectError;
-use crate::job::Job;
 use crate::plain::Plain;
 
 /// The first byte of a message: the last piece of a value.
@@ -71,7 +70,10 @@ impl Tree {
     }
 
     /// Does a part of a collective; if that fails for good, tells the others.
-    fn run<R>(&mut self, part: impl FnOnce(&mut Tree) -> Result<R, ObjectError>) -> Result<R, ObjectError> {
+    pub(crate) fn run<R>(
+        &mut self,
+        part: impl FnOnce(&mut Tree) -> Result<R, ObjectError>,
+    ) -> Result<R, ObjectError> {
         const WHAT: &str = "a collective";
         if let Some(rank) = self.ended {
             return Err(ObjectError::RankEnded { rank, what: WHAT });
@@ -89,7 +91,12 @@ impl Tree {
     }
 
     /// Sends a value of `root` to all, and returns it.
-    fn broadcast(&mut self, root: u32, value: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, ObjectError> {
+    pub(crate) fn broadcast(
+        &mut self,
+        root: u32,
+        value: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, ObjectError> {
         let mut value = value;
         // Up to rank 0 first.
         if self.rank == root {
@@ -115,7 +122,7 @@ impl Tree {
     }
 
     /// Combines values; the result is rank 0's.
-    fn reduce<T: Plain>(
+    pub(crate) fn reduce<T: Plain>(
         &mut self,
         value: T,
         combine: &mut dyn FnMut(T, T) -> T,
@@ -133,7 +140,7 @@ impl Tree {
     }
 }
 
-fn decode<T: Plain>(rank: u32, bytes: &[u8]) -> Result<T, ObjectError> {
+pub(crate) fn decode<T: Plain>(rank: u32, bytes: &[u8]) -> Result<T, ObjectError> {
     if bytes.len() != T::BYTES {
         return Err(ObjectError::Unequal { rank, length_bytes: bytes.len(), expected_bytes: T::BYTES });
     }
@@ -182,68 +189,6 @@ fn receive(rank: u32, channel: &mut Channel, timeout: Duration) -> Result<Vec<u8
             }
             _ => return Err(ObjectError::Unequal { rank, length_bytes: message.len(), expected_bytes: 1 }),
         }
-    }
-}
-
-/// Collectives: all ranks call the same one. None has a guard meanwhile.
-impl Job {
-    /// Returns when all ranks have called it.
-    ///
-    /// # Errors
-    /// [`ObjectError::RankEnded`]: a rank has, and no collective can take place any more;
-    /// [`ObjectError::TimedOut`].
-    pub fn barrier(&mut self) -> Result<(), ObjectError> {
-        self.all_reduce((), |(), ()| ())
-    }
-
-    /// Returns the value of rank `root` on all ranks. That of others is not looked at.
-    ///
-    /// # Errors
-    /// As [`barrier`](Self::barrier); [`ObjectError::Unequal`].
-    pub fn broadcast<T: Plain>(&mut self, root: u32, value: T) -> Result<T, ObjectError> {
-        let bytes = self.broadcast_bytes(root, value.to_bytes())?;
-        decode(root, &bytes)
-    }
-
-    /// As [`broadcast`](Self::broadcast), of bytes, of which only `root` knows how many there are.
-    ///
-    /// # Errors
-    /// As [`barrier`](Self::barrier); [`ObjectError::Refused`]: there is no rank `root`.
-    pub fn broadcast_bytes(&mut self, root: u32, bytes: Vec<u8>) -> Result<Vec<u8>, ObjectError> {
-        if root >= self.size() {
-            let why = format!("there is no rank {root}; it has ranks 0 to {}", self.size() - 1);
-            return Err(ObjectError::Refused { why });
-        }
-        let timeout = self.timeout();
-        self.tree.run(|tree| tree.broadcast(root, bytes, timeout))
-    }
-
-    /// Combines the values of all ranks, in the order of ranks if `combine` is associative. Rank 0 gets the
-    /// result, others `None`.
-    ///
-    /// # Errors
-    /// As [`broadcast`](Self::broadcast).
-    pub fn reduce<T: Plain>(
-        &mut self,
-        value: T,
-        mut combine: impl FnMut(T, T) -> T,
-    ) -> Result<Option<T>, ObjectError> {
-        let timeout = self.timeout();
-        self.tree.run(|tree| tree.reduce(value, &mut combine, timeout))
-    }
-
-    /// As [`reduce`](Self::reduce), but all ranks get the result.
-    ///
-    /// # Errors
-    /// As [`broadcast`](Self::broadcast).
-    pub fn all_reduce<T: Plain>(
-        &mut self,
-        value: T,
-        combine: impl FnMut(T, T) -> T,
-    ) -> Result<T, ObjectError> {
-        let own = value.clone();
-        let result = self.reduce(value, combine)?;
-        self.broadcast(0, result.unwrap_or(own))
     }
 }
 

@@ -7,8 +7,8 @@ use crate::layout::Layout;
 /// How ranks learn that an object was written. A controller has no state of its own: it names lines of the
 /// object, whose first word is a version that only grows.
 ///
-/// Lines are numbered as [`Layout::line`] has them. A writer raises lines while it alone has the object, and a
-/// rank looks at its line while it has the object, so that no line is written and read at the same time.
+/// Lines are numbered as [`Layout::line`] has them. A writer raises lines while it alone has the object, and
+/// a rank looks at its line while it has the object, so that no line is written and read at the same time.
 pub trait Controller {
     /// The line that says to `rank` which version the object has.
     fn looks_at(&self, layout: &Layout, rank: usize) -> usize;

@@ -1,10 +1,11 @@
-//! Shared objects in memory that several ranks map, coherent or not: the locks of readers and writers, and the
-//! consistency of the copies that ranks have. After TACO-MESH, whose three controllers it has (Rotta, Prescher,
-//! Traue, Nolte, *Data Sharing Mechanisms for Parallel Graph Algorithms on the Intel SCC*, MARC 2012).
+//! Shared objects in memory that several ranks map, coherent or not: the locks of readers and writers, and
+//! the consistency of the copies that ranks have. After TACO-MESH, whose three controllers it has (Rotta,
+//! Prescher, Traue, Nolte, *Data Sharing Mechanisms for Parallel Graph Algorithms on the Intel SCC*, MARC
+//! 2012).
 //!
-//! An [`Object`] is one rank's end of a shared object: a private copy of its bytes, and the steps by which the
-//! rank acquires it, brings the copy up to date, publishes what it wrote, and releases it. Many ranks read at
-//! the same time, or one writes. TACO-MESH leaves that rule to programs; here it is a lock.
+//! An [`Object`] is one rank's end of a shared object: a private copy of its bytes, and the steps by which
+//! the rank acquires it, brings the copy up to date, publishes what it wrote, and releases it. Many ranks
+//! read at the same time, or one writes. TACO-MESH leaves that rule to programs; here it is a lock.
 //!
 //! - **Only loads and stores.** The lock is Lamport's bakery with readers (*A new solution of Dijkstra's
 //!   concurrent programming problem*, 1974): each rank has a line that it alone writes, and takes a ticket

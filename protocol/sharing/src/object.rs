@@ -380,7 +380,7 @@ impl<K: Controller> Object<K> {
         Ok(memory.store(self.layout.line(lines.start + index), self.next_version())?)
     }
 
-    /// What follows after so many lines were raised at an acquisition.
+    /// What follows at an acquisition once `raised` lines were raised.
     fn raise_first(&mut self, raised: usize) -> Phase {
         let lines = self.controller.raised_at_acquire(&self.layout);
         if self.access != Access::Read && raised < lines.len() {
@@ -392,7 +392,7 @@ impl<K: Controller> Object<K> {
         Phase::Fetch
     }
 
-    /// What follows after so many lines were raised at a release.
+    /// What follows at a release once `raised` lines were raised.
     fn raise_last(&mut self, raised: usize) -> Phase {
         let last = self.controller.raised_at_release(&self.layout, self.modified);
         if self.caching != Caching::Uncached && raised < last.len() {

@@ -3,9 +3,9 @@
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-sharing --release --test loom`
 #![cfg(loom)]
 
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
+use std::sync::Arc;
 use tombolo_base::SharedMemory;
 use tombolo_sharing::{Access, Caching, Consistency, Header, Layout, Object, Rank, Ranks, Step};
 

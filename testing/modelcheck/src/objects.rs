@@ -53,7 +53,7 @@ impl Controller for Checked {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Words(BTreeMap<usize, u64>);
 
-/// The memory as a rank reaches it, which can store so many more words.
+/// The memory as a rank reaches it, and how many more words the rank stores before it dies.
 struct View(RefCell<(Words, usize)>);
 
 impl View {
