@@ -122,8 +122,16 @@ macro_rules! tuples {
     )*};
 }
 
+impl Plain for () {
+    const BYTES: usize = 0;
+    const SHAPE: u64 = shape_of_name(b"unit");
+
+    fn encode(&self, _bytes: &mut [u8]) {}
+
+    fn decode(_bytes: &[u8]) -> Self {}
+}
+
 tuples! {
-    ;
     A 0;
     A 0 B 1;
     A 0 B 1 C 2;

@@ -3,10 +3,11 @@
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-sharing --release --test loom`
 #![cfg(loom)]
 
-use loom::sync::atomic::{AtomicBool, Ordering};
-use loom::thread;
 use std::sync::Arc;
+
+use loom::thread;
 use tombolo_base::SharedMemory;
+use tombolo_base::sync::{AtomicBool, Ordering};
 use tombolo_sharing::{Access, Caching, Consistency, Header, Layout, Object, Rank, Ranks, Step};
 
 /// Acquires the object to write, unless the other rank is in the way, and says whether it was alone.
