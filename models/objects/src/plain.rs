@@ -5,7 +5,7 @@
 ///
 /// In memory numbers are little-endian, and the parts of a value follow each other without gaps, so that
 /// ranks of all processors see the same. Numbers, `bool` (any byte but 0 is true), arrays and tuples of plain
-/// data are plain; [`plain!`](crate::plain) declares structures that are. Pointers and references are not:
+/// data are plain; [`plain!`](crate::plain!) declares structures that are. Pointers and references are not:
 /// TACO-MESH follows them with a method of the object that flushes what it points to.
 pub trait Plain: Clone + 'static {
     /// The length of a value, in bytes.
