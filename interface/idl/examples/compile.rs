@@ -1,5 +1,6 @@
 //! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those
-//! in C, with `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with
+//! in C, with `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with `--go=PACKAGE`
+//! those in Go, with `--go=PACKAGE:MESSAGE,…` only some messages, with
 //! `--owned=Duration=core::time::Duration,…` Rust that owns, with `--doc` the reference; with `--grammar`
 //! alone that for editors.
 
@@ -7,6 +8,7 @@ use std::process::ExitCode;
 
 use tombolo_idl::build;
 use tombolo_idl::c::COptions;
+use tombolo_idl::go::GoOptions;
 use tombolo_idl::python::PythonOptions;
 use tombolo_idl::rust::RustOptions;
 use tombolo_idl::rust::owned::OwnedOptions;
@@ -24,7 +26,7 @@ fn main() -> ExitCode {
     arguments.drain(..usize::from(what.is_some()));
     let [path] = &arguments[..] else {
         eprintln!(
-            "usage: compile [--c[=PREFIX] | --python | --owned[=TYPE=HOW,…] | --doc] FILE.tbl | --grammar"
+            "usage: compile [--c[=PREFIX] | --python | --go[=PACKAGE[:MESSAGE,…]] | --owned[=TYPE=HOW,…] | --doc] FILE.tbl | --grammar"
         );
         return ExitCode::from(2);
     };
@@ -40,6 +42,13 @@ fn main() -> ExitCode {
             let held = held.filter_map(|(name, how)| Some((name.to_owned(), how.parse().ok()?)));
             let (runtime, origin, held) = (RUNTIME.to_owned(), path.clone(), held.collect());
             build::owned(path, &OwnedOptions { runtime, origin, held })
+        }
+        Some(go) if go == "--go" || go.starts_with("--go=") => {
+            let words = go.strip_prefix("--go=").map(|words| words.split_once(':').unwrap_or((words, "")));
+            let package = words.map(|(package, _)| package.to_owned());
+            let only = words.filter(|_| go.contains(':')).map(|(_, only)| only.split(','));
+            let only = only.map(|only| only.map(str::to_owned).collect());
+            build::go(path, &GoOptions { package, only, origin: path.clone() })
         }
         Some("--python") => build::python(path, &PythonOptions { origin: path.clone() }),
         _ => build::rust(path, &RustOptions { runtime: RUNTIME.to_owned(), origin: path.clone() }),

@@ -5,6 +5,7 @@ use std::{env, fs, io};
 
 use crate::c::{CError, COptions};
 use crate::files::{FileError, compile_file};
+use crate::go::{GoError, GoOptions};
 use crate::model::Model;
 use crate::python::{PythonNameTaken, PythonOptions};
 use crate::rust::owned::{self, OwnedError, OwnedOptions};
@@ -33,6 +34,9 @@ pub enum BuildError {
     /// Two things would have one name in Python.
     #[error(transparent)]
     PythonNameTaken(#[from] PythonNameTaken),
+    /// There is no Go.
+    #[error(transparent)]
+    Go(#[from] GoError),
     /// There is no Rust with types that own.
     #[error(transparent)]
     Owned(#[from] OwnedError),
@@ -88,6 +92,14 @@ pub fn reference(path: impl AsRef<Path>, origin: &str) -> Result<String, BuildEr
 /// [`BuildError`].
 pub fn python(path: impl AsRef<Path>, options: &PythonOptions) -> Result<String, BuildError> {
     Ok(crate::python::generate(&compile_file(path)?.model, options)?)
+}
+
+/// The file in Go of an interface file, as text.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn go(path: impl AsRef<Path>, options: &GoOptions) -> Result<String, BuildError> {
+    Ok(crate::go::generate(&compile_file(path)?.model, options)?)
 }
 
 /// Compiles an interface file from a build script: `interfaces/kv.tbl` to `kv.rs` in `OUT_DIR`, for

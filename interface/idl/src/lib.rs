@@ -27,6 +27,7 @@ pub mod editor;
 mod files;
 mod fingerprint;
 mod format;
+pub mod go;
 mod lexer;
 pub mod model;
 mod parser;

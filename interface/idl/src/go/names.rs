@@ -1,0 +1,136 @@
+//! Names and types as Go spells them.
+
+use crate::check::names::camel;
+use crate::model::{Case, Model, Origin, Record, Type, Union};
+
+/// What Go keeps for itself, and what generated methods call their own values.
+const RESERVED: [&str; 34] = [
+    "break",
+    "case",
+    "chan",
+    "const",
+    "context",
+    "continue",
+    "ctx",
+    "default",
+    "defer",
+    "else",
+    "error",
+    "fallthrough",
+    "false",
+    "for",
+    "func",
+    "go",
+    "goto",
+    "handler",
+    "if",
+    "import",
+    "interface",
+    "iota",
+    "map",
+    "nil",
+    "package",
+    "range",
+    "return",
+    "select",
+    "stubs",
+    "string",
+    "struct",
+    "switch",
+    "true",
+    "type",
+];
+
+/// More of them, apart because a list of names is easier to read in order.
+const OWN: [&str; 12] = ["c", "in", "m", "ok", "out", "r", "reply", "request", "s", "server", "var", "err"];
+
+pub(super) fn is_package(name: &str) -> bool {
+    let letters = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let begins = name.starts_with(|letter: char| letter.is_ascii_lowercase());
+    begins && name.chars().all(letters) && !RESERVED.contains(&name) && name != "var"
+}
+
+/// A field, or a method.
+pub(super) fn upper(name: &str) -> String {
+    let name = camel(name);
+    // What generated types have by themselves.
+    let own = ["EncodeWire", "DecodeWire", "WireBytes", "Case", "Stub", "Serve"];
+    if own.contains(&name.as_str()) { format!("{name}_") } else { name }
+}
+
+/// A parameter.
+pub(super) fn lower(name: &str) -> String {
+    let name = uncapitalised(&camel(name));
+    // Types that the compiler knows by name may be needed behind it.
+    let is_type = name.starts_with(['u', 'i', 'f']) && name.ends_with(|last: char| last.is_ascii_digit());
+    let taken = RESERVED.contains(&name.as_str()) || OWN.contains(&name.as_str()) || is_type;
+    if taken || ["bool", "byte", "make", "new", "len"].contains(&name.as_str()) {
+        format!("{name}_")
+    } else {
+        name
+    }
+}
+
+pub(super) fn uncapitalised(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or_else(String::new, |first| first.to_ascii_lowercase().to_string() + letters.as_str())
+}
+
+pub(super) fn constant(name: &str) -> String {
+    camel(&name.to_ascii_lowercase())
+}
+
+/// A value of an enum or of flags.
+pub(super) fn value(of: &str, value: &str) -> String {
+    format!("{of}{}", camel(value))
+}
+
+pub(super) fn case(union: &Union, case: &Case) -> String {
+    format!("{}Case{}", union.name, camel(&case.name))
+}
+
+/// Whether a record gets a type: an answer without fields needs none.
+pub(super) fn is_written(record: &Record) -> bool {
+    record.origin != Origin::Output || !record.fields.is_empty()
+}
+
+/// A type.
+pub(super) fn spelled(model: &Model, of: &Type) -> String {
+    match of {
+        Type::Bool => "bool".to_owned(),
+        Type::Int(int) if int.signed => format!("int{}", int.bits),
+        Type::Int(int) => format!("uint{}", int.bits),
+        Type::Float { bits } => format!("float{bits}"),
+        Type::Text { .. } => "string".to_owned(),
+        Type::Bytes { .. } => "[]byte".to_owned(),
+        Type::Array { of, count } => format!("[{count}]{}", spelled(model, of)),
+        Type::List { of, .. } => format!("[]{}", spelled(model, of)),
+        Type::Optional(of) => format!("*{}", spelled(model, of)),
+        Type::Domain => "stubs.DomainID".to_owned(),
+        Type::Handle { .. } => "stubs.Right".to_owned(),
+        Type::Enum(index) => model.enums[*index].name.clone(),
+        Type::Record(index) => model.records[*index].name.clone(),
+        Type::Union(index) => model.unions[*index].name.clone(),
+    }
+}
+
+/// What a comment says of how much there may be.
+pub(super) fn limit(of: &Type) -> Option<String> {
+    Some(match of {
+        Type::Text { max } | Type::Bytes { max } => format!("Up to {max} bytes."),
+        Type::List { of, max } => match limit(of) {
+            Some(inner) => {
+                format!("Up to {max}; of each: {}{}", inner[..1].to_ascii_lowercase(), &inner[1..])
+            }
+            None => format!("Up to {max}."),
+        },
+        Type::Optional(of) => match limit(of) {
+            Some(inner) => format!("{inner} nil if absent."),
+            None => "nil if absent.".to_owned(),
+        },
+        Type::Handle { kind, moved } => {
+            format!("{} {}.", if *moved { "Gives away:" } else { "Copies:" }, kind.word())
+        }
+        _ => return None,
+    })
+}

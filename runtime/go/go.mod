@@ -1,0 +1,3 @@
+module tombolo
+
+go 1.19

@@ -1,0 +1,280 @@
+package stubs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Ended is the error of a call whose channel ended before the answer came.
+type Ended struct {
+	// Why the channel ended.
+	Err error
+
+	// Whether the call can be repeated on another channel: it was not sent, or is idempotent.
+	MayRepeat bool
+}
+
+// Error says why the channel ended, and whether the call may be repeated.
+func (e *Ended) Error() string {
+	if e.MayRepeat {
+		return fmt.Sprintf("%v (the call can be repeated)", e.Err)
+	}
+	return fmt.Sprintf("%v (the call may have been served)", e.Err)
+}
+
+// Unwrap is why the channel ended.
+func (e *Ended) Unwrap() error { return e.Err }
+
+// Counts is what has passed through a client or a server.
+type Counts struct {
+	// Calls made or received.
+	Calls uint64
+
+	// Answers received or given.
+	Answers uint64
+
+	// One-way messages received.
+	Messages uint64
+
+	// Answers that came after their call was given up.
+	Late uint64
+
+	// Messages with an ordinal that this side does not know.
+	Unknown uint64
+
+	// Messages that were refused as malformed.
+	Malformed uint64
+}
+
+// counters is Counts while they grow.
+type counters struct{ calls, answers, messages, late, unknown, malformed atomic.Uint64 }
+
+func (c *counters) counts() Counts {
+	return Counts{c.calls.Load(), c.answers.Load(), c.messages.Load(), c.late.Load(), c.unknown.Load(),
+		c.malformed.Load()}
+}
+
+// pending is a call in flight.
+type pending struct {
+	ordinal uint16
+	answer  chan []byte
+}
+
+// A Client makes calls over a channel: any number of goroutines at once.
+type Client struct {
+	port     Port
+	hear     func(*Request)
+	counters counters
+	stop     context.CancelFunc
+	done     chan struct{}
+
+	mutex  sync.Mutex
+	last   uint32
+	flight map[uint32]*pending
+	err    error
+}
+
+// NewClient calls over a channel that was opened with the interface's hash, until the client is closed. Events
+// are given to hear, in order; nil drops them.
+func NewClient(port Port, of *Interface, hear func(*Request)) (*Client, error) {
+	if err := of.bind(port); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{port: port, hear: hear, stop: stop, done: make(chan struct{}), flight: map[uint32]*pending{}}
+	go c.receive(ctx)
+	return c, nil
+}
+
+// Counts is what has passed through this client.
+func (c *Client) Counts() Counts { return c.counters.counts() }
+
+// Close closes the channel, and ends the calls that are in flight.
+func (c *Client) Close() error {
+	c.stop()
+	err := c.port.Close()
+	<-c.done
+	return err
+}
+
+// receive files answers until the channel ends.
+func (c *Client) receive(ctx context.Context) {
+	defer close(c.done)
+	var buffer []byte
+	for {
+		message, err := receive(ctx, c.port, buffer)
+		if err != nil {
+			c.mutex.Lock()
+			defer c.mutex.Unlock()
+			c.err = err
+			for _, call := range c.flight {
+				close(call.answer)
+			}
+			c.flight = map[uint32]*pending{}
+			return
+		}
+		buffer = message
+		c.file(ctx, message)
+	}
+}
+
+func (c *Client) file(ctx context.Context, message []byte) {
+	head, view, err := parse(message)
+	if err != nil {
+		c.counters.malformed.Add(1)
+		return
+	}
+	switch head.kind {
+	case KindReply, KindError, KindFault:
+		c.mutex.Lock()
+		call := c.flight[head.number]
+		if call == nil || call.ordinal != head.ordinal {
+			c.mutex.Unlock()
+			c.counters.late.Add(1)
+			return
+		}
+		delete(c.flight, head.number)
+		c.mutex.Unlock()
+		c.counters.answers.Add(1)
+		call.answer <- append([]byte(nil), message...)
+	case KindMessage:
+		c.counters.messages.Add(1)
+		if c.hear != nil {
+			c.hear(&Request{ctx: ctx, head: head, view: view, counters: &c.counters})
+		}
+	default:
+		c.counters.malformed.Add(1)
+	}
+}
+
+// start finds a number for a call.
+func (c *Client) start(ordinal uint16) (uint32, *pending, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.err != nil {
+		return 0, nil, &Ended{Err: c.err, MayRepeat: true}
+	}
+	if len(c.flight) >= MaxInFlight {
+		return 0, nil, fmt.Errorf("%d calls are in flight: wait for one: %w", len(c.flight), ErrBusy)
+	}
+	for {
+		c.last = (c.last + 1) & 0xffffff
+		if c.last != 0 && c.flight[c.last] == nil {
+			call := &pending{ordinal: ordinal, answer: make(chan []byte, 1)}
+			c.flight[c.last] = call
+			return c.last, call, nil
+		}
+	}
+}
+
+// MaxInFlight is the most calls of one client that wait for answers at once.
+const MaxInFlight = 256
+
+// forget gives a call up; it reports whether the call was still in flight.
+func (c *Client) forget(number uint32, call *pending) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.flight[number] != call {
+		return false
+	}
+	delete(c.flight, number)
+	return true
+}
+
+// Call makes a call and waits for its answer, which is read into reply; nil for one without results. When the
+// context ends first the call is cancelled; it may have been served.
+func (c *Client) Call(ctx context.Context, what *Message, request, reply Body) error {
+	number, call, err := c.start(what.Ordinal)
+	if err != nil {
+		return err
+	}
+	message, err := Encode(nil, KindCall, what.Ordinal, number, request)
+	if err == nil {
+		err = c.port.Send(ctx, message)
+	}
+	if err != nil {
+		c.forget(number, call)
+		return unsent(err)
+	}
+	c.counters.calls.Add(1)
+	select {
+	case answer, ok := <-call.answer:
+		if !ok {
+			return &Ended{Err: c.ending(), MayRepeat: what.Idempotent}
+		}
+		return read(answer, what, reply)
+	case <-ctx.Done():
+		if c.forget(number, call) {
+			// The server is told if there is room at once; an answer that comes all the same is counted.
+			if cancel, err := Encode(nil, KindCancel, what.Ordinal, number, nil); err == nil {
+				_ = c.port.Send(now, cancel)
+			}
+		}
+		return fmt.Errorf("%s: no answer came in time; the call may have been served: %w", what.Name, ctx.Err())
+	}
+}
+
+// now is a context that has ended, for what is only tried.
+var now = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+func (c *Client) ending() error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.err
+}
+
+// unsent is the error of what was not sent: a channel that ended is told apart.
+func unsent(err error) error {
+	var limit *OverLimit
+	if errors.As(err, &limit) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &Ended{Err: err, MayRepeat: true}
+}
+
+func read(answer []byte, what *Message, reply Body) error {
+	head, view, err := parse(answer)
+	if err != nil {
+		return err
+	}
+	switch {
+	case head.kind == KindReply:
+		return decode(view, reply)
+	case head.kind == KindError && what.Declined != nil:
+		declined := what.Declined(view)
+		if view.r.err != nil {
+			return view.r.err
+		}
+		return declined
+	case head.kind == KindFault:
+		var fault Fault
+		if err := decode(view, &fault); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: %w", what.Name, fault)
+	}
+	return &Malformed{At: 4, What: "an error that the interface does not declare"}
+}
+
+// Tell sends a one-way message.
+func (c *Client) Tell(ctx context.Context, what *Message, body Body) error {
+	return tell(ctx, c.port, what, body)
+}
+
+func tell(ctx context.Context, port Port, what *Message, body Body) error {
+	message, err := Encode(nil, KindMessage, what.Ordinal, 0, body)
+	if err == nil {
+		err = port.Send(ctx, message)
+	}
+	if err != nil {
+		return unsent(err)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package stubs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// answerTimeout is how long an answer waits for room before the server gives the client up.
+const answerTimeout = 10 * time.Second
+
+// A Request is a message that is to be served or heard. Generated code hands it to a method of a handler.
+type Request struct {
+	ctx      context.Context
+	head     header
+	view     View
+	counters *counters
+	server   *Server
+	decoded  func()
+}
+
+// Context ends when the client cancels the call, or the channel ends.
+func (r *Request) Context() context.Context { return r.ctx }
+
+// Ordinal is the number of the message in its interface.
+func (r *Request) Ordinal() uint16 { return r.head.ordinal }
+
+// Decode reads what the message carries, which has to be a call or a one-way message as the interface declares
+// it. If it fails the message has been answered as malformed.
+func (r *Request) Decode(body Body, isCall bool) bool {
+	err := decode(r.view, body)
+	if err != nil || isCall != (r.head.kind == KindCall) {
+		r.counters.malformed.Add(1)
+		r.fault(ErrBadRequest)
+		r.free()
+		return false
+	}
+	r.free()
+	return true
+}
+
+// free says that the bytes of the message are not needed any more.
+func (r *Request) free() {
+	if r.decoded != nil {
+		r.decoded()
+		r.decoded = nil
+	}
+}
+
+// Unknown answers a message whose ordinal this side does not know.
+func (r *Request) Unknown() {
+	r.counters.unknown.Add(1)
+	r.fault(ErrUnknownCall)
+	r.free()
+}
+
+// Ignore does nothing with a message.
+func (r *Request) Ignore() { r.free() }
+
+// Answer answers a call with its results, or with the fault that the error is.
+func (r *Request) Answer(reply Body, err error) {
+	if err == nil {
+		r.send(KindReply, reply)
+		return
+	}
+	fault := ErrDropped
+	errors.As(err, &fault)
+	r.fault(fault)
+}
+
+// Decline answers a call with an error that the interface declares.
+func (r *Request) Decline(with Body) { r.send(KindError, with) }
+
+func (r *Request) fault(fault Fault) {
+	if r.head.kind == KindCall {
+		r.send(KindFault, &fault)
+	}
+}
+
+func (r *Request) send(kind Kind, body Body) {
+	if r.server == nil || !r.server.finished(r.head.number) {
+		return
+	}
+	message, err := Encode(nil, kind, r.head.ordinal, r.head.number, body)
+	if err != nil || len(message) > r.server.port.MaxMessageBytes() {
+		fault := ErrAnswerTooLong
+		message, _ = Encode(nil, KindFault, r.head.ordinal, r.head.number, &fault)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	if err := r.server.port.Send(ctx, message); err != nil {
+		// A client that takes no answers, or is gone.
+		r.server.end(err)
+		return
+	}
+	r.counters.answers.Add(1)
+}
+
+// A Server serves calls that arrive on a channel.
+type Server struct {
+	port     Port
+	handle   func(*Request)
+	counters counters
+
+	mutex       sync.Mutex
+	outstanding map[uint32]context.CancelFunc
+	stop        context.CancelFunc
+	err         error
+}
+
+// NewServer serves what arrives on a channel that was opened with the interface's hash, once Serve is called.
+func NewServer(port Port, of *Interface, handle func(*Request)) (*Server, error) {
+	if err := of.bind(port); err != nil {
+		return nil, err
+	}
+	return &Server{port: port, handle: handle, outstanding: map[uint32]context.CancelFunc{}}, nil
+}
+
+// Counts is what has passed through this server.
+func (s *Server) Counts() Counts { return s.counters.counts() }
+
+// Serve serves until the client closes the channel, which is no error, the channel fails, or the context ends.
+// Each call runs in a goroutine of its own; one-way messages are handled in order, between the calls. It
+// returns when all calls have returned.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	s.mutex.Lock()
+	s.stop = stop
+	s.mutex.Unlock()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer stop()
+	var buffer []byte
+	for {
+		message, err := receive(ctx, s.port, buffer)
+		if err != nil {
+			s.mutex.Lock()
+			defer s.mutex.Unlock()
+			if s.err != nil {
+				return s.err
+			}
+			if isEnd(err) {
+				return nil
+			}
+			return err
+		}
+		buffer = message
+		s.take(ctx, message, &calls)
+	}
+}
+
+func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup) {
+	head, view, err := parse(message)
+	if err != nil {
+		s.counters.malformed.Add(1)
+		return
+	}
+	request := &Request{ctx: ctx, head: head, view: view, counters: &s.counters, server: s}
+	switch head.kind {
+	case KindMessage:
+		s.counters.messages.Add(1)
+		s.handle(request)
+	case KindCall:
+		s.counters.calls.Add(1)
+		call, cancel := context.WithCancel(ctx)
+		request.ctx = call
+		if !s.begin(head.number, cancel) {
+			cancel()
+			return
+		}
+		// The handler reads the message here, before the next one takes its place, and waits there.
+		read := make(chan struct{})
+		request.decoded = func() { close(read) }
+		calls.Add(1)
+		go func() {
+			defer calls.Done()
+			defer cancel()
+			defer request.free()
+			s.handle(request)
+		}()
+		<-read
+	case KindCancel:
+		s.cancel(head.number)
+	default:
+		s.counters.malformed.Add(1)
+	}
+}
+
+// begin remembers a call that is served; it answers one that is too many, and ignores one whose number is in
+// use.
+func (s *Server) begin(number uint32, cancel context.CancelFunc) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if number == 0 || s.outstanding[number] != nil {
+		s.counters.malformed.Add(1)
+		return false
+	}
+	s.outstanding[number] = cancel
+	if len(s.outstanding) > MaxInFlight {
+		go (&Request{head: header{kind: KindCall, number: number}, counters: &s.counters, server: s}).fault(ErrBusy)
+		return false
+	}
+	return true
+}
+
+func (s *Server) cancel(number uint32) {
+	s.mutex.Lock()
+	cancel := s.outstanding[number]
+	s.mutex.Unlock()
+	if cancel != nil {
+		// The call is still answered; the client counts that as late.
+		cancel()
+	}
+}
+
+// finished forgets a call, and reports whether it was outstanding.
+func (s *Server) finished(number uint32) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.outstanding[number] == nil {
+		return false
+	}
+	delete(s.outstanding, number)
+	return true
+}
+
+// end makes Serve return.
+func (s *Server) end(err error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+}
+
+// Tell sends a one-way message to the client.
+func (s *Server) Tell(ctx context.Context, what *Message, body Body) error {
+	return tell(ctx, s.port, what, body)
+}

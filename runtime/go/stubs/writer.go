@@ -1,0 +1,244 @@
+// Package stubs is what the code that `tombolo idl compile --lang go` writes stands on: the encoding of
+// messages, and the calling and the serving end of a channel. Programs use it for errors: Decline,
+// DeclinedWith, Fault.
+//
+// The encoding is that of docs/specs/interface.md.
+package stubs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// headerBytes is the length of the header of every message.
+const headerBytes = 8
+
+// maxBodyBytes is the longest body: its length in words has 16 bits.
+const maxBodyBytes = 0xffff * 8
+
+// maxMessageBytes is the longest message.
+const maxMessageBytes = 1 << 30
+
+// A DomainID names a domain of the machine: its index in bits 0 to 31, its generation in 32 to 47, the number
+// of its node in 48 to 63. 0 is no domain.
+type DomainID uint64
+
+// String is the id as tools print it: node.generation.index.
+func (d DomainID) String() string {
+	return fmt.Sprintf("%d.%d.%d", uint64(d)>>48, uint64(d)>>32&0xffff, uint32(d))
+}
+
+// A Right is what a message carries for an endpoint, a region, another capability or a buffer: a number, which
+// is to be accepted before it is used, and is not trusted.
+type Right struct {
+	// What the kind of right calls it by; see docs/specs/interface.md.
+	Object uint64
+}
+
+// Unnamed is how a value without a name is printed.
+func Unnamed(value int64) string { return strconv.FormatInt(value, 10) }
+
+// Body is what a message carries; types of generated code are bodies.
+type Body interface {
+	// WireBytes is the length of the fields, in bytes.
+	WireBytes() int
+
+	// EncodeWire writes the fields at an offset of a message.
+	EncodeWire(w *Writer, at int)
+
+	// DecodeWire reads the fields.
+	DecodeWire(v View)
+}
+
+// OverLimit is the error of a value that the interface does not allow: nothing was sent.
+type OverLimit struct {
+	// Which field it is.
+	Field string
+
+	// How long it is; 0 if its value is not one of the interface's.
+	Length int
+
+	// How long it may be.
+	Max int
+}
+
+// Error says which field it is.
+func (e *OverLimit) Error() string {
+	if e.Length == 0 {
+		return fmt.Sprintf("%s has a value that the interface does not name: nothing was sent", e.Field)
+	}
+	return fmt.Sprintf("%s has %d bytes or elements, but the interface allows up to %d: nothing was sent",
+		e.Field, e.Length, e.Max)
+}
+
+// A Writer writes one message. Generated code calls its methods; their offsets are bytes from the start of the
+// message. The first value that the interface does not allow is remembered as the error.
+type Writer struct {
+	bytes []byte
+	err   error
+}
+
+// header is what begins a message.
+type header struct {
+	ordinal uint16
+	words   uint16
+	kind    Kind
+	number  uint32
+}
+
+// Encode is a message with that body, which may be nil for one without fields; the target is reused if it is
+// long enough.
+func Encode(target []byte, kind Kind, ordinal uint16, number uint32, body Body) ([]byte, error) {
+	bytes := 0
+	if body != nil {
+		bytes = (body.WireBytes() + 7) &^ 7
+	}
+	if bytes > maxBodyBytes {
+		return nil, &OverLimit{Field: "the body", Length: bytes, Max: maxBodyBytes}
+	}
+	w := Writer{bytes: target[:0]}
+	w.extend(headerBytes + bytes)
+	binary.LittleEndian.PutUint16(w.bytes, ordinal)
+	binary.LittleEndian.PutUint16(w.bytes[2:], uint16(bytes/8))
+	binary.LittleEndian.PutUint32(w.bytes[4:], number<<8|uint32(kind))
+	if body != nil {
+		body.EncodeWire(&w, headerBytes)
+	}
+	return w.bytes, w.err
+}
+
+// extend adds zeros and returns where they begin.
+func (w *Writer) extend(bytes int) int {
+	at, end := len(w.bytes), len(w.bytes)+(bytes+7)&^7
+	if w.err != nil {
+		return at
+	}
+	if end > maxMessageBytes {
+		w.fail("the message", end, maxMessageBytes)
+		return at
+	}
+	for cap(w.bytes) < end {
+		w.bytes = append(w.bytes[:cap(w.bytes)], 0)
+	}
+	w.bytes = w.bytes[:end]
+	fresh := w.bytes[at:]
+	for i := range fresh {
+		fresh[i] = 0
+	}
+	return at
+}
+
+func (w *Writer) fail(field string, length, max int) {
+	if w.err == nil {
+		w.err = &OverLimit{Field: field, Length: length, Max: max}
+	}
+}
+
+// at is the bytes from an offset on; those of a scratch buffer once something has failed.
+func (w *Writer) at(at, bytes int) []byte {
+	if at < 0 || at+bytes > len(w.bytes) {
+		// After a failure offsets can lie beyond the end.
+		return make([]byte, bytes)
+	}
+	return w.bytes[at : at+bytes]
+}
+
+// Bool writes a truth value.
+func (w *Writer) Bool(at int, value bool) {
+	if value {
+		w.at(at, 1)[0] = 1
+	}
+}
+
+// U8 writes a number of 8 bits.
+func (w *Writer) U8(at int, value uint8) { w.at(at, 1)[0] = value }
+
+// U16 writes a number of 16 bits.
+func (w *Writer) U16(at int, value uint16) { binary.LittleEndian.PutUint16(w.at(at, 2), value) }
+
+// U32 writes a number of 32 bits.
+func (w *Writer) U32(at int, value uint32) { binary.LittleEndian.PutUint32(w.at(at, 4), value) }
+
+// U64 writes a number of 64 bits.
+func (w *Writer) U64(at int, value uint64) { binary.LittleEndian.PutUint64(w.at(at, 8), value) }
+
+// F32 writes a number of 32 bits.
+func (w *Writer) F32(at int, value float32) { w.U32(at, math.Float32bits(value)) }
+
+// F64 writes a number of 64 bits.
+func (w *Writer) F64(at int, value float64) { w.U64(at, math.Float64bits(value)) }
+
+// Known fails unless the value of a field is one that the interface names.
+func (w *Writer) Known(known bool, field string) {
+	if !known {
+		w.fail(field, 0, 0)
+	}
+}
+
+// Text writes a string, which has to be UTF-8.
+func (w *Writer) Text(at int, value string, max int, field string) {
+	w.Known(utf8.ValidString(value), field)
+	if from, count := w.List(at, len(value), 1, max, field); count > 0 {
+		copy(w.bytes[from:], value)
+	}
+}
+
+// Bytes writes bytes.
+func (w *Writer) Bytes(at int, value []byte, max int, field string) {
+	if from, count := w.List(at, len(value), 1, max, field); count > 0 {
+		copy(w.bytes[from:], value)
+	}
+}
+
+// List makes room for elements, and returns where, and how many are to be written.
+func (w *Writer) List(at, count, each, max int, field string) (from, number int) {
+	if count > max {
+		w.fail(field, count, max)
+	}
+	if count == 0 || w.err != nil {
+		return 0, 0
+	}
+	from = 0
+	if each > 0 {
+		from = w.extend(count * each)
+	}
+	if w.err != nil {
+		return 0, 0
+	}
+	w.U32(at, uint32(from))
+	w.U32(at+4, uint32(count))
+	return from, count
+}
+
+// Object makes room for a struct that lies out of line.
+func (w *Writer) Object(at, bytes int) int {
+	if bytes == 0 {
+		return 0
+	}
+	from := w.extend(bytes)
+	w.U32(at, uint32(from))
+	w.U32(at+4, uint32((bytes+7)&^7))
+	return from
+}
+
+// Case makes room for the value of a case of a union.
+func (w *Writer) Case(at int, ordinal uint32, bytes int) int {
+	w.U32(at, ordinal)
+	if bytes == 0 {
+		return 0
+	}
+	from := w.extend(bytes)
+	w.U32(at+4, uint32(bytes))
+	w.U32(at+8, uint32(from))
+	return from
+}
+
+// Right writes a right.
+func (w *Writer) Right(at int, value Right, kind uint8, moved bool) {
+	w.U64(at, value.Object)
+	w.U8(at+8, kind)
+	w.Bool(at+9, moved)
+}
