@@ -347,11 +347,11 @@ func (c *Consumer) HasMessage() bool {
 		return true
 	}
 	_, word := c.at(c.position)
-	if Load(word)&tagMask == c.tag(c.position) {
+	control := Load(word)
+	if control&tagMask == c.tag(c.position) {
 		return true
 	}
-	_, err := c.nothing(Load(word))
-	// The word may have changed in between; the next receive finds out.
+	_, err := c.nothing(control)
 	return !errors.Is(err, ErrEmpty)
 }
 

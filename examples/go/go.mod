@@ -1,0 +1,7 @@
+module examples
+
+go 1.19
+
+require tombolo v0.0.0
+
+replace tombolo => ../../runtime/go

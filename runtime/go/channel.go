@@ -1,0 +1,387 @@
+package tombolo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"tombolo/internal/ring"
+)
+
+// A Channel joins this program with another domain and carries whole messages both ways, in order. Any number
+// of goroutines may send and receive; each message goes to one of them.
+//
+// Operations wait until their context ends; with a context that has no deadline they wait as long as the
+// domain's timeout, 30 seconds by default. A message that was not sent is still the caller's.
+type Channel struct {
+	memory  []uint64
+	mapping []byte
+	me      side
+	shape   ring.Shape
+	bell    *bell
+	peer    DomainID
+	node    string
+	op      string
+	timeout time.Duration
+	spin    time.Duration
+
+	// Each is held by one goroutine at a time, which waits with its context for it.
+	sending, receiving turn
+	producer           *ring.Producer
+	consumer           *ring.Consumer
+	message, room      sleeper
+
+	// What the other direction needs to know.
+	consumed atomic.Uint64
+	hint     atomic.Uint32
+
+	closed    atomic.Bool
+	closing   sync.Once
+	rangRoom  uint64
+	rangWords uint64
+}
+
+// turn is a lock that is waited for with a context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context, stop <-chan struct{}) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-stop:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) tryTake() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t turn) give() { <-t }
+
+// sleeper is the word by which a side says that it sleeps.
+type sleeper struct {
+	mutex  sync.Mutex
+	word   *uint64
+	number uint64
+	closed bool
+}
+
+// arm stores an odd number.
+func (s *sleeper) arm() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if !s.closed {
+		s.number |= 1
+		ring.Store(s.word, s.number)
+	}
+}
+
+// disarm stores an even one.
+func (s *sleeper) disarm() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if !s.closed {
+		s.number += s.number & 1
+		ring.Store(s.word, s.number)
+	}
+}
+
+// close stores an odd number that was never used, for good.
+func (s *sleeper) close() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.closed = true
+	ring.Store(s.word, (s.number|1)+2)
+}
+
+// newChannel opens one end of a channel in memory, which it owns from then on, as it does the bell.
+func newChannel(ctx context.Context, d *Domain, op string, mapping []byte, memory []uint64, me side, mine hello,
+	b *bell) (*Channel, error) {
+	b.listen()
+	theirs, err := shake(ctx, op, memory, me, mine, b)
+	if err != nil {
+		b.end()
+		_ = syscall.Munmap(mapping)
+		return nil, err
+	}
+	c := &Channel{
+		memory: memory, mapping: mapping, me: me, shape: mine.shape, bell: b, peer: DomainID(theirs[4]),
+		sending: newTurn(), receiving: newTurn(), timeout: d.Timeout(), spin: spinTime,
+	}
+	c.producer, c.consumer = rings(memory, me, mine.shape)
+	own := line(memory, 2+int(me))
+	c.message.word, c.room.word = &own[0], &own[8]
+	return c, nil
+}
+
+// spinTime is how long a waiting goroutine polls before it sleeps: about the cost of a wake-up.
+const spinTime = 20 * time.Microsecond
+
+// Peer is the domain at the other end.
+func (c *Channel) Peer() DomainID { return c.peer }
+
+// PeerNode is the name of the peer's node.
+func (c *Channel) PeerNode() string { return c.node }
+
+// MaxMessageBytes is the length of the longest message.
+func (c *Channel) MaxMessageBytes() int { return c.shape.MaxMessageBytes() }
+
+// SetTimeout sets how long operations wait whose context has no deadline. Not while others use the channel.
+func (c *Channel) SetTimeout(timeout time.Duration) { c.timeout = timeout }
+
+// SetSpin sets how long a goroutine polls before it sleeps; 0 sleeps at once. Not while others use the channel.
+func (c *Channel) SetSpin(spin time.Duration) { c.spin = spin }
+
+func (c *Channel) what(verb string) string {
+	return fmt.Sprintf("%s domain %v on node %s", verb, c.peer, c.node)
+}
+
+// wakePeer rings if the peer sleeps by that word, once for each sleep.
+func (c *Channel) wakePeer(word int, rang *uint64) {
+	asleep := ring.Load(&line(c.memory, 2+int(c.me.other()))[word])
+	if asleep&1 == 1 && asleep != *rang {
+		*rang = asleep
+		c.bell.ring()
+	}
+}
+
+// bounded is a context with a deadline.
+func bounded(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
+// Send sends a message, waiting for room.
+func (c *Channel) Send(ctx context.Context, message []byte) error {
+	if !c.sending.tryTake() {
+		bounded, cancel := bounded(ctx, c.timeout)
+		defer cancel()
+		if err := c.sending.take(bounded, c.bell.stop); err != nil {
+			return c.turnError("send to", err)
+		}
+		ctx = bounded
+	}
+	defer c.sending.give()
+	if done, err := c.sendNow(message); done {
+		return err
+	}
+	return c.sendHeld(ctx, message)
+}
+
+func (c *Channel) turnError(verb string, err error) error {
+	if errors.Is(err, ErrClosed) {
+		return failure(ErrClosed, c.what(verb), "this side closed it")
+	}
+	return waitError(c.what(verb), err)
+}
+
+// TrySend sends a message if there is room for it now; otherwise its error is ErrWouldBlock.
+func (c *Channel) TrySend(message []byte) error {
+	if done, err := c.trySend(message); done {
+		return err
+	}
+	return &Error{Status: ErrWouldBlock, Op: c.what("send to")}
+}
+
+func (c *Channel) trySend(message []byte) (done bool, err error) {
+	if !c.sending.tryTake() {
+		return false, nil
+	}
+	defer c.sending.give()
+	return c.sendNow(message)
+}
+
+// sendNow sends if there is room. The caller has the turn.
+func (c *Channel) sendNow(message []byte) (done bool, err error) {
+	if c.closed.Load() {
+		return true, failure(ErrClosed, c.what("send to"), "this side closed it")
+	}
+	if c.bell.isGone() {
+		return true, c.endError("send to")
+	}
+	err = c.producer.TrySend(message, c.consumed.Load(), c.hint.Load())
+	switch {
+	case err == nil:
+		c.wakePeer(0, &c.rangWords)
+		return true, nil
+	case errors.Is(err, ring.ErrFull):
+		return false, nil
+	case errors.Is(err, ring.ErrTooLong):
+		return true, failure(ErrTooLong, c.what("send to"), "%d bytes; it carries up to %d", len(message),
+			c.MaxMessageBytes())
+	}
+	return true, ringError(c.what("send to"), err)
+}
+
+// sendHeld waits for room, with the turn.
+func (c *Channel) sendHeld(ctx context.Context, message []byte) error {
+	var cancel context.CancelFunc
+	for start := time.Now(); ; {
+		if done, err := c.sendNow(message); done {
+			return err
+		}
+		if time.Since(start) < c.spin {
+			runtime.Gosched()
+			continue
+		}
+		if cancel == nil {
+			// Only a wait that is long needs a timer.
+			ctx, cancel = bounded(ctx, c.timeout)
+			defer cancel()
+		}
+		c.room.arm()
+		if c.producer.HasRoom(len(message), c.hint.Load()) || c.closed.Load() {
+			c.room.disarm()
+			continue
+		}
+		err := c.sleep(ctx, c.bell.room)
+		c.room.disarm()
+		if err != nil {
+			return waitError(c.what("send to"), err)
+		}
+		start = time.Now()
+	}
+}
+
+// sleep waits until the bell rings, the peer is gone or this side closes.
+func (c *Channel) sleep(ctx context.Context, rung <-chan struct{}) error {
+	select {
+	case <-rung:
+	case <-c.bell.gone:
+	case <-c.bell.stop:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// endError is the error of a channel whose peer is gone: closed if it closed before, and a death otherwise.
+func (c *Channel) endError(verb string) error {
+	peer := line(c.memory, int(c.me.other()))
+	if word := ring.Load(&peer[verdictWord]); uint32(word) == verdictFarEnd {
+		return farEndError(c.what(verb), word)
+	}
+	if ring.Load(&line(c.memory, 6+int(c.me.other()))[1]) != 0 {
+		return &Error{Status: ErrClosed, Op: c.what(verb)}
+	}
+	return &Error{Status: ErrPeerDied, Op: c.what(verb)}
+}
+
+// Recv receives a message, waiting for one.
+func (c *Channel) Recv(ctx context.Context) ([]byte, error) { return c.RecvInto(ctx, nil) }
+
+// RecvInto receives a message into the buffer's memory, which grows if need be, and returns it.
+func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
+	if !c.receiving.tryTake() {
+		bounded, cancel := bounded(ctx, c.timeout)
+		defer cancel()
+		if err := c.receiving.take(bounded, c.bell.stop); err != nil {
+			return nil, c.turnError("receive from", err)
+		}
+		ctx = bounded
+	}
+	defer c.receiving.give()
+	var cancel context.CancelFunc
+	for start := time.Now(); ; {
+		if message, done, err := c.recvNow(buffer[:0]); done {
+			return message, err
+		}
+		if time.Since(start) < c.spin {
+			runtime.Gosched()
+			continue
+		}
+		if cancel == nil {
+			// Only a wait that is long needs a timer.
+			ctx, cancel = bounded(ctx, c.timeout)
+			defer cancel()
+		}
+		c.message.arm()
+		if c.consumer.HasMessage() || c.closed.Load() {
+			c.message.disarm()
+			continue
+		}
+		// The last poll returned slots, for which the peer may wait.
+		c.wakePeer(8, &c.rangRoom)
+		err := c.sleep(ctx, c.bell.message)
+		c.message.disarm()
+		if err != nil {
+			return nil, waitError(c.what("receive from"), err)
+		}
+		start = time.Now()
+	}
+}
+
+// TryRecv receives a message if there is one now; otherwise its error is ErrWouldBlock.
+func (c *Channel) TryRecv() ([]byte, error) {
+	if c.receiving.tryTake() {
+		defer c.receiving.give()
+		if message, done, err := c.recvNow(nil); done {
+			return message, err
+		}
+	}
+	return nil, &Error{Status: ErrWouldBlock, Op: c.what("receive from")}
+}
+
+// recvNow receives if there is a message. The caller has the turn.
+func (c *Channel) recvNow(target []byte) (message []byte, done bool, err error) {
+	if c.closed.Load() {
+		return nil, true, failure(ErrClosed, c.what("receive from"), "this side closed it")
+	}
+	// Asked first: what a peer that is gone by now has sent is there.
+	gone := c.bell.isGone()
+	message, returned, err := c.consumer.TryRecv(target)
+	if returned {
+		c.wakePeer(8, &c.rangRoom)
+	}
+	if err == nil {
+		c.consumed.Store(c.consumer.Position())
+		c.hint.Store(c.consumer.Hint())
+		return message, true, nil
+	}
+	if errors.Is(err, ring.ErrEmpty) {
+		if gone {
+			return nil, true, c.endError("receive from")
+		}
+		return nil, false, nil
+	}
+	return nil, true, ringError(c.what("receive from"), err)
+}
+
+// Close closes both directions: the peer receives what was sent before, and then finds the channel closed.
+// Operations of this side that wait end with ErrClosed.
+func (c *Channel) Close() error {
+	c.closing.Do(func() {
+		c.closed.Store(true)
+		close(c.bell.stop)
+		// Those who wait have seen that, or will.
+		c.sending <- struct{}{}
+		c.receiving <- struct{}{}
+		c.producer.Close()
+		c.consumer.Close()
+		c.message.close()
+		c.bell.ring()
+		c.bell.end()
+		_ = syscall.Munmap(c.mapping)
+		c.memory = nil
+		c.sending.give()
+		c.receiving.give()
+	})
+	return nil
+}

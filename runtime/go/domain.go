@@ -1,0 +1,487 @@
+// Package tombolo lets programs in Go take part in a machine: send messages to domains on processors of other
+// instruction sets, under other kernels, on this host and behind shared-memory windows.
+//
+//	domain, err := tombolo.Attach(ctx)
+//	channel, err := domain.Connect(ctx, "pong")
+//	err = channel.Send(ctx, []byte("ping"))
+//	answer, err := channel.Recv(ctx)
+//
+// It is written from docs/specs and needs neither cgo nor other modules. Waiting goroutines take no thread.
+package tombolo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"tombolo/internal/control"
+	"tombolo/internal/ring"
+	"tombolo/stubs"
+)
+
+// DomainID names a domain of the machine.
+type DomainID = stubs.DomainID
+
+// DefaultTimeout is how long operations wait whose context has no deadline.
+const DefaultTimeout = 30 * time.Second
+
+// localMachine is the machine of a plain host, which the first program starts.
+const localMachine = "local"
+
+// A Domain is this program as a domain of a machine. Goroutines may share it.
+type Domain struct {
+	monitor *monitor
+	id      DomainID
+	node    string
+	machine string
+	spawned bool
+	timeout atomic.Int64
+
+	mutex     sync.Mutex
+	listeners map[uint32]*Listener
+	early     map[uint32][]arrival
+}
+
+// arrival is a domain that has connected.
+type arrival struct {
+	grant control.Grant
+	fds   fds
+}
+
+// Attach attaches to the machine of this program: the one that started it, or the one that TOMBOLO_MACHINE
+// names, or the only one that is up. On a plain host with none it starts a monitor for this host alone.
+func Attach(ctx context.Context) (*Domain, error) {
+	if socket := os.Getenv("TOMBOLO_MONITOR"); socket != "" {
+		return attach(ctx, socket, false)
+	}
+	if machine := os.Getenv("TOMBOLO_MACHINE"); machine != "" {
+		return AttachTo(ctx, machine)
+	}
+	up := machinesUp()
+	if len(up) > 1 {
+		return nil, failure(ErrNoMachine, "attach", "several machines are up (%s): choose one with TOMBOLO_MACHINE",
+			strings.Join(up, ", "))
+	}
+	if len(up) == 1 {
+		return AttachTo(ctx, up[0])
+	}
+	return AttachTo(ctx, localMachine)
+}
+
+// AttachTo attaches to the machine of that name.
+func AttachTo(ctx context.Context, machine string) (*Domain, error) {
+	return attach(ctx, fmt.Sprintf("tombolo/%d/%s", os.Getuid(), machine), machine == localMachine)
+}
+
+// machinesUp is the machines of this user, by their listening sockets; not that of a plain host, whose monitor
+// lingers after its last program.
+func machinesUp() (names []string) {
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return nil
+	}
+	prefix := fmt.Sprintf("@tombolo/%d/", os.Getuid())
+	seen := map[string]bool{localMachine: true}
+	for _, line := range strings.Split(string(table), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || fields[3] != "00010000" || !strings.HasPrefix(fields[7], prefix) {
+			continue
+		}
+		if name := fields[7][len(prefix):]; !strings.Contains(name, "/") && !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
+func attach(ctx context.Context, socket string, start bool) (*Domain, error) {
+	ctx, cancel := bounded(ctx, DefaultTimeout)
+	defer cancel()
+	const op = "attach"
+	started := false
+	for {
+		fd, err := connectSocket(socket)
+		if err == nil {
+			d, err := attachOver(ctx, fd)
+			if !start || !errors.Is(err, ErrMonitorLost) || ctx.Err() != nil {
+				return d, err
+			}
+			// The monitor of a plain host ended as this program came.
+			started = false
+			continue
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return nil, systemError(op, err)
+		}
+		if !start {
+			return nil, failure(ErrNoMachine, op,
+				"no monitor listens at @%s: start the machine with `tombolo up`, see what is up with `tombolo status`", socket)
+		}
+		if !started {
+			started = true
+			if err := startLocal(); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, waitError(op, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// connectSocket connects to an abstract name, held by a process of this user.
+func connectSocket(name string) (int, error) {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	if err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: "@" + name}); err != nil {
+		syscall.Close(fd)
+		return -1, os.NewSyscallError("connect", err)
+	}
+	// Every user can listen on an abstract name.
+	credentials, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	if err == nil && int(credentials.Uid) != os.Getuid() {
+		err = fmt.Errorf("@%s is held by a process of user %d, not ours", name, credentials.Uid)
+	}
+	if err != nil {
+		syscall.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// startLocal starts the monitor of a plain host, which ends with its last program.
+func startLocal() error {
+	program := os.Getenv("TOMBOLO_TOMBOLOD")
+	if program == "" {
+		if self, err := os.Executable(); err == nil {
+			program = filepath.Join(filepath.Dir(self), "tombolod")
+		}
+		if _, err := os.Stat(program); err != nil {
+			program, err = exec.LookPath("tombolod")
+			if err != nil {
+				return failure(ErrNoMachine, "attach", "no machine is up, and the monitor program `tombolod` is neither "+
+					"beside this program nor on PATH (set TOMBOLO_TOMBOLOD to its path)")
+			}
+		}
+	}
+	command := exec.Command(program, "local")
+	command.Stderr = os.Stderr
+	output, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		return systemError("start "+program, err)
+	}
+	go func() { _ = command.Wait() }()
+	// It prints lines until it is ready; what begins with "error: " is why it does not start. That another
+	// program has started it meanwhile is found by connecting.
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if lines.Text() == "ready" || strings.HasPrefix(lines.Text(), "error: ") {
+			break
+		}
+	}
+	return nil
+}
+
+func attachOver(ctx context.Context, fd int) (*Domain, error) {
+	monitor, err := newMonitor(fd)
+	if err != nil {
+		syscall.Close(fd)
+		return nil, systemError("attach", err)
+	}
+	d := &Domain{monitor: monitor, listeners: map[uint32]*Listener{}, early: map[uint32][]arrival{}}
+	d.timeout.Store(int64(DefaultTimeout))
+	monitor.incoming, monitor.other = d.incoming, d.event
+	go monitor.read()
+	program := filepath.Base(os.Args[0])
+	if len(program) > 64 {
+		program = program[:64]
+	}
+	request := control.MonitorAttachRequest{Version: fingerprint(), Program: strings.ToValidUTF8(program, "?")}
+	var reply control.MonitorAttachReply
+	came, err := monitor.ask(ctx, "attach", &control.MonitorAttachMessage, &request, &reply)
+	if err != nil {
+		monitor.file.Close()
+		return nil, err
+	}
+	// The page for traces, which this package does not write.
+	came.close()
+	d.id, d.node, d.machine, d.spawned = reply.Domain, reply.Node, reply.Machine, reply.Spawned
+	return d, nil
+}
+
+// ID is the domain's id.
+func (d *Domain) ID() DomainID { return d.id }
+
+// NodeName is the name of the node that the program runs on.
+func (d *Domain) NodeName() string { return d.node }
+
+// MachineName is the name of the machine.
+func (d *Domain) MachineName() string { return d.machine }
+
+// WasSpawned reports whether the machine started the program, so that it has an image.
+func (d *Domain) WasSpawned() bool { return d.spawned }
+
+// Timeout is how long operations wait whose context has no deadline.
+func (d *Domain) Timeout() time.Duration { return time.Duration(d.timeout.Load()) }
+
+// SetTimeout sets it, for the domain, and for channels that are opened from now on.
+func (d *Domain) SetTimeout(timeout time.Duration) { d.timeout.Store(int64(timeout)) }
+
+// Done is closed when the monitor is gone, and the machine with it.
+func (d *Domain) Done() <-chan struct{} { return d.monitor.done }
+
+// Close leaves the machine: names are given back. Channels stay open until they are closed.
+func (d *Domain) Close() error {
+	err := d.monitor.file.Close()
+	<-d.monitor.done
+	return err
+}
+
+// incoming files a domain that has connected.
+func (d *Domain) incoming(listener uint32, grant control.Grant, came fds) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if l := d.listeners[listener]; l != nil {
+		l.arrived <- arrival{grant, came}
+		return
+	}
+	// The answer to the export may still be on its way to the one who asked.
+	d.early[listener] = append(d.early[listener], arrival{grant, came})
+}
+
+// event does what a message of the monitor asks for that belongs to no request.
+func (d *Domain) event(ordinal uint16, message []byte) {
+	if ordinal != control.MonitorOutputMessage.Ordinal {
+		return
+	}
+	var output control.MonitorOutput
+	if stubs.Decode(message, stubs.KindMessage, ordinal, &output) != nil {
+		return
+	}
+	// Output of children is this program's.
+	target := os.Stdout
+	if output.Stream == 2 {
+		target = os.Stderr
+	}
+	_, _ = target.Write(output.Bytes)
+	_ = d.monitor.tell(&control.MonitorOutputTakenMessage, stubs.KindMessage, &control.MonitorOutputTaken{
+		Domain: output.Domain, Stream: output.Stream, Bytes: uint32(len(output.Bytes)),
+	})
+}
+
+// scoped is the scope and the rest of a name: "@/NAME" belongs to the own node, "@NODE/NAME" to that node.
+func (d *Domain) scoped(name string) (control.Scope, string) {
+	if strings.HasPrefix(name, "@") {
+		if node, rest, ok := strings.Cut(name[1:], "/"); ok {
+			if node == "" || node == d.node {
+				return control.Scope{Case: control.ScopeCaseOwn}, rest
+			}
+			return control.Scope{Case: control.ScopeCaseNode, Node: node}, rest
+		}
+	}
+	return control.Scope{Case: control.ScopeCaseMachine}, name
+}
+
+// Options say how a channel is opened. Both sides must have the same slot size and interface; the number of
+// slots and the variant are chosen by the side that connects.
+type Options struct {
+	// Bytes of a slot: 32, 64 or 128, 8 of which carry no payload. 64 if it is 0.
+	SlotBytes int
+
+	// Slots of each ring: a power of two from 2 to 65,536. 64 if it is 0. A message can take them all.
+	Slots uint32
+
+	// Whether slots are returned by a flag in them instead of by credit.
+	UsedFlag bool
+
+	// Stands for what the messages mean: the Hash of an interface; 0 for raw messages.
+	InterfaceHash uint64
+}
+
+func (o Options) shape(op string) (ring.Shape, error) {
+	shape := ring.Shape{SlotBytes: o.SlotBytes, Slots: o.Slots, UsedFlag: o.UsedFlag}
+	if shape.SlotBytes == 0 {
+		shape.SlotBytes = 64
+	}
+	if shape.Slots == 0 {
+		shape.Slots = 64
+	}
+	if !shape.Valid() {
+		return shape, failure(ErrInvalidArgument, op,
+			"%d slots of %d bytes: a slot has 32, 64 or 128 bytes, and a ring a power of two from 2 to 65536",
+			shape.Slots, shape.SlotBytes)
+	}
+	return shape, nil
+}
+
+// Connect opens a channel to the domain that exports a name, waiting for one to do so and to accept. "@/NAME"
+// is a name of this program's node, "@NODE/NAME" one of that node; others belong to the machine.
+func (d *Domain) Connect(ctx context.Context, name string) (*Channel, error) {
+	return d.ConnectWith(ctx, name, Options{})
+}
+
+// ConnectWith is Connect with options.
+func (d *Domain) ConnectWith(ctx context.Context, name string, options Options) (*Channel, error) {
+	op := "connect to '" + name + "'"
+	shape, err := options.shape(op)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(ctx, d.Timeout())
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	scope, rest := d.scoped(name)
+	variant := control.VariantEpochCredit
+	if shape.UsedFlag {
+		variant = control.VariantUsedFlag
+	}
+	request := control.MonitorConnectRequest{
+		Scope: scope, Name: rest, Timeout: control.Duration{Ns: remaining(deadline)},
+		Config: control.ChannelConfig{SlotBytes: uint16(shape.SlotBytes), Slots: shape.Slots, Variant: variant},
+	}
+	var reply control.MonitorConnectReply
+	// The monitor watches the deadline; it is asked for a little longer, for its answer.
+	patient, done := patient(ctx, deadline.Add(answerTimeout))
+	defer done()
+	came, err := d.monitor.ask(patient, op, &control.MonitorConnectMessage, &request, &reply)
+	if err != nil {
+		return nil, err
+	}
+	return d.open(ctx, op, &reply.Grant, came, options)
+}
+
+// patient is a context that is cancelled as another is, but ends at a deadline of its own.
+func patient(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	patient, done := context.WithDeadline(context.Background(), deadline)
+	go func() {
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				done()
+			}
+		case <-patient.Done():
+		}
+	}()
+	return patient, done
+}
+
+// remaining is the time until a deadline, in nanoseconds; 0 if it has passed.
+func remaining(deadline time.Time) uint64 {
+	if left := time.Until(deadline); left > 0 {
+		return uint64(left)
+	}
+	return 0
+}
+
+// A Listener is a name under which other domains connect.
+type Listener struct {
+	domain  *Domain
+	number  uint32
+	name    string
+	options Options
+	arrived chan arrival
+	closed  chan struct{}
+	closing sync.Once
+}
+
+// Export takes up a name under which others connect.
+func (d *Domain) Export(ctx context.Context, name string) (*Listener, error) {
+	return d.ExportWith(ctx, name, Options{})
+}
+
+// maxArrived is how many domains may wait to be accepted; the monitor holds back more than it was told of.
+const maxArrived = 4096
+
+// ExportWith is Export with options.
+func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (*Listener, error) {
+	op := "export '" + name + "'"
+	if _, err := options.shape(op); err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(ctx, answerTimeout)
+	defer cancel()
+	scope, rest := d.scoped(name)
+	var reply control.MonitorExportReply
+	request := control.MonitorExportRequest{Scope: scope, Name: rest}
+	came, err := d.monitor.ask(ctx, op, &control.MonitorExportMessage, &request, &reply)
+	if err != nil {
+		return nil, err
+	}
+	came.close()
+	l := &Listener{
+		domain: d, number: reply.Listener, name: name, options: options,
+		arrived: make(chan arrival, maxArrived), closed: make(chan struct{}),
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.listeners[l.number] = l
+	for _, early := range d.early[l.number] {
+		l.arrived <- early
+	}
+	delete(d.early, l.number)
+	return l, nil
+}
+
+// Name is the name.
+func (l *Listener) Name() string { return l.name }
+
+// Accept waits for a domain to connect, and opens the channel. After ErrRefused, when the two sides do not fit,
+// others can still be accepted.
+func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
+	op := "accept at '" + l.name + "'"
+	ctx, cancel := bounded(ctx, l.domain.Timeout())
+	defer cancel()
+	select {
+	case arrived := <-l.arrived:
+		_ = l.domain.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
+		// It has connected, but may be slow to open its end.
+		opening, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		return l.domain.open(opening, op, &arrived.grant, arrived.fds, l.options)
+	case <-l.closed:
+		return nil, failure(ErrClosed, op, "the listener was closed")
+	case <-l.domain.Done():
+		return nil, l.domain.monitor.failure()
+	case <-ctx.Done():
+		return nil, waitError(op, ctx.Err())
+	}
+}
+
+// Close gives the name back. Domains that have connected and were not accepted find their channel closed.
+func (l *Listener) Close() error {
+	l.closing.Do(func() {
+		close(l.closed)
+		_ = l.domain.monitor.tell(&control.MonitorWithdrawMessage, stubs.KindCall,
+			&control.MonitorWithdrawRequest{Listener: l.number})
+		l.domain.mutex.Lock()
+		delete(l.domain.listeners, l.number)
+		l.domain.mutex.Unlock()
+		for {
+			select {
+			case arrived := <-l.arrived:
+				l.domain.refuse(&arrived.grant, arrived.fds)
+			default:
+				return
+			}
+		}
+	})
+	return nil
+}
