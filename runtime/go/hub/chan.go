@@ -1,0 +1,333 @@
+package hub
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"unicode/utf8"
+)
+
+// Value is a type of values that has a form of its own in hubs: a pointer to it implements Value. Numbers,
+// bool, string, []byte and struct{} need no methods.
+type Value interface {
+	// HubType is the name of the type, as application files have it.
+	HubType() string
+
+	// EncodeHub is the value as bytes, which do not depend on the processor.
+	EncodeHub() []byte
+
+	// DecodeHub reads the value.
+	DecodeHub(bytes []byte) error
+}
+
+// typeOf is the name of a type of values.
+func typeOf(value any) (string, error) {
+	switch value := value.(type) {
+	case *uint8:
+		return "u8", nil
+	case *uint16:
+		return "u16", nil
+	case *uint32:
+		return "u32", nil
+	case *uint64:
+		return "u64", nil
+	case *int8:
+		return "i8", nil
+	case *int16:
+		return "i16", nil
+	case *int32:
+		return "i32", nil
+	case *int64:
+		return "i64", nil
+	case *float32:
+		return "f32", nil
+	case *float64:
+		return "f64", nil
+	case *bool:
+		return "bool", nil
+	case *struct{}:
+		return "unit", nil
+	case *string:
+		return "text", nil
+	case *[]byte:
+		// Bytes fit hubs of every type.
+		return "", nil
+	case Value:
+		return value.HubType(), nil
+	}
+	return "", fmt.Errorf("%T has no form in hubs: implement hub.Value", value)
+}
+
+func encode(value any) []byte {
+	switch value := value.(type) {
+	case *uint8, *uint16, *uint32, *uint64, *int8, *int16, *int32, *int64, *float32, *float64:
+		return number(value)
+	case *bool:
+		if *value {
+			return []byte{1}
+		}
+		return []byte{0}
+	case *string:
+		return []byte(*value)
+	case *[]byte:
+		return *value
+	case Value:
+		return value.EncodeHub()
+	}
+	return nil
+}
+
+// number is a number as little-endian bytes.
+func number(value any) []byte {
+	var bytes [8]byte
+	put := func(length int, word uint64) []byte {
+		binary.LittleEndian.PutUint64(bytes[:], word)
+		return bytes[:length]
+	}
+	switch value := value.(type) {
+	case *uint8:
+		return put(1, uint64(*value))
+	case *uint16:
+		return put(2, uint64(*value))
+	case *uint32:
+		return put(4, uint64(*value))
+	case *int8:
+		return put(1, uint64(*value))
+	case *int16:
+		return put(2, uint64(*value))
+	case *int32:
+		return put(4, uint64(*value))
+	case *int64:
+		return put(8, uint64(*value))
+	case *float32:
+		return put(4, uint64(math.Float32bits(*value)))
+	case *float64:
+		return put(8, math.Float64bits(*value))
+	case *uint64:
+		return put(8, *value)
+	}
+	return nil
+}
+
+func decode(value any, bytes []byte) error {
+	var word [8]byte
+	copy(word[:], bytes)
+	bits, length := binary.LittleEndian.Uint64(word[:]), -1
+	switch value := value.(type) {
+	case *uint8:
+		*value, length = uint8(bits), 1
+	case *uint16:
+		*value, length = uint16(bits), 2
+	case *uint32:
+		*value, length = uint32(bits), 4
+	case *uint64:
+		*value, length = bits, 8
+	case *int8:
+		*value, length = int8(bits), 1
+	case *int16:
+		*value, length = int16(bits), 2
+	case *int32:
+		*value, length = int32(bits), 4
+	case *int64:
+		*value, length = int64(bits), 8
+	case *float32:
+		*value, length = math.Float32frombits(uint32(bits)), 4
+	case *float64:
+		*value, length = math.Float64frombits(bits), 8
+	case *bool:
+		if len(bytes) == 1 && bytes[0] > 1 {
+			return fmt.Errorf("%d is not a bool", bytes[0])
+		}
+		*value, length = bits == 1, 1
+	case *struct{}:
+		length = 0
+	case *string:
+		if !utf8.Valid(bytes) {
+			return errors.New("a text that is not UTF-8")
+		}
+		*value, length = string(bytes), len(bytes)
+	case *[]byte:
+		*value, length = bytes, len(bytes)
+	case Value:
+		return value.DecodeHub(bytes)
+	}
+	if length != len(bytes) {
+		return fmt.Errorf("%d bytes are not a %T", len(bytes), value)
+	}
+	return nil
+}
+
+// A Chan is a port or fifo of values: an unbuffered or buffered channel of Go that many programs share. Any
+// number of goroutines may use it.
+type Chan[T any] struct {
+	place *place
+
+	mutex sync.Mutex
+	held  []T // taken by a receiver's channel that ended before it was received from
+	err   error
+}
+
+// Open opens a port or fifo, waiting for its name.
+func Open[T any](ctx context.Context, s *Session, name string) (*Chan[T], error) {
+	valueType, err := typeOf(new(T))
+	if err != nil {
+		return nil, err
+	}
+	place, err := s.open(ctx, name, anyKind, valueType)
+	if err != nil {
+		return nil, err
+	}
+	if place.kind != kindPort && place.kind != kindFifo {
+		return nil, place.fail(ErrOtherKind, "it is not a port or fifo")
+	}
+	return &Chan[T]{place: place}, nil
+}
+
+// Name is the name of the hub.
+func (c *Chan[T]) Name() string { return c.place.name }
+
+// Send sends a value: of a port it waits until one receives it, of a fifo until there is room. After an error
+// the value was not sent, unless the hub was lost or its server did not answer.
+func (c *Chan[T]) Send(ctx context.Context, value T) error {
+	return c.put(ctx, value, c.place.service.session.micros(ctx))
+}
+
+// TrySend sends a value if that needs no waiting; otherwise its error is ErrWouldBlock.
+func (c *Chan[T]) TrySend(ctx context.Context, value T) error { return c.put(ctx, value, 0) }
+
+func (c *Chan[T]) put(ctx context.Context, value T, micros uint32) error {
+	_, err := c.place.operate(ctx, request{operation: opPut, timeoutUs: micros, tail: encode(&value)})
+	return err
+}
+
+// Recv receives a value, waiting for one. Its error is ErrClosed when the hub is closed and empty.
+func (c *Chan[T]) Recv(ctx context.Context) (T, error) {
+	return c.get(ctx, c.place.service.session.micros(ctx))
+}
+
+// TryRecv receives a value if there is one; otherwise its error is ErrWouldBlock.
+func (c *Chan[T]) TryRecv(ctx context.Context) (T, error) { return c.get(ctx, 0) }
+
+func (c *Chan[T]) get(ctx context.Context, micros uint32) (T, error) {
+	if value, ok := c.takeHeld(); ok {
+		return value, nil
+	}
+	got, err := c.place.operate(ctx, request{operation: opGet, timeoutUs: micros})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return c.value(&got)
+}
+
+func (c *Chan[T]) value(got *answer) (T, error) {
+	var value T
+	if err := decode(&value, got.tail); err != nil {
+		return value, c.place.fail(ErrOtherType, err.Error())
+	}
+	return value, nil
+}
+
+func (c *Chan[T]) takeHeld() (T, bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var value T
+	if len(c.held) == 0 {
+		return value, false
+	}
+	value, c.held = c.held[0], c.held[1:]
+	return value, true
+}
+
+// Close closes the hub for all: sends fail, and receivers drain it. Closing twice is an error.
+func (c *Chan[T]) Close(ctx context.Context) error {
+	_, err := c.place.operate(ctx, request{operation: opClose})
+	return err
+}
+
+// Receiver is a native channel of what is received: range ends when the hub is closed and empty, and select
+// waits for it beside other channels. It is closed too when the context ends or the hub is lost; Err says why.
+//
+// It takes one value ahead, which it cannot know to be wanted. If the context ends before that is received, the
+// next Recv or Receiver of this Chan gets it; a program that must not hold a value that it does not use selects
+// with Select instead.
+func (c *Chan[T]) Receiver(ctx context.Context) <-chan T {
+	values := make(chan T)
+	go func() {
+		defer close(values)
+		for ctx.Err() == nil {
+			value, err := c.Recv(ctx)
+			if errors.Is(err, ErrTimedOut) && ctx.Err() == nil {
+				continue
+			}
+			if err != nil {
+				c.setErr(err)
+				return
+			}
+			select {
+			case values <- value:
+			case <-ctx.Done():
+				c.mutex.Lock()
+				c.held = append(c.held, value)
+				c.mutex.Unlock()
+			}
+		}
+		c.setErr(ctx.Err())
+	}()
+	return values
+}
+
+// Sender is a native channel of what is sent, until the context ends. Closing it closes the hub, as closing a
+// channel does; done is closed when all that went in was sent, or could not be, which Err says.
+//
+// A send to it is done when the value is taken, which is before the hub has it.
+func (c *Chan[T]) Sender(ctx context.Context) (values chan<- T, done <-chan struct{}) {
+	in, finished := make(chan T), make(chan struct{})
+	go func() {
+		defer close(finished)
+		for {
+			select {
+			case value, ok := <-in:
+				if !ok {
+					c.setErr(c.Close(ctx))
+					return
+				}
+				if err := c.sendAll(ctx, value); err != nil {
+					c.setErr(err)
+					return
+				}
+			case <-ctx.Done():
+				c.setErr(ctx.Err())
+				return
+			}
+		}
+	}()
+	return in, finished
+}
+
+func (c *Chan[T]) sendAll(ctx context.Context, value T) error {
+	for {
+		err := c.Send(ctx, value)
+		if !errors.Is(err, ErrTimedOut) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (c *Chan[T]) setErr(err error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.err == nil && !errors.Is(err, ErrClosed) {
+		c.err = err
+	}
+}
+
+// Err is why a Receiver or Sender of this Chan ended; nil for a hub that was closed.
+func (c *Chan[T]) Err() error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.err
+}

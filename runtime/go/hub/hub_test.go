@@ -1,0 +1,411 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tombolo"
+)
+
+// patience is more than anything here takes.
+const patience = 60 * time.Second
+
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// served serves hubs on a machine, by the command that TOMBOLO_COMMAND names.
+func served(t testing.TB, hubs ...string) *tombolo.Domain {
+	t.Helper()
+	command := os.Getenv("TOMBOLO_COMMAND")
+	if command == "" {
+		t.Skip("needs a machine, and its command in TOMBOLO_COMMAND")
+	}
+	domain, err := tombolo.Attach(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { domain.Close() })
+	server := exec.Command(command, append([]string{"hubs", "serve"}, hubs...)...)
+	server.Stderr = os.Stderr
+	output, err := server.StdoutPipe()
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait()
+	})
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "ready") {
+			go func() { _, _ = io.Copy(io.Discard, output) }()
+			return domain
+		}
+	}
+	t.Fatal("no hubs are served")
+	return nil
+}
+
+func joined(t testing.TB, domain *tombolo.Domain) *Session {
+	s := Join(domain)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func open[T any](t testing.TB, s *Session, name string) *Chan[T] {
+	t.Helper()
+	c, err := Open[T](soon(t), s, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Requests and answers as docs/specs/hub.md has them, and what is not an answer.
+func TestWire(t *testing.T) {
+	r := request{operation: opPut, priority: 100, tentative: true, number: 0x01020304, hub: 5, timeoutUs: 7, tail: []byte{9}}
+	expected := []byte{2, 100, 1, 0, 4, 3, 2, 1, 5, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}
+	if !bytes.Equal(r.encode(), expected) {
+		t.Errorf("% x", r.encode())
+	}
+	good := []byte{gotBlock, 1, 0, 0, 4, 3, 2, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0}
+	got, err := decodeAnswer(good)
+	if err != nil || got.number != 0x01020304 || got.argument != 8 || got.detail != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	random := rand.New(rand.NewSource(4))
+	for i := 0; i < 20000; i++ {
+		message := append([]byte(nil), good...)
+		for changes := random.Intn(4); changes >= 0; changes-- {
+			message[random.Intn(len(message))] = byte(random.Intn(256))
+		}
+		message = message[:random.Intn(len(message)+1)]
+		if got, err := decodeAnswer(message); err == nil && (got.what == 0 || got.what > gotStatus) {
+			t.Fatalf("% x is %+v", message, got)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	there := func(value, back any, expected ...byte) {
+		t.Helper()
+		if bytes := encode(value); string(bytes) != string(expected) {
+			t.Errorf("% x, not % x", bytes, expected)
+		}
+		if err := decode(back, expected); err != nil || fmt.Sprint(deref(back)) != fmt.Sprint(deref(value)) {
+			t.Errorf("%v is not %v (%v)", deref(back), deref(value), err)
+		}
+	}
+	number, small, real, yes, text := uint16(0x0102), int64(-2), float32(1), true, "ü"
+	there(&number, new(uint16), 2, 1)
+	there(&small, new(int64), 0xfe, 255, 255, 255, 255, 255, 255, 255)
+	there(&real, new(float32), 0, 0, 0x80, 0x3f)
+	there(&yes, new(bool), 1)
+	there(&text, new(string), 0xc3, 0xbc)
+	for _, of := range []struct {
+		value any
+		bytes []byte
+	}{{new(uint32), []byte{1, 2, 3}}, {new(bool), []byte{2}}, {new(string), []byte{0xff}}, {new(struct{}), []byte{0}}} {
+		if decode(of.value, of.bytes) == nil {
+			t.Errorf("% x is a %T", of.bytes, of.value)
+		}
+	}
+}
+
+func deref(value any) any {
+	switch value := value.(type) {
+	case *uint16:
+		return *value
+	case *int64:
+		return *value
+	case *float32:
+		return *value
+	case *bool:
+		return *value
+	case *string:
+		return *value
+	}
+	return nil
+}
+
+func TestQueues(t *testing.T) {
+	domain := served(t, "go-q:fifo:2", "go-p:port", "go-n:semaphore:3", "go-e:event", "go-r:resource")
+	s, ctx := joined(t, domain), soon(t)
+	q := open[uint64](t, s, "go-q")
+	for i := uint64(1); i <= 2; i++ {
+		if err := q.Send(ctx, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.TrySend(ctx, 3); !errors.Is(err, ErrWouldBlock) {
+		t.Error(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 2*time.Millisecond)
+	defer cancel()
+	if err := q.Send(short, 3); !errors.Is(err, ErrTimedOut) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	cancelled, stop := context.WithCancel(ctx)
+	time.AfterFunc(2*time.Millisecond, stop)
+	if err := q.Send(cancelled, 3); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := Open[string](ctx, s, "go-n"); !errors.Is(err, ErrOtherKind) {
+		t.Error(err)
+	}
+	missing, cancelMissing := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancelMissing()
+	if _, err := Open[string](missing, s, "go-nothing"); !errors.Is(err, ErrNoSuchHub) {
+		t.Error(err)
+	}
+	if err := q.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := q.Close(ctx); !errors.Is(err, ErrClosedBefore) {
+		t.Error(err)
+	}
+	if err := q.Send(ctx, 4); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	// Range over a native channel: it drains the hub and ends.
+	var all []uint64
+	for value := range q.Receiver(ctx) {
+		all = append(all, value)
+	}
+	if fmt.Sprint(all) != "[1 2]" || q.Err() != nil {
+		t.Error(all, q.Err())
+	}
+	locks(t, s, joined(t, domain))
+}
+
+// locks is the other kinds of hubs.
+func locks(t *testing.T, s, other *Session) {
+	ctx := soon(t)
+	n, err := OpenSemaphore(ctx, s, "go-n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.TryWait(ctx); !errors.Is(err, ErrWouldBlock) {
+		t.Error(err)
+	}
+	e, err := OpenEvent(ctx, s, "go-e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{n.Signal(ctx), n.Wait(ctx), e.Raise(ctx), e.Wait(ctx)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	first, err1 := OpenResource(ctx, s, "go-r")
+	second, err2 := OpenResource(ctx, other, "go-r")
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	owned, err := first.Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Lock(ctx); !errors.Is(err, ErrHeldAlready) {
+		t.Error(err)
+	}
+	if _, err := second.TryLock(ctx); !errors.Is(err, ErrWouldBlock) {
+		t.Error(err)
+	}
+	later := make(chan *Owned)
+	go func() {
+		owned, err := second.Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		later <- owned
+	}()
+	if err := owned.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	if next := <-later; next == nil || next.Token <= owned.Token || next.Abandoned {
+		t.Errorf("%+v after %+v", next, owned)
+	}
+}
+
+// Native channels on both sides: a select waits for hubs and for Go's own, and closing goes across.
+func TestPumps(t *testing.T) {
+	domain := served(t, "go-a:port", "go-b:fifo:4")
+	s, ctx := joined(t, domain), soon(t)
+	a, b := open[uint64](t, s, "go-a"), open[string](t, s, "go-b")
+	to, sent := a.Sender(ctx)
+	texts, textsSent := b.Sender(ctx)
+	go func() {
+		for i := uint64(0); i < 20; i++ {
+			to <- i
+		}
+		close(to)
+	}()
+	go func() {
+		for i := 0; i < 20; i++ {
+			texts <- fmt.Sprint(i)
+		}
+		close(texts)
+	}()
+	tick := make(chan struct{}, 1)
+	tick <- struct{}{}
+	numbers, words := a.Receiver(ctx), b.Receiver(ctx)
+	sum, length, ticks := uint64(0), 0, 0
+	for numbers != nil || words != nil {
+		select {
+		case number, ok := <-numbers:
+			if !ok {
+				numbers = nil
+			}
+			sum += number
+		case word, ok := <-words:
+			if !ok {
+				words = nil
+			}
+			length += len(word)
+		case <-tick:
+			ticks++
+		}
+	}
+	<-sent
+	<-textsSent
+	if sum != 190 || length != 30 || ticks != 1 || a.Err() != nil || b.Err() != nil {
+		t.Error(sum, length, ticks, a.Err(), b.Err())
+	}
+	// What a receiver took ahead is not lost when its context ends.
+	c := open[uint64](t, joined(t, served(t, "go-c:fifo:4")), "go-c")
+	for i := uint64(0); i < 3; i++ {
+		if err := c.Send(ctx, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithCancel(ctx)
+	receiver := c.Receiver(short)
+	if <-receiver != 0 {
+		t.Error("not the first")
+	}
+	cancel()
+	// It is closed when the goroutine behind it has ended.
+	rest := []uint64{}
+	for value := range receiver {
+		rest = append(rest, value)
+	}
+	for len(rest) < 2 {
+		value, err := c.Recv(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = append(rest, value)
+	}
+	if fmt.Sprint(rest) != "[1 2]" {
+		t.Error(rest)
+	}
+}
+
+// Many select from and to two ports at once: every value arrives once.
+func TestSelect(t *testing.T) {
+	domain := served(t, "go-x:port", "go-y:port", "go-s:semaphore:5")
+	ctx := soon(t)
+	const tasks, each = 4, 25
+	var senders, receivers sync.WaitGroup
+	var mutex sync.Mutex
+	seen := map[uint64]int{}
+	first := joined(t, domain)
+	closing := []*Chan[uint64]{open[uint64](t, first, "go-x"), open[uint64](t, first, "go-y")}
+	for task := uint64(0); task < tasks; task++ {
+		from, to := joined(t, domain), joined(t, domain)
+		out := []*Chan[uint64]{open[uint64](t, from, "go-x"), open[uint64](t, from, "go-y")}
+		in := []*Chan[uint64]{open[uint64](t, to, "go-x"), open[uint64](t, to, "go-y")}
+		senders.Add(1)
+		receivers.Add(1)
+		go func(task uint64) {
+			defer senders.Done()
+			for i := uint64(0); i < each; i++ {
+				value := task*each + i
+				if _, err := Select(ctx, out[0].Sending(value), out[1].Sending(value)); err != nil {
+					t.Error(err)
+				}
+			}
+		}(task)
+		go func() {
+			defer receivers.Done()
+			for {
+				var values [2]uint64
+				i, err := Select(ctx, in[0].Receiving(&values[0]), in[1].Receiving(&values[1]))
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mutex.Lock()
+				seen[values[i]]++
+				mutex.Unlock()
+			}
+		}()
+	}
+	senders.Wait()
+	for _, c := range closing {
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	receivers.Wait()
+	if len(seen) != tasks*each {
+		t.Errorf("%d values of %d", len(seen), tasks*each)
+	}
+	for value, count := range seen {
+		if count != 1 {
+			t.Errorf("%d came %d times", value, count)
+		}
+	}
+	n, err := OpenSemaphore(ctx, first, "go-s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TrySelect(ctx, n.Waiting()); !errors.Is(err, ErrWouldBlock) {
+		t.Error(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 3*time.Millisecond)
+	defer cancel()
+	if _, err := Select(short, n.Waiting()); !errors.Is(err, ErrTimedOut) {
+		t.Error(err)
+	}
+	if _, err := Select(ctx, n.Waiting(), n.Waiting()); err == nil {
+		t.Error("one hub twice")
+	}
+}
+
+func BenchmarkFifo(b *testing.B) {
+	domain := served(b, "go-bench:fifo:256")
+	s, ctx := Join(domain), soon(b)
+	defer s.Close()
+	c := open[uint64](b, s, "go-bench")
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		if err := c.Send(ctx, uint64(i)); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Recv(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

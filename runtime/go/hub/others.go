@@ -1,0 +1,98 @@
+package hub
+
+import "context"
+
+// An Event is a bit: raised by one, awaited and cleared by another.
+type Event struct{ place *place }
+
+// OpenEvent opens an event, waiting for its name.
+func OpenEvent(ctx context.Context, s *Session, name string) (*Event, error) {
+	place, err := s.open(ctx, name, kindEvent, "")
+	return &Event{place}, err
+}
+
+// Raise raises it; it has no effect on one that is raised.
+func (e *Event) Raise(ctx context.Context) error {
+	_, err := e.place.operate(ctx, request{operation: opPut, timeoutUs: e.place.service.session.micros(ctx)})
+	return err
+}
+
+// Wait waits until it is raised, and clears it.
+func (e *Event) Wait(ctx context.Context) error {
+	_, err := e.place.operate(ctx, request{operation: opGet, timeoutUs: e.place.service.session.micros(ctx)})
+	return err
+}
+
+// A Semaphore is a count.
+type Semaphore struct{ place *place }
+
+// OpenSemaphore opens a semaphore, waiting for its name.
+func OpenSemaphore(ctx context.Context, s *Session, name string) (*Semaphore, error) {
+	place, err := s.open(ctx, name, kindSemaphore, "")
+	return &Semaphore{place}, err
+}
+
+// Signal counts up, waiting while the count is at its limit.
+func (m *Semaphore) Signal(ctx context.Context) error {
+	_, err := m.place.operate(ctx, request{operation: opPut, timeoutUs: m.place.service.session.micros(ctx)})
+	return err
+}
+
+// Wait counts down, waiting while the count is 0.
+func (m *Semaphore) Wait(ctx context.Context) error {
+	_, err := m.place.operate(ctx, request{operation: opGet, timeoutUs: m.place.service.session.micros(ctx)})
+	return err
+}
+
+// TryWait counts down if the count is not 0; otherwise its error is ErrWouldBlock.
+func (m *Semaphore) TryWait(ctx context.Context) error {
+	_, err := m.place.operate(ctx, request{operation: opGet})
+	return err
+}
+
+// A Resource is a lock of sessions: with an owner, which inherits the highest priority that waits, and a fencing
+// token.
+type Resource struct{ place *place }
+
+// OpenResource opens a resource, waiting for its name.
+func OpenResource(ctx context.Context, s *Session, name string) (*Resource, error) {
+	place, err := s.open(ctx, name, kindResource, "")
+	return &Resource{place}, err
+}
+
+// Owned is a resource that this session owns.
+type Owned struct {
+	place *place
+
+	// Larger than the tokens of all earlier owners.
+	Token uint64
+
+	// Whether the owner before died with it.
+	Abandoned bool
+}
+
+// Lock waits for the resource.
+func (r *Resource) Lock(ctx context.Context) (*Owned, error) {
+	return r.lock(ctx, r.place.service.session.micros(ctx))
+}
+
+// TryLock locks the resource if it is free; otherwise its error is ErrWouldBlock.
+func (r *Resource) TryLock(ctx context.Context) (*Owned, error) { return r.lock(ctx, 0) }
+
+func (r *Resource) lock(ctx context.Context, micros uint32) (*Owned, error) {
+	got, err := r.place.operate(ctx, request{operation: opGet, timeoutUs: micros})
+	if err != nil {
+		return nil, err
+	}
+	if got.what != gotBlock {
+		return nil, r.place.fail(ErrNoAnswer, "it gave something else than a lock")
+	}
+	number, _ := token(&got)
+	return &Owned{place: r.place, Token: number, Abandoned: got.detail == 1}, nil
+}
+
+// Unlock gives the resource to the next.
+func (o *Owned) Unlock(ctx context.Context) error {
+	_, err := o.place.operate(ctx, request{operation: opGiveBack, argument: o.Token})
+	return err
+}

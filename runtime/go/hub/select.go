@@ -1,0 +1,288 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Case is an operation of a Select: Chan.Sending, Chan.Receiving, Semaphore.Waiting or Event.Waiting.
+type Case struct {
+	place *place
+	put   bool
+	bytes []byte
+	done  func(*answer) error
+}
+
+// Sending is sending this value, as a case of a Select.
+func (c *Chan[T]) Sending(value T) Case {
+	return Case{place: c.place, put: true, bytes: encode(&value)}
+}
+
+// Receiving is receiving into value, as a case of a Select.
+func (c *Chan[T]) Receiving(value *T) Case {
+	return Case{place: c.place, done: func(got *answer) (err error) {
+		*value, err = c.value(got)
+		return err
+	}}
+}
+
+// Waiting is waiting for the semaphore, as a case of a Select.
+func (m *Semaphore) Waiting() Case { return Case{place: m.place} }
+
+// Waiting is waiting for the event, as a case of a Select.
+func (e *Event) Waiting() Case { return Case{place: e.place} }
+
+// maxCases is the most cases of a Select.
+const maxCases = 256
+
+// State of a case that is under way.
+const (
+	posted = iota
+	offered
+	withdrawing
+	ended
+)
+
+// selecting is a Select that is under way.
+type selecting struct {
+	cases    []Case
+	waiter   *waiter
+	numbers  []uint32
+	state    []int
+	offers   []uint64
+	faults   []error
+	claimed  int // -1 while none is
+	giveBack bool
+	over     bool
+	chosen   int
+	result   error
+	got      answer
+	decided  bool
+}
+
+// Select waits for the first of several operations, on hubs of any nodes, and does exactly one of them. It
+// returns the index of the case that was done, or of the one whose hub is closed or lost, with the error.
+func Select(ctx context.Context, cases ...Case) (int, error) {
+	return selectWith(ctx, false, cases)
+}
+
+// TrySelect does one of several operations if one needs no waiting; otherwise its error is ErrWouldBlock.
+func TrySelect(ctx context.Context, cases ...Case) (int, error) {
+	return selectWith(ctx, true, cases)
+}
+
+func selectWith(ctx context.Context, try bool, cases []Case) (int, error) {
+	if len(cases) == 0 || len(cases) > maxCases {
+		return -1, fmt.Errorf("a select of %d operations; give 1 to %d", len(cases), maxCases)
+	}
+	for i := range cases {
+		for j := range cases[:i] {
+			if cases[i].place == cases[j].place || cases[i].before(&cases[j]) == cases[j].before(&cases[i]) {
+				return -1, fmt.Errorf("operations %d and %d of a select are for hub '%s'; give each hub once", j, i,
+					cases[i].place.name)
+			}
+		}
+	}
+	s := &selecting{
+		cases: cases, waiter: newWaiter(), numbers: make([]uint32, len(cases)), state: make([]int, len(cases)),
+		offers: make([]uint64, len(cases)), faults: make([]error, len(cases)), claimed: -1, chosen: -1,
+	}
+	for i := range cases {
+		if err := s.post(ctx, i, try); err != nil {
+			s.abandon()
+			return i, err
+		}
+	}
+	return s.run(ctx)
+}
+
+// before is the order of hubs that all tasks agree on.
+func (c *Case) before(other *Case) bool {
+	ours, theirs := c.place.service.channel.Peer(), other.place.service.channel.Peer()
+	return ours < theirs || ours == theirs && c.place.number < other.place.number
+}
+
+func (s *selecting) post(ctx context.Context, i int, try bool) error {
+	of := &s.cases[i]
+	r := request{operation: opGet, tentative: true, tail: of.bytes}
+	if of.put {
+		r.operation = opPut
+	}
+	if !try {
+		r.timeoutUs = of.place.service.session.micros(ctx)
+	}
+	var err error
+	s.numbers[i], err = of.place.send(s.waiter, i, r)
+	return err
+}
+
+// abandon withdraws what was posted of a select that did not begin.
+func (s *selecting) abandon() {
+	for i, number := range s.numbers {
+		if number != 0 && s.state[i] != ended {
+			s.cases[i].place.about(number, opWithdraw, 0)
+			s.cases[i].place.service.forget(number)
+		}
+	}
+}
+
+// forget drops the answers to what was withdrawn.
+func (s *selecting) forget() {
+	for i, number := range s.numbers {
+		s.cases[i].place.service.forget(number)
+	}
+}
+
+func (s *selecting) run(ctx context.Context) (int, error) {
+	done := ctx.Done()
+	var last <-chan time.Time
+	for {
+		for _, one := range s.waiter.take() {
+			s.hear(one)
+		}
+		if s.decided && (s.result != nil || s.got.what != 0) {
+			s.forget()
+			return s.finish()
+		}
+		if s.isOver() {
+			return s.nothing(ctx)
+		}
+		select {
+		case <-s.waiter.wake:
+		case <-done:
+			s.over = true
+			s.decide()
+			timer := time.NewTimer(grace)
+			defer timer.Stop()
+			last, done = timer.C, nil
+		case <-last:
+			s.forget()
+			return -1, s.cases[0].place.fail(ErrNoAnswer, "")
+		}
+	}
+}
+
+func (s *selecting) finish() (int, error) {
+	if s.result == nil && s.cases[s.chosen].done != nil {
+		s.result = s.cases[s.chosen].done(&s.got)
+	}
+	return s.chosen, s.result
+}
+
+// nothing is the error of a select of which nothing was done.
+func (s *selecting) nothing(ctx context.Context) (int, error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return -1, ctx.Err()
+	}
+	for _, fault := range s.faults {
+		if fault != nil {
+			return -1, fault
+		}
+	}
+	return -1, s.cases[0].place.fail(ErrTimedOut, "")
+}
+
+func (s *selecting) isOver() bool {
+	for _, state := range s.state {
+		if state != ended {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *selecting) choose(i int, err error) {
+	if !s.decided {
+		s.decided, s.chosen, s.result = true, i, err
+	}
+}
+
+// hear takes in an answer.
+func (s *selecting) hear(one heard) {
+	i := one.index
+	release := func() {
+		if s.claimed == i {
+			s.claimed, s.giveBack = -1, false
+		}
+	}
+	place := s.cases[i].place
+	if one.err != nil {
+		s.state[i], s.faults[i] = ended, place.fail(ErrLost, one.err.Error())
+		if s.claimed == i {
+			// The hub may have done it.
+			s.choose(i, s.faults[i])
+		}
+		release()
+		s.decide()
+		return
+	}
+	switch got := one.answer; got.what {
+	case gotOffered:
+		if s.state[i] == posted {
+			s.state[i], s.offers[i] = offered, got.argument
+		}
+	case gotRevoked:
+		if s.state[i] == offered {
+			s.state[i] = posted
+			release()
+		}
+	case gotUnclaimed:
+		// The offer stands.
+		if s.giveBack {
+			release()
+		}
+	case gotFailed:
+		s.state[i], s.faults[i] = ended, place.fail(Fault(got.detail), detail(&got))
+		release()
+	case gotWithdrawn:
+		s.state[i] = ended
+		release()
+	default:
+		s.state[i], s.got = ended, got
+		release()
+		s.choose(i, nil)
+	}
+	s.decide()
+}
+
+// decide claims, takes claims back and withdraws.
+func (s *selecting) decide() {
+	if !s.decided && !s.over {
+		s.claim()
+	}
+	if !s.decided && !s.over {
+		return
+	}
+	for i, state := range s.state {
+		if state == posted || state == offered {
+			s.state[i] = withdrawing
+			s.cases[i].place.about(s.numbers[i], opWithdraw, 0)
+		}
+	}
+}
+
+func (s *selecting) claim() {
+	lowest := -1
+	for i, state := range s.state {
+		if state == offered && (lowest < 0 || s.cases[i].before(&s.cases[lowest])) {
+			lowest = i
+		}
+	}
+	switch {
+	case s.claimed >= 0 && lowest >= 0 && lowest != s.claimed && !s.giveBack:
+		s.giveBack = true
+		s.cases[s.claimed].place.about(s.numbers[s.claimed], opUnclaim, s.offers[s.claimed])
+	case s.claimed < 0 && lowest >= 0:
+		s.claimed = lowest
+		s.cases[lowest].place.about(s.numbers[lowest], opClaim, s.offers[lowest])
+	case s.claimed < 0:
+		for i, fault := range s.faults {
+			if fault != nil && !errors.Is(fault, ErrTimedOut) && !errors.Is(fault, ErrWouldBlock) {
+				s.choose(i, fault)
+				return
+			}
+		}
+	}
+}

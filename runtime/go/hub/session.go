@@ -1,0 +1,386 @@
+package hub
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"tombolo"
+)
+
+// grace is how long after a deadline the last answer of a server is waited for.
+const grace = 5 * time.Second
+
+// defaultPriority is that of a session which sets none, and whose application file sets none.
+const defaultPriority = 100
+
+// A Session is a task that uses hubs: it holds locks, and inherits priorities. Goroutines may share it;
+// those that are to exclude each other by a Resource need one each.
+type Session struct {
+	domain   *tombolo.Domain
+	priority uint8
+
+	mutex    sync.Mutex
+	services map[string]*service
+	number   uint32
+}
+
+// Join begins a session.
+func Join(domain *tombolo.Domain) *Session {
+	priority := uint8(defaultPriority)
+	if declared, err := strconv.ParseUint(os.Getenv("TOMBOLO_TASK_PRIORITY"), 10, 8); err == nil {
+		priority = uint8(declared)
+	}
+	return &Session{domain: domain, priority: priority, services: map[string]*service{}}
+}
+
+// SetPriority sets the priority of operations, 0 to 255; larger is more urgent. Before hubs are used.
+func (s *Session) SetPriority(priority uint8) { s.priority = priority }
+
+// Close ends the session: what it held goes to others.
+func (s *Session) Close() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, service := range s.services {
+		service.channel.Close()
+	}
+	s.services = map[string]*service{}
+	return nil
+}
+
+// service is the connection to a server of hubs.
+type service struct {
+	session *Session
+	name    string
+	node    string
+	channel *tombolo.Channel
+
+	mutex    sync.Mutex
+	waiting  map[uint32]arm
+	inherits uint8
+	lost     error
+}
+
+// arm is where the answers to a request go: a waiter, and which of its requests it is.
+type arm struct {
+	waiter *waiter
+	index  int
+}
+
+// waiter is a goroutine that waits for answers.
+type waiter struct {
+	mutex sync.Mutex
+	heard []heard
+	wake  chan struct{}
+}
+
+// heard is an answer to one of a waiter's requests; one whose server is lost has the error.
+type heard struct {
+	index  int
+	answer answer
+	err    error
+}
+
+func newWaiter() *waiter { return &waiter{wake: make(chan struct{}, 1)} }
+
+func (w *waiter) add(one heard) {
+	w.mutex.Lock()
+	w.heard = append(w.heard, one)
+	w.mutex.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *waiter) take() []heard {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	all := w.heard
+	w.heard = nil
+	return all
+}
+
+// place is a hub as it was opened.
+type place struct {
+	service *service
+	name    string
+	kind    byte
+	number  uint32
+}
+
+func (p *place) fail(fault Fault, detail string) error {
+	return &Error{Hub: p.name, Node: p.service.node, Fault: fault, Detail: detail}
+}
+
+// connect is the connection to a server.
+func (s *Session) connect(ctx context.Context, name, node string) (*service, error) {
+	s.mutex.Lock()
+	known := s.services[name]
+	s.mutex.Unlock()
+	if known != nil && known.failure() == nil {
+		return known, nil
+	}
+	channel, err := s.domain.ConnectWith(ctx, name, tombolo.Options{Slots: 1024, InterfaceHash: interfaceHash})
+	if err != nil {
+		return nil, err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	// Another goroutine may have been faster.
+	if now := s.services[name]; now != nil && now != known {
+		channel.Close()
+		return now, nil
+	}
+	made := &service{session: s, name: name, node: node, channel: channel, waiting: map[uint32]arm{}}
+	s.services[name] = made
+	go made.hear()
+	return made, nil
+}
+
+func (v *service) failure() error {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	return v.lost
+}
+
+// hear hands out answers until the server is gone.
+func (v *service) hear() {
+	var buffer []byte
+	for {
+		message, err := v.channel.RecvInto(context.Background(), buffer)
+		if errors.Is(err, tombolo.ErrTimedOut) {
+			continue
+		}
+		var got answer
+		if err == nil {
+			buffer = message
+			got, err = decodeAnswer(message)
+		}
+		if err != nil {
+			v.channel.Close()
+			v.mutex.Lock()
+			defer v.mutex.Unlock()
+			v.lost = err
+			for _, to := range v.waiting {
+				to.waiter.add(heard{index: to.index, err: err})
+			}
+			v.waiting = map[uint32]arm{}
+			return
+		}
+		if got.what == gotInherits {
+			v.inherit(got.detail)
+			continue
+		}
+		v.mutex.Lock()
+		to, ok := v.waiting[got.number]
+		if got.isFinal() {
+			delete(v.waiting, got.number)
+		}
+		v.mutex.Unlock()
+		if ok {
+			to.waiter.add(heard{index: to.index, answer: got})
+		}
+	}
+}
+
+// inherit tells the other servers what this session inherits here.
+func (v *service) inherit(priority uint8) {
+	s := v.session
+	v.mutex.Lock()
+	v.inherits = priority
+	v.mutex.Unlock()
+	s.mutex.Lock()
+	all := make([]*service, 0, len(s.services))
+	for _, other := range s.services {
+		all = append(all, other)
+	}
+	s.mutex.Unlock()
+	for _, to := range all {
+		highest := uint8(0)
+		for _, from := range all {
+			from.mutex.Lock()
+			if from != to && from.inherits > highest {
+				highest = from.inherits
+			}
+			from.mutex.Unlock()
+		}
+		_ = v.sendTo(to, &request{operation: opRaise, priority: highest})
+	}
+}
+
+func (v *service) sendTo(to *service, r *request) error {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return to.channel.Send(ctx, r.encode())
+}
+
+// send sends a request whose answers go to a waiter; its number.
+func (p *place) send(w *waiter, index int, r request) (uint32, error) {
+	s, v := p.service.session, p.service
+	s.mutex.Lock()
+	s.number++
+	r.number = s.number
+	s.mutex.Unlock()
+	r.hub, r.priority = p.number, s.priority
+	v.mutex.Lock()
+	if v.lost != nil {
+		defer v.mutex.Unlock()
+		return 0, p.fail(ErrLost, v.lost.Error())
+	}
+	v.waiting[r.number] = arm{w, index}
+	v.mutex.Unlock()
+	if err := v.sendTo(v, &r); err != nil {
+		v.forget(r.number)
+		if errors.Is(err, tombolo.ErrTimedOut) {
+			return 0, p.fail(ErrNoAnswer, "")
+		}
+		return 0, p.fail(ErrLost, err.Error())
+	}
+	return r.number, nil
+}
+
+// about sends what is about another request.
+func (p *place) about(number uint32, operation byte, offer uint64) {
+	r := request{
+		operation: operation, priority: p.service.session.priority, number: number, hub: p.number, argument: offer,
+	}
+	// A server that is gone is heard of by its answers.
+	_ = p.service.sendTo(p.service, &r)
+}
+
+func (v *service) forget(number uint32) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	delete(v.waiting, number)
+}
+
+// micros is the time-out of a request by a context: 0 only tries, so what waits at all is at least 1.
+func (s *Session) micros(ctx context.Context) uint32 {
+	left := s.domain.Timeout()
+	if deadline, ok := ctx.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	micros := left.Microseconds()
+	switch {
+	case micros < 1:
+		return 1
+	case micros > 1<<32-1:
+		return 1<<32 - 1
+	}
+	return uint32(micros)
+}
+
+// operate does one operation, waiting as long as the context says. What a hub did is never lost: one that is
+// cancelled is withdrawn, and if it was done first, it was done.
+func (p *place) operate(ctx context.Context, r request) (answer, error) {
+	w := newWaiter()
+	number, err := p.send(w, 0, r)
+	if err != nil {
+		return answer{}, err
+	}
+	var last <-chan time.Time
+	done := ctx.Done()
+	for {
+		for _, one := range w.take() {
+			if one.err != nil {
+				return answer{}, p.fail(ErrLost, one.err.Error())
+			}
+			switch one.answer.what {
+			case gotWithdrawn:
+				return answer{}, p.ended(ctx)
+			case gotFailed:
+				return answer{}, p.fail(Fault(one.answer.detail), detail(&one.answer))
+			}
+			if one.answer.isFinal() {
+				return one.answer, nil
+			}
+		}
+		select {
+		case <-w.wake:
+		case <-done:
+			p.about(number, opWithdraw, 0)
+			timer := time.NewTimer(grace)
+			defer timer.Stop()
+			last, done = timer.C, nil
+		case <-last:
+			p.service.forget(number)
+			return answer{}, p.fail(ErrNoAnswer, "")
+		}
+	}
+}
+
+// ended is the error of a wait that its context ended.
+func (p *place) ended(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return p.fail(ErrTimedOut, "")
+}
+
+// detail is what a fault's argument says.
+func detail(a *answer) string {
+	switch Fault(a.detail) {
+	case ErrTooLong:
+		return "it carries up to " + strconv.FormatUint(a.argument, 10) + " bytes"
+	case ErrOtherKind:
+		names := []string{"", "port", "fifo", "event", "semaphore", "resource", "pool"}
+		if a.argument < uint64(len(names)) {
+			return "a " + names[a.argument]
+		}
+	case ErrTooMany:
+		return "up to " + strconv.FormatUint(a.argument, 10)
+	}
+	return ""
+}
+
+// open finds a hub, waiting for its name.
+func (s *Session) open(ctx context.Context, name string, kind byte, valueType string) (*place, error) {
+	unknown := &Error{Hub: name, Fault: ErrNoSuchHub}
+	record, err := s.domain.AwaitRecord(ctx, "hub/"+name)
+	if err != nil {
+		if errors.Is(err, tombolo.ErrNoSuchName) || errors.Is(err, tombolo.ErrTimedOut) || errors.Is(err, tombolo.ErrBadName) {
+			return nil, unknown
+		}
+		return nil, err
+	}
+	serves, ok := record.Attributes["service"].(string)
+	node, isText := record.Attributes["node"].(string)
+	if !ok || !isText {
+		return nil, unknown
+	}
+	service, err := s.connect(ctx, serves, node)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{service: service, name: name}
+	number := uint64(0)
+	if valueType != "" {
+		number = typeNumber(valueType)
+	}
+	opened, err := p.operate(ctx, request{operation: opOpen, kind: kind, argument: number, tail: []byte(name)})
+	if err != nil {
+		return nil, err
+	}
+	if opened.what != gotOpened {
+		return nil, p.fail(ErrNoSuchHub, "")
+	}
+	p.kind, p.number = opened.detail, uint32(opened.argument)
+	return p, nil
+}
+
+// typeNumber is FNV-1a of the name of a type.
+func typeNumber(name string) uint64 {
+	hash := uint64(0xcbf29ce484222325)
+	for i := 0; i < len(name); i++ {
+		hash = (hash ^ uint64(name[i])) * 0x100000001b3
+	}
+	return hash
+}
+
+// token is the fencing token and the number of a block.
+func token(a *answer) (uint64, uint32) { return a.argument, binary.LittleEndian.Uint32(a.tail) }

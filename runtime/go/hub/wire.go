@@ -1,0 +1,220 @@
+// Package hub uses hubs: what many programs share, on whatever nodes they run. A Chan is a queue or a
+// rendezvous, and can be a native channel of Go: select, range and close then work across nodes. The protocol
+// is that of docs/specs/hub.md.
+//
+//	session := hub.Join(domain)
+//	jobs, err := hub.Open[uint64](ctx, session, "jobs")
+//	for job := range jobs.Receiver(ctx) {
+//		...
+//	}
+package hub
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// interfaceHash changes with the format of requests.
+const interfaceHash = 0x6875_6273_0000_0001
+
+// Operations of requests.
+const (
+	opOpen = iota + 1
+	opPut
+	opGet
+	opGiveBack
+	opClaim
+	opUnclaim
+	opWithdraw
+	opClose
+	opRaise
+)
+
+// Answers.
+const (
+	gotInherits = iota + 1
+	gotTaken
+	gotUnit
+	gotValue
+	gotBlock
+	gotOffered
+	gotRevoked
+	gotUnclaimed
+	gotWithdrawn
+	gotFailed
+	gotOpened
+	gotStatus
+)
+
+// Kinds of hubs.
+const (
+	anyKind = iota
+	kindPort
+	kindFifo
+	kindEvent
+	kindSemaphore
+	kindResource
+)
+
+// Fault is why a hub did not do an operation: errors.Is(err, hub.ErrClosed).
+type Fault uint8
+
+// The faults. The last two are of this side.
+const (
+	ErrWouldBlock    Fault = 1   // nothing was ready, and the time-out was 0
+	ErrTimedOut      Fault = 2   // the deadline passed; it is context.DeadlineExceeded too
+	ErrClosed        Fault = 3   // the hub is closed, and empty for those who receive; it is io.EOF too
+	ErrClosedBefore  Fault = 4   // it was closed before
+	ErrNoSuchHub     Fault = 5   // no hub has the name
+	ErrOtherKind     Fault = 6   // the hub is of another kind
+	ErrOtherType     Fault = 7   // the values of the hub have another type
+	ErrTooLong       Fault = 8   // the value is longer than those of the hub
+	ErrNotHeld       Fault = 9   // the session does not hold it
+	ErrHeldAlready   Fault = 10  // the session holds it already
+	ErrTooMany       Fault = 11  // too many requests of the session wait
+	ErrNoSuchRequest Fault = 12  // hubs of that kind have no such operation
+	ErrLost          Fault = 100 // the server of the hub, or its node, is gone
+	ErrNoAnswer      Fault = 101 // the server did not answer in time: it may be stopped
+)
+
+var faultText = map[Fault]string{
+	ErrWouldBlock: "nothing is ready", ErrTimedOut: "the deadline passed", ErrClosed: "it is closed",
+	ErrClosedBefore: "it was closed before", ErrNoSuchHub: "there is no such hub",
+	ErrOtherKind: "it is of another kind", ErrOtherType: "its values have another type",
+	ErrTooLong: "the value is too long", ErrNotHeld: "this session does not hold it",
+	ErrHeldAlready: "this session holds it already", ErrTooMany: "too many requests of this session wait",
+	ErrNoSuchRequest: "hubs of its kind have no such operation", ErrLost: "its server or node is gone",
+	ErrNoAnswer: "its server does not answer: it may be stopped",
+}
+
+// Error is what the fault stands for.
+func (f Fault) Error() string {
+	if text, ok := faultText[f]; ok {
+		return text
+	}
+	return fmt.Sprintf("fault %d", uint8(f))
+}
+
+// Error is the error of an operation on a hub.
+type Error struct {
+	// The hub.
+	Hub string
+
+	// Its node, as far as known.
+	Node string
+
+	// Why.
+	Fault Fault
+
+	// More about it.
+	Detail string
+}
+
+// Error names the hub and its node.
+func (e *Error) Error() string {
+	text := "hub '" + e.Hub + "'"
+	if e.Node != "" {
+		text += " on node '" + e.Node + "'"
+	}
+	text += ": " + e.Fault.Error()
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// Is makes errors.Is find the fault, io.EOF for a closed hub and context.DeadlineExceeded for a deadline.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case io.EOF:
+		return e.Fault == ErrClosed
+	case context.DeadlineExceeded:
+		return e.Fault == ErrTimedOut
+	}
+	fault, ok := target.(Fault)
+	return ok && fault == e.Fault
+}
+
+// request is what is sent to a server.
+type request struct {
+	operation byte
+	priority  byte
+	tentative bool
+	kind      byte
+	number    uint32
+	hub       uint32
+	timeoutUs uint32
+	argument  uint64
+	tail      []byte
+}
+
+func (r *request) encode() []byte {
+	bytes := make([]byte, 24, 24+len(r.tail))
+	bytes[0], bytes[1], bytes[3] = r.operation, r.priority, r.kind
+	if r.tentative {
+		bytes[2] = 1
+	}
+	binary.LittleEndian.PutUint32(bytes[4:], r.number)
+	binary.LittleEndian.PutUint32(bytes[8:], r.hub)
+	binary.LittleEndian.PutUint32(bytes[12:], r.timeoutUs)
+	binary.LittleEndian.PutUint64(bytes[16:], r.argument)
+	return append(bytes, r.tail...)
+}
+
+// answer is what a server says.
+type answer struct {
+	what     byte
+	detail   byte
+	number   uint32
+	argument uint64
+	tail     []byte
+}
+
+var errMalformed = errors.New("an answer with other bytes than it can have")
+
+// decodeAnswer reads an answer; its tail is a copy.
+func decodeAnswer(bytes []byte) (answer, error) {
+	if len(bytes) < 16 || bytes[2] != 0 || bytes[3] != 0 {
+		return answer{}, errMalformed
+	}
+	a := answer{
+		what: bytes[0], detail: bytes[1], number: binary.LittleEndian.Uint32(bytes[4:]),
+		argument: binary.LittleEndian.Uint64(bytes[8:]), tail: append([]byte(nil), bytes[16:]...),
+	}
+	tail, detail, argument := 0, false, false
+	switch a.what {
+	case gotInherits:
+		detail = true
+	case gotTaken, gotUnit, gotRevoked, gotUnclaimed, gotWithdrawn:
+	case gotValue:
+		tail = len(a.tail)
+	case gotBlock:
+		tail, detail, argument = 4, true, true
+	case gotOffered:
+		argument = true
+	case gotFailed:
+		detail, argument = true, true
+	case gotOpened:
+		tail, detail, argument = 16, true, true
+	case gotStatus:
+		tail = len(a.tail)
+	default:
+		return answer{}, errMalformed
+	}
+	if len(a.tail) != tail || !detail && a.detail != 0 || !argument && a.argument != 0 {
+		return answer{}, errMalformed
+	}
+	return a, nil
+}
+
+// isFinal reports whether no further answer comes to the request.
+func (a *answer) isFinal() bool {
+	switch a.what {
+	case gotOffered, gotRevoked, gotUnclaimed:
+		return false
+	}
+	return true
+}
