@@ -59,6 +59,22 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/c/kv.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/rights.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/python/kv.py", cost: Cost::Built, generate: python_stubs },
+    Generator { path: "runtime/go/internal/control/monitor.go", cost: Cost::Built, generate: control_in_go },
+    Generator { path: "runtime/go/internal/control/agent.go", cost: Cost::Built, generate: control_in_go },
+    Generator {
+        path: "runtime/go/internal/speaker/everything/everything.go",
+        cost: Cost::Built,
+        generate: go_stubs,
+    },
+    Generator { path: "runtime/go/internal/speaker/growth/common.go", cost: Cost::Built, generate: go_stubs },
+    Generator { path: "runtime/go/internal/speaker/growth/growth.go", cost: Cost::Built, generate: go_stubs },
+    Generator { path: "runtime/go/internal/speaker/before/common.go", cost: Cost::Built, generate: go_stubs },
+    Generator {
+        path: "runtime/go/internal/speaker/before/growth_before.go",
+        cost: Cost::Built,
+        generate: go_stubs,
+    },
+    Generator { path: "examples/go/kv/kv.go", cost: Cost::Built, generate: go_stubs },
     Generator { path: "interface/stubs/src/common.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/echo.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/everything.rs", cost: Cost::Built, generate: stubs },
@@ -290,6 +306,22 @@ fn grammar(workspace: &Workspace, _path: &str, _present: &str) -> Result<String,
 /// The module in Python of the interface file of the same name.
 fn python_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--python"])
+}
+
+/// The file in Go of the interface file of the same name, in the package that is named after its folder.
+fn go_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    let folder = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    compiled(workspace, path, &[&format!("--go={folder}")])
+}
+
+/// The messages of the monitor that a program in Go uses. Of agents it needs only the fingerprint.
+const MONITOR_IN_GO: &str =
+    "attach,export,withdraw,connect,accepted,output_taken,names,incoming,output,turned_away";
+
+/// Some messages of the monitors' interfaces, in Go.
+fn control_in_go(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    let only = if path.ends_with("monitor.go") { MONITOR_IN_GO } else { "" };
+    compiled_from(workspace, &control_file(path), &[&format!("--go=control:{only}")])
 }
 
 fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {

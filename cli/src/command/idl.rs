@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use tombolo_idl::c::{self, COptions};
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
+use tombolo_idl::go::{self, GoOptions};
 use tombolo_idl::python::{self, PythonOptions};
 use tombolo_idl::rust::owned::{self, Held, OwnedOptions};
 use tombolo_idl::rust::{RUNTIME, RustOptions, generate};
@@ -21,6 +22,7 @@ Examples:
   tombolo idl compile interfaces/kv.tbl --output src/kv.rs       write the stubs in Rust
   tombolo idl compile interfaces/kv.tbl --lang c -o kv.h         write them in C
   tombolo idl compile interfaces/kv.tbl --lang python -o kv.py   write them in Python
+  tombolo idl compile interfaces/kv.tbl --lang go -o kv/kv.go    write them in Go
   tombolo idl fmt interfaces/kv.tbl                              format it
   tombolo idl check old/kv.tbl interfaces/kv.tbl                 do old peers still work?")]
 pub(crate) struct Options {
@@ -72,6 +74,10 @@ struct CompileOptions {
     /// The prefix of names in C [default: the last word of the package and `_`]
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
+
+    /// The package in Go [default: the last word of the interface file's package]
+    #[arg(long, value_name = "NAME")]
+    package: Option<String>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -84,6 +90,8 @@ enum Language {
     C,
     /// A module
     Python,
+    /// A file of a package
+    Go,
 }
 
 fn held(text: &str) -> Result<(String, Held), String> {
@@ -162,6 +170,11 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
             .map_err(|error| Failure::Interface(format!("error: {error}")))?,
         Language::Python => python::generate(&model, &PythonOptions { origin })
             .map_err(|taken| Failure::Interface(format!("error: {taken}")))?,
+        Language::Go => {
+            let package = options.package.clone();
+            go::generate(&model, &GoOptions { origin, package, only: None })
+                .map_err(|error| Failure::Interface(format!("error: {error}")))?
+        }
     };
     match &options.output {
         None => print(stubs)?,
