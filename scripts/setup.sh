@@ -104,6 +104,7 @@ find_missing_packages() {
         have cmake || want cmake "tests that programs in C find an installation"
         have pkg-config || want pkg-config "tests that programs in C find an installation"
         have gfortran || want gfortran "tests the run-time of OpenMP with Fortran"
+        has_go || want golang-go "tests programs in Go"
         ;;
     esac
     case $purpose in bench-omp)
@@ -139,6 +140,15 @@ find_missing_for_mpi() {
     has_python || want python3 "the package for Python; and MPI comes out of its package index"
     { has_python && has_pip; } || want python3-venv "fetches MPI out of the package index"
     [ "$purpose" = mpi ] || have NPopenmpi || want netpipe-openmpi "Open MPI, and a program of others for the tests of MPI"
+}
+
+# Whether there is a Go that the SDK works with.
+has_go() {
+    have go || return 1
+    go_version=$(go env GOVERSION 2>/dev/null) || return 1
+    go_version=${go_version#go1.}
+    go_version=${go_version%%[!0-9]*}
+    [ "${go_version:-0}" -ge 19 ]
 }
 
 # Whether the Python that is there can fetch from the package index.

@@ -1,6 +1,6 @@
 """Typed interfaces in Python, as ``testing/e2e/src/bin/actor/typed`` does in Rust: each serves and calls each.
 
-``typed.py serve NAME CLIENTS | typed.py call WINDOW NAME...``: the same words, channels and lines as the programs in Rust and C.
+``typed.py serve NAME CLIENTS [PLAIN] | typed.py call WINDOW NAME...``: the same words, channels and lines as the programs in Rust and C.
 """
 
 from __future__ import annotations
@@ -184,8 +184,10 @@ class Before(before.GrowthHandler):
             tombolo.current_server().seen(8, timeout=PATIENCE)
 
 
-def serve(name, clients):
-    """Serves so many clients, one after the other: each opens these channels in this order."""
+def serve(name, clients, plain):
+    """Serves so many clients, one after the other: each opens these channels in this order.
+
+    The last of them, as many as are plain, pass neither rights nor buffers."""
     domain = tombolo.attach()
     parts = (
         (everything.EverythingServer, Mirror, "everything"),
@@ -196,7 +198,7 @@ def serve(name, clients):
     )
     listeners = [server.export(domain, f"{name}-{part}") for server, _, part in parts]
     print("serving", name, flush=True)
-    for _ in range(clients):
+    for client in range(clients):
         for number in (0, 1, 2, 1, 2):
             server, handler, _ = parts[number]
             with server(listeners[number].accept(NEXT_CLIENT), handler()) as serving:
@@ -205,8 +207,9 @@ def serve(name, clients):
                 expect("messages that were refused", counts["malformed"], 0)
                 if number == 0:
                     expect("messages that were unknown", counts["unknown"], 0)
-        passing.serve(rights, domain, listeners[3].accept(PATIENCE))
-        passing.serve_buffers(rights, domain, listeners[4].accept(PATIENCE))
+        if client + plain < clients:
+            passing.serve(rights, domain, listeners[3].accept(PATIENCE))
+            passing.serve_buffers(rights, domain, listeners[4].accept(PATIENCE))
     for listener in listeners:
         listener.close()
     print("served", clients, "clients")
@@ -383,23 +386,27 @@ def call_as_before(domain, name, now):
 
 
 def call(window, names):
-    """Calls each of these servers. Rights are to memory in the window of that node."""
+    """Calls each of these servers. Rights are to memory in the window of that node.
+
+    A server called ``plain:NAME`` gets neither rights nor buffers."""
     domain = tombolo.attach()
-    for name in names:
+    for word in names:
+        name = word[len("plain:") :] if word.startswith("plain:") else word
         call_everything(domain, f"{name}-everything")
         call_as_now(domain, f"{name}-now", True)
         call_as_now(domain, f"{name}-before", False)
         call_as_before(domain, f"{name}-now", True)
         call_as_before(domain, f"{name}-before", False)
-        passing.call(rights, domain, f"{name}-rights", window)
-        passing.call_buffers(rights, domain, f"{name}-buffers", window)
+        if name == word:
+            passing.call(rights, domain, f"{name}-rights", window)
+            passing.call_buffers(rights, domain, f"{name}-buffers", window)
         print("understood", name, flush=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4 and sys.argv[1] == "serve":
-        serve(sys.argv[2], int(sys.argv[3]))
+    if len(sys.argv) in (4, 5) and sys.argv[1] == "serve":
+        serve(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) == 5 else 0)
     elif len(sys.argv) > 3 and sys.argv[1] == "call":
         call(None if sys.argv[2] == "-" else sys.argv[2], sys.argv[3:])
     else:
-        raise SystemExit("usage: typed.py serve NAME CLIENTS | typed.py call WINDOW NAME...")
+        raise SystemExit("usage: typed.py serve NAME CLIENTS [PLAIN] | typed.py call WINDOW NAME...")

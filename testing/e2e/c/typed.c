@@ -1,4 +1,4 @@
-/* typed serve NAME CLIENTS | typed call WINDOW NAME...: the same words, channels and lines as the test program in Rust. */
+/* typed serve NAME CLIENTS [PLAIN] | typed call WINDOW NAME...: the same words, channels and lines as the test program in Rust. */
 #include "typed.h"
 
 /* How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation. */
@@ -37,7 +37,8 @@ static tombolo_channel *accepted(const tombolo_listener *listener, uint64_t time
     return channel;
 }
 
-static void serve(tombolo_domain *domain, const char *server, int clients)
+/* The last `plain` clients pass neither rights nor buffers. */
+static void serve(tombolo_domain *domain, const char *server, int clients, int plain)
 {
     tombolo_listener *listeners[PARTS];
     for (int part = 0; part < PARTS; part++) {
@@ -56,8 +57,10 @@ static void serve(tombolo_domain *domain, const char *server, int clients)
             serve_now(accepted(listeners[NOW], PATIENCE));
             serve_before(accepted(listeners[BEFORE], PATIENCE));
         }
-        serve_rights(domain, accepted(listeners[RIGHTS], PATIENCE));
-        serve_buffers(domain, accepted(listeners[BULK], PATIENCE));
+        if (client + plain < clients) {
+            serve_rights(domain, accepted(listeners[RIGHTS], PATIENCE));
+            serve_buffers(domain, accepted(listeners[BULK], PATIENCE));
+        }
     }
     for (int part = 0; part < PARTS; part++) {
         tombolo_unexport(listeners[part]);
@@ -77,15 +80,22 @@ static tombolo_channel *connected(const tombolo_domain *domain, const char *serv
     return channel;
 }
 
+/* A server called `plain:NAME` gets neither rights nor buffers. */
 static void call(tombolo_domain *domain, const char *window, const char *server)
 {
+    const bool plain = strncmp(server, "plain:", 6) == 0;
+    if (plain) {
+        server += 6;
+    }
     call_everything(connected(domain, server, EVERYTHING));
     call_as_now(connected(domain, server, NOW), true);
     call_as_now(connected(domain, server, BEFORE), false);
     call_as_before(connected(domain, server, NOW), true);
     call_as_before(connected(domain, server, BEFORE), false);
-    call_rights(domain, connected(domain, server, RIGHTS), window);
-    call_buffers(domain, connected(domain, server, BULK), window);
+    if (!plain) {
+        call_rights(domain, connected(domain, server, RIGHTS), window);
+        call_buffers(domain, connected(domain, server, BULK), window);
+    }
     printf("understood %s\n", server);
 }
 
@@ -94,14 +104,14 @@ int main(int count, char **words)
     tombolo_domain *domain;
     const tombolo_status status = tombolo_attach(&domain);
     must(status == TOMBOLO_OK, "attach", status);
-    if (count == 4 && strcmp(words[1], "serve") == 0) {
-        serve(domain, words[2], atoi(words[3]));
+    if ((count == 4 || count == 5) && strcmp(words[1], "serve") == 0) {
+        serve(domain, words[2], atoi(words[3]), count == 5 ? atoi(words[4]) : 0);
     } else if (count > 3 && strcmp(words[1], "call") == 0) {
         for (int word = 3; word < count; word++) {
             call(domain, strcmp(words[2], "-") == 0 ? NULL : words[2], words[word]);
         }
     } else {
-        fprintf(stderr, "usage: typed serve NAME CLIENTS | typed call WINDOW NAME...\n");
+        fprintf(stderr, "usage: typed serve NAME CLIENTS [PLAIN] | typed call WINDOW NAME...\n");
         return 2;
     }
     tombolo_detach(domain);

@@ -10,6 +10,7 @@
 pub mod c;
 mod command;
 mod cross;
+pub mod go;
 mod kit;
 pub mod leftovers;
 mod machine;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use tombolo_e2e::c::HOST;
+use tombolo_e2e::go::Go;
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Machine, MachineFile, Running, built};
 
@@ -40,6 +41,12 @@ fn programs(machine: &Machine, name: &str, python: Option<&Python>) -> Vec<(&'st
     let script = root().join(format!("examples/python/{name}.py"));
     let mut all = vec![("rust", Program::Native(built(name))), ("c", Program::Native(in_c))];
     all.extend(python.map(|python| ("python", Program::Python(python.clone(), script))));
+    if let Some(go) = Go::find() {
+        let in_go = machine.folder().join(format!("{name}_go"));
+        let package = format!("./{}", name.replace('_', ""));
+        go.build("examples/go", &package, std::env::consts::ARCH, &in_go);
+        all.push(("go", Program::Native(in_go)));
+    }
     all
 }
 

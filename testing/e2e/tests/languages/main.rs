@@ -1,7 +1,8 @@
-//! Programs in Rust, C and Python, in the tree and outside it.
+//! Programs in Rust, C, Python and Go, in the tree and outside it.
 
 mod c;
 mod files_in_languages;
+mod go;
 mod guide;
 mod new;
 mod python;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
+use tombolo_e2e::go::Go;
 use tombolo_e2e::python::{GuestPython, Python};
 use tombolo_e2e::{Machine, MachineFile, Running, actor_image, host_actor};
 
@@ -26,13 +27,19 @@ enum Program {
     Python(Python),
     /// An interpreter that the machine starts, with files of its own on its node.
     GuestPython(GuestPython),
+    /// It passes neither rights nor buffers.
+    Go(PathBuf),
 }
 
 impl Speaker {
+    fn is_plain(&self) -> bool {
+        matches!(self.program, Program::Go(_))
+    }
+
     fn start(&self, machine: &Machine, verb: &str, words: &[&str]) -> Running {
         let (program, prefix) = match &self.program {
             Program::Rust(program) => (program, "typed-"),
-            Program::C(program) => (program, ""),
+            Program::C(program) | Program::Go(program) => (program, ""),
             Program::Python(python) => {
                 return Running::start(python.command(machine).args(["typed.py", verb]).args(words));
             }
@@ -80,6 +87,16 @@ fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> V
     all.extend(python.map(|program| Speaker { name: "python-host", node: "host", program }));
     let on_arm = on_arm.map(Program::GuestPython);
     all.extend(on_arm.map(|program| Speaker { name: "python-arm", node: "arm0", program }));
+    let in_go = [("go-host", "host", std::env::consts::ARCH), ("go-arm", "arm0", "aarch64")];
+    let in_go = in_go.into_iter().chain([("go-s390x", "s390x-user", "s390x")]);
+    if let Some(go) = Go::find() {
+        // Last, because servers expect those that pass no rights last.
+        all.extend(in_go.filter(|(_, node, _)| here(node)).map(|(name, node, isa)| {
+            let program = machine.folder().join(name);
+            go.build("runtime/go", "./internal/speaker", isa, &program);
+            Speaker { name, node, program: Program::Go(program) }
+        }));
+    }
     all
 }
 
@@ -92,15 +109,23 @@ const ALL_SERVERS: Duration = Duration::from_secs(1000);
 fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) {
     let names: Vec<&str> = speakers.iter().map(|speaker| speaker.name).collect();
     let clients = names.len().to_string();
+    let plain = speakers.iter().filter(|speaker| speaker.is_plain()).count().to_string();
     let serve = |speaker: &Speaker| {
-        let running = speaker.start(machine, "serve", &[speaker.name, &clients]);
+        let words = [speaker.name, &clients, &plain];
+        let running = speaker.start(machine, "serve", if speaker.is_plain() { &words[..2] } else { &words });
         running.wait_for("serving ");
         running
     };
     let servers: Vec<Running> = speakers.iter().map(serve).collect();
-    let words: Vec<&str> = std::iter::once(window).chain(names.iter().copied()).collect();
+    let called = speakers.iter().map(|speaker| match speaker.is_plain() {
+        true => format!("plain:{}", speaker.name),
+        false => speaker.name.to_owned(),
+    });
+    let called: Vec<String> = std::iter::once(window.to_owned()).chain(called).collect();
+    let called: Vec<&str> = called.iter().map(String::as_str).collect();
     for speaker in speakers {
-        let said = speaker.start(machine, "call", &words).finish_within(ALL_SERVERS).ok();
+        let words = if speaker.is_plain() { &names } else { &called };
+        let said = speaker.start(machine, "call", words).finish_within(ALL_SERVERS).ok();
         let understood: Vec<&str> =
             said.lines().filter_map(|line| line.split("understood ").nth(1)).collect();
         assert_eq!(understood, names, "{} said\n{said}", speaker.name);

@@ -96,7 +96,8 @@ fn main() -> ExitCode {
         ["file-client", name] => files::client(name),
         ["file-hostile", path] => files::hostile(path),
         // Typed interfaces.
-        ["typed-serve", name, clients] => typed::serve(name, clients),
+        ["typed-serve", name, clients] => typed::serve(name, clients, "0"),
+        ["typed-serve", name, clients, plain] => typed::serve(name, clients, plain),
         ["typed-call", window, names @ ..] => typed::call(window, names),
         ["rights-serve", name] => typed::serve_rights(name),
         ["rights-call", name, window] => typed::call_rights(name, window),

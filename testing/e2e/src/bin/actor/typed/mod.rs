@@ -17,9 +17,10 @@ use crate::Outcome;
 /// emulation.
 const NEXT_CLIENT: Duration = Duration::from_secs(1000);
 
-/// Serves `clients` clients, one after the other: each opens these channels in this order.
-pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
-    let clients: u32 = clients.parse()?;
+/// Serves `clients` clients, one after the other: each opens these channels in this order. The last `plain` of
+/// them pass neither rights nor buffers.
+pub(crate) fn serve(name: &str, clients: &str, plain: &str) -> Outcome {
+    let (clients, plain): (u32, u32) = (clients.parse()?, plain.parse()?);
     let domain = crate::attach()?;
     let export = |part: &str, hash: u64| {
         ChannelOptions::default().interface_hash(hash).export(&domain, &format!("{name}-{part}"))
@@ -31,23 +32,28 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let buffers = export("buffers", buffers::HASH)?;
     println!("serving {name}");
     let accept = |listener: &Listener| -> Result<Channel, tombolo::Error> { listener.accept() };
-    for _ in 0..clients {
+    for client in 0..clients {
         everything::serve(everything.within(NEXT_CLIENT).accept()?)?;
         for _ in 0..2 {
             growth::serve_now(accept(&now)?)?;
             growth::serve_before(accept(&before)?)?;
         }
-        rights::serve(&domain, accept(&rights)?)?;
-        buffers::serve(&domain, accept(&buffers)?, "-")?;
+        if client + plain < clients {
+            rights::serve(&domain, accept(&rights)?)?;
+            buffers::serve(&domain, accept(&buffers)?, "-")?;
+        }
     }
     println!("served {clients} clients");
     Ok(())
 }
 
-/// Calls each of these servers. Rights are to memory in the window of that node.
+/// Calls each of these servers. Rights are to memory in the window of that node; servers called `plain:NAME` get
+/// neither rights nor buffers.
 pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
     let domain = crate::attach()?;
-    for name in names {
+    for word in names {
+        let plain = word.strip_prefix("plain:");
+        let name = plain.unwrap_or(word);
         let connect = |part: &str, hash: u64| {
             let options = ChannelOptions::default().interface_hash(hash);
             options.connect(&domain, &format!("{name}-{part}"))
@@ -57,8 +63,10 @@ pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
         growth::call_as_now(connect("before", growth::HASH)?, growth::Peer::Before)?;
         growth::call_as_before(connect("now", growth::HASH)?, growth::Peer::Now)?;
         growth::call_as_before(connect("before", growth::HASH)?, growth::Peer::Before)?;
-        rights::call(&domain, connect("rights", rights::HASH)?, (window != "-").then_some(window))?;
-        buffers::call(&domain, connect("buffers", buffers::HASH)?, window)?;
+        if plain.is_none() {
+            rights::call(&domain, connect("rights", rights::HASH)?, (window != "-").then_some(window))?;
+            buffers::call(&domain, connect("buffers", buffers::HASH)?, window)?;
+        }
         println!("understood {name}");
     }
     Ok(())
