@@ -193,7 +193,7 @@ func (c *Client) Call(ctx context.Context, what *Message, request, reply Body) e
 	}
 	message, err := Encode(nil, KindCall, what.Ordinal, number, request)
 	if err == nil {
-		err = c.port.Send(ctx, message)
+		err = send(ctx, c.port, message)
 	}
 	if err != nil {
 		c.forget(number, call)
@@ -268,10 +268,18 @@ func (c *Client) Tell(ctx context.Context, what *Message, body Body) error {
 	return tell(ctx, c.port, what, body)
 }
 
+// send sends a message that the channel can carry.
+func send(ctx context.Context, port Port, message []byte) error {
+	if max := port.MaxMessageBytes(); len(message) > max {
+		return &OverLimit{Field: "the message", Length: len(message), Max: max}
+	}
+	return port.Send(ctx, message)
+}
+
 func tell(ctx context.Context, port Port, what *Message, body Body) error {
 	message, err := Encode(nil, KindMessage, what.Ordinal, 0, body)
 	if err == nil {
-		err = port.Send(ctx, message)
+		err = send(ctx, port, message)
 	}
 	if err != nil {
 		return unsent(err)

@@ -165,7 +165,7 @@ func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup
 		s.counters.calls.Add(1)
 		call, cancel := context.WithCancel(ctx)
 		request.ctx = call
-		if !s.begin(head.number, cancel) {
+		if !s.begin(head, cancel) {
 			cancel()
 			return
 		}
@@ -189,19 +189,20 @@ func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup
 
 // begin remembers a call that is served; it answers one that is too many, and ignores one whose number is in
 // use.
-func (s *Server) begin(number uint32, cancel context.CancelFunc) bool {
+func (s *Server) begin(head header, cancel context.CancelFunc) bool {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if number == 0 || s.outstanding[number] != nil {
+	if head.number == 0 || s.outstanding[head.number] != nil {
+		s.mutex.Unlock()
 		s.counters.malformed.Add(1)
 		return false
 	}
-	s.outstanding[number] = cancel
-	if len(s.outstanding) > MaxInFlight {
-		go (&Request{head: header{kind: KindCall, number: number}, counters: &s.counters, server: s}).fault(ErrBusy)
-		return false
+	s.outstanding[head.number] = cancel
+	isBusy := len(s.outstanding) > MaxInFlight
+	s.mutex.Unlock()
+	if isBusy {
+		(&Request{head: head, counters: &s.counters, server: s}).fault(ErrBusy)
 	}
-	return true
+	return !isBusy
 }
 
 func (s *Server) cancel(number uint32) {

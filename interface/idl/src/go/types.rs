@@ -23,7 +23,7 @@ fn documented(text: &mut Text, depth: usize, name: &str, docs: &[String], plain:
     match docs {
         [] => text.line(depth, &format!("// {name} {plain}")),
         docs => {
-            text.line(depth, &format!("// {name}: {}", docs[0]).trim_end());
+            text.line(depth, format!("// {name}: {}", docs[0]).trim_end());
             text.go_comment(depth, &docs[1..]);
         }
     }
