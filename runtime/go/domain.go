@@ -49,6 +49,7 @@ type Domain struct {
 
 	mutex     sync.Mutex
 	listeners map[uint32]*Listener
+	given     map[uint32]bool // numbers of listeners that were closed
 	early     map[uint32][]arrival
 }
 
@@ -206,7 +207,7 @@ func attachOver(ctx context.Context, fd int) (*Domain, error) {
 		syscall.Close(fd)
 		return nil, systemError("attach", err)
 	}
-	d := &Domain{monitor: monitor, listeners: map[uint32]*Listener{}, early: map[uint32][]arrival{}}
+	d := &Domain{monitor: monitor, listeners: map[uint32]*Listener{}, given: map[uint32]bool{}, early: map[uint32][]arrival{}}
 	d.timeout.Store(int64(DefaultTimeout))
 	monitor.incoming, monitor.other = d.incoming, d.event
 	go monitor.read()
@@ -260,7 +261,12 @@ func (d *Domain) incoming(listener uint32, grant control.Grant, came fds) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if l := d.listeners[listener]; l != nil {
-		l.arrived <- arrival{grant, came}
+		l.add(arrival{grant, came})
+		return
+	}
+	if d.given[listener] {
+		// It was closed meanwhile.
+		d.throwAway(arrival{grant, came})
 		return
 	}
 	// The answer to the export may still be on its way to the one who asked.
@@ -397,9 +403,12 @@ type Listener struct {
 	number  uint32
 	name    string
 	options Options
-	arrived chan arrival
+	arrived chan struct{}
 	closed  chan struct{}
 	closing sync.Once
+
+	mutex   sync.Mutex
+	waiting []arrival
 }
 
 // Export takes up a name under which others connect.
@@ -407,8 +416,47 @@ func (d *Domain) Export(ctx context.Context, name string) (*Listener, error) {
 	return d.ExportWith(ctx, name, Options{})
 }
 
-// maxArrived is how many domains may wait to be accepted; the monitor holds back more than it was told of.
-const maxArrived = 4096
+// maxArrived is the largest backlog that a machine file can allow: how many domains may wait to be accepted.
+const maxArrived = 65536
+
+// A monitor that sends more than it may is refused for what is too much.
+func (l *Listener) add(one arrival) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if len(l.waiting) >= maxArrived {
+		l.domain.throwAway(one)
+		return
+	}
+	l.waiting = append(l.waiting, one)
+	select {
+	case l.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// take takes the first domain that waits.
+func (l *Listener) take() (one arrival, ok bool) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if len(l.waiting) == 0 {
+		return one, false
+	}
+	one, l.waiting = l.waiting[0], l.waiting[1:]
+	if len(l.waiting) > 0 {
+		// Another goroutine may accept the next.
+		select {
+		case l.arrived <- struct{}{}:
+		default:
+		}
+	}
+	return one, true
+}
+
+// throwAway refuses a domain that has connected, and makes room for another.
+func (d *Domain) throwAway(one arrival) {
+	d.refuse(&one.grant, one.fds)
+	_ = d.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
+}
 
 // ExportWith is Export with options.
 func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (*Listener, error) {
@@ -428,13 +476,13 @@ func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (
 	came.close()
 	l := &Listener{
 		domain: d, number: reply.Listener, name: name, options: options,
-		arrived: make(chan arrival, maxArrived), closed: make(chan struct{}),
+		arrived: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.listeners[l.number] = l
 	for _, early := range d.early[l.number] {
-		l.arrived <- early
+		l.add(early)
 	}
 	delete(d.early, l.number)
 	return l, nil
@@ -449,19 +497,23 @@ func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	op := "accept at '" + l.name + "'"
 	ctx, cancel := bounded(ctx, l.domain.Timeout())
 	defer cancel()
-	select {
-	case arrived := <-l.arrived:
-		_ = l.domain.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
-		// It has connected, but may be slow to open its end.
-		opening, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		return l.domain.open(opening, op, &arrived.grant, arrived.fds, l.options)
-	case <-l.closed:
-		return nil, failure(ErrClosed, op, "the listener was closed")
-	case <-l.domain.Done():
-		return nil, l.domain.monitor.failure()
-	case <-ctx.Done():
-		return nil, waitError(op, ctx.Err())
+	for {
+		if one, ok := l.take(); ok {
+			_ = l.domain.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
+			// It has connected, but may be slow to open its end.
+			opening, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			return l.domain.open(opening, op, &one.grant, one.fds, l.options)
+		}
+		select {
+		case <-l.arrived:
+		case <-l.closed:
+			return nil, failure(ErrClosed, op, "the listener was closed")
+		case <-l.domain.Done():
+			return nil, l.domain.monitor.failure()
+		case <-ctx.Done():
+			return nil, waitError(op, ctx.Err())
+		}
 	}
 }
 
@@ -473,14 +525,14 @@ func (l *Listener) Close() error {
 			&control.MonitorWithdrawRequest{Listener: l.number})
 		l.domain.mutex.Lock()
 		delete(l.domain.listeners, l.number)
+		l.domain.given[l.number] = true
 		l.domain.mutex.Unlock()
 		for {
-			select {
-			case arrived := <-l.arrived:
-				l.domain.refuse(&arrived.grant, arrived.fds)
-			default:
+			one, ok := l.take()
+			if !ok {
 				return
 			}
+			l.domain.throwAway(one)
 		}
 	})
 	return nil
