@@ -29,7 +29,8 @@ type bell struct {
 	incoming  *os.File // of a window; otherwise the lifeline wakes
 	lifeFd    int
 
-	// Of a window: an event counter or the mapped registers that ring the peer, and the word that counts the rings.
+	// Of a window: an event counter or the mapped registers that ring the peer, and the word that counts the
+	// rings.
 	counterFd int
 	registers []byte
 	target    uint32

@@ -130,8 +130,8 @@ func newChannel(ctx context.Context, d *Domain, op string, mapping []byte, memor
 	return c, nil
 }
 
-// spinTime is how long a waiting goroutine polls before it sleeps: about the cost of a wake-up. On one processor
-// the peer cannot answer meanwhile.
+// spinTime is how long a waiting goroutine polls before it sleeps: about the cost of a wake-up. On one
+// processor the peer cannot answer meanwhile.
 var spinTime = func() time.Duration {
 	if runtime.NumCPU() == 1 {
 		return 0
@@ -151,7 +151,8 @@ func (c *Channel) MaxMessageBytes() int { return c.shape.MaxMessageBytes() }
 // SetTimeout sets how long operations wait whose context has no deadline. Not while others use the channel.
 func (c *Channel) SetTimeout(timeout time.Duration) { c.timeout = timeout }
 
-// SetSpin sets how long a goroutine polls before it sleeps; 0 sleeps at once. Not while others use the channel.
+// SetSpin sets how long a goroutine polls before it sleeps; 0 sleeps at once. Not while others use the
+// channel.
 func (c *Channel) SetSpin(spin time.Duration) { c.spin = spin }
 
 func (c *Channel) what(verb string) string {

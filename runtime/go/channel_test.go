@@ -200,7 +200,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// What was sent before a close or a death is received before either is reported, and both wake those who wait.
+// What was sent before a close or a death is received before either is reported, and both wake those who
+// wait.
 func TestCloseAndDeath(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		a, b := pair(t, Options{})

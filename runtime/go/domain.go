@@ -84,8 +84,8 @@ func AttachTo(ctx context.Context, machine string) (*Domain, error) {
 	return attach(ctx, fmt.Sprintf("tombolo/%d/%s", os.Getuid(), machine), machine == localMachine)
 }
 
-// machinesUp is the machines of this user, by their listening sockets; not that of a plain host, whose monitor
-// lingers after its last program.
+// machinesUp is the machines of this user, by their listening sockets; not that of a plain host, whose
+// monitor lingers after its last program.
 func machinesUp() (names []string) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -491,8 +491,8 @@ func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (
 // Name is the name.
 func (l *Listener) Name() string { return l.name }
 
-// Accept waits for a domain to connect, and opens the channel. After ErrRefused, when the two sides do not fit,
-// others can still be accepted.
+// Accept waits for a domain to connect, and opens the channel. After ErrRefused, when the two sides do not
+// fit, others can still be accepted.
 func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	op := "accept at '" + l.name + "'"
 	ctx, cancel := bounded(ctx, l.domain.Timeout())

@@ -16,9 +16,9 @@ type Status int
 // The statuses.
 const (
 	ErrWouldBlock      Status = 1  // no room, or nothing there, right now
-	ErrTimedOut        Status = 2  // the deadline passed; it is context.DeadlineExceeded too
-	ErrClosed          Status = 3  // the peer closed the channel, and all that it sent has been received; it is io.EOF too
-	ErrPeerDied        Status = 4  // the peer died, or its node was lost, and all that it sent has been received
+	ErrTimedOut        Status = 2  // the deadline passed; also context.DeadlineExceeded
+	ErrClosed          Status = 3  // the peer closed the channel; all that it sent was received; also io.EOF
+	ErrPeerDied        Status = 4  // the peer died, or its node was lost; all that it sent was received
 	ErrTooLong         Status = 5  // the message is longer than the channel carries
 	ErrRefused         Status = 6  // the two sides of a channel do not fit
 	ErrViolation       Status = 7  // the peer broke the protocol; its channel is of no use any more
@@ -88,8 +88,8 @@ func (e *Error) Error() string {
 // Unwrap is the error behind it.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes errors.Is find the status, io.EOF for a channel that was closed, and context.DeadlineExceeded for a
-// deadline.
+// Is makes errors.Is find the status, io.EOF for a channel that was closed, and context.DeadlineExceeded for
+// a deadline.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case io.EOF:

@@ -22,8 +22,8 @@ func fingerprint() uint32 {
 	return uint32(hash) ^ uint32(hash>>32)
 }
 
-// fold is FNV-1a of two numbers. It is not inlined, because Go 1.26 cannot assemble loads of package variables in
-// the other byte order for s390x.
+// fold is FNV-1a of two numbers. It is not inlined, because Go 1.26 cannot assemble loads of package
+// variables in the other byte order for s390x.
 //
 //go:noinline
 func fold(a, b uint64) uint64 {

@@ -36,7 +36,8 @@ func (d *Domain) open(ctx context.Context, op string, grant *control.Grant, came
 	return c, nil
 }
 
-// noRoom is the error of descriptors that did not come: the kernel drops those that a process has no room for.
+// noRoom is the error of descriptors that did not come: the kernel drops those that a process has no room
+// for.
 func noRoom(op string) error {
 	return failure(ErrSystem, op, "descriptors were lost: this process can open no more files (see `ulimit -n`)")
 }

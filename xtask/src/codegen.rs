@@ -112,6 +112,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/pictures/engines.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/files.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/interfaces.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/go.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/job.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/mpi.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/names.svg", cost: Cost::Built, generate: diagram },

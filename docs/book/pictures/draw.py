@@ -454,6 +454,31 @@ def hubs():
     return d
 
 
+def go():
+    """A hub on one node, and native channels of Go on others: a goroutine on each side carries values between them"""
+    d = Drawing(go.__doc__, 236)
+    d.box(20, 20, 215, 160, "paper", "host", top=True)
+    d.box(253, 20, 214, 160, "paper", "riscv-user", top=True)
+    d.box(485, 20, 215, 160, "paper", "arm0", top=True)
+    d.box(35, 62, 78, 44, "host", "goroutine", small=["ch <- v"])
+    d.box(143, 62, 78, 44, "plain", "pump", small=["Sender"])
+    d.box(295, 52, 130, 110, "plain", "hub server", top=True)
+    d.cells(312, 96, 16, 24, "shared", "shared", "shared", "paper", "paper", "paper")
+    d.text(360, 140, "fifo 'jobs'", style="small")
+    d.box(499, 62, 78, 44, "plain", "pump", small=["Receiver"])
+    d.box(607, 62, 78, 44, "arm", "goroutine", small=["range ch"])
+    d.arrow(115, 84, 141, 84)
+    d.arrow(223, 84, 310, 100)
+    d.arrow(410, 100, 497, 84)
+    d.arrow(579, 84, 605, 84)
+    d.text(127, 130, "chan T", style="code")
+    d.text(592, 130, "chan T", style="code")
+    d.text(267, 74, "put", style="small")
+    d.text(455, 74, "get", style="small")
+    d.text(360, 212, "close(ch) closes the hub; when it is empty, every range over it ends, on every node.", style="small")
+    return d
+
+
 def pages():
     """A read fault: the thread that serves the pages asks the page's home, which recalls the page and grants it"""
     d = Drawing(pages.__doc__, 372)

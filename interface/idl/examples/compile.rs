@@ -1,6 +1,6 @@
 //! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those
-//! in C, with `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with `--go=PACKAGE`
-//! those in Go, with `--go=PACKAGE:MESSAGE,…` only some messages, with
+//! in C, with `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with
+//! `--go=PACKAGE` those in Go, with `--go=PACKAGE:MESSAGE,…` only some messages, with
 //! `--owned=Duration=core::time::Duration,…` Rust that owns, with `--doc` the reference; with `--grammar`
 //! alone that for editors.
 

@@ -249,11 +249,12 @@ func (c *Chan[T]) Close(ctx context.Context) error {
 }
 
 // Receiver is a native channel of what is received: range ends when the hub is closed and empty, and select
-// waits for it beside other channels. It is closed too when the context ends or the hub is lost; Err says why.
+// waits for it beside other channels. It is closed too when the context ends or the hub is lost; Err says
+// why.
 //
-// It takes one value ahead, which it cannot know to be wanted. If the context ends before that is received, the
-// next Recv or Receiver of this Chan gets it; a program that must not hold a value that it does not use selects
-// with Select instead.
+// It takes one value ahead, which it cannot know to be wanted. If the context ends before that is received,
+// the next Recv or Receiver of this Chan gets it; a program that must not hold a value that it does not use
+// selects with Select instead.
 func (c *Chan[T]) Receiver(ctx context.Context) <-chan T {
 	values := make(chan T)
 	go func() {

@@ -50,8 +50,8 @@ func (m *Semaphore) TryWait(ctx context.Context) error {
 	return err
 }
 
-// A Resource is a lock of sessions: with an owner, which inherits the highest priority that waits, and a fencing
-// token.
+// A Resource is a lock of sessions: with an owner, which inherits the highest priority that waits, and a
+// fencing token.
 type Resource struct{ place *place }
 
 // OpenResource opens a resource, waiting for its name.

@@ -77,8 +77,8 @@ type Client struct {
 	err    error
 }
 
-// NewClient calls over a channel that was opened with the interface's hash, until the client is closed. Events
-// are given to hear, in order; nil drops them.
+// NewClient calls over a channel that was opened with the interface's hash, until the client is closed.
+// Events are given to hear, in order; nil drops them.
 func NewClient(port Port, of *Interface, hear func(*Request)) (*Client, error) {
 	if err := of.bind(port); err != nil {
 		return nil, err

@@ -26,8 +26,8 @@ func (r *Request) Context() context.Context { return r.ctx }
 // Ordinal is the number of the message in its interface.
 func (r *Request) Ordinal() uint16 { return r.head.ordinal }
 
-// Decode reads what the message carries, which has to be a call or a one-way message as the interface declares
-// it. If it fails the message has been answered as malformed.
+// Decode reads what the message carries, which has to be a call or a one-way message as the interface
+// declares it. If it fails the message has been answered as malformed.
 func (r *Request) Decode(body Body, isCall bool) bool {
 	err := decode(r.view, body)
 	if err != nil || isCall != (r.head.kind == KindCall) {
@@ -120,9 +120,9 @@ func NewServer(port Port, of *Interface, handle func(*Request)) (*Server, error)
 // Counts is what has passed through this server.
 func (s *Server) Counts() Counts { return s.counters.counts() }
 
-// Serve serves until the client closes the channel, which is no error, the channel fails, or the context ends.
-// Each call runs in a goroutine of its own; one-way messages are handled in order, between the calls. It
-// returns when all calls have returned.
+// Serve serves until the client closes the channel, which is no error, the channel fails, or the context
+// ends. Each call runs in a goroutine of its own; one-way messages are handled in order, between the calls.
+// It returns when all calls have returned.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	s.mutex.Lock()

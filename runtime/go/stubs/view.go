@@ -21,8 +21,8 @@ func (e *Malformed) Error() string {
 	return fmt.Sprintf("the message was refused: %s at byte %d", e.What, e.At)
 }
 
-// reading is a message that is read: what is wrong with it, and how much of it may still be looked at, so that
-// parts which overlap cannot make a short message expensive.
+// reading is a message that is read: what is wrong with it, and how much of it may still be looked at, so
+// that parts which overlap cannot make a short message expensive.
 type reading struct {
 	bytes  []byte
 	budget int
@@ -37,8 +37,8 @@ func (r *reading) fail(at int, what string) {
 
 // A View is an object of a message: the fields of a struct, the elements of a list. Generated code calls its
 // methods; offsets are bytes from the start of the object. One that is shorter than expected comes from an
-// older peer, and what is missing reads as zero. What is wrong is remembered, and everything after it reads as
-// zero.
+// older peer, and what is missing reads as zero. What is wrong is remembered, and everything after it reads
+// as zero.
 type View struct {
 	r     *reading
 	start int

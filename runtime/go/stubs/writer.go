@@ -31,8 +31,8 @@ func (d DomainID) String() string {
 	return fmt.Sprintf("%d.%d.%d", uint64(d)>>48, uint64(d)>>32&0xffff, uint32(d))
 }
 
-// A Right is what a message carries for an endpoint, a region, another capability or a buffer: a number, which
-// is to be accepted before it is used, and is not trusted.
+// A Right is what a message carries for an endpoint, a region, another capability or a buffer: a number,
+// which is to be accepted before it is used, and is not trusted.
 type Right struct {
 	// What the kind of right calls it by; see docs/specs/interface.md.
 	Object uint64
@@ -74,8 +74,8 @@ func (e *OverLimit) Error() string {
 		e.Field, e.Length, e.Max)
 }
 
-// A Writer writes one message. Generated code calls its methods; their offsets are bytes from the start of the
-// message. The first value that the interface does not allow is remembered as the error.
+// A Writer writes one message. Generated code calls its methods; their offsets are bytes from the start of
+// the message. The first value that the interface does not allow is remembered as the error.
 type Writer struct {
 	bytes []byte
 	err   error

@@ -235,7 +235,7 @@ enum Language {
 
 fn kind_of(path: &str) -> Option<Language> {
     match path.rsplit('.').next()? {
-        "rs" | "c" | "h" => Some(Language::Slashes),
+        "rs" | "c" | "h" | "go" => Some(Language::Slashes),
         "sh" | "py" => Some(Language::Hashes),
         "md" => Some(Language::Markdown),
         _ => None,

@@ -33,7 +33,8 @@ pub(super) fn lines(tree: &Tree) -> Vec<Finding> {
 }
 
 fn is_written_by_hand(path: &str) -> bool {
-    let code = [".rs", ".sh", ".py", ".c", ".h", ".toml", ".md"].iter().any(|ending| path.ends_with(ending));
+    let code =
+        [".rs", ".sh", ".py", ".c", ".h", ".go", ".toml", ".md"].iter().any(|ending| path.ends_with(ending));
     (code || path.ends_with("Makefile")) && !crate::codegen::is_generated(path)
 }
 

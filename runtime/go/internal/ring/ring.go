@@ -18,7 +18,8 @@ var (
 	ErrTooLong = errors.New("the message is too long")
 )
 
-// Violation is what the other side wrote that the specification does not allow. The ring is of no use any more.
+// Violation is what the other side wrote that the specification does not allow. The ring is of no use any
+// more.
 type Violation string
 
 // Error says what it wrote.
@@ -109,7 +110,8 @@ type Producer struct {
 	ended        error
 }
 
-// NewProducer is the sending end of a ring in zeroed memory: its slots, the producer's line and the credit line.
+// NewProducer is the sending end of a ring in zeroed memory: its slots, the producer's line and the credit
+// line.
 func NewProducer(shape Shape, slots, line, credit []uint64) *Producer {
 	return &Producer{place: newPlace(shape, slots), line: line, credit: credit, limit: uint64(shape.Slots)}
 }

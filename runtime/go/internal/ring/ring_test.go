@@ -70,7 +70,8 @@ func TestGoldenBytes(t *testing.T) {
 	send("", 0x01020304)
 	send("!", 0x01020304)
 	expect(3, "00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  00 80 00 00 04 03 02 01")
-	// The specification says that bytes after the message have no meaning; this side clears only its last word.
+	// The specification says that bytes after the message have no meaning; this side clears only its last
+	// word.
 	expect(0, "21 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  01 80 01 00 04 03 02 01")
 	p.Close()
 	if Load(&m.line[0]) != 6 || Load(&m.credit[0]) != 3 {
@@ -181,8 +182,8 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// Whatever the other side writes, a consumer and a producer neither panic nor read out of the ring, and end for
-// good at the first violation.
+// Whatever the other side writes, a consumer and a producer neither panic nor read out of the ring, and end
+// for good at the first violation.
 func hostile(t *testing.T, seed []byte) {
 	random := rand.New(rand.NewSource(int64(len(seed))))
 	for _, shape := range shapes() {

@@ -1,8 +1,8 @@
 // Package ring implements docs/specs/ring.md: one-way rings of slots in memory that two programs map.
 //
-// Memory is words of eight bytes. Numbers are little-endian and are loaded and stored by sync/atomic, which is
-// sequentially consistent: that is more than the release, acquire and fences that the specification asks for.
-// Payload is bytes in address order, moved by whole words; its order comes from the control words.
+// Memory is words of eight bytes. Numbers are little-endian and are loaded and stored by sync/atomic, which
+// is sequentially consistent: that is more than the release, acquire and fences that the specification asks
+// for. Payload is bytes in address order, moved by whole words; its order comes from the control words.
 package ring
 
 import (

@@ -14,6 +14,9 @@ import (
 const (
 	stampAt   = 0x0102030405060708
 	stampNode = 0x0102
+
+	// observer is who has seen it, by the words of the test programs in other languages.
+	observer = "some" + "body"
 )
 
 // now serves the interface as it is.
@@ -38,7 +41,7 @@ func (n *now) Number(context.Context) (growth.GrowthNumberReply, error) {
 func (n *now) Forget(ctx context.Context, id uint32, why string) {
 	if id == 3 && (why == "" || why == "old") {
 		check("news", n.server.News(ctx))
-		check("seen", n.server.Seen(ctx, 8, "somebody"))
+		check("seen", n.server.Seen(ctx, 8, observer))
 	}
 }
 
@@ -111,7 +114,7 @@ func callAsNow(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 		count := uint32(4)
 		expected.Note, expected.Count = note, &count
 		expected.Note.Tags = []string{"a", "ü"}
-		by = "somebody"
+		by = observer
 	}
 	expect("look, now", wire(&reply), wire(&expected))
 	number, err := client.Number(ctx)

@@ -17,8 +17,8 @@ use crate::Outcome;
 /// emulation.
 const NEXT_CLIENT: Duration = Duration::from_secs(1000);
 
-/// Serves `clients` clients, one after the other: each opens these channels in this order. The last `plain` of
-/// them pass neither rights nor buffers.
+/// Serves `clients` clients, one after the other: each opens these channels in this order. The last `plain`
+/// of them pass neither rights nor buffers.
 pub(crate) fn serve(name: &str, clients: &str, plain: &str) -> Outcome {
     let (clients, plain): (u32, u32) = (clients.parse()?, plain.parse()?);
     let domain = crate::attach()?;
@@ -47,8 +47,8 @@ pub(crate) fn serve(name: &str, clients: &str, plain: &str) -> Outcome {
     Ok(())
 }
 
-/// Calls each of these servers. Rights are to memory in the window of that node; servers called `plain:NAME` get
-/// neither rights nor buffers.
+/// Calls each of these servers. Rights are to memory in the window of that node; servers called `plain:NAME`
+/// get neither rights nor buffers.
 pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
     let domain = crate::attach()?;
     for word in names {
