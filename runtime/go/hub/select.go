@@ -176,12 +176,18 @@ func (s *selecting) nothing(ctx context.Context) (int, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return -1, ctx.Err()
 	}
-	for _, fault := range s.faults {
-		if fault != nil {
-			return -1, fault
+	nothing := s.cases[0].place.fail(ErrTimedOut, "")
+	for i, fault := range s.faults {
+		switch {
+		case fault == nil:
+		case errors.Is(fault, ErrTimedOut), errors.Is(fault, ErrWouldBlock):
+			nothing = fault
+		default:
+			// It was closed, say, as the time was up.
+			return i, fault
 		}
 	}
-	return -1, s.cases[0].place.fail(ErrTimedOut, "")
+	return -1, nothing
 }
 
 func (s *selecting) isOver() bool {
