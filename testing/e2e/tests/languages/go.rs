@@ -1,7 +1,9 @@
 //! Programs in Go: the package's own tests, on a machine of this test, and examples on unlike nodes.
 
+use std::path::PathBuf;
+
 use tombolo_e2e::go::Go;
-use tombolo_e2e::{Machine, MachineFile, Running, tombolo};
+use tombolo_e2e::{Machine, MachineFile, Running, built, tombolo};
 
 /// Those that need hubs serve them by the command.
 #[test]
@@ -28,25 +30,71 @@ fn the_tests_of_the_go_package_pass() {
     machine.down();
 }
 
+/// An image of an example, with builds for this host and for s390x.
+fn image(go: Go, machine: &Machine, example: &str) -> PathBuf {
+    let image = machine.folder().join(format!("{example}.tbi"));
+    let isas = [std::env::consts::ARCH, "s390x"];
+    let builds = isas.map(|isa| machine.folder().join(format!("{example}-{isa}")));
+    for (build, isa) in builds.iter().zip(isas) {
+        go.build("examples/go", &format!("./{example}"), isa, build);
+    }
+    let words = ["image".as_ref(), "pack".as_ref(), "-o".as_ref(), image.as_os_str()];
+    machine.tombolo(words.into_iter().chain(builds.iter().map(|build| build.as_os_str()))).ok();
+    image
+}
+
 /// One image with builds for all instruction sets; the two ends of a channel differ in byte order.
 #[test]
 fn a_program_in_go_runs_on_unlike_nodes() {
     let Some(go) = Go::find() else { return };
     let machine = Machine::up(&MachineFile::host().with_user("s390x-user", "s390x"));
-    let image = machine.folder().join("pingpong.tbi");
-    let builds = [std::env::consts::ARCH, "s390x"].map(|isa| machine.folder().join(isa));
-    for (build, isa) in builds.iter().zip([std::env::consts::ARCH, "s390x"]) {
-        go.build("examples/go", "./pingpong", isa, build);
-    }
-    let words = ["image".as_ref(), "pack".as_ref(), "-o".as_ref(), image.as_os_str()];
-    machine.tombolo(words.into_iter().chain(builds.iter().map(|build| build.as_os_str()))).ok();
+    let pingpong = image(go, &machine, "pingpong");
     for (on, from, to) in
         [("host,s390x-user", "host", "s390x-user"), ("s390x-user,host", "s390x-user", "host")]
     {
-        let words = ["run".as_ref(), "--on".as_ref(), on.as_ref(), image.as_os_str()];
+        let words = ["run".as_ref(), "--on".as_ref(), on.as_ref(), pingpong.as_os_str()];
         let said = machine.tombolo(words).ok();
         assert!(said.contains(&format!(" on {from} -> ")), "{said}");
         assert!(said.contains(&format!(" on {to}: 10000 round trips, median ")), "{said}");
     }
+    islands_in_go_and_rust_evolve_alike(go, &machine);
     machine.down();
+}
+
+/// The best of four islands, before they have found what they look for: in one process in each language, and in a
+/// job of both languages and two byte orders.
+fn islands_in_go_and_rust_evolve_alike(go: Go, machine: &Machine) {
+    let (in_go, in_rust) = (image(go, machine, "islands"), built("islands"));
+    let (in_go, in_rust) = (in_go.to_string_lossy(), in_rust.to_string_lossy());
+    let jobs = [
+        vec!["run", &in_go, "native", "4", "60"],
+        vec!["run", &in_rust, "native", "4", "60"],
+        vec![
+            "run",
+            "--on",
+            "host:2",
+            &in_go,
+            "channels",
+            "60",
+            ":",
+            "--on",
+            "s390x-user",
+            &in_go,
+            "channels",
+            "60",
+            ":",
+            "--on",
+            "host",
+            &in_rust,
+            "channels",
+            "60",
+        ],
+    ];
+    let found = jobs.map(|words| {
+        let said = machine.tombolo(words).ok();
+        let (_, result) = said.split_once("channels: ").unwrap_or_else(|| panic!("{said}"));
+        result.rsplit_once(", ").map(|(result, _)| result.to_owned()).unwrap_or_default()
+    });
+    assert!(found[0].contains("fitness ") && !found[0].ends_with("fitness 0"), "{found:?}");
+    assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
 }
