@@ -2,6 +2,8 @@
 
 mod interfaces;
 mod names;
+#[cfg(test)]
+mod tests;
 mod types;
 mod values;
 

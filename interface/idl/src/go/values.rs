@@ -113,7 +113,9 @@ impl<'a> Values<'a> {
             Type::Text { max } => format!("{value} = {view}.Text({at}, {max})"),
             Type::Bytes { max } => format!("{value} = {view}.Bytes({at}, {max})"),
             Type::Domain => format!("{value} = stubs.DomainID({view}.U64({at}))"),
-            Type::Handle { kind, moved } => format!("{value} = {view}.Right({at}, {}, {moved})", kind.number()),
+            Type::Handle { kind, moved } => {
+                format!("{value} = {view}.Right({at}, {}, {moved})", kind.number())
+            }
             Type::Enum(index) => {
                 let of = &model.enums[*index];
                 let read = format!("{value} = {}({view}.U{}({at}))", of.name, of.repr.bits);
