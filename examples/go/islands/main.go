@@ -1,6 +1,7 @@
-// An island genetic algorithm finds the text of a program in C, as in the evaluation of Go's channels on the SCC
-// (Go's Concurrency Constructs on the SCC): each island evolves a part of the population, and individuals migrate
-// to the next. The result depends on the number of islands alone: not on where they are, nor on their language.
+// An island genetic algorithm finds the text of a program in C, as in the evaluation of Go's channels on the
+// SCC (Go's Concurrency Constructs on the SCC): each island evolves a part of the population, and individuals
+// migrate to the next. The result depends on the number of islands alone: not on where they are, nor on their
+// language.
 //
 //	islands native ISLANDS [GENERATIONS]    goroutines and unbuffered channels of Go, in this process
 //	islands channels [GENERATIONS]          an island of a job, for each of its domains, over channels of Tombolo

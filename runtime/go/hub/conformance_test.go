@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Random programs of goroutines over channels are run on native channels and on hubs. Every outcome of both has
-// to be one that the model of Go's semantics allows: a search through all orders in which operations can begin,
-// wait, time out and be done.
+// Random programs of goroutines over channels are run on native channels and on hubs. Every outcome of both
+// has to be one that the model of Go's semantics allows: a search through all orders in which operations can
+// begin, wait, time out and be done.
 //
-// Hubs are allowed two things that native channels are not, because a select on hubs sets items aside before it
-// decides: a receive may pass over an item that is set aside, and so may arrive out of order beside a select. (A
-// try may find nothing for the same reason; programs have tries or selects, not both.)
+// Hubs are allowed two things that native channels are not, because a select on hubs sets items aside before
+// it decides: a receive may pass over an item that is set aside, and so may arrive out of order beside a
+// select. (A try may find nothing for the same reason; programs have tries or selects, not both.)
 
 // op is an operation: what, on which channel, with which value; a select has two.
 type op struct {
@@ -221,8 +221,8 @@ func (s *search) aside(g, c int) (count int) {
 	return count
 }
 
-// met is a receive from senders that wait; of a buffered channel only those of an empty one, whose sends are done
-// at once, so that nothing is left to do for them here.
+// met is a receive from senders that wait; of a buffered channel only those of an empty one, whose sends are
+// done at once, so that nothing is left to do for them here.
 func (s *search) met(m *model, g, c int) (all []*model) {
 	if s.program.capacities[c] > 0 {
 		return nil

@@ -2,5 +2,6 @@
 
 package hub
 
-// isRace: sending on a channel that another goroutine closes is a race to the detector, whatever becomes of it.
+// isRace: sending on a channel that another goroutine closes is a race to the detector, whatever becomes of
+// it.
 const isRace = true

@@ -61,8 +61,8 @@ fn a_program_in_go_runs_on_unlike_nodes() {
     machine.down();
 }
 
-/// The best of four islands, before they have found what they look for: in one process in each language, and in a
-/// job of both languages and two byte orders.
+/// The best of four islands, before they have found what they look for: in one process in each language, and
+/// in a job of both languages and two byte orders.
 fn islands_in_go_and_rust_evolve_alike(go: Go, machine: &Machine) {
     let (in_go, in_rust) = (image(go, machine, "islands"), built("islands"));
     let (in_go, in_rust) = (in_go.to_string_lossy(), in_rust.to_string_lossy());
