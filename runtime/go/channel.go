@@ -24,6 +24,7 @@ type Channel struct {
 	me      side
 	shape   ring.Shape
 	bell    *bell
+	stream  *stream // instead of memory and bell
 	peer    DomainID
 	node    string
 	op      string
@@ -182,6 +183,11 @@ func bounded(ctx context.Context, timeout time.Duration) (context.Context, conte
 
 // Send sends a message, waiting for room.
 func (c *Channel) Send(ctx context.Context, message []byte) error {
+	if c.stream != nil {
+		ctx, cancel := bounded(ctx, c.timeout)
+		defer cancel()
+		return c.stream.send(ctx, c.what("send to"), message)
+	}
 	if !c.sending.tryTake() {
 		bounded, cancel := bounded(ctx, c.timeout)
 		defer cancel()
@@ -206,6 +212,9 @@ func (c *Channel) turnError(verb string, err error) error {
 
 // TrySend sends a message if there is room for it now; otherwise its error is ErrWouldBlock.
 func (c *Channel) TrySend(message []byte) error {
+	if c.stream != nil {
+		return c.stream.send(nil, c.what("send to"), message)
+	}
 	if done, err := c.trySend(message); done {
 		return err
 	}
@@ -304,6 +313,11 @@ func (c *Channel) Recv(ctx context.Context) ([]byte, error) { return c.RecvInto(
 
 // RecvInto receives a message into the buffer's memory, which grows if need be, and returns it.
 func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
+	if c.stream != nil {
+		ctx, cancel := bounded(ctx, c.timeout)
+		defer cancel()
+		return c.stream.receive(ctx, c.what("receive from"), buffer[:0])
+	}
 	if !c.receiving.tryTake() {
 		bounded, cancel := bounded(ctx, c.timeout)
 		defer cancel()
@@ -345,6 +359,9 @@ func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 
 // TryRecv receives a message if there is one now; otherwise its error is ErrWouldBlock.
 func (c *Channel) TryRecv() ([]byte, error) {
+	if c.stream != nil {
+		return c.stream.receive(nil, c.what("receive from"), nil)
+	}
 	if c.receiving.tryTake() {
 		defer c.receiving.give()
 		if message, done, err := c.recvNow(nil); done {
@@ -383,9 +400,14 @@ func (c *Channel) recvNow(target []byte) (message []byte, done bool, err error) 
 }
 
 // Close closes both directions: the peer receives what was sent before, and then finds the channel closed.
-// Operations of this side that wait end with ErrClosed.
+// Operations of this side that wait end with ErrClosed. Over a byte stream it waits until what was accepted has
+// been sent, up to 10 seconds.
 func (c *Channel) Close() error {
 	c.closing.Do(func() {
+		if c.stream != nil {
+			c.stream.close()
+			return
+		}
 		c.closed.Store(true)
 		close(c.bell.stop)
 		// Those who wait have seen that, or will.

@@ -26,8 +26,8 @@ func (d *Domain) open(ctx context.Context, op string, grant *control.Grant, came
 	case control.TransportKindWindow:
 		c, err = d.openWindow(ctx, op, grant, me, mine, came)
 	default:
-		d.refuse(grant, came)
-		err = failure(ErrCannotCarry, op, "the channel is a %v, and this package has only shm and window", grant.Transport)
+		mine.shape.Slots, mine.shape.UsedFlag = grant.Config.Slots, grant.Config.Variant == control.VariantUsedFlag
+		c, err = d.openSocket(ctx, op, mine, came)
 	}
 	if err != nil {
 		return nil, err
@@ -72,6 +72,25 @@ func (d *Domain) openShared(ctx context.Context, op string, me side, mine hello,
 		return nil, systemError(op, err)
 	}
 	return newChannel(ctx, d, op, mapping, memory, me, mine, b)
+}
+
+// openSocket opens an end over a byte stream.
+func (d *Domain) openSocket(ctx context.Context, op string, mine hello, came fds) (*Channel, error) {
+	socket := came.take(0)
+	if socket < 0 {
+		return nil, noRoom(op)
+	}
+	file, err := poller(socket, "a channel")
+	if err != nil {
+		syscall.Close(socket)
+		return nil, systemError(op, err)
+	}
+	s, err := openStream(ctx, op, file, mine)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &Channel{stream: s, shape: mine.shape, timeout: d.Timeout()}, nil
 }
 
 // propose makes the memory of a channel and sends it to the side that accepts.
@@ -236,6 +255,8 @@ func (d *Domain) refuse(grant *control.Grant, came fds) {
 	switch {
 	case grant.Transport == control.TransportKindShm && len(came) > 0:
 		_ = sendMessage(came[0], []byte{withdrawal}, nil)
+	case grant.Transport == control.TransportKindSocket && len(came) > 0:
+		_ = sendMessage(came[0], []byte{withdrawal, 0, 0, 0, 0, 0, 0, 0}, nil)
 	case grant.Transport == control.TransportKindWindow && len(came) > 3 && grant.Window != nil:
 		mapping, memory, err := mapWords(came[0], int64(grant.Window.OffsetBytes), pageBytes)
 		if err != nil {
