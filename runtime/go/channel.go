@@ -400,8 +400,8 @@ func (c *Channel) recvNow(target []byte) (message []byte, done bool, err error) 
 }
 
 // Close closes both directions: the peer receives what was sent before, and then finds the channel closed.
-// Operations of this side that wait end with ErrClosed. Over a byte stream it waits until what was accepted has
-// been sent, up to 10 seconds.
+// Operations of this side that wait end with ErrClosed. Over a byte stream it waits until what was accepted
+// has been sent, up to 10 seconds.
 func (c *Channel) Close() error {
 	c.closing.Do(func() {
 		if c.stream != nil {

@@ -244,6 +244,7 @@ func windowBell(place *control.WindowPlace, memory []uint64, me side, came fds) 
 	}
 	b.lifeFd = lifeline
 	if b.incoming, err = poller(incoming, "a doorbell"); err != nil {
+		b.lifeline.Close()
 		return nil, err
 	}
 	return b, nil

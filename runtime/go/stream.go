@@ -24,8 +24,8 @@ const queued = 64
 // flushTime is how long a closed stream may take to send what was accepted before.
 const flushTime = 10 * time.Second
 
-// A stream is the end of a channel over a byte stream: docs/specs/channel.md, Streams. One goroutine reads and
-// one writes, so that a message that was accepted is sent whole, whatever deadline its sender has.
+// A stream is the end of a channel over a byte stream: docs/specs/channel.md, Streams. One goroutine reads
+// and one writes, so that a message that was accepted is sent whole, whatever deadline its sender has.
 type stream struct {
 	file     *os.File
 	max      int

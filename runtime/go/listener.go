@@ -1,0 +1,151 @@
+package tombolo
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tombolo/internal/control"
+	"tombolo/stubs"
+)
+
+// A Listener is a name under which other domains connect.
+type Listener struct {
+	domain  *Domain
+	number  uint32
+	name    string
+	options Options
+	arrived chan struct{}
+	closed  chan struct{}
+	closing sync.Once
+
+	mutex   sync.Mutex
+	waiting []arrival
+}
+
+// Export takes up a name under which others connect.
+func (d *Domain) Export(ctx context.Context, name string) (*Listener, error) {
+	return d.ExportWith(ctx, name, Options{})
+}
+
+// maxArrived is the largest backlog that a machine file can allow: how many domains may wait to be accepted.
+const maxArrived = 65536
+
+// A monitor that sends more than it may is refused for what is too much.
+func (l *Listener) add(one arrival) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if len(l.waiting) >= maxArrived {
+		l.domain.throwAway(one)
+		return
+	}
+	l.waiting = append(l.waiting, one)
+	select {
+	case l.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// take takes the first domain that waits.
+func (l *Listener) take() (one arrival, ok bool) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if len(l.waiting) == 0 {
+		return one, false
+	}
+	one, l.waiting = l.waiting[0], l.waiting[1:]
+	if len(l.waiting) > 0 {
+		// Another goroutine may accept the next.
+		select {
+		case l.arrived <- struct{}{}:
+		default:
+		}
+	}
+	return one, true
+}
+
+// throwAway refuses a domain that has connected, and makes room for another.
+func (d *Domain) throwAway(one arrival) {
+	d.refuse(&one.grant, one.fds)
+	_ = d.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
+}
+
+// ExportWith is Export with options.
+func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (*Listener, error) {
+	op := "export '" + name + "'"
+	if _, err := options.shape(op); err != nil {
+		return nil, err
+	}
+	ctx, cancel := bounded(ctx, answerTimeout)
+	defer cancel()
+	scope, rest := d.scoped(name)
+	var reply control.MonitorExportReply
+	request := control.MonitorExportRequest{Scope: scope, Name: rest}
+	came, err := d.monitor.ask(ctx, op, &control.MonitorExportMessage, &request, &reply)
+	if err != nil {
+		return nil, err
+	}
+	came.close()
+	l := &Listener{
+		domain: d, number: reply.Listener, name: name, options: options,
+		arrived: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.listeners[l.number] = l
+	for _, early := range d.early[l.number] {
+		l.add(early)
+	}
+	delete(d.early, l.number)
+	return l, nil
+}
+
+// Name is the name.
+func (l *Listener) Name() string { return l.name }
+
+// Accept waits for a domain to connect, and opens the channel. After ErrRefused, when the two sides do not
+// fit, others can still be accepted.
+func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
+	op := "accept at '" + l.name + "'"
+	ctx, cancel := bounded(ctx, l.domain.Timeout())
+	defer cancel()
+	for {
+		if one, ok := l.take(); ok {
+			_ = l.domain.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
+			// It has connected, but may be slow to open its end.
+			opening, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			return l.domain.open(opening, op, &one.grant, one.fds, l.options)
+		}
+		select {
+		case <-l.arrived:
+		case <-l.closed:
+			return nil, failure(ErrClosed, op, "the listener was closed")
+		case <-l.domain.Done():
+			return nil, l.domain.monitor.failure()
+		case <-ctx.Done():
+			return nil, waitError(op, ctx.Err())
+		}
+	}
+}
+
+// Close gives the name back. Domains that have connected and were not accepted find their channel closed.
+func (l *Listener) Close() error {
+	l.closing.Do(func() {
+		close(l.closed)
+		_ = l.domain.monitor.tell(&control.MonitorWithdrawMessage, stubs.KindCall,
+			&control.MonitorWithdrawRequest{Listener: l.number})
+		l.domain.mutex.Lock()
+		delete(l.domain.listeners, l.number)
+		l.domain.given[l.number] = true
+		l.domain.mutex.Unlock()
+		for {
+			one, ok := l.take()
+			if !ok {
+				return
+			}
+			l.domain.throwAway(one)
+		}
+	})
+	return nil
+}
