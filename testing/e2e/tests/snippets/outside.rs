@@ -103,8 +103,8 @@ fn manifest(name: &str) -> String {
          tombolo-group = {{ path = \"{root}/models/group\" }}\n\
          tombolo-hubs = {{ path = \"{root}/models/hubs\" }}\n\
          tombolo-pages = {{ path = \"{root}/models/pages\" }}\n\
-         tombolo-realtime = {{ path = \"{root}/models/realtime\" }}\n\n\
          tombolo-objects = {{ path = \"{root}/models/objects\" }}\n\
+         tombolo-realtime = {{ path = \"{root}/models/realtime\" }}\n\n\
          [build-dependencies]\ntombolo-idl = {{ path = \"{root}/interface/idl\" }}\n"
     )
 }
