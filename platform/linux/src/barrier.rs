@@ -13,10 +13,18 @@ static REGISTERED: OnceLock<bool> = OnceLock::new();
 
 /// Registers this process for expedited barriers of other processes; true when the kernel supports them.
 ///
-/// Cheap after the first call. Under an emulator that forwards the call, it applies to the emulator's
-/// process, whose threads execute the emulated program's loads and stores.
+/// Cheap after the first call, and in a process of one thread. Otherwise the kernel waits for a grace period
+/// of RCU, which may take seconds on a busy host: call it before there is a second thread. Under an emulator
+/// that forwards the call, it applies to the emulator's process, whose threads execute the emulated program's
+/// loads and stores.
 pub fn register() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
+}
+
+/// Whether [`register`] was called and succeeded.
+#[must_use]
+pub fn is_registered() -> bool {
+    REGISTERED.get().is_some_and(|registered| *registered)
 }
 
 /// Makes every running thread of every registered process of this kernel execute a full memory barrier.

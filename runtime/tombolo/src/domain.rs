@@ -7,7 +7,7 @@ use std::time::Duration;
 use tombolo_base::{DomainId, DomainTimeouts};
 use tombolo_control::{FINGERPRINT, Reply, Request};
 use tombolo_naming::{Scope, split_scope};
-use tombolo_platform::Deadline;
+use tombolo_platform::{Deadline, barrier};
 use tombolo_transport::trace::Recorder;
 
 use crate::channel::{Channel, Owner};
@@ -68,6 +68,10 @@ impl Domain {
     }
 
     fn attach_once(target: &find::Target) -> Result<Domain, Error> {
+        // Of a process with several threads the kernel waits until every processor has switched threads,
+        // which took more than 30 seconds on a busy host, and a peer that waits for a handshake gives up.
+        // Most programs attach before they have a second thread.
+        barrier::register();
         let socket = target.connect()?;
         let link = Arc::new(MonitorLink::new(socket, target.machine_name().to_owned(), own_output()));
         let program = std::env::args_os().next().unwrap_or_default();

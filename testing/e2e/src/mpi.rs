@@ -9,8 +9,8 @@ use crate::kit::{locked, target, tombolo};
 use crate::{MachineFile, skipped};
 
 /// The programs of `testing/mpi/programs`: each checks itself, and prints the result.
-pub const PROGRAMS: [&str; 7] =
-    ["ring", "datatypes", "collectives", "matching", "onesided", "threads", "large"];
+pub const PROGRAMS: [&str; 8] =
+    ["ring", "datatypes", "collectives", "matching", "onesided", "threads", "large", "everyone"];
 
 /// MPI in the kit, and programs built for every instruction set.
 #[derive(Clone, Copy, Debug)]

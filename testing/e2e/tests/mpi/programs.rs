@@ -29,6 +29,9 @@ fn programs_are_right_on_the_host() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&MachineFile::host());
     all_are_right(&machine, mpi, "host", &[1, 2, 4]);
+    // Many more than processors, each of which connects to all others.
+    let said = run(&machine, mpi, ("everyone", 40), "host").ok();
+    assert_eq!(said, "everyone: right on 40 ranks\n");
     machine.down();
 }
 

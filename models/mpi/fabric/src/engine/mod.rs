@@ -58,7 +58,8 @@ const BATCH: usize = 16;
 /// Turns of all links in one call of [`Engine::progress`], at most: enough for what the ring of a link holds.
 const MAX_TURNS: u32 = 32;
 
-/// Calls of [`Engine::progress`] between two looks at what happens beside links, while little else does.
+/// Calls of [`Engine::progress`] between two looks at what happens beside links while there is no event:
+/// links on which nothing happens are found then.
 const CALLS_PER_EVENT: u32 = 64;
 
 /// Why an operation was not begun.
@@ -390,6 +391,11 @@ impl<N: Net, M: Memory> Engine<N, M> {
     #[inline]
     fn turn(&mut self) -> bool {
         let mut came = false;
+        // First, since a link that is looked at from now on has a message.
+        self.calls = self.calls.wrapping_add(1);
+        if self.net.has_event() || self.calls.is_multiple_of(CALLS_PER_EVENT) {
+            came = self.look_aside();
+        }
         let mut index = 0;
         while let Some(link) = self.net.hot_link(index) {
             for _ in 0..BATCH {
@@ -408,10 +414,6 @@ impl<N: Net, M: Memory> Engine<N, M> {
                 }
             }
             index += 1;
-        }
-        self.calls = self.calls.wrapping_add(1);
-        if self.calls.is_multiple_of(CALLS_PER_EVENT) {
-            came |= self.look_aside();
         }
         if !self.core.active.is_empty() {
             self.pump_all();

@@ -152,6 +152,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
             }
             return false;
         };
+        if state.connecting {
+            self.forgo_link(peer);
+        }
         match self.pump_link(peer, link) {
             Ok(left) => left,
             Err(end) => {

@@ -227,6 +227,16 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
+    /// The peer has connected while this side was about to: the second link is not needed, if no work has
+    /// been done for it yet.
+    #[inline(never)]
+    pub(super) fn forgo_link(&mut self, peer: u32) {
+        let state = &mut self.core.peers[peer as usize];
+        if self.net.forgo(state.address) {
+            state.connecting = false;
+        }
+    }
+
     pub(super) fn connected(&mut self, to: Address, link: LinkId) {
         let peer = self.core.peer_at(to);
         self.core.peers[peer as usize].connecting = false;

@@ -191,6 +191,38 @@ fn what_is_too_long_is_cut_and_said_so() {
 }
 
 #[test]
+fn who_was_connected_to_before_it_began_to_connect_does_not_connect() {
+    let (mut engines, world) = endpoints(2, 8, true);
+    let slow = engines[1].address();
+    world.borrow_mut().hold_connects(slow);
+    let targets = [Buffer::zeroed(5), Buffer::zeroed(5)];
+    for side in [0, 1] {
+        engines[side].receive(wanted(1 - side as u64, None, &targets[side], 1)).unwrap();
+        engines[side].send(message(1 - side as u64, None, b"hello", 2)).unwrap();
+    }
+    settle(&mut engines);
+    assert!(targets.iter().all(|target| target.read() == b"hello"));
+    assert_eq!(world.borrow().held_connects(slow), 0);
+    assert_eq!(
+        engines.iter().map(|engine| world.borrow().links(engine.address())).collect::<Vec<_>>(),
+        [1, 1]
+    );
+}
+
+#[test]
+fn a_peer_that_has_connected_is_heard_at_the_next_look() {
+    let (mut engines, _world) = endpoints(2, 8, true);
+    let target = Buffer::zeroed(5);
+    engines[1].receive(wanted(0, None, &target, 1)).unwrap();
+    engines[0].send(message(1, None, b"hello", 2)).unwrap();
+    // The first look asks for a link, the second finds it and sends over it.
+    for side in [0, 0, 1] {
+        engines[side].progress();
+    }
+    assert_eq!(target.read(), b"hello");
+}
+
+#[test]
 fn a_peek_finds_what_came_and_claims_it() {
     let (mut engines, _world) = endpoints(2, 8, true);
     let peek = |context| Peek { from: 0, tag: 5, ignore: 0, context, claim: false, discard: false };

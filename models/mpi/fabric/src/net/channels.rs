@@ -7,6 +7,7 @@ use tombolo::region::{Mapping, Rights};
 use tombolo::{
     Channel, ChannelOptions, Domain, DomainId, Draft, Error, Interest, Message, Ready, Token, WaitSet,
 };
+use tombolo_platform::time::now_ns;
 
 use super::exposed::{Exposures, Replace};
 use super::staging::{CHUNK_BYTES, CHUNKS, MemoryPlace, RegionStages};
@@ -34,15 +35,26 @@ fn slots_for(peers: usize) -> u32 {
     1 << most.ilog2()
 }
 
-/// Looks in vain after which a link is no longer looked at, but listened for.
+/// Looks in vain after which a link is no longer looked at, but listened for, where few links are looked at.
 const LOOKS_IN_VAIN: u32 = 100_000;
+
+/// The same where very many are: about what it costs to listen for one message, its sender's system call
+/// included.
+const MIN_LOOKS_IN_VAIN: u32 = 500;
 
 /// Links that are looked at however little comes over them.
 const ALWAYS_HOT: usize = 4;
 
-/// Questions for what happened beside links between two looks at those that are listened for, while others
-/// are busy.
-const QUESTIONS_PER_LISTEN: u32 = 16;
+/// Time between two looks at the links that are listened for, in nanoseconds, at least. One is a system call
+/// of some 300 ns.
+const LISTEN_NS: u64 = 10_000;
+
+/// Looks in vain after which a link is no longer looked at, where `hot` links are. A look at all of them
+/// takes the longer the more they are, and so does every message over one of them.
+fn patience(hot: usize) -> u32 {
+    let times = u32::try_from(hot / ALWAYS_HOT).unwrap_or(u32::MAX).max(1);
+    (LOOKS_IN_VAIN / times.saturating_mul(times)).max(MIN_LOOKS_IN_VAIN)
+}
 
 /// The interface of links, so that channels of other programs are not taken for them.
 const INTERFACE_HASH: u64 = crate::wire::PROTOCOL;
@@ -64,7 +76,8 @@ pub struct ChannelNet {
     /// Why there is no link to an address, until that is said.
     unreached: HashMap<Address, Error>,
     worker: Worker,
-    questions: u32,
+    /// When those that are listened for are looked at again, on the monotonic clock.
+    listen_at_ns: u64,
 }
 
 /// A link by its id.
@@ -124,7 +137,7 @@ impl ChannelNet {
             warn,
             unreached: HashMap::new(),
             worker,
-            questions: 0,
+            listen_at_ns: 0,
         })
     }
 
@@ -193,9 +206,29 @@ impl ChannelNet {
         }
     }
 
+    /// Listens for what comes over links on which nothing has come for long.
+    fn cool_idle(&mut self) {
+        let patience = patience(self.hot.len());
+        let mut index = 0;
+        while index < self.hot.len() && self.hot.len() > ALWAYS_HOT {
+            if self.hot[index].in_vain > patience {
+                self.cool(index, Interest::Read);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Whether those that are listened for are to be looked at.
+    #[inline]
+    fn is_due(&self) -> bool {
+        !self.listened.is_empty() && (self.hot.is_empty() || now_ns() >= self.listen_at_ns)
+    }
+
     /// Looks at those that are listened for. Whether anything happened on one.
     fn listen(&mut self) -> bool {
         let mut happened = false;
+        self.listen_at_ns = now_ns() + LISTEN_NS;
         while let Ok(ready) = self.cold.wait(Duration::ZERO) {
             if let Ready::Channel(token) = ready {
                 happened |= self.warm(token).is_some();
@@ -244,19 +277,21 @@ impl Net for ChannelNet {
         self.worker.ask(Job::Connect { to, slots: slots_for(peers) });
     }
 
+    fn forgo(&mut self, to: Address) -> bool {
+        self.worker.forgo(to)
+    }
+
+    #[inline]
+    fn has_event(&self) -> bool {
+        self.worker.may_have_outcome() || self.is_due()
+    }
+
     fn next_event(&mut self) -> Option<Event<Mapping>> {
         if let Some(outcome) = self.worker.next_outcome() {
             return Some(self.event(outcome));
         }
-        if self.hot.len() > ALWAYS_HOT {
-            let idle = |hot: &Hot| hot.in_vain > LOOKS_IN_VAIN;
-            while let Some(index) = self.hot.iter().position(idle).filter(|_| self.hot.len() > ALWAYS_HOT) {
-                self.cool(index, Interest::Read);
-            }
-        }
-        self.questions = self.questions.wrapping_add(1);
-        let due = self.hot.is_empty() || self.questions.is_multiple_of(QUESTIONS_PER_LISTEN);
-        if due && !self.listened.is_empty() {
+        self.cool_idle();
+        if self.is_due() {
             self.listen();
         }
         None
@@ -411,5 +446,13 @@ mod tests {
             assert!(peers * slots as usize * 2 * SLOT_BYTES <= RINGS_BYTES);
         }
         assert_eq!(slots_for(4095), MIN_SLOTS);
+    }
+
+    #[test]
+    fn the_more_links_there_are_the_sooner_an_idle_one_is_not_looked_at() {
+        for (hot, looks) in [(1, 100_000), (7, 100_000), (8, 25_000), (16, 6_250), (199, 500)] {
+            assert_eq!(patience(hot), looks, "{hot} links");
+        }
+        assert_eq!(patience(usize::MAX), MIN_LOOKS_IN_VAIN);
     }
 }

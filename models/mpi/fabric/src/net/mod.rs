@@ -115,6 +115,14 @@ pub trait Net {
     /// Asks for a link, of which an event will tell. `peers` says to how many there may be one.
     fn connect(&mut self, to: Address, peers: usize);
 
+    /// Takes back the request for a link to an address, if nothing has been done for it yet. Whether it was:
+    /// then no event tells of it.
+    fn forgo(&mut self, to: Address) -> bool;
+
+    /// Whether [`next_event`](Self::next_event) is to be asked without delay. Asked before every look at
+    /// links, so it has to be cheap.
+    fn has_event(&self) -> bool;
+
     /// What has happened since it was last asked. Also looks at links on which nothing happened for long.
     fn next_event(&mut self) -> Option<Event<Self::View>>;
 

@@ -38,6 +38,8 @@ pub(crate) struct World {
     events: HashMap<Address, VecDeque<Event<SimView>>>,
     /// Peers that connected to an endpoint that is slow to accept them.
     accepting: HashMap<Address, Vec<Event<SimView>>>,
+    /// To whom endpoints that are slow to connect want to.
+    connecting: HashMap<Address, Vec<Address>>,
     /// Which endpoints reported that they lost something for want of a link, and the peer's address.
     pub(crate) laments: Vec<(Address, Address)>,
     regions: HashMap<u64, SimView>,
@@ -67,6 +69,21 @@ impl World {
     /// An endpoint accepts no peer until it is told to.
     pub(crate) fn hold(&mut self, slow: Address) {
         self.accepting.entry(slow).or_default();
+    }
+
+    /// An endpoint does nothing for the links that it wants until it is told to.
+    pub(crate) fn hold_connects(&mut self, slow: Address) {
+        self.connecting.entry(slow).or_default();
+    }
+
+    /// To how many endpoints one waits to connect.
+    pub(crate) fn held_connects(&self, slow: Address) -> usize {
+        self.connecting.get(&slow).map_or(0, Vec::len)
+    }
+
+    /// How many links an endpoint has had.
+    pub(crate) fn links(&self, of: Address) -> u32 {
+        self.links.get(&of).copied().unwrap_or(0)
     }
 
     /// It accepts all peers that have connected.
@@ -170,6 +187,10 @@ impl Net for SimNet {
 
     fn connect(&mut self, to: Address, _: usize) {
         let mut world = self.world.borrow_mut();
+        if let Some(held) = world.connecting.get_mut(&self.own) {
+            held.push(to);
+            return;
+        }
         if !world.events.contains_key(&to) {
             world.events.entry(self.own).or_default().push_back(Event::NotConnected { to });
             return;
@@ -184,6 +205,17 @@ impl Net for SimNet {
         }
         let connected = Event::Connected { to, link: LinkId(ours) };
         world.events.entry(self.own).or_default().push_back(connected);
+    }
+
+    fn forgo(&mut self, to: Address) -> bool {
+        let mut world = self.world.borrow_mut();
+        let held = world.connecting.get_mut(&self.own);
+        let at = held.as_ref().and_then(|held| held.iter().position(|other| *other == to));
+        at.is_some_and(|at| held.is_some_and(|held| held.remove(at) == to))
+    }
+
+    fn has_event(&self) -> bool {
+        self.world.borrow().events.get(&self.own).is_some_and(|events| !events.is_empty())
     }
 
     fn next_event(&mut self) -> Option<Event<SimView>> {

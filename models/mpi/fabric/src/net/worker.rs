@@ -118,10 +118,23 @@ impl Worker {
         }
     }
 
+    /// Takes back the job to connect to an address, if no thread has begun it. Whether it was taken back.
+    pub(super) fn forgo(&self, address: Address) -> bool {
+        let jobs = &mut unpoisoned(&self.shared.queue).jobs;
+        let at = jobs.iter().position(|job| matches!(job, Job::Connect { to, .. } if *to == address));
+        at.is_some_and(|at| jobs.remove(at).is_some())
+    }
+
+    /// Whether something may have been done: cheap enough to be asked at every look.
+    #[inline]
+    pub(super) fn may_have_outcome(&self) -> bool {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
     /// What has been done.
     #[inline]
     pub(super) fn next_outcome(&self) -> Option<Outcome> {
-        if !self.shared.waiting.load(Ordering::Relaxed) {
+        if !self.may_have_outcome() {
             return None;
         }
         self.shared.waiting.store(false, Ordering::SeqCst);
