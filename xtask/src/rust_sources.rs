@@ -34,7 +34,7 @@ pub(crate) fn files(workspace: &Workspace) -> Result<Vec<SourceFile>, Failure> {
             "Cargo.toml" => manifest(&file.text, &folders)
                 .ok_or_else(|| Failure::malformed("Cargo.toml", "it has no list `members`"))?,
             "Cargo.lock" | "LICENSE-APACHE" | "LICENSE-MIT" => file.text,
-            path if is_of_crate(path, &folders) => file.text,
+            path if is_of_crate(path, &folders) || is_of_go(path) => file.text,
             _ => continue,
         };
         files.push(SourceFile { path: file.path.into(), text });
@@ -63,6 +63,13 @@ fn is_of_crate(path: &str, folders: &[(String, bool)]) -> bool {
     own.is_some_and(|(folder, is_wanted)| *is_wanted && !holds(&format!("{folder}/tests")))
 }
 
+/// Whether a file is of the module for Go, and neither of a test nor of a program that tests run.
+fn is_of_go(path: &str) -> bool {
+    let Some(path) = path.strip_prefix("runtime/go/") else { return false };
+    let is_tested = path.starts_with("internal/speaker/") || path.contains("testdata/");
+    !is_tested && (path == "go.mod" || (path.ends_with(".go") && !path.ends_with("_test.go")))
+}
+
 /// The manifest of the tree with these members alone.
 fn manifest(text: &str, folders: &[(String, bool)]) -> Option<String> {
     let (before, rest) = text.split_once("members = [")?;
@@ -83,6 +90,16 @@ mod tests {
         assert!(!is_of_crate("transport/conformance/src/lib.rs", &folders));
         assert!(!is_of_crate("transport/tests/all.rs", &folders));
         assert!(!is_of_crate("xtask/src/main.rs", &folders));
+    }
+
+    #[test]
+    fn the_module_for_go_comes_without_its_tests() {
+        for path in ["runtime/go/go.mod", "runtime/go/channel.go", "runtime/go/internal/ring/ring.go"] {
+            assert!(is_of_go(path), "{path}");
+        }
+        for path in ["runtime/go/ring_test.go", "runtime/go/internal/speaker/main.go", "examples/go/go.mod"] {
+            assert!(!is_of_go(path), "{path}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub enum BuildError {
     },
     /// A folder has no program.
     #[error(
-        "there is no program in {}, which has neither a Cargo.toml nor a .c file{}",
+        "there is no program in {}, which has neither a Cargo.toml nor files in C or Go{}",
         folder.display(),
         if *has_python { ": a program in Python needs no image, see `tombolo new --help`" } else { "" }
     )]
@@ -89,7 +89,7 @@ pub enum BuildError {
     },
     /// Only Rust programs can be built for boards.
     #[error(
-        "a C program cannot be built for {target}: programs for boards are Rust packages that stand on \
+        "a program in C or Go cannot be built for {target}: programs for boards are Rust packages that stand on \
          `tombolo-bare`"
     )]
     NotForBoards {
@@ -188,9 +188,10 @@ fn advice(path: Option<&Path>) -> &'static str {
             "for C++ build a static program for each instruction set, and make an image of them: `tombolo image pack`"
         }
         Some("rs") => "give the folder of its package, which has a Cargo.toml",
+        Some("go") => "give the folder of its package",
         Some("py") => "a program in Python needs no image, see `tombolo new --help`",
         Some("tbl") => "give an interface file together with the .c files that include its header",
-        _ => "give a package folder, a Cargo.toml, a folder with .c files, or .c files",
+        _ => "give a package folder, a Cargo.toml, a folder with files in C or Go, or .c files",
     }
 }
 

@@ -8,6 +8,7 @@
 mod c;
 mod error;
 pub mod gcc;
+mod go;
 mod rust;
 mod source;
 mod toolchain;
@@ -22,7 +23,7 @@ use tombolo_base::{Isa, Target};
 
 pub use c::{C_LIBRARY, Scratch, uses_library};
 pub use error::BuildError;
-pub use source::{CProgram, RustProgram, Source};
+pub use source::{CProgram, GoProgram, RustProgram, Source};
 pub use toolchain::{Language, installed_compiler};
 
 use crate::image::{Image, ImageBuilder, elf};
@@ -35,9 +36,10 @@ pub struct Request {
     pub source: Source,
     /// What to build it for; at least one, as in [`Machine::targets`](crate::Machine::targets).
     pub targets: Vec<Target>,
-    /// The cargo profile; C is always compiled with `-O2`.
+    /// The cargo profile; C is always compiled with `-O2`, and Go has no profiles.
     pub profile: String,
-    /// More arguments for cargo (`--features x`), or for the C compiler after its files (`-lm`).
+    /// More arguments for cargo (`--features x`), for the C compiler after its files (`-lm`), or for go
+    /// (`-tags x`).
     pub arguments: Vec<String>,
     /// More folders where C finds headers, searched after those that `arguments` name.
     pub include: Vec<PathBuf>,
@@ -127,6 +129,7 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
     let mut builder: Box<dyn Builder> = match &request.source {
         Source::Rust { manifest, program } => Box::new(rust::Cargo::new(manifest, program, request)?),
         Source::C(program) => Box::new(c::Compiler::new(program, request)?),
+        Source::Go(program) => Box::new(go::Toolchain::new(program, request)?),
     };
     let path = request.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.tbi", builder.name())));
     let tools = targets.iter().map(|target| builder.prepare(*target)).collect::<Result<Vec<_>, _>>()?;

@@ -18,6 +18,8 @@ pub enum Source {
     },
     /// A program in C.
     C(CProgram),
+    /// A program in Go.
+    Go(GoProgram),
 }
 
 /// Which program of a cargo package.
@@ -43,10 +45,19 @@ pub struct CProgram {
     pub interfaces: Vec<PathBuf>,
 }
 
+/// A package of Go that is a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GoProgram {
+    /// What the program is called: like its folder.
+    pub name: String,
+    /// The package's folder, in or below that of its `go.mod`.
+    pub folder: PathBuf,
+}
+
 impl Source {
-    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, a folder with C files, or
-    /// one or more `.c` files with the `.tbl` files that they use. `program` chooses among the programs of a
-    /// package.
+    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, a folder with files in Go or
+    /// C, or one or more `.c` files with the `.tbl` files that they use. `program` chooses among the programs
+    /// of a package.
     ///
     /// # Errors
     /// [`BuildError::NoSuchFile`], [`BuildError::NothingInFolder`], or [`BuildError::UnknownSource`] with
@@ -73,7 +84,8 @@ fn is(path: &Path, extension: &str) -> bool {
     path.extension() == Some(OsStr::new(extension))
 }
 
-/// The C files and interface files of a folder; what lies in folders below is not the program's.
+/// A package of Go, or the C files and interface files of a folder; what lies in folders below is not the
+/// program's.
 fn in_folder(folder: &Path) -> Result<Source, BuildError> {
     let unreadable = |source| BuildError::Read { path: folder.to_owned(), source };
     let entries = fs::read_dir(folder).map_err(unreadable)?.collect::<Result<Vec<_>, _>>();
@@ -82,6 +94,11 @@ fn in_folder(folder: &Path) -> Result<Source, BuildError> {
     let of = |extension: &str| -> Vec<PathBuf> {
         paths.iter().filter(|path| is(path, extension) && path.is_file()).cloned().collect()
     };
+    let real = folder.canonicalize().map_err(unreadable)?;
+    let name = real.file_name().and_then(OsStr::to_str).unwrap_or("program").to_owned();
+    if !of("go").is_empty() {
+        return Ok(Source::Go(GoProgram { name, folder: folder.to_owned() }));
+    }
     let files = of("c");
     if files.is_empty() {
         return Err(BuildError::NothingInFolder {
@@ -89,8 +106,6 @@ fn in_folder(folder: &Path) -> Result<Source, BuildError> {
             has_python: !of("py").is_empty(),
         });
     }
-    let real = folder.canonicalize().map_err(unreadable)?;
-    let name = real.file_name().and_then(OsStr::to_str).unwrap_or("program").to_owned();
     Ok(Source::C(CProgram { name, files, interfaces: of("tbl") }))
 }
 
@@ -161,6 +176,15 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_with_go_files_is_a_package_of_go() {
+        let folder = Folder::new("go", &["main.go", "go.mod", "greeter.tbl"]);
+        let name = folder.0.file_name().unwrap().to_str().unwrap().to_owned();
+        let program = GoProgram { name, folder: folder.0.clone() };
+        assert_eq!(detect(std::slice::from_ref(&folder.0)).unwrap(), Source::Go(program));
+        assert!(detect(&[folder.path("main.go")]).unwrap_err().contains("the folder of its package"));
+    }
+
+    #[test]
     fn what_cannot_be_built_is_refused_with_what_can() {
         let folder = Folder::new("none", &["main.cpp", "main.rs", "main.py", "echo.tbl", "page.html"]);
         let empty = Folder::new("empty", &["README.md"]);
@@ -172,7 +196,7 @@ mod tests {
         assert!(
             detect(std::slice::from_ref(&empty.0))
                 .unwrap_err()
-                .contains("neither a Cargo.toml nor a .c file")
+                .contains("neither a Cargo.toml nor files in C or Go")
         );
         assert!(detect(std::slice::from_ref(&folder.0)).unwrap_err().contains("Python needs no image"));
         assert!(error(&["main.cpp"]).contains("`tombolo image pack`"));
@@ -181,7 +205,7 @@ mod tests {
         assert!(error(&["echo.tbl"]).contains("with the .c files"));
         for text in [error(&["page.html"]), detect(&[]).unwrap_err()] {
             assert!(
-                text.ends_with("a package folder, a Cargo.toml, a folder with .c files, or .c files"),
+                text.ends_with("a package folder, a Cargo.toml, a folder with files in C or Go, or .c files"),
                 "{text}"
             );
         }

@@ -17,9 +17,9 @@ use crate::text;
 
 /// Builds an image: one program, compiled for several instruction sets
 ///
-/// PATH is a Rust package (a folder with Cargo.toml), a folder with C files, or C files; the default is the
-/// current folder. Interface files (.tbl) among C files become headers. C programs find `tombolo.h` and its
-/// library without options.
+/// PATH is a Rust package (a folder with Cargo.toml), a package of Go, a folder with C files, or C files; the
+/// default is the current folder. Interface files (.tbl) among C files become headers. C programs find
+/// `tombolo.h` and its library without options.
 ///
 /// The image has builds for the nodes of --machine-file, or else of the machines that are up, or else for
 /// every instruction set whose compiler is installed. Builds for other instruction sets than this host's are
@@ -33,9 +33,10 @@ Examples:
   tombolo build --bare                             for boards without an operating system too
   tombolo build main.c                             a program in C, into main.tbi
   tombolo build main.c util.c -- -Iinclude -lm     several C files, with arguments for the compiler
-  tombolo build main.c kv.tbl                      one that includes kv.h, of an interface")]
+  tombolo build main.c kv.tbl                      one that includes kv.h, of an interface
+  tombolo build examples/go/pingpong               a program in Go, into pingpong.tbi")]
 pub(crate) struct Options {
-    /// A package folder, its Cargo.toml, a folder with C files, or C files
+    /// A package folder, its Cargo.toml, a folder with files in Go or C, or C files
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
 
@@ -74,7 +75,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
 
-    /// Arguments for cargo or the C compiler
+    /// Arguments for cargo, the C compiler or go
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }

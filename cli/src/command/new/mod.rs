@@ -16,7 +16,7 @@ use templates::{Values, text_of};
 
 /// Creates a project: a small program that builds and runs at once
 ///
-/// The default program sends a message back and forth between two nodes. Programs in Rust and C are built
+/// The default program sends a message back and forth between two nodes. Programs in Rust, C and Go are built
 /// into an image for all nodes. One in Python needs no image: `tombolo run` starts the interpreter on nodes
 /// that have it.
 #[derive(Args, Debug)]
@@ -24,6 +24,7 @@ use templates::{Values, text_of};
 Examples:
   tombolo new hello                        in Rust: ping-pong between two nodes
   tombolo new hello --lang c               in C
+  tombolo new hello --lang go              in Go
   tombolo new greetings --typed            a typed service and its clients, with an interface file
   tombolo new frames --pipeline            three stages that buffers go through, without a copy
   tombolo new greetings --typed --lang python
@@ -55,6 +56,7 @@ pub(crate) struct Options {
 enum Language {
     Rust,
     C,
+    Go,
     Python,
 }
 
@@ -81,6 +83,7 @@ impl Language {
         match self {
             Language::Rust => "Rust",
             Language::C => "C",
+            Language::Go => "Go",
             Language::Python => "Python",
         }
     }
@@ -104,10 +107,16 @@ impl Language {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let (language, flavour, name) = (options.lang, options.flavour(), options.name.as_str());
+    if (language, flavour) == (Language::Go, Flavour::Pipeline) {
+        return Err(Failure::Usage {
+            message: "a pipeline passes buffers on, which programs in Go do not have".to_owned(),
+            hint: Some("choose rust, c or python"),
+        });
+    }
     let sources = Sources::find()?;
     let crates = match (language, &sources) {
-        (Language::Rust, None) => return Sources::missing(),
-        (Language::Rust, Some(sources)) => Some(sources),
+        (Language::Rust | Language::Go, None) => return Sources::missing(language),
+        (Language::Rust | Language::Go, Some(sources)) => Some(sources),
         (Language::C | Language::Python, _) => None,
     };
     let python = Sources::python(sources.as_ref());
@@ -118,9 +127,12 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     for (path, text) in templates::files(language, flavour) {
         draft.write(path, &text_of(text, &values))?;
     }
+    if (language, flavour) == (Language::Go, Flavour::Typed) {
+        draft.write("greeter/greeter.go", &templates::stubs_in_go()?)?;
+    }
     draft.write("README.md", &templates::readme(language, flavour, &values))?;
     draft.write(".gitignore", templates::ignored(language))?;
-    if let Some(crates) = crates {
+    if let (Language::Rust, Some(crates)) = (language, crates) {
         crates.copy_lock(&draft)?;
     }
     draft.finish()?;
@@ -134,9 +146,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the crates and the package for Python are that a project depends on: in the source tree that this
-/// command was built in, or in what was installed with it. Neither is in a registry, and these are of this
-/// command's version.
+/// Where the crates and the packages for Go and Python are that a project depends on: in the source tree that
+/// this command was built in, or in what was installed with it. Neither is in a registry, and these are of
+/// this command's version.
 struct Sources {
     root: PathBuf,
 }
@@ -151,12 +163,14 @@ impl Sources {
         Ok(places.into_iter().find(|root| has_crate(root)).map(|root| Sources { root }))
     }
 
-    /// Says that a project in Rust has nothing to depend on.
-    fn missing() -> Result<(), Failure> {
+    /// Says that a project has nothing to depend on.
+    fn missing(language: Language) -> Result<(), Failure> {
         let installed = installed_folder(Self::INSTALLED)?;
         Err(Failure::Usage {
             message: format!(
-                "the crate `tombolo`, which projects in Rust depend on, is not in {}",
+                "the {} `tombolo`, which projects in {} depend on, is not in {}",
+                if language == Language::Go { "module" } else { "crate" },
+                language.name(),
                 installed.display()
             ),
             hint: Some("install the whole package, or use the command that was built in the source tree"),

@@ -1,7 +1,10 @@
 //! What projects are made of: the files in `cli/templates`, with the project's own words in place of
 //! `@word@`.
 
+use tombolo_idl::go::{GoOptions, generate};
+
 use super::{Flavour, Language};
+use crate::failure::Failure;
 
 /// The files of a template: where each goes in the project, and its text.
 type Files = &'static [(&'static str, &'static str)];
@@ -23,6 +26,10 @@ pub(super) fn files(language: Language, flavour: Flavour) -> Files {
         (Language::C, Flavour::Plain) => files!("c/plain": "main.c"),
         (Language::C, Flavour::Typed) => files!("c/typed": "greeter.tbl", "main.c"),
         (Language::C, Flavour::Pipeline) => files!("c/pipeline": "main.c"),
+        (Language::Go, Flavour::Plain) => files!("go/plain": "go.mod", "main.go"),
+        (Language::Go, Flavour::Typed) => files!("go/typed": "go.mod", "greeter.tbl", "main.go"),
+        // Refused before: the package for Go has no buffers.
+        (Language::Go, Flavour::Pipeline) => &[],
         (Language::Python, Flavour::Plain) => files!("python/plain": "main.py"),
         (Language::Python, Flavour::Typed) => files!("python/typed": "greeter.tbl", "main.py"),
         (Language::Python, Flavour::Pipeline) => files!("python/pipeline": "main.py"),
@@ -33,7 +40,7 @@ pub(super) fn files(language: Language, flavour: Flavour) -> Files {
 pub(super) struct Values<'a> {
     /// The project's name.
     pub(super) name: &'a str,
-    /// The folder that has the crates.
+    /// The folder that has the crates and the module for Go.
     pub(super) rust: &'a str,
     /// What pip installs.
     pub(super) python: &'a str,
@@ -43,7 +50,7 @@ pub(super) struct Values<'a> {
 
 /// The text of a file in this project.
 pub(super) fn text_of(template: &str, values: &Values<'_>) -> String {
-    // In manifests and texts of programs the path stands between quotes.
+    // In manifests, files of modules and texts of programs the path stands between quotes.
     let rust = values.rust.replace('\\', "\\\\").replace('"', "\\\"");
     template.replace("@name@", values.name).replace("@rust@", &rust)
 }
@@ -61,6 +68,8 @@ pub(super) fn readme(language: Language, flavour: Flavour, values: &Values<'_>) 
         Language::Rust => "The crates of Tombolo are those of the command that made this project: `Cargo.toml` says where they lie.".to_owned(),
         Language::C => "`tombolo build` finds `tombolo.h` and the library for each processor, and writes the headers of interface files \
                         (`.tbl`). `tombolo build -- -lm` adds options for the compiler.".to_owned(),
+        Language::Go => "The module of Tombolo is that of the command that made this project: `go.mod` says where it lies. `go generate` writes the \
+                        stubs of an interface file (`.tbl`) anew.".to_owned(),
         Language::Python => format!(
             "The package is installed by `pip install {}`. A node that is not this host needs a Python of its own: see the book's chapter \
              on Python.",
@@ -72,11 +81,20 @@ pub(super) fn readme(language: Language, flavour: Flavour, values: &Values<'_>) 
     text_of(&readme, values)
 }
 
+/// The stubs of the interface of typed projects in Go, as `tombolo idl compile` writes them.
+pub(super) fn stubs_in_go() -> Result<String, Failure> {
+    let text = include_str!("../../../templates/go/typed/greeter.tbl");
+    let mistake = |_| Failure::Other("the interface of the template has a mistake".into());
+    let model = tombolo_idl::compile(text).map_err(mistake)?;
+    let options = GoOptions { origin: "greeter.tbl".to_owned(), ..GoOptions::default() };
+    generate(&model, &options).map_err(|error| Failure::Other(error.into()))
+}
+
 /// What git leaves alone.
 pub(super) fn ignored(language: Language) -> &'static str {
     match language {
         Language::Rust => "/target\n*.tbi\n",
-        Language::C => "*.tbi\n",
+        Language::C | Language::Go => "*.tbi\n",
         Language::Python => "__pycache__\n",
     }
 }
@@ -85,13 +103,15 @@ pub(super) fn ignored(language: Language) -> &'static str {
 mod tests {
     use super::*;
 
-    const ALL: [(Language, Flavour); 9] = [
+    const ALL: [(Language, Flavour); 11] = [
         (Language::Rust, Flavour::Plain),
         (Language::Rust, Flavour::Typed),
         (Language::Rust, Flavour::Pipeline),
         (Language::C, Flavour::Plain),
         (Language::C, Flavour::Typed),
         (Language::C, Flavour::Pipeline),
+        (Language::Go, Flavour::Plain),
+        (Language::Go, Flavour::Typed),
         (Language::Python, Flavour::Plain),
         (Language::Python, Flavour::Typed),
         (Language::Python, Flavour::Pipeline),
@@ -120,6 +140,14 @@ mod tests {
     }
 
     #[test]
+    fn the_plain_program_in_go_is_the_example() {
+        let example = include_str!("../../../../examples/go/pingpong/main.go");
+        let values = Values { name: "pingpong", rust: "", python: "", steps: &[] };
+        let (_, program) = files(Language::Go, Flavour::Plain)[1];
+        assert_eq!(text_of(program, &values), example, "copy it to cli/templates/go/plain/main.go");
+    }
+
+    #[test]
     fn the_interface_is_the_same_in_every_language() {
         let interface = |language| {
             let files = files(language, Flavour::Typed);
@@ -127,6 +155,10 @@ mod tests {
         };
         let rust = interface(Language::Rust);
         assert!(rust.is_some_and(|text| tombolo_idl::format(text).is_ok_and(|tidy| tidy == text)));
-        assert!([Language::C, Language::Python].into_iter().all(|language| interface(language) == rust));
+        assert!(
+            [Language::C, Language::Go, Language::Python]
+                .into_iter()
+                .all(|language| interface(language) == rust)
+        );
     }
 }

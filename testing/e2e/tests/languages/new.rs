@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tombolo_e2e::c::put_into_kit;
+use tombolo_e2e::go::Go;
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Finished, Machine, MachineFile, Running, outside};
 
@@ -168,6 +169,20 @@ fn projects_in_python_run_without_an_image() {
     machine.down();
 }
 
+#[test]
+fn projects_in_go_build_and_run_outside_the_tree() {
+    if Go::find().is_none() {
+        return;
+    }
+    let machine = two_nodes();
+    let plain = project(&machine, &["there-and-back", "--lang", "go"]);
+    let said = build_and_run(&machine, &plain, "host,arm0");
+    assert!(said.contains("x86_64 on host -> aarch64 on arm0: 10000 round trips, median "), "{said}");
+    let typed = project(&machine, &["greetings", "--typed", "--lang", "go"]);
+    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
+    machine.down();
+}
+
 /// A machine that is not up: what is refused needs none.
 fn nowhere() -> Machine {
     Machine::new(&MachineFile::host())
@@ -197,7 +212,10 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
         machine.tombolo(["new", name]).fails_with(2, &[why]);
     }
     machine.tombolo(["new", "x", "--typed", "--pipeline"]).fails_with(2, &["cannot be used with"]);
-    machine.tombolo(["new", "x", "--lang", "go"]).fails_with(2, &["rust, c, python"]);
+    machine.tombolo(["new", "x", "--lang", "perl"]).fails_with(2, &["rust, c, go, python"]);
+    machine
+        .tombolo(["new", "x", "--lang", "go", "--pipeline"])
+        .fails_with(2, &["programs in Go do not have"]);
     machine.tombolo(["new"]).fails_with(2, &["<NAME>"]);
     assert_eq!(listing(machine.folder()), [""; 0]);
 
@@ -250,13 +268,13 @@ fn what_cannot_be_built_is_refused_with_what_can() {
         fs::write(folder.join(file), "").expect("a file");
     }
     for (path, why) in [
-        ("empty", "neither a Cargo.toml nor a .c file"),
+        ("empty", "neither a Cargo.toml nor files in C or Go"),
         ("snakes", "a program in Python needs no image"),
         ("snakes/main.py", "a program in Python needs no image"),
         ("main.cpp", "tombolo image pack"),
         ("main.rs", "Cargo.toml"),
         ("greeter.tbl", "with the .c files"),
-        ("page.html", "give a package folder, a Cargo.toml, a folder with .c files, or .c files"),
+        ("page.html", "give a package folder, a Cargo.toml, a folder with files in C or Go, or .c files"),
         ("missing.c", "there is no missing.c"),
     ] {
         machine.tombolo(["build", path]).fails_with(2, &[why]);
