@@ -105,6 +105,15 @@ impl Net for Ends {
         self.0.borrow_mut().events.push_back(Event::NotConnected { to });
     }
 
+    fn forgo(&mut self, _: Address) -> bool {
+        // Each is answered at once.
+        false
+    }
+
+    fn has_event(&self) -> bool {
+        !self.0.borrow().events.is_empty()
+    }
+
     fn next_event(&mut self) -> Option<Event<usize>> {
         let mut wire = self.0.borrow_mut();
         let event = wire.events.pop_front()?;
