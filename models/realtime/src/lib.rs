@@ -3,7 +3,7 @@
 //! A program that must react in time is built from parts whose worst case is known: a [`Periodic`] task,
 //! whose loop body is a sum of bounded operations; a [pipeline](bound::pipeline) of such tasks; or a step
 //! that is [shared out](share) over workers, which meet at a [`Barrier`]. The bound of each operation on
-//! shared memory is a number of [`Steps`](tombolo_base::Steps); [`Costs`](bound::Costs) turn these into time,
+//! shared memory is a number of [`Steps`]; [`Costs`](bound::Costs) turn these into time,
 //! and [`bound`] adds them up. The patterns are those of parMERASA (Ungerer et al., "parMERASA: Multi-Core
 //! Execution of Parallelised Hard Real-Time Applications Supporting Analysability", DSD 2013).
 //!
