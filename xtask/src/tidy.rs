@@ -152,7 +152,7 @@ mod fixture {
               apart_from = ["platform"], purpose = "" },
             { name = "examples", folder = "examples", crates = ["example"], only = ["link"], purpose = "" },
         ]
-        checks = { unsafe_allowed = ["base"], no_std = ["ring"], miri = [], loom = [] }
+        checks = { unsafe_allowed = ["base"], no_std = ["ring"], miri = [], bounds = [], loom = [] }
         lines = { max = 3, exceptions = {} }
         banned = { "secret" = "it is one" }
         english = { idioms = { "private idiom" = "say it plainly" } }
