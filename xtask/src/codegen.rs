@@ -120,6 +120,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/pictures/overview.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/objects.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/rcce.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/realtime.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/recovery.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/regions.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/ring.svg", cost: Cost::Built, generate: diagram },

@@ -587,6 +587,37 @@ def objects():
     return d
 
 
+def realtime():
+    """A period with its release, job and deadline; a step that three workers share; a pipeline of three stages"""
+    d = Drawing(realtime.__doc__, 300)
+    d.text(20, 24, "periodic task", anchor="start", style="strong")
+    d.arrow(20, 96, 700, 96)
+    for x, start, end in ((40, 64, 184), (340, 372, 492), (640, None, None)):
+        d.parts.append(f'<path d="M{x} 44 V102" class="wire"/>')
+        d.text(x, 118, "release", style="small")
+        if start:
+            d.box(start, 66, end - start, 30, "host", small=("job",))
+            d.parts.append(f'<path d="M{x + 180} 44 V102" class="wire dashed"/>')
+            d.text(x + 180, 118, "deadline", style="small")
+            d.arrow(x, 56, end, 56, "response")
+    d.text(20, 154, "step that workers share", anchor="start", style="strong")
+    for worker, (width, style) in enumerate(((120, "host"), (170, "arm"), (140, "host"))):
+        y = 166 + 38 * worker
+        d.box(40, y, width, 28, style, small=(f"share {worker}",))
+        d.arrow(40 + width, y + 14, 228, y + 14)
+    d.box(230, 162, 16, 112, "shared")
+    d.text(238, 292, "barrier", style="small")
+    d.arrow(246, 218, 290, 218)
+    d.text(296, 222, "next step", anchor="start", style="small")
+    d.text(400, 154, "pipeline", anchor="start", style="strong")
+    for stage, (x, style) in enumerate(((400, "host"), (508, "arm"), (616, "host")), 1):
+        d.box(x, 192, 84, 48, style, small=(f"stage {stage}",))
+        if stage < 3:
+            d.arrow(x + 84, 216, x + 106, 216)
+    d.text(550, 264, "period: the slowest stage; latency: the sum", style="small")
+    return d
+
+
 def simulation():
     """What is real in a simulated machine, and what is simulated and damaged on purpose"""
     d = Drawing(simulation.__doc__, 240)
