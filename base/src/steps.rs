@@ -4,7 +4,7 @@
 //! (parMERASA; `docs/book`, "Bounded time"). Bounds are part of every build. Accesses are counted only with
 //! `--cfg sim` and `--cfg loom`, where atomics are wrapped, so that counting costs nothing elsewhere.
 
-use core::ops::{Add, Mul};
+use core::ops::Add;
 
 /// Accesses to words of shared memory, and fences.
 ///
@@ -95,14 +95,6 @@ impl Add for Steps {
     }
 }
 
-impl Mul<u64> for Steps {
-    type Output = Steps;
-
-    fn mul(self, times: u64) -> Steps {
-        self.times(times)
-    }
-}
-
 #[cfg(any(sim, loom))]
 pub(crate) use counting::count;
 #[cfg(any(sim, loom))]
@@ -168,7 +160,7 @@ mod tests {
     #[test]
     fn bounds_add_up_and_compare_by_kind() {
         let one = Steps::of(2, 1);
-        let sum = (one + Steps::of(0, 3).fenced(1)) * 2;
+        let sum = (one + Steps::of(0, 3).fenced(1)).times(2);
         assert_eq!(sum, Steps { loads: 4, stores: 8, read_modify_writes: 0, fences: 2 });
         assert!(one.within(sum) && !sum.within(one));
         assert!(!Steps::of(0, 9).within(sum), "one kind is over");

@@ -36,10 +36,9 @@ impl Fft {
     /// Fills the points with a cosine that has `periods` periods.
     pub(crate) fn sample(&self, periods: usize) {
         for index in 0..POINTS {
-            let [cosine, sine] = self.roots[(index * periods) % BUTTERFLIES];
+            let [cosine, _] = self.roots[(index * periods) % BUTTERFLIES];
             // The roots are the lower half circle; the other half has the opposite sign.
             let sign = if (index * periods) % POINTS < BUTTERFLIES { 1.0 } else { -1.0 };
-            let _ = sine;
             self.store(index, [sign * cosine, 0.0]);
         }
     }

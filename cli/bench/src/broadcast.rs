@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::broadcast;
 
-use super::progress::showing;
+use super::progress::{member_status, showing};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -53,13 +53,7 @@ pub(super) struct Options {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     if let Some(trial) = &options.member {
-        return match broadcast::run_member(trial) {
-            Ok(()) => Ok(0),
-            Err(why) => {
-                eprintln!("{why}");
-                Ok(1)
-            }
-        };
+        return Ok(member_status(broadcast::run_member(trial)));
     }
     let bench = broadcast::Options {
         members: options.members,

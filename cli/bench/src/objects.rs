@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::objects;
 
-use super::progress::showing;
+use super::progress::{member_status, showing};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -58,13 +58,7 @@ pub(super) struct Options {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     if let Some(trial) = &options.member {
-        return match objects::run_member(trial) {
-            Ok(()) => Ok(0),
-            Err(why) => {
-                eprintln!("{why}");
-                Ok(1)
-            }
-        };
+        return Ok(member_status(objects::run_member(trial)));
     }
     let bench = objects::Options {
         ranks: options.ranks.clone(),

@@ -19,3 +19,14 @@ pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(
     }
     result
 }
+
+/// The exit status of a process that took part in a measurement, which says why if it failed.
+pub(super) fn member_status(ended: Result<(), String>) -> u8 {
+    match ended {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("{why}");
+            1
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Programs in Go, with the SDK out of the tree.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -31,10 +32,20 @@ impl Go {
     #[must_use]
     pub fn command(self, folder: &str) -> Command {
         let mut command = Command::new("go");
-        command.current_dir(root().join(folder));
-        command.env("GOTOOLCHAIN", "local").env("GOPROXY", "off").env("GOFLAGS", "");
-        command.env("GOCACHE", target().join("go/cache")).env("GOPATH", target().join("go/path"));
+        command.current_dir(root().join(folder)).envs(self.settings());
         command
+    }
+
+    /// Variables with which Go fetches nothing and keeps what it compiles in the target folder.
+    #[must_use]
+    pub fn settings(self) -> [(&'static str, OsString); 5] {
+        [
+            ("GOTOOLCHAIN", "local".into()),
+            ("GOPROXY", "off".into()),
+            ("GOFLAGS", OsString::new()),
+            ("GOCACHE", target().join("go/cache").into()),
+            ("GOPATH", target().join("go/path").into()),
+        ]
     }
 
     /// Builds a package, static, for an instruction set as Tombolo calls it.

@@ -44,7 +44,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// them.
     #[must_use]
     pub fn announce_bound(&self) -> Steps {
-        (Sleeper::<C>::ARM_BOUND + Sleeper::<C>::DISARM_BOUND) * 2 + NOTE_END
+        (Sleeper::<C>::ARM_BOUND + Sleeper::<C>::DISARM_BOUND).times(2) + NOTE_END
     }
 
     fn producer(&self) -> &Producer<C> {
