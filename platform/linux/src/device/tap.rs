@@ -259,6 +259,8 @@ fn internet(address: Ipv4Addr) -> libc::sockaddr {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -292,7 +294,12 @@ mod tests {
         };
         assert!(!is_running());
         tap.set_carrier(true).unwrap();
-        assert!(is_running());
+        // The kernel propagates the carrier from a work queue, up to a second later.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_running() {
+            assert!(Instant::now() < deadline, "the carrier did not come up");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         // The kernel announces itself on the link; what else is there ends with `None`.
         let mut frame = vec![0; MAX_FRAME_BYTES];
         while tap.receive(&mut frame).unwrap().is_some() {}
