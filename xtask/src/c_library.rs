@@ -31,6 +31,7 @@ const HEADERS: [(&str, &str); 7] = [
     ("runtime/c/include", "tombolo/wire.h"),
     ("runtime/c/include", "tombolo/interface.h"),
     ("runtime/c/include", "tombolo/files.h"),
+    ("runtime/c/include", "tombolo/hubs.h"),
     ("runtime/c/include", "tombolo/opening.h"),
     ("models/rcce/include", "RCCE.h"),
     ("models/rcce/include", "iRCCE.h"),

@@ -110,9 +110,14 @@ impl Source<'_> {
             text(cmake.join("TomboloConfigVersion.cmake"), "TomboloConfigVersion.cmake")?,
             text("share/tombolo/tombolo.mk".into(), "tombolo.mk")?,
         ];
-        for header in
-            ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h", "tombolo/opening.h"]
-        {
+        for header in [
+            "tombolo.h",
+            "tombolo/wire.h",
+            "tombolo/interface.h",
+            "tombolo/files.h",
+            "tombolo/hubs.h",
+            "tombolo/opening.h",
+        ] {
             let path = Path::new("include").join(header);
             items.push(file(path, source.join("include").join(header), 0o644));
         }

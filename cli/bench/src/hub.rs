@@ -213,7 +213,7 @@ fn row(what: &'static str, place: &str, bytes: usize, count: u64, time: Times) -
 }
 
 fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
-    let task = Task::attach(domain).within(PATIENCE);
+    let task = Task::attach(domain)?.within(PATIENCE);
     let pair = pairs(&task, count).map_err(hub_failure)?;
     rows.push(row("semaphore pair, one task", node, 0, count, pair));
 
@@ -272,7 +272,7 @@ fn peer(context: &Context, role: &str, count: u64) -> Result<(), Failure> {
         _ => {}
     }
     let domain = context.attach_running()?;
-    let task = Task::attach(&domain).within(PATIENCE);
+    let task = Task::attach(&domain)?.within(PATIENCE);
     let done = match role.split_once(':') {
         Some(("port", bytes)) => send(&task, "bench/port", bytes.parse().unwrap_or(8), count),
         _ if role == "fifo" => send(&task, "bench/fifo", FIFO_BYTES, count),

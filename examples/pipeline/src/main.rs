@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 
 fn run(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     let domain = Domain::attach()?;
-    let task = Task::attach(&domain);
+    let task = Task::attach(&domain)?;
     match words {
         ["produce", numbers] => produce(&task, numbers.parse()?)?,
         ["work"] => {

@@ -16,11 +16,12 @@ pub const C_LIBRARY: Library =
     Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
 
 /// The headers of the library.
-const HEADERS: [&str; 7] = [
+const HEADERS: [&str; 8] = [
     "tombolo.h",
     "tombolo/interface.h",
     "tombolo/wire.h",
     "tombolo/files.h",
+    "tombolo/hubs.h",
     "tombolo/opening.h",
     "RCCE.h",
     "iRCCE.h",

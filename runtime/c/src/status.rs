@@ -170,6 +170,12 @@ statuses! {
     RelayDied = 64, c"TOMBOLO_RELAY_DIED";
     /// The listener refused the request with which a channel was to be opened.
     OpeningRefused = 65, c"TOMBOLO_OPENING_REFUSED";
+    /// The hub is closed, and for one that gets it is empty; or it was closed before.
+    HubClosed = 66, c"TOMBOLO_HUB_CLOSED";
+    /// A lock or block is not held by the task; or it is, and was to be taken again.
+    HubHeld = 67, c"TOMBOLO_HUB_HELD";
+    /// The hub is of another kind or type, or has no such operation.
+    HubRefused = 68, c"TOMBOLO_HUB_REFUSED";
 }
 
 /// Why something was not done.

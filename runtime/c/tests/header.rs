@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
 }
 
 fn header() -> String {
-    ["tombolo.h", "tombolo/files.h", "tombolo/opening.h"]
+    ["tombolo.h", "tombolo/files.h", "tombolo/hubs.h", "tombolo/opening.h"]
         .map(|name| fs::read_to_string(folder().join("include").join(name)).unwrap())
         .concat()
 }
@@ -80,8 +80,14 @@ fn compiles(compiler: &str, standard: &str, extra: &[&str]) {
     assert!(output.status.success(), "{compiler} {standard}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-const HEADERS: &[&str] =
-    &["tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h", "tombolo/opening.h", "tombolo.h"];
+const HEADERS: &[&str] = &[
+    "tombolo/wire.h",
+    "tombolo/interface.h",
+    "tombolo/files.h",
+    "tombolo/hubs.h",
+    "tombolo/opening.h",
+    "tombolo.h",
+];
 
 #[test]
 fn compilers_take_the_headers_without_a_word() {

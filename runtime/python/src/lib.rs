@@ -12,6 +12,7 @@ mod domain;
 mod end;
 mod failure;
 mod files;
+mod hubs;
 mod job;
 mod layout;
 mod mapping;
@@ -44,6 +45,8 @@ mod _native {
     use crate::domain::{Child, Listener, attach};
     #[pymodule_export]
     use crate::files::{FileService, OpenFile};
+    #[pymodule_export]
+    use crate::hubs::{Begun, HubEnd, TaskEnd};
     #[pymodule_export]
     use crate::job::Job;
     #[pymodule_export]

@@ -12,7 +12,7 @@ use tombolo::Error;
 use crate::failure::Failure;
 
 /// How long a wait goes on before Python is asked whether a signal, such as that of Ctrl-C, is to be handled.
-const SLICE: Duration = Duration::from_millis(200);
+pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
 /// How long is waited where nothing is said.
 pub(crate) const DEFAULT_TIMEOUT: f64 = 30.0;

@@ -27,7 +27,7 @@ use crate::channel::{Carrier, Channel};
 use crate::domain::Listener;
 use crate::error::Error;
 use crate::exits::Ended;
-use crate::future::HasChannel;
+use crate::future::{HasChannel, Registration};
 use crate::monitor::MonitorLink;
 use crate::monitor::side::Side;
 use crate::side::SideStream;
@@ -256,6 +256,8 @@ enum What {
 /// **Threads.** One thread waits; others have a [`Waker`].
 #[derive(Debug)]
 pub struct WaitSet<T = Channel> {
+    /// Of futures. It goes before the descriptor that it watches.
+    registration: Option<Registration>,
     set: waitset::WaitSet<Member<T>>,
     watched: HashMap<Token, Watched>,
     channels: usize,
@@ -275,6 +277,7 @@ impl<T: Waited> WaitSet<T> {
         let set = waitset::WaitSet::new()?;
         let news = Arc::new(News { waker: set.waker(), arrived: AtomicBool::new(false) });
         Ok(WaitSet {
+            registration: None,
             set,
             watched: HashMap::new(),
             channels: 0,

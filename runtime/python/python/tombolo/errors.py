@@ -416,6 +416,24 @@ class NotInJob(Error):
     status = 63
 
 
+class HubClosed(Error):
+    """The hub is closed, and for one that receives it is empty; or it was closed before."""
+
+    status = 66
+
+
+class HubHeld(Error):
+    """A lock or block is not held by this task; or it is, and was to be taken again."""
+
+    status = 67
+
+
+class HubRefused(Error):
+    """The hub is of another kind or has values of another type, or it has no such operation."""
+
+    status = 68
+
+
 class Mistakes(Error, ValueError):
     """An interface file has mistakes; the text shows where they are and what to do."""
 

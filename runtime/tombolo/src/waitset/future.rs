@@ -21,39 +21,28 @@ impl<T: Waited> WaitSet<T> {
     where
         T: Send,
     {
-        Waiting { set: self, timeout, deadline: None, registration: None }
+        Waiting { set: self, timeout, deadline: None }
     }
-}
 
-struct Waiting<'a, T> {
-    set: &'a mut WaitSet<T>,
-    timeout: Duration,
-    deadline: Option<Deadline>,
-    registration: Option<Registration>,
-}
-
-impl<T: Waited> Future for Waiting<'_, T> {
-    type Output = Result<Ready, Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        use std::os::fd::AsFd;
-        let this = self.get_mut();
-        let deadline = *this.deadline.get_or_insert_with(|| Deadline::after(this.timeout));
-        match this.set.wait(Duration::ZERO) {
-            Err(Error::TimedOut { what, .. }) => {
-                if deadline.passed() {
-                    return Poll::Ready(Err(Error::TimedOut { what, timeout: this.timeout }));
-                }
-            }
+    /// Says what is ready. If nothing is, the task of `context` is woken when something may be, and after
+    /// `timeout` at the latest. Of several tasks that poll, the last is woken: for programs that wait for
+    /// several things by futures and have one set beneath.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait): [`Error::TimedOut`] when nothing is ready and `timeout` is zero.
+    pub fn poll_wait(&mut self, context: &mut Context<'_>, timeout: Duration) -> Poll<Result<Ready, Error>> {
+        match self.wait(Duration::ZERO) {
+            Err(Error::TimedOut { .. }) if !timeout.is_zero() => {}
             result => return Poll::Ready(result),
         }
-        let mut registration = match this.registration.take().map_or_else(Registration::new, Ok) {
+        let mut registration = match self.registration.take().map_or_else(Registration::new, Ok) {
             Ok(registration) => registration,
             Err(error) => return Poll::Ready(Err(error.into())),
         };
         // Everything in the set is armed now: its descriptor tells.
-        let armed = registration.arm(&[(this.set.as_fd(), Interest::Read)], deadline, context.waker());
-        this.registration = Some(registration);
+        let sources = [(std::os::fd::AsFd::as_fd(self), Interest::Read)];
+        let armed = registration.arm(&sources, Deadline::after(timeout), context.waker());
+        self.registration = Some(registration);
         match armed {
             Ok(()) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error.into())),
@@ -61,10 +50,31 @@ impl<T: Waited> Future for Waiting<'_, T> {
     }
 }
 
+struct Waiting<'a, T> {
+    set: &'a mut WaitSet<T>,
+    timeout: Duration,
+    deadline: Option<Deadline>,
+}
+
+impl<T: Waited> Future for Waiting<'_, T> {
+    type Output = Result<Ready, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let deadline = *this.deadline.get_or_insert_with(|| Deadline::after(this.timeout));
+        match this.set.poll_wait(context, deadline.remaining()) {
+            Poll::Ready(Err(Error::TimedOut { what, .. })) => {
+                Poll::Ready(Err(Error::TimedOut { what, timeout: this.timeout }))
+            }
+            polled => polled,
+        }
+    }
+}
+
 impl<T> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
-        if let Some(registration) = &self.registration {
-            registration.forget(&*self.set);
+        if let Some(registration) = &mut self.set.registration {
+            registration.disarm();
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
 use tombolo::interface::{Call, CallError, Decline, Fault, Malformed, Never, Response};
 use tombolo::{Channel, ChannelOptions, Domain, Error, OpenRequest};
 use tombolo_e2e::c::{AARCH64, HOST};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
+use tombolo_hubs::Task;
 use tombolo_stubs::kv::{
     Kv, KvAwaitChange, KvAwaitChangeReply, KvChanged, KvChangedView, KvClient, KvError, KvEvents, KvForget,
     KvForgetView, KvGet, KvGetReply, KvGetRequest, KvHandler, KvList, KvListReply, KvListRequest, KvPut,
@@ -366,5 +368,34 @@ fn channels_are_opened_with_requests_between_c_and_rust() {
     assert!(matches!(listener.accept(), Err(Error::Refused { .. })));
     assert!(matches!(connecting.join().expect("no panic"), Err(Error::Refused { .. })));
     drop(listener);
+    machine.down();
+}
+
+#[test]
+fn a_program_in_c_uses_hubs_of_every_kind() {
+    let machine = Machine::up(&MachineFile::host());
+    let hubs = [
+        "c-fifo:fifo:2",
+        "c-port:port",
+        "c-go:event",
+        "c-count:semaphore:2",
+        "c-guard:resource",
+        "c-pool:pool:2:512",
+    ];
+    let serving = machine.start(["hubs", "serve"].iter().chain(&hubs));
+    serving.wait_for("ready: ");
+    let program = machine.folder().join("hubs");
+    HOST.build(&["runtime/c/tests/hubs.c"], &HOST.library().expect("this test depends on it"), &program);
+    let running = machine.start(on("host", &program, &[]));
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let task = Task::attach(&domain).expect("a task").within(PATIENCE);
+    let port = task.port::<String>("c-port").expect("it is served");
+    task.event("c-go").expect("it is served").wait().expect("the program raises it");
+    port.send("from Rust".to_owned()).expect("the program receives");
+    assert_eq!(port.recv().expect("the program sends"), "from C");
+    let said = running.finish().ok();
+    assert!(said.contains("received from Rust\nall held"), "{said}");
+    serving.signal(Signal::INT);
+    serving.finish().ok();
     machine.down();
 }

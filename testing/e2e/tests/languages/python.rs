@@ -11,11 +11,32 @@ mod samples;
 
 use samples::{check, mutated, samples};
 
+/// What `test_hubs.py` uses.
+const HUBS: &[&str] = &[
+    "py-fifo:fifo:2",
+    "py-bytes:fifo:4",
+    "py-port:port",
+    "py-go:event",
+    "py-count:semaphore:2",
+    "py-guard:resource",
+    "py-pool:pool:2:512",
+    "py-left:fifo:2",
+    "py-right:fifo:4",
+    "py-async:fifo:2",
+    "py-async-go:event",
+    "py-async-count:semaphore:4",
+    "py-async-guard:resource",
+];
+
 #[test]
 fn the_tests_of_the_python_package_pass() {
     let machine = Machine::up(&MachineFile::host());
     if let Some(python) = Python::of(&machine) {
+        let served = HUBS.join(" ");
+        let serving = machine.start(["hubs", "serve"].iter().chain(HUBS));
+        serving.wait_for("ready: ");
         let mut unittest = python.command(&machine);
+        unittest.env("TOMBOLO_SERVED_HUBS", served);
         // What a test leaves open is a mistake of the test.
         unittest.args(["-W", "error::ResourceWarning", "-m", "unittest", "discover", "-v"]);
         let finished = Running::start(&mut unittest).finish();

@@ -1,13 +1,16 @@
 //! Hubs on real nodes: served by the real command, used by tasks in this process and in others, killed.
 
 use std::fs;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tombolo::Domain;
 use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually, image};
-use tombolo_hubs::{Fault, HubError, Task};
+use tombolo_hubs::{Chan, Fault, HubError, Semaphore, Task};
+
+use crate::names_async::run;
 
 /// Deadline of everything that is known to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,7 +20,7 @@ const QUIET: Duration = Duration::from_millis(100);
 
 fn task(machine: &Machine) -> Task {
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
-    Task::attach(&domain).within(PATIENCE)
+    Task::attach(&domain).expect("a task").within(PATIENCE)
 }
 
 fn serve(machine: &Machine, node: &str, hubs: &[&str]) -> Running {
@@ -171,6 +174,73 @@ fn select(machine: &Machine) {
     near.finish().ok();
 }
 
+/// Futures of one task wait each for itself, for hubs of both nodes, and one that is dropped is withdrawn.
+fn futures(machine: &Machine) {
+    let far = serve(machine, "arm0", &["far:fifo:2", "far-done:semaphore:40"]);
+    let near = serve(machine, "host", &["near:fifo:2", "guard:resource", "go:event", "blocks:pool:1:64"]);
+    let one = task(machine);
+    let (near_queue, far_queue) = (one.chan::<u32>("near").unwrap(), one.chan::<u32>("far").unwrap());
+    let done = one.semaphore("far-done").unwrap();
+    let received = Mutex::new(Vec::new());
+    async fn receive(chan: &Chan<u32>, done: &Semaphore, received: &Mutex<Vec<u32>>) {
+        while let Ok(value) = chan.recv_async().await {
+            received.lock().unwrap().push(value);
+            done.signal_async().await.unwrap();
+        }
+    }
+    let send = async {
+        for number in 0..20 {
+            near_queue.send_async(number).await.unwrap();
+            far_queue.send_async(100 + number).await.unwrap();
+        }
+        for _ in 0..40 {
+            done.wait_async().await.unwrap();
+        }
+        near_queue.close().unwrap();
+        far_queue.close().unwrap();
+    };
+    run(vec![
+        Box::pin(receive(&near_queue, &done, &received)),
+        Box::pin(receive(&far_queue, &done, &received)),
+        Box::pin(receive(&near_queue, &done, &received)),
+        Box::pin(send),
+    ]);
+    let mut received = received.into_inner().unwrap();
+    received.sort_unstable();
+    assert_eq!(received, (0..20).chain(100..120).collect::<Vec<_>>());
+    let (guard, go) = (one.resource("guard").unwrap(), one.event("go").unwrap());
+    let pool = one.pool("blocks").unwrap();
+    run(vec![
+        Box::pin(async {
+            let owned = guard.lock_async().await.unwrap();
+            assert_eq!(fault(guard.lock_async().await), Fault::AlreadyHeld);
+            owned.unlock().unwrap();
+            let hasty = one.within(QUIET).event("go").unwrap();
+            assert_eq!(fault(hasty.wait_async().await), Fault::TimedOut);
+            let mut select = one.select();
+            select.event(&go);
+            let block = select.pool(&pool);
+            let chosen = select.wait_async().await.unwrap();
+            assert_eq!(chosen.index, block);
+            assert_eq!(chosen.block(&pool).unwrap().number(), 0);
+            drop(pool.allocate_async().await.unwrap());
+            go.raise_async().await.unwrap();
+        }),
+        // Begun and dropped: the event is not this one's.
+        Box::pin(async { assert!(go.hub().start_get().unwrap().try_take().unwrap().is_none()) }),
+        Box::pin(async {
+            let mut select = one.select();
+            select.semaphore(&done);
+            let event = select.event(&go);
+            assert_eq!(select.wait_async().await.unwrap().index, event);
+        }),
+    ]);
+    for serving in [far, near] {
+        serving.signal(Signal::INT);
+        serving.finish().ok();
+    }
+}
+
 /// A task that dies while it waits leaves nothing behind.
 fn death_of_a_waiter(machine: &Machine) {
     let hubs = ["jobs:fifo:4", "results:port", "done:semaphore:4"];
@@ -236,6 +306,7 @@ fn hubs_of_two_nodes() {
     all_kinds(&machine, "host");
     all_kinds(&machine, "arm0");
     select(&machine);
+    futures(&machine);
     death_of_a_waiter(&machine);
     an_application(&machine);
     machine.down();

@@ -32,10 +32,10 @@ impl Wake for Signal {
     }
 }
 
-type Task<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub(crate) type Task<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Runs all tasks on this thread, each when it was woken.
-fn run(tasks: Vec<Task<'_>>) {
+pub(crate) fn run(tasks: Vec<Task<'_>>) {
     let signal = Arc::new(Signal::default());
     let waker = Waker::from(Arc::clone(&signal));
     let mut tasks = tasks;

@@ -101,7 +101,7 @@ fn manifest(name: &str) -> String {
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
          [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\
          tombolo-group = {{ path = \"{root}/models/group\" }}\n\
-         tombolo-hubs = {{ path = \"{root}/models/hubs\" }}\n\
+         tombolo-hubs = {{ path = \"{root}/runtime/hubs\" }}\n\
          tombolo-pages = {{ path = \"{root}/models/pages\" }}\n\
          tombolo-objects = {{ path = \"{root}/models/objects\" }}\n\
          tombolo-realtime = {{ path = \"{root}/models/realtime\" }}\n\n\

@@ -2,16 +2,16 @@
 
 use std::marker::PhantomData;
 
-use tombolo_hub::{Kind, Operation, Outcome, Taken};
+use tombolo_hub::{Kind, Taken};
 
-use crate::task::{Hub, Task};
+use crate::hub::Hub;
+use crate::task::Task;
 use crate::{HubError, Unsent, Value};
 
 /// A port or a fifo. Go's unbuffered channel is a port: a value is sent when a receiver takes it. Go's
 /// buffered channel is a fifo: a value is sent when it is in the store.
 #[derive(Clone, Debug)]
 pub struct Chan<T> {
-    pub(crate) task: Task,
     pub(crate) hub: Hub,
     values: PhantomData<fn() -> T>,
 }
@@ -42,28 +42,33 @@ impl Task {
     }
 
     fn chan_of<T: Value>(&self, name: &str, kinds: &'static [Kind]) -> Result<Chan<T>, HubError> {
-        let hub = self.open(name, kinds, T::TYPE)?;
-        Ok(Chan { task: self.clone(), hub, values: PhantomData })
+        Ok(Chan { hub: self.hub(name, kinds, T::TYPE)?, values: PhantomData })
     }
 }
 
 impl<T: Value> Chan<T> {
+    /// The hub itself.
+    #[must_use]
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.hub.name
+        self.hub.name()
     }
 
     /// The node that it is on.
     #[must_use]
     pub fn node(&self) -> &str {
-        &self.hub.node
+        self.hub.node()
     }
 
     /// How many values it holds; 0 for a port.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.hub.capacity
+        self.hub.capacity()
     }
 
     /// Sends a value, waiting up to the deadline of the task: for a receiver, or for room.
@@ -73,7 +78,7 @@ impl<T: Value> Chan<T> {
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::TooLong`](crate::Fault::TooLong),
     /// [`HubError::Lost`].
     pub fn send(&self, value: T) -> Result<(), Unsent<T>> {
-        self.send_by(&self.task, value)
+        send_by(&self.hub, value)
     }
 
     /// Sends a value if that is possible at once.
@@ -81,13 +86,16 @@ impl<T: Value> Chan<T> {
     /// # Errors
     /// As [`send`](Self::send), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_send(&self, value: T) -> Result<(), Unsent<T>> {
-        self.send_by(&self.task.within(std::time::Duration::ZERO), value)
+        send_by(&self.hub.trying(), value)
     }
 
-    fn send_by(&self, task: &Task, value: T) -> Result<(), Unsent<T>> {
-        let mut bytes = Vec::new();
-        value.encode(&mut bytes);
-        match task.operate(&self.hub, Operation::Put { value: &bytes }) {
+    /// [`send`](Self::send) as a future. One that is dropped before it is ready may have sent the value.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_async(&self, value: T) -> Result<(), Unsent<T>> {
+        let sent = async { self.hub.start_put(&bytes_of(&value))?.wait_async().await };
+        match sent.await {
             Ok(_) => Ok(()),
             Err(error) => Err(Unsent { error, value }),
         }
@@ -99,8 +107,15 @@ impl<T: Value> Chan<T> {
     /// [`Fault::Closed`](crate::Fault::Closed) when it was closed and is empty,
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`HubError::Lost`].
     pub fn recv(&self) -> Result<T, HubError> {
-        let taken = self.task.operate(&self.hub, Operation::Get)?;
-        self.value(taken)
+        self.value(self.hub.get()?)
+    }
+
+    /// [`recv`](Self::recv) as a future. What comes for one that is dropped is for the next that receives.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub async fn recv_async(&self) -> Result<T, HubError> {
+        self.value(self.hub.start_get()?.wait_async().await?)
     }
 
     /// Receives a value if one is there.
@@ -108,15 +123,14 @@ impl<T: Value> Chan<T> {
     /// # Errors
     /// As [`recv`](Self::recv), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_recv(&self) -> Result<T, HubError> {
-        let taken = self.task.within(std::time::Duration::ZERO).operate(&self.hub, Operation::Get)?;
-        self.value(taken)
+        self.value(self.hub.trying().get()?)
     }
 
     pub(crate) fn value(&self, taken: Taken) -> Result<T, HubError> {
         let bytes = if let Taken::Value(bytes) = taken { bytes } else { Box::default() };
         T::decode(&bytes).ok_or_else(|| HubError::BadValue {
-            hub: self.hub.name.clone(),
-            node: self.hub.node.clone(),
+            hub: self.hub.name().to_owned(),
+            node: self.hub.node().to_owned(),
             wanted: T::TYPE,
             bytes: bytes.len(),
         })
@@ -127,10 +141,7 @@ impl<T: Value> Chan<T> {
     /// # Errors
     /// [`Fault::AlreadyClosed`](crate::Fault::AlreadyClosed), [`HubError::Lost`].
     pub fn close(&self) -> Result<(), HubError> {
-        match self.task.ask(&self.hub, Operation::Close)? {
-            Outcome::Done(_) => Ok(()),
-            _ => wrong_answer(&self.hub),
-        }
+        self.hub.close()
     }
 
     /// How many values are in it; a hint, for others send and receive meanwhile.
@@ -138,10 +149,7 @@ impl<T: Value> Chan<T> {
     /// # Errors
     /// [`HubError::Lost`].
     pub fn len(&self) -> Result<u32, HubError> {
-        match self.task.ask(&self.hub, Operation::Status)? {
-            Outcome::Status(status) => Ok(status.depth),
-            _ => wrong_answer(&self.hub),
-        }
+        Ok(self.hub.status()?.depth)
     }
 
     /// Whether it holds no value; a hint.
@@ -159,10 +167,14 @@ impl<T: Value> Chan<T> {
     }
 }
 
-/// An answer that does not belong to what was asked.
-pub(crate) fn wrong_answer<R>(hub: &Hub) -> Result<R, HubError> {
-    let violation = tombolo_hub::Violation::Malformed(0);
-    Err(HubError::Violation { node: hub.node.clone(), violation })
+fn bytes_of<T: Value>(value: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes);
+    bytes
+}
+
+fn send_by<T: Value>(hub: &Hub, value: T) -> Result<(), Unsent<T>> {
+    hub.put(&bytes_of(&value)).map_err(|error| Unsent { error, value })
 }
 
 /// The values of a channel until it is closed and empty. An error, a wait that was too long say, is the last

@@ -8,7 +8,7 @@
 //! use tombolo_hubs::{HubError, Task};
 //!
 //! fn main() -> Result<(), HubError> {
-//!     let task = Task::attach(&Domain::attach()?);
+//!     let task = Task::attach(&Domain::attach()?)?;
 //!     let jobs = task.chan::<u64>("jobs")?;
 //!     let done = task.semaphore("done")?;
 //!     for job in &jobs {
@@ -23,13 +23,17 @@
 //! iteration and [`select`](Task::select)) and of OpenComRTOS (ports, fifos, events, semaphores, resources,
 //! pools, each with try, wait and wait with deadline). `tombolo-hub` has the state machine of both.
 //!
+//! Operations that wait have a twin that is a future, for any executor: `recv` and `recv_async`.
+//!
 //! * Every wait has a deadline: that of the task, 30 seconds unless [`within`](Task::within) sets another.
 //! * A value that was not sent comes back with the error.
 //! * When the node of a hub dies, or the server of its hubs, waits there end with [`HubError::Lost`].
 #![forbid(unsafe_code)]
 
 mod chan;
+mod connections;
 mod error;
+mod hub;
 mod lock;
 pub mod plan;
 mod pool;
@@ -41,11 +45,12 @@ mod value;
 
 pub use chan::{Chan, Values};
 pub use error::{HubError, Unsent};
+pub use hub::{Hub, Pending};
 pub use lock::{Owned, Resource};
 pub use pool::{Block, Pool};
-pub use select::{Chosen, Selecting};
+pub use select::{Chosen, Selecting, Selection};
 pub use server::Server;
 pub use signals::{Event, Semaphore};
 pub use task::{PRIORITY_VARIABLE, Task, list};
-pub use tombolo_hub::{BadDescription, Description, Fault, Kind, Status, Waiting};
+pub use tombolo_hub::{BadDescription, Description, Fault, Kind, MAX_ARMS, Status, Taken, Waiting};
 pub use value::Value;

@@ -1,24 +1,20 @@
 //! Resources: locks with an owner.
 
-use std::time::Duration;
-
-use tombolo_hub::{Kind, Operation, Taken};
+use tombolo_hub::{Kind, Taken};
 
 use crate::HubError;
-use crate::chan::wrong_answer;
-use crate::task::{Hub, Task};
+use crate::hub::Hub;
+use crate::task::Task;
 
 /// A resource: a lock with an owner, which inherits the highest priority that waits for it.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    task: Task,
     pub(crate) hub: Hub,
 }
 
 /// A resource that this task owns, until this is dropped.
 #[derive(Debug)]
 pub struct Owned {
-    task: Task,
     hub: Hub,
     token: u64,
     abandoned: bool,
@@ -31,11 +27,17 @@ impl Task {
     /// # Errors
     /// [`HubError::Unknown`], [`HubError::OtherKind`].
     pub fn resource(&self, name: &str) -> Result<Resource, HubError> {
-        Ok(Resource { task: self.clone(), hub: self.open(name, &[Kind::Resource], "")? })
+        Ok(Resource { hub: self.hub(name, &[Kind::Resource], "")? })
     }
 }
 
 impl Resource {
+    /// The hub itself.
+    #[must_use]
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     /// Waits until no other task owns it, and owns it then.
     ///
     /// # Errors
@@ -43,7 +45,15 @@ impl Resource {
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::Closed`](crate::Fault::Closed),
     /// [`HubError::Lost`].
     pub fn lock(&self) -> Result<Owned, HubError> {
-        self.lock_by(&self.task)
+        self.owned(self.hub.get()?)
+    }
+
+    /// [`lock`](Self::lock) as a future.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub async fn lock_async(&self) -> Result<Owned, HubError> {
+        self.owned(self.hub.start_get()?.wait_async().await?)
     }
 
     /// Owns it if no task does.
@@ -51,20 +61,14 @@ impl Resource {
     /// # Errors
     /// As [`lock`](Self::lock), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_lock(&self) -> Result<Owned, HubError> {
-        self.lock_by(&self.task.within(Duration::ZERO))
-    }
-
-    fn lock_by(&self, task: &Task) -> Result<Owned, HubError> {
-        let taken = task.operate(&self.hub, Operation::Get)?;
-        self.owned(taken)
+        self.owned(self.hub.trying().get()?)
     }
 
     pub(crate) fn owned(&self, taken: Taken) -> Result<Owned, HubError> {
         let Taken::Block { token, abandoned, .. } = taken else {
-            return wrong_answer(&self.hub);
+            return Err(self.hub.about.wrong_answer());
         };
-        let (task, hub) = (self.task.clone(), self.hub.clone());
-        Ok(Owned { task, hub, token, abandoned, released: false })
+        Ok(Owned { hub: self.hub.clone(), token, abandoned, released: false })
     }
 }
 
@@ -88,14 +92,14 @@ impl Owned {
     /// [`HubError::Lost`].
     pub fn unlock(mut self) -> Result<(), HubError> {
         self.released = true;
-        self.task.ask(&self.hub, Operation::GiveBack { token: self.token }).map(drop)
+        self.hub.give_back(self.token)
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
         if !self.released {
-            self.task.release(&self.hub, self.token);
+            self.hub.release(self.token);
         }
     }
 }

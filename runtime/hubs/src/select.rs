@@ -1,16 +1,15 @@
 //! Waiting for the first of several operations, on hubs of any nodes.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tombolo_hub::{Operation, Order, Select, Taken};
+use tombolo_hub::{Fault, Operation, Order, Select, Taken};
 
+use crate::connections::{GRACE, Ticket};
+use crate::hub::Hub;
 use crate::lock::Owned;
 use crate::pool::{Block, Pool};
-use crate::task::{Hub, Task, Ticket, of_hub};
+use crate::task::Task;
 use crate::{Chan, Event, HubError, Resource, Semaphore, Value};
-
-/// How long after the deadline the hubs' last answers are waited for.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Operations of which one is to be done. Each hub may be in it once.
 #[derive(Debug)]
@@ -44,6 +43,16 @@ impl Task {
 }
 
 impl Selecting {
+    /// Adds putting this into a hub; its index.
+    pub fn put(&mut self, hub: &Hub, value: &[u8]) -> usize {
+        self.add(hub, Some(value.to_vec()))
+    }
+
+    /// Adds getting from a hub; its index.
+    pub fn get(&mut self, hub: &Hub) -> usize {
+        self.add(hub, None)
+    }
+
     fn add(&mut self, hub: &Hub, value: Option<Vec<u8>>) -> usize {
         self.arms.push(Arm { hub: hub.clone(), value });
         self.arms.len() - 1
@@ -58,32 +67,50 @@ impl Selecting {
 
     /// Adds receiving; its index. [`Chosen::value`] has the value then.
     pub fn recv<T>(&mut self, chan: &Chan<T>) -> usize {
-        self.add(&chan.hub, None)
+        self.get(&chan.hub)
     }
 
     /// Adds waiting for a semaphore; its index.
     pub fn semaphore(&mut self, semaphore: &Semaphore) -> usize {
-        self.add(&semaphore.hub, None)
+        self.get(&semaphore.hub)
     }
 
     /// Adds waiting for an event; its index.
     pub fn event(&mut self, event: &Event) -> usize {
-        self.add(&event.hub, None)
+        self.get(&event.hub)
     }
 
     /// Adds locking a resource; its index. [`Chosen::owned`] has the lock then.
     pub fn resource(&mut self, resource: &Resource) -> usize {
-        self.add(&resource.hub, None)
+        self.get(&resource.hub)
     }
 
     /// Adds taking a block of a pool; its index. [`Chosen::block`] has it then.
     pub fn pool(&mut self, pool: &Pool) -> usize {
-        self.add(&pool.hub, None)
+        self.get(&pool.hub)
     }
 
     fn names(&self) -> String {
-        let names = self.arms.iter().map(|arm| format!("'{}'", arm.hub.name));
+        let names = self.arms.iter().map(|arm| format!("'{}'", arm.hub.name()));
         names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Asks all hubs, and does not wait for the first.
+    ///
+    /// # Errors
+    /// [`HubError::Select`] for a hub that is in it twice, or for none; [`HubError::Lost`].
+    pub fn start(self) -> Result<Selection, HubError> {
+        let place = |arm: &Arm| self.task.lock().place(&arm.hub.about);
+        let places: Vec<_> = self.arms.iter().map(place).collect();
+        let select = Select::new(&places).map_err(|error| HubError::Select { hubs: self.names(), error })?;
+        let deadline = Instant::now() + self.task.timeout();
+        // What is only tried is answered at once.
+        let gave_up = self.task.timeout().is_zero();
+        let (tickets, withdrawn) = (Vec::new(), vec![false; self.arms.len()]);
+        let mut started =
+            Selection { selecting: self, select, tickets, withdrawn, lost: None, deadline, gave_up };
+        started.post()?;
+        Ok(started)
     }
 
     /// Waits up to the deadline of the task until one operation is done. The others have no effect.
@@ -94,30 +121,42 @@ impl Selecting {
     /// hub whose node has died. Then no operation was done, save that a hub which died may have done its
     /// own.
     pub fn wait(self) -> Result<Chosen, HubError> {
-        let places: Vec<_> = self.arms.iter().map(|arm| self.task.place(&arm.hub)).collect();
-        let select = Select::new(&places).map_err(|error| HubError::Select { hubs: self.names(), error })?;
-        let withdrawn = vec![false; self.arms.len()];
-        let mut wait = Wait { selecting: &self, select, tickets: Vec::new(), withdrawn, lost: None };
-        wait.post()?;
-        let result = wait.run();
-        wait.forget();
-        let (index, taken) = result?;
-        Ok(Chosen { index, hub: self.arms[index].hub.clone(), taken })
+        self.start()?.wait()
+    }
+
+    /// [`wait`](Self::wait) as a future. One that is dropped has done no operation, or what it took is for the
+    /// next that takes from that hub.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn wait_async(self) -> Result<Chosen, HubError> {
+        let mut selection = self.start()?;
+        loop {
+            if let Some(chosen) = selection.try_take()? {
+                return Ok(chosen);
+            }
+            selection.selecting.task.listen_async(selection.next_deadline()).await?;
+        }
     }
 }
 
-/// A select that is under way.
-struct Wait<'s> {
-    selecting: &'s Selecting,
+/// A select that was begun. Dropped before it is done, it is withdrawn.
+#[derive(Debug)]
+#[must_use = "dropped, it is withdrawn"]
+pub struct Selection {
+    selecting: Selecting,
     select: Select,
     tickets: Vec<Option<Ticket>>,
     /// Whether each operation was withdrawn already.
     withdrawn: Vec<bool>,
     /// The first hub that was lost.
     lost: Option<HubError>,
+    deadline: Instant,
+    /// The hubs were told that its time is over.
+    gave_up: bool,
 }
 
-impl Wait<'_> {
+impl Selection {
     /// Sends all operations.
     fn post(&mut self) -> Result<(), HubError> {
         for arm in &self.selecting.arms {
@@ -125,63 +164,73 @@ impl Wait<'_> {
                 Some(value) => Operation::Put { value },
                 None => Operation::Get,
             };
-            match self.selecting.task.send(&arm.hub, operation, true) {
-                Ok(ticket) => self.tickets.push(Some(ticket)),
-                Err(error) => {
-                    self.forget();
-                    return Err(error);
-                }
-            }
+            self.tickets.push(Some(self.selecting.task.send(&arm.hub.about, operation, true)?));
         }
         Ok(())
     }
 
-    fn run(&mut self) -> Result<(usize, Taken), HubError> {
-        let deadline = Instant::now() + self.selecting.task.timeout();
-        let mut given_up = false;
-        loop {
-            self.hear()?;
-            if let Some((index, result)) = self.select.take_result() {
-                let arm = &self.selecting.arms[index];
-                return match result {
-                    Ok(taken) => Ok((index, taken)),
-                    Err(fault) => Err(self.lost.take().unwrap_or_else(|| of_hub(&arm.hub, fault))),
-                };
-            }
-            if self.select.is_over() {
-                let hubs = self.selecting.names();
-                return Err(self.lost.take().unwrap_or(HubError::NothingReady { hubs }));
-            }
-            // What is only tried is answered at once.
-            let until =
-                if given_up || self.selecting.task.timeout().is_zero() { deadline + GRACE } else { deadline };
-            if !self.selecting.task.listen(until)? {
-                if std::mem::replace(&mut given_up, true) {
-                    return Err(self.no_answer());
-                }
-                let mut orders = Vec::new();
-                self.select.give_up(&mut orders);
-                self.carry_out(orders)?;
-            }
+    /// The operation that was done, if one is by what has come. [`Task::listen`] waits for more.
+    ///
+    /// # Errors
+    /// As [`Selecting::wait`].
+    pub fn try_take(&mut self) -> Result<Option<Chosen>, HubError> {
+        self.hear()?;
+        if let Some((index, result)) = self.select.take_result() {
+            let hub = &self.selecting.arms[index].hub;
+            return match result {
+                Ok(taken) => Ok(Some(Chosen { index, hub: hub.clone(), taken })),
+                Err(fault) => Err(self.lost.take().unwrap_or_else(|| hub.about.fault(fault))),
+            };
         }
+        if self.select.is_over() {
+            let hubs = self.selecting.names();
+            return Err(self.lost.take().unwrap_or(HubError::NothingReady { hubs }));
+        }
+        if Instant::now() >= self.next_deadline() {
+            if std::mem::replace(&mut self.gave_up, true) {
+                return Err(self.no_answer());
+            }
+            let mut orders = Vec::new();
+            self.select.give_up(&mut orders);
+            self.carry_out(orders)?;
+        }
+        Ok(None)
+    }
+
+    /// Waits until one operation is done.
+    ///
+    /// # Errors
+    /// As [`Selecting::wait`].
+    pub fn wait(mut self) -> Result<Chosen, HubError> {
+        loop {
+            if let Some(chosen) = self.try_take()? {
+                return Ok(chosen);
+            }
+            self.selecting.task.listen_until(self.next_deadline())?;
+        }
+    }
+
+    /// When [`try_take`](Self::try_take) is to be called at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Instant {
+        if self.gave_up { self.deadline + GRACE } else { self.deadline }
     }
 
     fn no_answer(&self) -> HubError {
         let unanswered = self.selecting.arms.iter().zip(&self.tickets).find(|(_, ticket)| ticket.is_some());
-        let (hub, node) = match unanswered {
-            Some((arm, _)) => (arm.hub.name.clone(), arm.hub.node.clone()),
-            None => (self.selecting.names(), String::new()),
-        };
-        HubError::NoAnswer { hub, node }
+        match unanswered {
+            Some((arm, _)) => arm.hub.about.no_answer(),
+            None => HubError::NoAnswer { hub: self.selecting.names(), node: String::new() },
+        }
     }
 
     /// Takes in what the hubs said.
     fn hear(&mut self) -> Result<(), HubError> {
         for index in 0..self.tickets.len() {
-            let arm = &self.selecting.arms[index];
             while let Some(ticket) = self.tickets[index] {
                 let mut orders = Vec::new();
-                match self.selecting.task.heard(&arm.hub, ticket) {
+                let arm = &self.selecting.arms[index];
+                match self.selecting.task.heard(&arm.hub.about, ticket) {
                     Ok(None) => break,
                     Ok(Some(outcome)) => {
                         if outcome.is_final() {
@@ -192,7 +241,7 @@ impl Wait<'_> {
                     Err(error) => {
                         self.tickets[index] = None;
                         self.lost.get_or_insert(error);
-                        self.select.lost(index, tombolo_hub::Fault::NoSuchHub, &mut orders);
+                        self.select.lost(index, Fault::NoSuchHub, &mut orders);
                     }
                 }
                 self.carry_out(orders)?;
@@ -210,7 +259,8 @@ impl Wait<'_> {
             };
             self.withdrawn[arm] |= operation == Operation::Withdraw;
             let Some(ticket) = self.tickets[arm] else { continue };
-            match self.selecting.task.send_about(&self.selecting.arms[arm].hub, ticket, operation) {
+            let hub = &self.selecting.arms[arm].hub;
+            match self.selecting.task.send_about(&hub.about, ticket, operation) {
                 // Its end is heard of in a moment.
                 Ok(()) | Err(HubError::Lost { .. }) => {}
                 Err(error) => return Err(error),
@@ -218,13 +268,15 @@ impl Wait<'_> {
         }
         Ok(())
     }
+}
 
+impl Drop for Selection {
     /// Ends what the hubs have not answered for good. What was claimed and comes late is kept.
-    fn forget(&mut self) {
+    fn drop(&mut self) {
         let arms = self.selecting.arms.iter().zip(&mut self.tickets).zip(&self.withdrawn);
         for ((arm, ticket), withdrawn) in arms {
             if let Some(ticket) = ticket.take() {
-                self.selecting.task.forget(&arm.hub, ticket, !withdrawn);
+                self.selecting.task.forget(&arm.hub.about, ticket, !withdrawn);
             }
         }
     }
@@ -232,10 +284,16 @@ impl Wait<'_> {
 
 impl Chosen {
     fn belongs_to(&self, hub: &Hub) -> Result<(), HubError> {
-        if self.hub.name == hub.name {
+        if self.hub.name() == hub.name() {
             return Ok(());
         }
-        Err(of_hub(hub, tombolo_hub::Fault::NotHeld))
+        Err(hub.about.fault(Fault::NotHeld))
+    }
+
+    /// What was taken, of a hub of any kind.
+    #[must_use]
+    pub fn into_taken(self) -> Taken {
+        self.taken
     }
 
     /// The value that was received from this channel.

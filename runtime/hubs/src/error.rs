@@ -24,7 +24,7 @@ pub enum HubError {
         /// The node that it is on.
         node: String,
         /// As what it was opened.
-        wanted: &'static str,
+        wanted: String,
         /// What it is.
         actual: Kind,
     },
@@ -39,7 +39,7 @@ pub enum HubError {
         /// The node that it is on.
         node: String,
         /// The type of the program.
-        wanted: &'static str,
+        wanted: String,
     },
     /// A hub was given bytes that are not a value of its type, by a program that opened it as bytes.
     #[error("hub '{hub}' on {node} brought {bytes} bytes that are not a value of type '{wanted}'")]

@@ -1,24 +1,20 @@
 //! Hubs without values: events and counting semaphores.
 
-use std::time::Duration;
-
-use tombolo_hub::{Fault, Kind, Operation, Outcome};
+use tombolo_hub::{Fault, Kind};
 
 use crate::HubError;
-use crate::chan::wrong_answer;
-use crate::task::{Hub, Task};
+use crate::hub::Hub;
+use crate::task::Task;
 
 /// An event: one bit, which a task raises and another awaits and clears.
 #[derive(Clone, Debug)]
 pub struct Event {
-    task: Task,
     pub(crate) hub: Hub,
 }
 
 /// A counting semaphore, from 0 to its capacity.
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    task: Task,
     pub(crate) hub: Hub,
 }
 
@@ -28,7 +24,7 @@ impl Task {
     /// # Errors
     /// [`HubError::Unknown`], [`HubError::OtherKind`].
     pub fn event(&self, name: &str) -> Result<Event, HubError> {
-        Ok(Event { task: self.clone(), hub: self.open(name, &[Kind::Event], "")? })
+        Ok(Event { hub: self.hub(name, &[Kind::Event], "")? })
     }
 
     /// Opens a semaphore, waiting for its name up to the deadline of the task.
@@ -36,36 +32,31 @@ impl Task {
     /// # Errors
     /// [`HubError::Unknown`], [`HubError::OtherKind`].
     pub fn semaphore(&self, name: &str) -> Result<Semaphore, HubError> {
-        Ok(Semaphore { task: self.clone(), hub: self.open(name, &[Kind::Semaphore], "")? })
-    }
-}
-
-fn put(task: &Task, hub: &Hub) -> Result<(), HubError> {
-    task.operate(hub, Operation::Put { value: &[] }).map(drop)
-}
-
-fn get(task: &Task, hub: &Hub) -> Result<(), HubError> {
-    task.operate(hub, Operation::Get).map(drop)
-}
-
-fn close(task: &Task, hub: &Hub) -> Result<(), HubError> {
-    task.ask(hub, Operation::Close).map(drop)
-}
-
-fn depth(task: &Task, hub: &Hub) -> Result<u32, HubError> {
-    match task.ask(hub, Operation::Status)? {
-        Outcome::Status(status) => Ok(status.depth),
-        _ => wrong_answer(hub),
+        Ok(Semaphore { hub: self.hub(name, &[Kind::Semaphore], "")? })
     }
 }
 
 impl Event {
+    /// The hub itself.
+    #[must_use]
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     /// Raises it, waiting while it is raised and was not awaited yet.
     ///
     /// # Errors
     /// [`Fault::TimedOut`], [`Fault::Closed`], [`HubError::Lost`].
     pub fn raise(&self) -> Result<(), HubError> {
-        put(&self.task, &self.hub)
+        self.hub.put(&[])
+    }
+
+    /// [`raise`](Self::raise) as a future.
+    ///
+    /// # Errors
+    /// As [`raise`](Self::raise).
+    pub async fn raise_async(&self) -> Result<(), HubError> {
+        self.hub.start_put(&[])?.wait_async().await.map(drop)
     }
 
     /// Raises it, if it was not raised already: whether it was not.
@@ -73,7 +64,7 @@ impl Event {
     /// # Errors
     /// [`Fault::Closed`], [`HubError::Lost`].
     pub fn set(&self) -> Result<bool, HubError> {
-        match put(&self.task.within(Duration::ZERO), &self.hub) {
+        match self.hub.trying().put(&[]) {
             Ok(()) => Ok(true),
             Err(error) if error.fault() == Some(Fault::WouldBlock) => Ok(false),
             Err(error) => Err(error),
@@ -85,7 +76,15 @@ impl Event {
     /// # Errors
     /// As [`raise`](Self::raise).
     pub fn wait(&self) -> Result<(), HubError> {
-        get(&self.task, &self.hub)
+        self.hub.get().map(drop)
+    }
+
+    /// [`wait`](Self::wait) as a future.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn wait_async(&self) -> Result<(), HubError> {
+        self.hub.start_get()?.wait_async().await.map(drop)
     }
 
     /// Closes it.
@@ -93,17 +92,31 @@ impl Event {
     /// # Errors
     /// [`Fault::AlreadyClosed`], [`HubError::Lost`].
     pub fn close(&self) -> Result<(), HubError> {
-        close(&self.task, &self.hub)
+        self.hub.close()
     }
 }
 
 impl Semaphore {
+    /// The hub itself.
+    #[must_use]
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     /// Increases the count by one, waiting while it is as high as it can be.
     ///
     /// # Errors
     /// [`Fault::TimedOut`], [`Fault::Closed`], [`HubError::Lost`].
     pub fn signal(&self) -> Result<(), HubError> {
-        put(&self.task, &self.hub)
+        self.hub.put(&[])
+    }
+
+    /// [`signal`](Self::signal) as a future.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal).
+    pub async fn signal_async(&self) -> Result<(), HubError> {
+        self.hub.start_put(&[])?.wait_async().await.map(drop)
     }
 
     /// Waits until the count is positive, and decreases it.
@@ -111,7 +124,15 @@ impl Semaphore {
     /// # Errors
     /// As [`signal`](Self::signal).
     pub fn wait(&self) -> Result<(), HubError> {
-        get(&self.task, &self.hub)
+        self.hub.get().map(drop)
+    }
+
+    /// [`wait`](Self::wait) as a future.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn wait_async(&self) -> Result<(), HubError> {
+        self.hub.start_get()?.wait_async().await.map(drop)
     }
 
     /// Decreases the count if it is positive.
@@ -119,7 +140,7 @@ impl Semaphore {
     /// # Errors
     /// As [`signal`](Self::signal), with [`Fault::WouldBlock`].
     pub fn try_wait(&self) -> Result<(), HubError> {
-        get(&self.task.within(Duration::ZERO), &self.hub)
+        self.hub.trying().get().map(drop)
     }
 
     /// The count; a hint, for others change it meanwhile.
@@ -127,7 +148,7 @@ impl Semaphore {
     /// # Errors
     /// [`HubError::Lost`].
     pub fn count(&self) -> Result<u32, HubError> {
-        depth(&self.task, &self.hub)
+        Ok(self.hub.status()?.depth)
     }
 
     /// Closes it: those that wait learn it when the count is 0.
@@ -135,6 +156,6 @@ impl Semaphore {
     /// # Errors
     /// [`Fault::AlreadyClosed`], [`HubError::Lost`].
     pub fn close(&self) -> Result<(), HubError> {
-        close(&self.task, &self.hub)
+        self.hub.close()
     }
 }

@@ -1,15 +1,14 @@
 //! Pools of blocks of memory.
 
-use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
 
 use tombolo::Error;
-use tombolo::region::{CapabilityId, Mapping, Rights};
-use tombolo_hub::{Kind, Operation, Taken};
+use tombolo::region::Mapping;
+use tombolo_hub::{Kind, Taken};
 
 use crate::HubError;
-use crate::chan::wrong_answer;
-use crate::task::{Hub, Task};
+use crate::hub::Hub;
+use crate::task::Task;
 
 /// A pool: a number of blocks of one size, each held by one task at a time.
 ///
@@ -17,19 +16,17 @@ use crate::task::{Hub, Task};
 /// of their blocks only.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    task: Task,
     pub(crate) hub: Hub,
-    memory: Option<Rc<Mapping>>,
+    memory: Option<Arc<Mapping>>,
 }
 
 /// A block that this task holds, until this is dropped.
 #[derive(Debug)]
 pub struct Block {
-    task: Task,
     hub: Hub,
     number: u32,
     token: u64,
-    memory: Option<Rc<Mapping>>,
+    memory: Option<Arc<Mapping>>,
 }
 
 impl Task {
@@ -38,31 +35,29 @@ impl Task {
     /// # Errors
     /// [`HubError::Unknown`], [`HubError::OtherKind`].
     pub fn pool(&self, name: &str) -> Result<Pool, HubError> {
-        let hub = self.open(name, &[Kind::Pool], "")?;
-        let domain = self.domain().clone();
-        let memory = match hub.memory {
-            0 => None,
-            number => {
-                let capability = domain.capability(CapabilityId(number))?;
-                // Memory of another kernel cannot be mapped.
-                capability.map(Rights::READ | Rights::WRITE).ok().map(Rc::new)
-            }
-        };
-        Ok(Pool { task: self.clone(), hub, memory })
+        let hub = self.hub(name, &[Kind::Pool], "")?;
+        let memory = hub.map()?.map(Arc::new);
+        Ok(Pool { hub, memory })
     }
 }
 
 impl Pool {
+    /// The hub itself.
+    #[must_use]
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
     /// How many blocks there are.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        self.hub.capacity
+        self.hub.capacity()
     }
 
     /// The size of a block, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
-        self.hub.value_bytes
+        self.hub.value_bytes()
     }
 
     /// Whether this task has the memory of the blocks.
@@ -78,7 +73,15 @@ impl Pool {
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::Closed`](crate::Fault::Closed),
     /// [`HubError::Lost`].
     pub fn allocate(&self) -> Result<Block, HubError> {
-        self.allocate_by(&self.task)
+        self.block(self.hub.get()?)
+    }
+
+    /// [`allocate`](Self::allocate) as a future.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub async fn allocate_async(&self) -> Result<Block, HubError> {
+        self.block(self.hub.start_get()?.wait_async().await?)
     }
 
     /// Takes a block if one is free.
@@ -86,20 +89,14 @@ impl Pool {
     /// # Errors
     /// As [`allocate`](Self::allocate), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_allocate(&self) -> Result<Block, HubError> {
-        self.allocate_by(&self.task.within(Duration::ZERO))
-    }
-
-    fn allocate_by(&self, task: &Task) -> Result<Block, HubError> {
-        let taken = task.operate(&self.hub, Operation::Get)?;
-        self.block(taken)
+        self.block(self.hub.trying().get()?)
     }
 
     pub(crate) fn block(&self, taken: Taken) -> Result<Block, HubError> {
         let Taken::Block { number, token, .. } = taken else {
-            return wrong_answer(&self.hub);
+            return Err(self.hub.about.wrong_answer());
         };
-        let (task, hub, memory) = (self.task.clone(), self.hub.clone(), self.memory.clone());
-        Ok(Block { task, hub, number, token, memory })
+        Ok(Block { hub: self.hub.clone(), number, token, memory: self.memory.clone() })
     }
 }
 
@@ -112,7 +109,7 @@ impl Block {
 
     /// Where it lies in the pool, if `length_bytes` from `offset_bytes` on are in it.
     fn range(&self, offset_bytes: usize, length_bytes: usize) -> Result<(&Mapping, usize), HubError> {
-        let block_bytes = self.hub.value_bytes as usize;
+        let block_bytes = self.hub.value_bytes() as usize;
         let fits = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= block_bytes);
         match &self.memory {
             Some(memory) if fits => Ok((memory, self.number as usize * block_bytes + offset_bytes)),
@@ -144,6 +141,6 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.task.release(&self.hub, self.token);
+        self.hub.release(self.token);
     }
 }

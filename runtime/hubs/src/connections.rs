@@ -1,0 +1,393 @@
+//! The connections of a task to the servers of hubs.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tombolo::waitset::Token;
+use tombolo::{Domain, Error, Ready, WaitSet};
+use tombolo_hub::{Answer, Operation, Outcome, Request, Taken};
+
+use crate::HubError;
+use crate::hub::About;
+use crate::server::options;
+
+/// How long after the deadline of a request its answer is waited for.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// The most answers to one request that wait to be looked at. Hubs offer and revoke; none does so this often
+/// while a task looks at others.
+const MAX_ANSWERS: usize = 4096;
+
+/// What is known of a request.
+#[derive(Debug)]
+enum State {
+    /// Waited for; these are its answers so far.
+    Awaited(VecDeque<Outcome>),
+    /// Not waited for any more. What it still brings is for the next operation on this hub.
+    Late(u32),
+    /// Its answer says nothing of interest.
+    Ignored,
+}
+
+#[derive(Debug)]
+struct Service {
+    name: String,
+    node: String,
+    /// Its channel in the set.
+    token: Token,
+    /// Bits of its domain's id.
+    domain: u64,
+    requests: HashMap<u32, State>,
+    /// What came too late for the request that asked for it, by hub.
+    late: BTreeMap<u32, VecDeque<Taken>>,
+    /// Blocks that came too late, to be given back.
+    give_back: Vec<(u32, u64)>,
+    inherits: u8,
+    /// Its end, once that is known.
+    lost: Option<String>,
+}
+
+/// A request that waits for its answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    service: usize,
+    number: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connections {
+    domain: Domain,
+    /// One channel to each service that lives.
+    set: WaitSet,
+    services: Vec<Service>,
+    next_number: u32,
+    message: Vec<u8>,
+    /// Futures that wait for whatever is heard next. The set wakes the last that looked, which wakes the
+    /// others.
+    waiting: HashMap<u64, (Waker, Instant)>,
+    last_waiting: u64,
+}
+
+impl Connections {
+    pub(crate) fn new(domain: &Domain) -> Result<Connections, HubError> {
+        Ok(Connections {
+            domain: domain.clone(),
+            set: WaitSet::new()?,
+            services: Vec::new(),
+            next_number: 0,
+            message: Vec::new(),
+            waiting: HashMap::new(),
+            last_waiting: 0,
+        })
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// The highest priority that this task inherits of any service.
+    pub(crate) fn inherits(&self) -> u8 {
+        self.services.iter().map(|service| service.inherits).max().unwrap_or(0)
+    }
+
+    /// The index of the connection to a server, which is opened unless it is there.
+    pub(crate) fn connect(&mut self, name: &str, node: &str, hub: &str) -> Result<usize, HubError> {
+        let known = |service: &Service| service.name == name && service.lost.is_none();
+        if let Some(known) = self.services.iter().position(known) {
+            return Ok(known);
+        }
+        let channel = match options()?.connect(&self.domain, name) {
+            Err(Error::TimedOut { .. }) => return Err(HubError::Unknown { hub: hub.to_owned() }),
+            channel => channel?,
+        };
+        let domain = channel.peer().to_bits();
+        self.services.push(Service {
+            name: name.to_owned(),
+            node: node.to_owned(),
+            token: self.set.add(channel).map_err(Error::from)?,
+            domain,
+            requests: HashMap::new(),
+            late: BTreeMap::new(),
+            give_back: Vec::new(),
+            inherits: 0,
+            lost: None,
+        });
+        Ok(self.services.len() - 1)
+    }
+
+    /// The rank of a hub that all tasks agree on.
+    pub(crate) fn place(&self, hub: &About) -> (u64, u32) {
+        (self.services[hub.service].domain, hub.number)
+    }
+
+    /// Sends a request whose answers are waited for.
+    pub(crate) fn request(&mut self, hub: &About, mut request: Request<'_>) -> Result<Ticket, HubError> {
+        self.next_number = self.next_number.wrapping_add(1);
+        request.number = self.next_number;
+        self.send(hub, &request)?;
+        let awaited = State::Awaited(VecDeque::new());
+        self.services[hub.service].requests.insert(request.number, awaited);
+        Ok(Ticket { service: hub.service, number: request.number })
+    }
+
+    /// Sends what is about another request.
+    pub(crate) fn send_about(
+        &mut self,
+        hub: &About,
+        ticket: Ticket,
+        mut request: Request<'_>,
+    ) -> Result<(), HubError> {
+        request.number = ticket.number;
+        self.send(hub, &request)
+    }
+
+    fn send(&mut self, hub: &About, request: &Request<'_>) -> Result<(), HubError> {
+        if let Some(why) = &self.services[hub.service].lost {
+            return Err(hub.lost(why.clone()));
+        }
+        match self.write(hub.service, request) {
+            Ok(()) => Ok(()),
+            Err(Error::TimedOut { .. }) => Err(hub.no_answer()),
+            Err(error @ Error::TooLong { .. }) => Err(error.into()),
+            Err(error) => Err(hub.lost(self.end(hub.service, &error))),
+        }
+    }
+
+    /// Sends to a service that has not ended.
+    fn write(&mut self, index: usize, request: &Request<'_>) -> Result<(), Error> {
+        self.message.clear();
+        request.encode(&mut self.message);
+        self.set[self.services[index].token].within(GRACE).send(&self.message)
+    }
+
+    /// The next answer to a request, if one has come.
+    ///
+    /// # Errors
+    /// [`HubError::Lost`].
+    pub(crate) fn heard(&mut self, hub: &About, ticket: Ticket) -> Result<Option<Outcome>, HubError> {
+        let service = &mut self.services[ticket.service];
+        let outcome = match service.requests.get_mut(&ticket.number) {
+            Some(State::Awaited(outcomes)) => outcomes.pop_front(),
+            _ => None,
+        };
+        if outcome.as_ref().is_some_and(Outcome::is_final) {
+            service.requests.remove(&ticket.number);
+        }
+        match (outcome, &service.lost) {
+            (None, Some(why)) => Err(hub.lost(why.clone())),
+            (outcome, _) => Ok(outcome),
+        }
+    }
+
+    /// What came too late for an earlier operation on this hub.
+    pub(crate) fn take_late(&mut self, hub: &About) -> Option<Taken> {
+        self.services[hub.service].late.get_mut(&hub.number)?.pop_front()
+    }
+
+    /// Stops waiting for a request. What it still brings is for the next operation on this hub. Whether it
+    /// was waited for.
+    pub(crate) fn forget(&mut self, hub: &About, ticket: Ticket) -> bool {
+        let requests = &mut self.services[ticket.service].requests;
+        let known = requests.get_mut(&ticket.number);
+        known.map(|state| *state = State::Late(hub.number)).is_some()
+    }
+
+    /// Lets the answer to a request go unread.
+    pub(crate) fn ignore(&mut self, ticket: Ticket) {
+        self.services[ticket.service].requests.insert(ticket.number, State::Ignored);
+    }
+
+    /// Waits for a message of any server, and takes in what came; false when nothing did.
+    pub(crate) fn listen(&mut self, timeout: Duration) -> Result<bool, HubError> {
+        let mut alive = (0..self.services.len()).filter(|index| self.services[*index].lost.is_none());
+        match (alive.next(), alive.next()) {
+            (None, _) => Ok(true),
+            (Some(only), None) => self.hear(only, timeout),
+            _ => match self.set.wait(timeout) {
+                Ok(ready) => self.hear_of(ready),
+                Err(Error::TimedOut { .. }) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// The same for a future, which is known by the number that it gets the first time: ready when something
+    /// was heard, also by another future.
+    pub(crate) fn poll_listen(
+        &mut self,
+        number: &mut Option<u64>,
+        context: &mut Context<'_>,
+        deadline: Instant,
+    ) -> Poll<Result<bool, HubError>> {
+        match number.take() {
+            // It was woken for what another one has heard.
+            Some(number) if self.waiting.remove(&number).is_none() => return Poll::Ready(Ok(true)),
+            _ => {}
+        }
+        let now = Instant::now();
+        // The set wakes one of them, for all.
+        self.waiting.retain(|_, (waker, deadline)| {
+            let waits = *deadline > now;
+            if !waits {
+                waker.wake_by_ref();
+            }
+            waits
+        });
+        let first = self.waiting.values().map(|(_, deadline)| *deadline).fold(deadline, Instant::min);
+        match self.set.poll_wait(context, first.saturating_duration_since(now)) {
+            Poll::Ready(Ok(ready)) => Poll::Ready(self.hear_of(ready)),
+            Poll::Ready(Err(Error::TimedOut { .. })) => Poll::Ready(Ok(false)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+            Poll::Pending => {
+                self.last_waiting += 1;
+                self.waiting.insert(self.last_waiting, (context.waker().clone(), deadline));
+                *number = Some(self.last_waiting);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// A future does not wait any more. Another one takes its place as that which the set wakes.
+    pub(crate) fn leave(&mut self, number: u64) {
+        self.waiting.remove(&number);
+        self.wake_all();
+    }
+
+    fn wake_all(&mut self) {
+        self.waiting.drain().for_each(|(_, (waker, _))| waker.wake());
+    }
+
+    /// Takes in what the set told of.
+    fn hear_of(&mut self, ready: Ready) -> Result<bool, HubError> {
+        let token = ready.token();
+        match self.services.iter().position(|service| Some(service.token) == token && service.lost.is_none())
+        {
+            Some(index) => self.hear(index, Duration::ZERO).map(|_| true),
+            None => Ok(true),
+        }
+    }
+
+    /// Takes in everything that has come, and arms the descriptor of the set. Whether something came.
+    pub(crate) fn hear_and_arm(&mut self) -> Result<bool, HubError> {
+        let mut heard = false;
+        loop {
+            match self.set.wait(Duration::ZERO) {
+                Ok(ready) => heard |= self.hear_of(ready)?,
+                Err(Error::TimedOut { .. }) => return Ok(heard),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.set.as_fd().as_raw_fd()
+    }
+
+    /// Takes in everything that has come.
+    pub(crate) fn hear_all(&mut self) -> Result<(), HubError> {
+        for index in 0..self.services.len() {
+            while self.services[index].lost.is_none() && self.hear(index, Duration::ZERO)? {}
+        }
+        Ok(())
+    }
+
+    /// Takes in the next message of a server; false when none came in time.
+    fn hear(&mut self, index: usize, timeout: Duration) -> Result<bool, HubError> {
+        let channel = &mut self.set[self.services[index].token];
+        let received = if timeout.is_zero() {
+            channel.try_recv_into(&mut self.message).map(|received| received.is_some())
+        } else {
+            channel.within(timeout).recv_into(&mut self.message).map(|_| true)
+        };
+        match received {
+            Ok(true) => {}
+            Ok(false) | Err(Error::TimedOut { .. }) => return Ok(false),
+            Err(error) => {
+                self.end(index, &error);
+                return Ok(true);
+            }
+        }
+        let service = &mut self.services[index];
+        let answer = Answer::decode(&self.message)
+            .map_err(|violation| HubError::Violation { node: service.node.clone(), violation })?;
+        match answer {
+            Answer::Outcome(number, outcome) => service.take_in(number, outcome),
+            Answer::Inherits(priority) => {
+                service.inherits = priority;
+                self.pass_on();
+            }
+        }
+        self.return_blocks();
+        self.wake_all();
+        Ok(true)
+    }
+
+    /// Notes the end of a server, whose channel goes; the evidence, as text.
+    fn end(&mut self, index: usize, error: &Error) -> String {
+        let why = match error {
+            Error::PeerDied { .. } => "it died".to_owned(),
+            Error::Closed { .. } => "it closed the channel".to_owned(),
+            error => error.to_string(),
+        };
+        self.set.remove(self.services[index].token);
+        self.wake_all();
+        self.services[index].lost.get_or_insert(why).clone()
+    }
+
+    /// Tells each server what this task inherits by resources elsewhere.
+    fn pass_on(&mut self) {
+        for index in 0..self.services.len() {
+            let others = self.services.iter().enumerate().filter(|(other, _)| *other != index);
+            let priority = others.map(|(_, service)| service.inherits).max().unwrap_or(0);
+            let operation = Operation::Raise;
+            let request = Request { number: 0, hub: 0, priority, tentative: false, timeout_us: 0, operation };
+            self.tell(index, &request);
+        }
+    }
+
+    fn return_blocks(&mut self) {
+        for index in 0..self.services.len() {
+            for (hub, token) in std::mem::take(&mut self.services[index].give_back) {
+                self.next_number = self.next_number.wrapping_add(1);
+                let (number, operation) = (self.next_number, Operation::GiveBack { token });
+                let request =
+                    Request { number, hub, priority: 0, tentative: false, timeout_us: 0, operation };
+                self.services[index].requests.insert(number, State::Ignored);
+                self.tell(index, &request);
+            }
+        }
+    }
+
+    /// Sends to a server that may have ended, which is heard of when it is received from.
+    fn tell(&mut self, index: usize, request: &Request<'_>) {
+        if self.services[index].lost.is_none() {
+            let _ = self.write(index, request);
+        }
+    }
+}
+
+impl Service {
+    fn take_in(&mut self, number: u32, outcome: Outcome) {
+        let is_final = outcome.is_final();
+        match self.requests.get_mut(&number) {
+            Some(State::Awaited(outcomes)) if outcomes.len() < MAX_ANSWERS => {
+                outcomes.push_back(outcome);
+                return;
+            }
+            Some(State::Awaited(_)) => self.lost = Some("it broke the protocol".to_owned()),
+            Some(State::Late(hub)) => match outcome {
+                Outcome::Done(Taken::Block { token, .. }) => self.give_back.push((*hub, token)),
+                Outcome::Done(taken @ (Taken::Value(_) | Taken::Unit)) => {
+                    self.late.entry(*hub).or_default().push_back(taken);
+                }
+                _ => {}
+            },
+            Some(State::Ignored) | None => {}
+        }
+        if is_final {
+            self.requests.remove(&number);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A hub of any kind, whose values are bytes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tombolo::region::{CapabilityId, Mapping, Rights};
+use tombolo_hub::{Fault, Kind, Operation, Outcome, Status, Taken, Violation};
+
+use crate::HubError;
+use crate::connections::{GRACE, Ticket};
+use crate::task::Task;
+
+/// Where a hub is, and what.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    /// Index of the connection.
+    pub(crate) service: usize,
+    pub(crate) number: u32,
+    pub(crate) kind: Kind,
+    pub(crate) capacity: u32,
+    pub(crate) value_bytes: u32,
+    /// Number of the capability to the memory of a pool.
+    pub(crate) memory: u64,
+}
+
+impl About {
+    pub(crate) fn fault(&self, fault: Fault) -> HubError {
+        HubError::Fault { hub: self.name.clone(), node: self.node.clone(), fault }
+    }
+
+    pub(crate) fn lost(&self, why: String) -> HubError {
+        HubError::Lost { hub: self.name.clone(), node: self.node.clone(), why }
+    }
+
+    pub(crate) fn no_answer(&self) -> HubError {
+        HubError::NoAnswer { hub: self.name.clone(), node: self.node.clone() }
+    }
+
+    /// An answer that does not belong to what was asked.
+    pub(crate) fn wrong_answer(&self) -> HubError {
+        HubError::Violation { node: self.node.clone(), violation: Violation::Malformed(0) }
+    }
+}
+
+/// A hub of any kind, as one task uses it: its generic operations, whose values are bytes.
+///
+/// The other types of this crate are made of it; so are the faces for C and Python. Programs in Rust use it
+/// for hubs whose kind or type they learn only when they run.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    pub(crate) task: Task,
+    pub(crate) about: Arc<About>,
+}
+
+impl Hub {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.about.name
+    }
+
+    /// The node that it is on.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.about.node
+    }
+
+    /// The task that uses it.
+    #[must_use]
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.about.kind
+    }
+
+    /// How many values, units or blocks it holds at most; 0 for a port.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.about.capacity
+    }
+
+    /// The most bytes of a value, or those of a block.
+    #[must_use]
+    pub fn value_bytes(&self) -> u32 {
+        self.about.value_bytes
+    }
+
+    /// Maps the memory of a pool; `None` when its node is of another kernel, or the hub has no memory. Block
+    /// `n` is at `n` times [`value_bytes`](Self::value_bytes).
+    ///
+    /// # Errors
+    /// [`HubError::Tombolo`] when the pool has ended.
+    pub fn map(&self) -> Result<Option<Mapping>, HubError> {
+        if self.about.memory == 0 {
+            return Ok(None);
+        }
+        let domain = self.task.lock().domain().clone();
+        let capability = domain.capability(CapabilityId(self.about.memory))?;
+        // Memory of another kernel cannot be mapped.
+        Ok(capability.map(Rights::READ | Rights::WRITE).ok())
+    }
+
+    /// The same hub, whose operations wait up to `timeout`; with no time they only try.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Hub {
+        Hub { task: self.task.within(timeout), about: Arc::clone(&self.about) }
+    }
+
+    /// The same hub, whose operations do not wait.
+    pub(crate) fn trying(&self) -> Hub {
+        self.within(Duration::ZERO)
+    }
+
+    /// Sends, raises or signals, waiting up to the deadline of the task.
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`], or [`Fault::WouldBlock`] with no time; [`Fault::Closed`], [`Fault::TooLong`],
+    /// [`HubError::Lost`].
+    pub fn put(&self, value: &[u8]) -> Result<(), HubError> {
+        self.start_put(value)?.wait().map(drop)
+    }
+
+    /// Receives, awaits, locks or allocates, waiting up to the deadline of the task.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Fault::AlreadyHeld`] for a resource that this task owns.
+    pub fn get(&self) -> Result<Taken, HubError> {
+        self.start_get()?.wait()
+    }
+
+    /// Begins what [`put`](Self::put) does, and does not wait for its end.
+    ///
+    /// # Errors
+    /// [`HubError::Lost`], [`HubError::Tombolo`].
+    pub fn start_put(&self, value: &[u8]) -> Result<Pending, HubError> {
+        self.start(Operation::Put { value })
+    }
+
+    /// Begins what [`get`](Self::get) does, and does not wait for its end.
+    ///
+    /// # Errors
+    /// As [`start_put`](Self::start_put).
+    pub fn start_get(&self) -> Result<Pending, HubError> {
+        if let Some(late) = self.task.lock().take_late(&self.about) {
+            return Ok(Pending { hub: self.clone(), state: State::Done(late) });
+        }
+        self.start(Operation::Get)
+    }
+
+    fn start(&self, operation: Operation<'_>) -> Result<Pending, HubError> {
+        let deadline = Instant::now() + self.task.timeout() + GRACE;
+        let ticket = self.task.send(&self.about, operation, false)?;
+        Ok(Pending { hub: self.clone(), state: State::Asked { ticket, deadline } })
+    }
+
+    /// Gives back a block or a lock that was taken with this fencing token.
+    ///
+    /// # Errors
+    /// [`Fault::NotHeld`], [`HubError::Lost`].
+    pub fn give_back(&self, token: u64) -> Result<(), HubError> {
+        self.ask(Operation::GiveBack { token }).map(drop)
+    }
+
+    /// The same, without waiting for the answer. When its server has ended, so has what it held.
+    pub fn release(&self, token: u64) {
+        if let Ok(ticket) = self.task.send(&self.about, Operation::GiveBack { token }, false) {
+            self.task.lock().ignore(ticket);
+        }
+    }
+
+    /// Closes it: puts fail from now on, and gets when it is empty.
+    ///
+    /// # Errors
+    /// [`Fault::AlreadyClosed`], [`HubError::Lost`].
+    pub fn close(&self) -> Result<(), HubError> {
+        match self.ask(Operation::Close)? {
+            Outcome::Done(_) => Ok(()),
+            _ => Err(self.about.wrong_answer()),
+        }
+    }
+
+    /// What it looks like; a hint, for others use it meanwhile.
+    ///
+    /// # Errors
+    /// [`HubError::Lost`].
+    pub fn status(&self) -> Result<Status, HubError> {
+        match self.ask(Operation::Status)? {
+            Outcome::Status(status) => Ok(status),
+            _ => Err(self.about.wrong_answer()),
+        }
+    }
+
+    fn ask(&self, operation: Operation<'_>) -> Result<Outcome, HubError> {
+        self.task.ask(&self.about, operation)
+    }
+}
+
+/// An operation that was begun. Dropped before it is done, it is withdrawn: what it still brings is for the
+/// next operation on the hub.
+#[derive(Debug)]
+#[must_use = "dropped, it is withdrawn"]
+pub struct Pending {
+    hub: Hub,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Asked { ticket: Ticket, deadline: Instant },
+    Done(Taken),
+    Taken,
+}
+
+impl Pending {
+    /// Its result, if it is done by what has come. [`Task::listen`] waits for more.
+    ///
+    /// # Errors
+    /// Those of the operation. Then, and after a result, it is over.
+    pub fn try_take(&mut self) -> Result<Option<Taken>, HubError> {
+        let about = &self.hub.about;
+        let State::Asked { ticket, deadline } = self.state else {
+            return match std::mem::replace(&mut self.state, State::Taken) {
+                State::Done(taken) => Ok(Some(taken)),
+                _ => Err(about.fault(Fault::NotHeld)),
+            };
+        };
+        let heard = self.hub.task.lock().heard(about, ticket);
+        let result = match heard {
+            Ok(None) if Instant::now() < deadline => return Ok(None),
+            Ok(None) => {
+                self.hub.task.forget(about, ticket, true);
+                Err(about.no_answer())
+            }
+            Ok(Some(Outcome::Done(taken))) => Ok(Some(taken)),
+            Ok(Some(Outcome::Failed(fault))) => Err(about.fault(fault)),
+            Ok(Some(_)) => Err(about.wrong_answer()),
+            Err(error) => Err(error),
+        };
+        self.state = State::Taken;
+        result
+    }
+
+    /// When [`try_take`](Self::try_take) is to be called at the latest; now, when it is done.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        match self.state {
+            State::Asked { deadline, .. } => deadline,
+            _ => Instant::now(),
+        }
+    }
+
+    /// Waits until it is done.
+    ///
+    /// # Errors
+    /// Those of the operation; [`HubError::NoAnswer`] 5 seconds after its deadline.
+    pub fn wait(mut self) -> Result<Taken, HubError> {
+        loop {
+            if let Some(taken) = self.try_take()? {
+                return Ok(taken);
+            }
+            self.hub.task.listen_until(self.deadline())?;
+        }
+    }
+
+    /// [`wait`](Self::wait) as a future.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn wait_async(mut self) -> Result<Taken, HubError> {
+        loop {
+            if let Some(taken) = self.try_take()? {
+                return Ok(taken);
+            }
+            self.hub.task.listen_async(self.deadline()).await?;
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let State::Asked { ticket, .. } = self.state {
+            self.hub.task.forget(&self.hub.about, ticket, true);
+        }
+    }
+}

@@ -1,0 +1,525 @@
+"""Hubs: channels, semaphores, locks, events and pools that programs on all nodes share.
+
+A hub lies on one node and is found by its name, wherever it is. ``tombolo hubs serve`` or an application file makes them. A
+:class:`Task` is what uses hubs: one thread of a program, with a priority::
+
+    import tombolo
+    from tombolo.hubs import Task
+
+    task = Task(tombolo.attach())
+    jobs = task.chan("jobs", "u64")
+    results = task.chan("results", "u64")
+    for job in jobs:                    # until 'jobs' is closed and empty
+        results.send(job * job)
+    with task.resource("guard").lock() as owned:
+        print("the fencing token is", owned.fencing_token)
+
+In asyncio, :class:`AsyncTask` has the same operations as coroutines.
+
+* Every wait has a deadline, in seconds (30 unless said). With 0, an operation only tries, and raises ``WouldBlock``.
+* Waiters are served by priority, then in order of arrival.
+* When the node of a hub dies, or the server of its hubs, waits there end with ``PeerDied``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import TracebackType
+from typing import Any, Callable, Generic, Iterator, NamedTuple, Optional, Sequence, TypeVar, Union
+
+from ._native import DEFAULT_TIMEOUT, Begun, Domain, HubEnd, Mapping, TaskEnd
+from .errors import HubClosed, HubRefused
+
+_Self = TypeVar("_Self")
+_Lent = TypeVar("_Lent", bound="_Held")
+
+#: Of the types of values that hubs name, as ``struct`` says them.
+_NUMBERS = {
+    "u8": "<B",
+    "u16": "<H",
+    "u32": "<I",
+    "u64": "<Q",
+    "i8": "<b",
+    "i16": "<h",
+    "i32": "<i",
+    "i64": "<q",
+    "f32": "<f",
+    "f64": "<d",
+    "bool": "<?",
+}
+
+
+class _Codec(NamedTuple):
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+def _nothing(value: Any) -> bytes:
+    if value is not None:
+        raise TypeError(f"a value of type 'unit' is None, not {value!r}")
+    return b""
+
+
+def _codec(value_type: str) -> _Codec:
+    form = _NUMBERS.get(value_type)
+    if form is not None:
+        number = struct.Struct(form)
+        return _Codec(number.pack, lambda data: number.unpack(data)[0])
+    if value_type == "text":
+        return _Codec(str.encode, bytes.decode)
+    if value_type == "unit":
+        return _Codec(_nothing, lambda data: None)
+    return _Codec(bytes, bytes)
+
+
+def _decoded(hub: HubEnd, codec: _Codec, data: bytes) -> Any:
+    try:
+        return codec.decode(data)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise HubRefused(f"hub {hub.name!r} on {hub.node} brought {len(data)} bytes that are not a value: {error}") from None
+
+
+class _Hub:
+    """What all hubs have."""
+
+    def __init__(self, end: HubEnd) -> None:
+        self._end = end
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._end.name
+
+    @property
+    def node(self) -> str:
+        """The node that it is on."""
+        return self._end.node
+
+    @property
+    def capacity(self) -> int:
+        """How many values, units or blocks it holds at most; 0 for a port."""
+        return self._end.capacity
+
+    def __repr__(self) -> str:
+        return f"<tombolo.hubs.{type(self).__name__} {self.name!r} on {self.node}>"
+
+    # What a select takes of it becomes this.
+    def _lend(self, taken: Any) -> Any:
+        return taken
+
+
+class _Closable(_Hub):
+    def close(self) -> None:
+        """Closes it: what is put in is refused from now on, and those that wait learn it when it is empty. ``HubClosed`` the second
+        time.
+        """
+        self._end.close()
+
+
+class _Valued(_Closable):
+    def __init__(self, end: HubEnd, value_type: str) -> None:
+        super().__init__(end)
+        self._codec = _codec(value_type)
+
+    def __len__(self) -> int:
+        """How many values are in it; a hint, for others send and receive meanwhile."""
+        return self._end.depth()
+
+    def __bool__(self) -> bool:
+        # Of an empty channel too.
+        return True
+
+    def _lend(self, taken: Any) -> Any:
+        return _decoded(self._end, self._codec, taken)
+
+
+class _Held:
+    """A lock or block that a task holds, until :meth:`release` or the end of a ``with``."""
+
+    def __init__(self, end: HubEnd, taken: tuple[int, int, bool]) -> None:
+        self._end = end
+        self._number, self._token, self._abandoned = taken
+        self._held = True
+
+    @property
+    def fencing_token(self) -> int:
+        """Larger than that of every earlier holder. What a resource protects can refuse a smaller one."""
+        return self._token
+
+    def release(self) -> None:
+        """Gives it back, and does not wait for the answer."""
+        if self._held:
+            self._held = False
+            self._end.release(self._token)
+
+    def __enter__(self: _Lent) -> _Lent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class Owned(_Held):
+    """A resource that this task owns."""
+
+    @property
+    def was_abandoned(self) -> bool:
+        """Whether the owner before died while it owned the resource: what it protects may be half-changed."""
+        return self._abandoned
+
+    def unlock(self) -> None:
+        """Gives it back, and waits until that is done."""
+        self._held = False
+        self._end.give_back(self._token)
+
+
+class Block(_Held):
+    """A block of a pool that this task holds."""
+
+    def __init__(self, end: HubEnd, taken: tuple[int, int, bool], memory: Optional[Mapping]) -> None:
+        super().__init__(end, taken)
+        self._memory = memory
+
+    @property
+    def number(self) -> int:
+        """Its number, from 0."""
+        return self._number
+
+    @property
+    def memory(self) -> memoryview:
+        """Its bytes, shared with whoever holds it later: let the view go before the block. ``HubRefused`` where the kernel of this
+        task is not that of the pool.
+        """
+        if self._memory is None:
+            raise HubRefused(f"pool {self._end.name!r} is on {self._end.node}, whose memory this program cannot map")
+        size = self._end.value_bytes
+        return memoryview(self._memory)[self._number * size : (self._number + 1) * size]
+
+
+class Chan(_Valued):
+    """A port or fifo. A port is Go's unbuffered channel: a value is sent when a receiver takes it. A fifo is Go's buffered channel:
+    a value is sent when it is in the store. From :meth:`Task.chan`.
+    """
+
+    def send(self, value: Any, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Sends a value, waiting for a receiver or for room."""
+        self._end.put(self._codec.encode(value), timeout)
+
+    def recv(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
+        """Receives a value; ``HubClosed`` when it was closed and is empty."""
+        return self._lend(self._end.get(timeout))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Receives until it is closed and empty."""
+        while True:
+            try:
+                value = self.recv()
+            except HubClosed:
+                return
+            yield value
+
+
+class Event(_Closable):
+    """One bit, raised by one task, awaited and cleared by another."""
+
+    def raise_(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Raises it, waiting while it is raised and was not awaited yet."""
+        self._end.put(b"", timeout)
+
+    def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Waits until it is raised, and clears it."""
+        self._end.get(timeout)
+
+
+class Semaphore(_Closable):
+    """A count, from 0 to its capacity."""
+
+    def signal(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Increases the count, waiting while it is as high as it can be."""
+        self._end.put(b"", timeout)
+
+    def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Waits until the count is positive, and decreases it."""
+        self._end.get(timeout)
+
+    @property
+    def count(self) -> int:
+        """The count; a hint, for others change it meanwhile."""
+        return self._end.depth()
+
+
+class Resource(_Hub):
+    """A lock with an owner, which inherits the highest priority that waits for it."""
+
+    def lock(self, timeout: float = DEFAULT_TIMEOUT) -> Owned:
+        """Waits until no other task owns it, and owns it then; ``HubHeld`` when this task does."""
+        return self._lend(self._end.get(timeout))
+
+    def _lend(self, taken: Any) -> Owned:
+        return Owned(self._end, taken)
+
+
+class Pool(_Hub):
+    """Blocks of memory of one size, each held by one task at a time."""
+
+    def __init__(self, end: HubEnd) -> None:
+        super().__init__(end)
+        self._memory = end.map()
+
+    @property
+    def block_bytes(self) -> int:
+        """The size of a block."""
+        return self._end.value_bytes
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether this task has the memory of the blocks: those on other kernels have numbers only."""
+        return self._memory is not None
+
+    def allocate(self, timeout: float = DEFAULT_TIMEOUT) -> Block:
+        """Takes a block, waiting until one is free. Its content is what its last holder left."""
+        return self._lend(self._end.get(timeout))
+
+    def _lend(self, taken: Any) -> Block:
+        return Block(self._end, taken, self._memory)
+
+
+#: What a select waits for: a hub to take from, or a channel and the value that is sent.
+Arm = Union[_Hub, "tuple[_Valued, Any]"]
+
+
+def _arms(arms: Sequence[Arm]) -> list[tuple[HubEnd, Optional[bytes]]]:
+    ends: list[tuple[HubEnd, Optional[bytes]]] = []
+    for arm in arms:
+        if isinstance(arm, tuple):
+            chan, value = arm
+            ends.append((chan._end, chan._codec.encode(value)))
+        else:
+            ends.append((arm._end, None))
+    return ends
+
+
+def _chosen(arms: Sequence[Arm], result: tuple[int, Any]) -> tuple[int, Any]:
+    index, taken = result
+    arm = arms[index]
+    return index, None if isinstance(arm, tuple) or taken is None else arm._lend(taken)
+
+
+class _Opens:
+    """What tasks of both kinds have."""
+
+    def __init__(self, domain: Domain, priority: Optional[int] = None) -> None:
+        self._end = TaskEnd(domain, priority)
+
+    @property
+    def inherited_priority(self) -> int:
+        """The highest priority that waits for a resource which this task owns; 0 for none."""
+        return self._end.inherited_priority()
+
+
+class Task(_Opens):
+    """What uses hubs: one thread of a program.
+
+    `priority`, 0 to 255, is that of its requests in the queues of hubs; larger is more urgent. It is that of the application file, or
+    else 100, unless said. A task that ends, with its program or before, waits for nothing and holds nothing any more.
+    """
+
+    def chan(self, name: str, value_type: str = "", timeout: float = DEFAULT_TIMEOUT) -> Chan:
+        """Opens a port or fifo of ``u8`` to ``u64``, ``i8`` to ``i64``, ``f32``, ``f64``, ``bool``, ``text`` or ``unit``; of bytes
+        with any other type, which the hub has to have, or none.
+        """
+        return Chan(self._end.open(name, ["port", "fifo"], value_type, timeout), value_type)
+
+    def event(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> Event:
+        """Opens an event."""
+        return Event(self._end.open(name, ["event"], "", timeout))
+
+    def semaphore(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> Semaphore:
+        """Opens a semaphore."""
+        return Semaphore(self._end.open(name, ["semaphore"], "", timeout))
+
+    def resource(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> Resource:
+        """Opens a resource."""
+        return Resource(self._end.open(name, ["resource"], "", timeout))
+
+    def pool(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> Pool:
+        """Opens a pool, and maps its memory where the kernel is the same."""
+        return Pool(self._end.open(name, ["pool"], "", timeout))
+
+    def select(self, *arms: Arm, timeout: float = DEFAULT_TIMEOUT) -> tuple[int, Any]:
+        """Waits for the first of several operations, on hubs of any nodes, and does exactly one: its index, and what it took.
+
+        An arm is a hub to take from, or a channel and a value to send::
+
+            index, value = task.select(jobs, (results, 7), done)
+        """
+        return _chosen(arms, self._end.select(_arms(arms), timeout))
+
+
+class AsyncChan(_Valued):
+    """A :class:`Chan` in asyncio."""
+
+    def __init__(self, task: AsyncTask, end: HubEnd, value_type: str) -> None:
+        super().__init__(end, value_type)
+        self._task = task
+
+    async def send(self, value: Any, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """As :meth:`Chan.send`. One that is cancelled may have sent the value."""
+        await self._task._done(self._end.start_put(self._codec.encode(value), timeout))
+
+    async def recv(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
+        """As :meth:`Chan.recv`. What comes for one that is cancelled is for the next that receives."""
+        return self._lend(await self._task._done(self._end.start_get(timeout)))
+
+    def __aiter__(self) -> AsyncChan:
+        """Receives until it is closed and empty."""
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.recv()
+        except HubClosed:
+            raise StopAsyncIteration from None
+
+
+class _AsyncHub(_Hub):
+    def __init__(self, task: AsyncTask, end: HubEnd) -> None:
+        super().__init__(end)
+        self._task = task
+
+
+class AsyncEvent(_AsyncHub, _Closable):
+    """An :class:`Event` in asyncio."""
+
+    async def raise_(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """As :meth:`Event.raise_`."""
+        await self._task._done(self._end.start_put(b"", timeout))
+
+    async def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """As :meth:`Event.wait`."""
+        await self._task._done(self._end.start_get(timeout))
+
+
+class AsyncSemaphore(_AsyncHub, _Closable):
+    """A :class:`Semaphore` in asyncio."""
+
+    async def signal(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """As :meth:`Semaphore.signal`."""
+        await self._task._done(self._end.start_put(b"", timeout))
+
+    async def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """As :meth:`Semaphore.wait`."""
+        await self._task._done(self._end.start_get(timeout))
+
+
+class AsyncResource(_AsyncHub):
+    """A :class:`Resource` in asyncio."""
+
+    async def lock(self, timeout: float = DEFAULT_TIMEOUT) -> Owned:
+        """As :meth:`Resource.lock`."""
+        return self._lend(await self._task._done(self._end.start_get(timeout)))
+
+    def _lend(self, taken: Any) -> Owned:
+        return Owned(self._end, taken)
+
+
+class AsyncTask(_Opens):
+    """A :class:`Task` in the event loop of asyncio: any number of coroutines use it, each waiting for itself::
+
+        task = AsyncTask(tombolo.attach())
+        jobs = await task.chan("jobs", "u64")
+        async for job in jobs:
+            print(job)
+
+    An operation that is cancelled is withdrawn.
+    """
+
+    def __init__(self, domain: Domain, priority: Optional[int] = None) -> None:
+        super().__init__(domain, priority)
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def _open(self, name: str, kinds: list[str], value_type: str, timeout: float) -> HubEnd:
+        opening = self._loop.run_in_executor(None, self._end.open, name, kinds, value_type, timeout)
+        while not opening.done():
+            # What the thread hears meanwhile may be what others wait for.
+            await asyncio.wait({opening}, timeout=0.02)
+            self._wake()
+        return opening.result()
+
+    async def chan(self, name: str, value_type: str = "", timeout: float = DEFAULT_TIMEOUT) -> AsyncChan:
+        """As :meth:`Task.chan`."""
+        return AsyncChan(self, await self._open(name, ["port", "fifo"], value_type, timeout), value_type)
+
+    async def event(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> AsyncEvent:
+        """As :meth:`Task.event`."""
+        return AsyncEvent(self, await self._open(name, ["event"], "", timeout))
+
+    async def semaphore(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> AsyncSemaphore:
+        """As :meth:`Task.semaphore`."""
+        return AsyncSemaphore(self, await self._open(name, ["semaphore"], "", timeout))
+
+    async def resource(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> AsyncResource:
+        """As :meth:`Task.resource`."""
+        return AsyncResource(self, await self._open(name, ["resource"], "", timeout))
+
+    async def select(self, *arms: Arm, timeout: float = DEFAULT_TIMEOUT) -> tuple[int, Any]:
+        """As :meth:`Task.select`."""
+        return _chosen(arms, await self._done(self._end.start_select(_arms(arms), timeout)))
+
+    async def _done(self, begun: Begun) -> Any:
+        try:
+            while True:
+                self._hear()
+                result = begun.try_take()
+                if result is not None:
+                    return result[0]
+                await self._changed(begun.seconds_left())
+        finally:
+            begun.withdraw()
+
+    def _hear(self) -> None:
+        if self._end.hear():
+            self._wake()
+
+    async def _changed(self, seconds: float) -> None:
+        if not self._waiting:
+            self._loop.add_reader(self._end.fileno(), self._wake)
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.add(waiting)
+        timer = self._loop.call_later(seconds, self._wake)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            self._waiting.discard(waiting)
+            if not self._waiting:
+                self._loop.remove_reader(self._end.fileno())
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+__all__ = [
+    "AsyncChan",
+    "AsyncEvent",
+    "AsyncResource",
+    "AsyncSemaphore",
+    "AsyncTask",
+    "Block",
+    "Chan",
+    "Event",
+    "Owned",
+    "Pool",
+    "Resource",
+    "Semaphore",
+    "Task",
+]
