@@ -50,7 +50,7 @@ pub struct Held {
     was_abandoned: bool,
 }
 
-/// `tombolo_arm`.
+/// `tombolo_select_arm`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Arm {

@@ -87,7 +87,7 @@ static int selects(const tombolo_task *task)
     EXPECT(tombolo_hub_open(task, "c-count", TOMBOLO_SEMAPHORE, "", PATIENCE_NS, &semaphore), TOMBOLO_OK);
     EXPECT(tombolo_hub_open(task, "c-go", TOMBOLO_EVENT, "", PATIENCE_NS, &event), TOMBOLO_OK);
     char text[64];
-    tombolo_arm arms[2] = {{.hub = port, .buffer = text, .capacity = sizeof text}, {.hub = semaphore}};
+    tombolo_select_arm arms[2] = {{.hub = port, .buffer = text, .capacity = sizeof text}, {.hub = semaphore}};
     size_t index = 99;
     EXPECT(tombolo_select(task, arms, 2, 0, &index), TOMBOLO_TIMED_OUT);
     EXPECT(tombolo_select(task, arms, 2, TOMBOLO_MILLISECOND, &index), TOMBOLO_TIMED_OUT);

@@ -85,7 +85,7 @@ tombolo_status tombolo_hub_close(const tombolo_hub *hub);
 tombolo_status tombolo_hub_memory(const tombolo_hub *hub, void **memory);
 
 /* One operation of a select. */
-typedef struct tombolo_arm {
+typedef struct tombolo_select_arm {
     const tombolo_hub *hub;
     bool puts;         /* puts `value` of `length` bytes; else gets, or takes */
     const void *value;
@@ -93,11 +93,11 @@ typedef struct tombolo_arm {
     size_t capacity;
     size_t length;     /* and how long it is */
     tombolo_held held; /* what was taken */
-} tombolo_arm;
+} tombolo_select_arm;
 
 /* Waits for the first of several operations, on hubs of any nodes, and does exactly one: its index in `arms`. TOMBOLO_TIMED_OUT: none was
  * ready. TOMBOLO_BUFFER_TOO_SHORT: it was done, and the next get of that hub has the value. */
-tombolo_status tombolo_select(const tombolo_task *task, tombolo_arm *arms, size_t count, uint64_t timeout_ns, size_t *index);
+tombolo_status tombolo_select(const tombolo_task *task, tombolo_select_arm *arms, size_t count, uint64_t timeout_ns, size_t *index);
 
 #ifdef __cplusplus
 }
