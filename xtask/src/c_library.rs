@@ -26,7 +26,7 @@ const TARGETS: [CTarget; 4] = [
 ];
 
 /// What programs include, each with its folder.
-const HEADERS: [(&str, &str); 7] = [
+const HEADERS: [(&str, &str); 8] = [
     ("runtime/c/include", "tombolo.h"),
     ("runtime/c/include", "tombolo/wire.h"),
     ("runtime/c/include", "tombolo/interface.h"),

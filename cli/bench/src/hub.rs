@@ -63,6 +63,9 @@ pub(super) struct Options {
 /// Sizes of packets in bytes; the paper's largest is 4 KiB.
 const PACKETS: [usize; 4] = [8, 64, 512, 4096];
 
+/// Values under way of a pipelined sender or receiver.
+const WINDOW: usize = 64;
+
 const FIFO_BYTES: usize = 64;
 
 /// Operations whose time is taken together; the median of such times is little affected by other programs.
@@ -233,6 +236,10 @@ fn measure(domain: &Domain, node: &str, count: u64, rows: &mut Vec<Row>) -> Resu
     let time = receive(&task, "bench/fifo", count).map_err(hub_failure)?;
     finish(peer, "fifo")?;
     rows.push(row("fifo of 64", node, FIFO_BYTES, count, time));
+    let peer = start(domain, "pipelined", count)?;
+    let time = receive_pipelined(&task, count).map_err(hub_failure)?;
+    finish(peer, "pipelined fifo")?;
+    rows.push(row("fifo of 64, pipelined", node, FIFO_BYTES, count, time));
     Ok(())
 }
 
@@ -264,6 +271,13 @@ fn receive(task: &Task, name: &str, count: u64) -> Result<Times, HubError> {
     Times::of(count, || chan.recv().map(drop))
 }
 
+fn receive_pipelined(task: &Task, count: u64) -> Result<Times, HubError> {
+    let chan = task.chan::<Vec<u8>>("bench/fifo")?;
+    let mut receiver = chan.receiver(WINDOW);
+    receiver.recv()?;
+    Times::of(count, || receiver.recv().map(drop))
+}
+
 /// What the other process does.
 fn peer(context: &Context, role: &str, count: u64) -> Result<(), Failure> {
     match role {
@@ -276,6 +290,7 @@ fn peer(context: &Context, role: &str, count: u64) -> Result<(), Failure> {
     let done = match role.split_once(':') {
         Some(("port", bytes)) => send(&task, "bench/port", bytes.parse().unwrap_or(8), count),
         _ if role == "fifo" => send(&task, "bench/fifo", FIFO_BYTES, count),
+        _ if role == "pipelined" => send_pipelined(&task, count),
         _ => wait_first(&task, count),
     };
     done.map_err(hub_failure)
@@ -288,6 +303,16 @@ fn wait_first(task: &Task, count: u64) -> Result<(), HubError> {
         b.signal()?;
     }
     Ok(())
+}
+
+/// As many more as the receiver has asked for at its end.
+fn send_pipelined(task: &Task, count: u64) -> Result<(), HubError> {
+    let chan = task.chan::<Vec<u8>>("bench/fifo")?;
+    let mut sender = chan.sender(WINDOW);
+    for _ in 0..count + WINDOW as u64 {
+        sender.send(vec![7; FIFO_BYTES])?;
+    }
+    Ok(sender.flush()?)
 }
 
 fn send(task: &Task, name: &str, bytes: usize, count: u64) -> Result<(), HubError> {

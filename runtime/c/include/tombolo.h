@@ -103,10 +103,7 @@ enum {
     TOMBOLO_FILE_FAULT = 62,   /* it cannot be done to that file: tombolo_last_error() says why */
     TOMBOLO_NOT_IN_JOB = 63,   /* this program was not started as one of a job, or there is no such rank in it */
     TOMBOLO_RELAY_DIED = 64,   /* a relay between the two ends of a channel died; the peer may live */
-    TOMBOLO_OPENING_REFUSED = 65, /* the listener refused the request with which a channel was to be opened */
-
-    /* Of hubs; see tombolo/hubs.h. */
-    TOMBOLO_HUB_CLOSED = 66, /* it is closed, and for one that gets it is empty; or it was closed before */
+    TOMBOLO_OPENING_REFUSED = 65, /* the listener refused the request with which a channel was to be opened */    TOMBOLO_HUB_CLOSED = 66, /* the hub (tombolo/hubs.h) is closed, and for one that gets it is empty; or it was closed before */
     TOMBOLO_HUB_HELD = 67,   /* the task does not hold it; or it does, and was to take it again */
     TOMBOLO_HUB_REFUSED = 68 /* the hub is of another kind or type, or has no such operation */
 };
@@ -121,8 +118,7 @@ enum {
 /* "TOMBOLO_PEER_DIED" and the like; never null. */
 const char *tombolo_error_name(tombolo_status status);
 
-/* What happened to whom when a function last failed in this thread, and what can be done. Never null; good until the next
- * failure in this thread. */
+/* What happened to whom when a function last failed in this thread, and what can be done. Never null; good until the next. */
 const char *tombolo_last_error(void);
 
 /* Makes `what` the text of this thread's last failure, and returns `status`: for stubs and libraries on top. */
@@ -413,8 +409,7 @@ tombolo_status tombolo_derive(const tombolo_capability *capability, const tombol
 tombolo_status tombolo_grant(const tombolo_capability *capability, uint64_t domain, const tombolo_extent *extent,
                              uint32_t rights, uint64_t *id);
 
-/* Hands it over: `domain` holds it from now on, by the same id. Where this program has it mapped it is let go. The handle is still
- * to be dropped. */
+/* Hands it over: `domain` holds it from now on, by the same id. What is mapped of it is unmapped. Drop the handle all the same. */
 tombolo_status tombolo_give(const tombolo_capability *capability, uint64_t domain);
 
 /* It is not let go when the handle is dropped, but with this program; its id. */
@@ -790,8 +785,7 @@ tombolo_status tombolo_move_buffers(const tombolo_transfers *transfers, tombolo_
 tombolo_status tombolo_lend_buffer(const tombolo_transfers *transfers, tombolo_buffer *buffer, uint64_t timeout_ns,
                                    tombolo_right *right);
 
-/* Claims the buffer that a message names, once. TOMBOLO_RIGHT_REFUSED: there is none; a handler that returns that refuses the
- * call. */
+/* Claims the buffer that a message names, once. TOMBOLO_RIGHT_REFUSED: there is none; from a handler that refuses the call. */
 tombolo_status tombolo_claim(const tombolo_transfers *transfers, tombolo_right right, uint64_t timeout_ns,
                              tombolo_buffer **buffer);
 

@@ -47,7 +47,7 @@ impl Task {
 }
 
 impl<T: Value> Chan<T> {
-    /// The hub itself.
+    /// The hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
@@ -167,7 +167,7 @@ impl<T: Value> Chan<T> {
     }
 }
 
-fn bytes_of<T: Value>(value: &T) -> Vec<u8> {
+pub(crate) fn bytes_of<T: Value>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.encode(&mut bytes);
     bytes

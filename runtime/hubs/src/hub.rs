@@ -73,7 +73,7 @@ impl Hub {
         &self.task
     }
 
-    /// What it is.
+    /// Which kind of hub it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.about.kind

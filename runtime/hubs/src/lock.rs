@@ -32,7 +32,7 @@ impl Task {
 }
 
 impl Resource {
-    /// The hub itself.
+    /// The hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub

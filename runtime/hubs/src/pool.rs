@@ -42,7 +42,7 @@ impl Task {
 }
 
 impl Pool {
-    /// The hub itself.
+    /// The hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub

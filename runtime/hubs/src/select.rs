@@ -124,8 +124,8 @@ impl Selecting {
         self.start()?.wait()
     }
 
-    /// [`wait`](Self::wait) as a future. One that is dropped has done no operation, or what it took is for the
-    /// next that takes from that hub.
+    /// [`wait`](Self::wait) as a future. One that is dropped has done no operation, or what it took is for
+    /// the next that takes from that hub.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

@@ -37,7 +37,7 @@ impl Task {
 }
 
 impl Event {
-    /// The hub itself.
+    /// The hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
@@ -97,7 +97,7 @@ impl Event {
 }
 
 impl Semaphore {
-    /// The hub itself.
+    /// The hub, for its generic operations.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub

@@ -136,9 +136,9 @@ impl Task {
         self.listen_until(Instant::now() + timeout)
     }
 
-    /// Takes in what has come; whether something had. Then the task's descriptor ([`AsRawFd`]) becomes readable
-    /// with what comes next: for programs with an event loop of their own, which begin operations and look
-    /// again when it is readable.
+    /// Takes in what has come; whether something had. Then the task's descriptor ([`AsRawFd`]) becomes
+    /// readable with what comes next: for programs with an event loop of their own, which begin operations
+    /// and look again when it is readable.
     ///
     /// # Errors
     /// As [`listen`](Self::listen).
@@ -231,8 +231,8 @@ impl Task {
 }
 
 impl AsRawFd for Task {
-    /// Readable when something comes after [`hear`](Task::hear). It is the same for all clones, and open while
-    /// there is one.
+    /// Readable when something comes after [`hear`](Task::hear). It is the same for all clones, and open
+    /// while there is one.
     fn as_raw_fd(&self) -> RawFd {
         self.lock().descriptor()
     }

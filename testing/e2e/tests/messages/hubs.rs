@@ -174,6 +174,33 @@ fn select(machine: &Machine) {
     near.finish().ok();
 }
 
+/// Values under way keep their order, and those that were not sent come back.
+fn pipelined(machine: &Machine) {
+    let serving = serve(machine, "arm0", &["stream:fifo:8"]);
+    let one = task(machine);
+    let stream = one.fifo::<u32>("stream").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = task(machine);
+            let stream = other.fifo::<u32>("stream").unwrap();
+            let received: Result<Vec<u32>, _> = stream.receiver(16).collect();
+            assert_eq!(received.unwrap(), (0..500).collect::<Vec<_>>());
+        });
+        let mut sender = stream.sender(32);
+        for number in 0..500 {
+            sender.send(number).unwrap();
+        }
+        sender.flush().unwrap();
+        stream.close().unwrap();
+    });
+    let mut late = stream.sender(4);
+    let failed = (0..10).find_map(|number| late.send(number).err()).expect("it is closed");
+    assert_eq!(failed.values, [0, 1, 2, 3, 4]);
+    assert_eq!(failed.error.fault(), Some(Fault::Closed));
+    serving.signal(Signal::INT);
+    serving.finish().ok();
+}
+
 /// Futures of one task wait each for itself, for hubs of both nodes, and one that is dropped is withdrawn.
 fn futures(machine: &Machine) {
     let far = serve(machine, "arm0", &["far:fifo:2", "far-done:semaphore:40"]);
@@ -306,6 +333,7 @@ fn hubs_of_two_nodes() {
     all_kinds(&machine, "host");
     all_kinds(&machine, "arm0");
     select(&machine);
+    pipelined(&machine);
     futures(&machine);
     death_of_a_waiter(&machine);
     an_application(&machine);
