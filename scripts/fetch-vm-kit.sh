@@ -1,32 +1,42 @@
 #!/bin/sh
-# Puts what an aarch64 virtual machine node is made of, except our own monitor, into TARGET/kit/aarch64:
+# Puts what a virtual machine node is made of, except our own monitor, into TARGET/kit/ISA:
 #   vmlinuz             Debian's kernel for clouds
 #   modules/*.ko,order  its vfio modules, and their order, each after those it needs
 #   network-modules/*   the same for the emulator's network and disk, which nodes have none of: `tombolo bench` measures them
 #   device-modules/*    the same for devices that a program provides (TUN, NBD), loaded when one is first asked for
 #   busybox             the shell and tools of the node's console
+#   root/               libraries of programs, at their paths on the node; only for x86_64, whose programs are not static
 #   copyright-*,SOURCES under which licences they are, and where their sources are, for those who pass them on
 #
-# usage: fetch-vm-kit.sh [TARGET]      TARGET is cargo's target folder, by default `target`
+# usage: fetch-vm-kit.sh [TARGET [ISA]]      TARGET is cargo's target folder, by default `target`; ISA is aarch64
+#                                            (the default) or x86_64
 #
 # Needs no root (scripts/debs.sh). Packages are kept in ~/.cache/tombolo/debs; while they are there nothing is
 # fetched (remove them to get newer ones). When everything is in place it does nothing.
 set -eu
 
 target=${1:-target}
-kit=$target/kit/aarch64
+isa=${2:-aarch64}
+kit=$target/kit/$isa
+what='vm kit'
+# shellcheck source=scripts/debs.sh
+. "$(dirname "$0")/debs.sh"
+
+# What Debian calls the architecture, and the packages whose libraries nodes have.
+case $isa in
+aarch64) debian=arm64 libraries= ;;
+x86_64) debian=amd64 libraries='libc6 libgcc-s1' ;;
+*) fail "there is no virtual machine of $isa: aarch64 or x86_64" ;;
+esac
+use_architecture "$debian"
 # The first of these packages that the archive has: Debian 12 has an older kernel beside this one, which lacks
 # devices that programs provide and write protection for userfaultfd; Debian 13 has no other.
-kernels='linux-image-6.12-cloud-arm64 linux-image-cloud-arm64'
+kernels="linux-image-6.12-cloud-$debian linux-image-cloud-$debian"
 needed_modules='vfio_iommu_type1 vfio-pci'
 network_modules='virtio_pci virtio_net virtio_blk'
 device_modules='tun nbd'
 # To be raised when this script makes something else of the same packages.
 recipe=5
-
-what='vm kit'
-# shellcheck source=scripts/debs.sh
-. "$(dirname "$0")/debs.sh"
 
 if [ -f "$kit/vm-kit" ] && [ -f "$kit/vmlinuz" ] && [ -f "$kit/modules/order" ] && [ -x "$kit/busybox" ]; then
     read -r made_by _ <"$kit/vm-kit" || made_by=
@@ -49,8 +59,10 @@ fetch() {
         cat "$work/log" >&2
         fail "apt knows no ${kernels%% *}: an archive of Debian must be among its sources, and within reach"
     }
-    kept "${image}_*_arm64.deb" >/dev/null || download "$image"
-    kept "$busybox_pattern" >/dev/null || download busybox-static
+    kept "${image}_*_$debian.deb" >/dev/null || download "$image"
+    for package in busybox-static $libraries; do
+        kept "${package}_*_$debian.deb" >/dev/null || download "$package"
+    done
 }
 
 # Prints the file of a module. Names are written with either kind of dash.
@@ -82,17 +94,24 @@ add_module() {
 }
 
 # From 6.10 on.
-image_pattern='linux-image-6.[1-9][0-9]*-cloud-arm64_*_arm64.deb'
-busybox_pattern='busybox-static_*_arm64.deb'
-if ! kept "$image_pattern" >/dev/null || ! kept "$busybox_pattern" >/dev/null; then
-    fetch
-fi
+image_pattern="linux-image-6.[1-9][0-9]*-cloud-${debian}_*_$debian.deb"
+have_all() {
+    kept "$image_pattern" >/dev/null || return 1
+    for package in busybox-static $libraries; do
+        kept "${package}_*_$debian.deb" >/dev/null || return 1
+    done
+}
+have_all || fetch
 kernel_deb=$(kept "$image_pattern")
-busybox_deb=$(kept "$busybox_pattern")
+busybox_deb=$(kept "busybox-static_*_$debian.deb")
+library_debs=
+for package in $libraries; do
+    library_debs="$library_debs $(kept "${package}_*_$debian.deb")"
+done
 
 say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
 mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules" "$work/device-modules"
-dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/modules.builtin' '*/kernel/drivers/*' '*/kernel/net/core/*' './usr/share/doc/*/copyright'
+dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/modules.builtin' '*/kernel/drivers/*' '*/kernel/net/core/*' '*/kernel/virt/*' './usr/share/doc/*/copyright'
 dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox' './usr/share/doc/*/copyright'
 add_modules() {
     folder=$1
@@ -109,6 +128,20 @@ add_modules() {
     add_modules network-modules $network_modules
     add_modules device-modules $device_modules
 }
+# Libraries alone, without what converts character sets.
+mkdir "$work/root"
+for deb in $library_debs; do
+    dpkg-deb -x "$deb" "$work/root"
+    package=$(dpkg-deb --field "$deb" Package)
+    # That of GCC's library is in a package that all of GCC shares; no package of ours passes either on.
+    ! [ -f "$work/root/usr/share/doc/$package/copyright" ] ||
+        cp "$work/root/usr/share/doc/$package/copyright" "$work/copyright-$package"
+done
+rm -rf "$work/root/etc" "$work/root/sbin" "$work/root/usr/sbin" "$work/root/usr/share" "$work"/root/usr/lib/*/gconv
+# From Debian 13 on programs find them through links of another package.
+for folder in lib lib64; do
+    [ -z "$libraries" ] || [ -e "$work/root/$folder" ] || ln -s "usr/$folder" "$work/root/$folder"
+done
 mv "$work"/lib/boot/vmlinuz-* "$work/vmlinuz"
 mv "$work"/busybox/*bin/busybox "$work/bin-busybox"
 chmod 644 "$work/vmlinuz"
@@ -120,17 +153,19 @@ cp "$work"/busybox/usr/share/doc/*/copyright "$work/copyright-busybox"
 {
     echo 'Programs here that are under the GNU General Public License, version 2, are builds by Debian. Their source packages are'
     echo 'kept by https://snapshot.debian.org:'
-    for deb in "$kernel_deb" "$busybox_deb"; do
+    # shellcheck disable=SC2086  # a list of files, whose names apt made
+    for deb in "$kernel_deb" "$busybox_deb" $library_debs; do
         dpkg-deb --show --showformat '  ${Package} ${Version}: ${source:Package} ${source:Version}, built using ${Built-Using}\n' "$deb"
     done
 } >"$work/SOURCES"
 
-rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules" "$kit/device-modules"
+rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules" "$kit/device-modules" "$kit/root"
+[ -z "$libraries" ] || mv "$work/root" "$kit/root"
 mv "$work/modules" "$kit/modules"
 mv "$work/network-modules" "$kit/network-modules"
 mv "$work/device-modules" "$kit/device-modules"
 mv "$work/vmlinuz" "$kit/vmlinuz"
 mv "$work/bin-busybox" "$kit/busybox"
-mv "$work/copyright-linux" "$work/copyright-busybox" "$work/SOURCES" "$kit/"
+mv "$work"/copyright-* "$work/SOURCES" "$kit/"
 printf '%s %s %s\n' "$recipe" "${kernel_deb##*/}" "${busybox_deb##*/}" >"$kit/vm-kit"
 say "ready: $(sed 's/^/ /' "$kit/modules/order" | tr -d '\n')"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tombolo_base::Isa;
 
 use crate::model::{Folder, Node, NodeSettings};
-use crate::vm::{board, qemu};
+use crate::vm::{Architecture, board};
 
 /// The version of this crate, and of the kit that fits it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -254,7 +254,10 @@ pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
     let (stated, usual, package) = match &node.settings {
         NodeSettings::Host | NodeSettings::Attached(_) => return Ok(None),
         NodeSettings::User(user) => (&user.emulator, format!("qemu-{}", node.isa), "qemu-user"),
-        NodeSettings::Vm(vm) => (&vm.emulator, qemu::PROGRAM.to_owned(), "qemu-system-arm"),
+        NodeSettings::Vm(vm) => {
+            let Some(architecture) = Architecture::of(node.isa) else { return Ok(None) };
+            (&vm.emulator, architecture.program.to_owned(), architecture.package)
+        }
         NodeSettings::Bare(bare) => {
             let (program, package) = board::program(node.isa);
             (&bare.emulator, program.to_owned(), package)

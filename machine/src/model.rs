@@ -108,8 +108,8 @@ pub struct VmNode {
     pub doorbells: u16,
     /// How each side keeps its view of the window; `None` where it is coherent.
     pub caches: Option<Caches>,
-    /// The emulator's processor model.
-    pub cpu: String,
+    /// The emulator's processor model; that of its [`Architecture`](crate::vm::Architecture) when `None`.
+    pub cpu: Option<String>,
     /// Folders whose contents it has from its start, the later over the earlier; see
     /// [`vm::Files`](crate::vm::Files).
     pub files: Vec<Folder>,
@@ -138,7 +138,7 @@ impl Default for VmNode {
             window_mib: 64,
             doorbells: qemu::DEFAULT_VECTORS,
             caches: None,
-            cpu: qemu::DEFAULT_CPU.to_owned(),
+            cpu: None,
             files: Vec::new(),
             emulator: None,
         }

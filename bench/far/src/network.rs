@@ -186,7 +186,9 @@ impl Wire {
 pub fn be_machine() -> Result<(), Error> {
     let say = |line: &str| {
         // Without a console there is no place to print to.
-        if let Ok(mut console) = File::options().write(true).open(init::CONSOLE) {
+        if let Ok(path) = init::console()
+            && let Ok(mut console) = File::options().write(true).open(path)
+        {
             let _ = writeln!(console, "{line}");
         }
     };

@@ -15,7 +15,7 @@ use serde::Serialize;
 use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_bench_far::devices::{CHUNK_BYTES, RECEIVES, SENDS};
 use tombolo_machine::Kit;
-use tombolo_machine::vm::qemu;
+use tombolo_machine::vm::Architecture;
 use tombolo_platform::device::tap::Interface;
 
 use crate::context::{Context, print, print_json};
@@ -202,7 +202,7 @@ impl Place {
             fs::write(folder.join(disk), vec![0x55; DISK_BYTES])?;
         }
         let emulator = folder.join("emulator");
-        let program = qemu::PROGRAM;
+        let program = Architecture::AARCH64.program;
         let disk = folder.join("virtio.disk");
         let script = format!(
             "#!/bin/sh\nexec {program} \"$@\" -netdev tap,id=n0,ifname={card},script=no,downscript=no \

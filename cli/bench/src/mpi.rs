@@ -149,7 +149,8 @@ fn network_stack(
     let vm = machines.iter().find(|(_, node)| node.name == name).and_then(|(_, node)| node.as_vm());
     let usual = VmNode::default();
     let vm = vm.unwrap_or(&usual);
-    let stack = mpi::network_stack(tools, name, &vm.cpu, vm.memory_mib.max(LEAST_MEMORY_MIB));
+    let cpu = vm.cpu.as_deref().unwrap_or(Architecture::AARCH64.cpu);
+    let stack = mpi::network_stack(tools, name, cpu, vm.memory_mib.max(LEAST_MEMORY_MIB));
     Ok(match missing(&tools.kit) {
         None => (vec![stack], Vec::new()),
         Some(why) => (Vec::new(), vec![mpi::Absent { place: stack.place, stack: stack.name, why }]),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tombolo::Isa;
 use tombolo_bench::mpi;
-use tombolo_machine::vm::{Files, Qemu, VmKit, initramfs, qemu};
+use tombolo_machine::vm::{Architecture, Files, Qemu, VmKit, initramfs};
 use tombolo_mpi_launch::pmi::{Event, MemberId, Server, process_mapping};
 use tombolo_platform::process::Process;
 
@@ -145,8 +145,9 @@ fn start_machine(options: &NetworkOptions, pmi: SocketAddr, console: UnixStream)
     let archive = initramfs::pack_program(&parts, INIT.as_bytes(), &files);
     let image = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));
     let image = image.map_err(|error| say(&error))?;
-    let mut qemu = Qemu::new(qemu::PROGRAM, &parts.kernel, image)
-        .cpu(&options.cpu)
+    let architecture = &Architecture::AARCH64;
+    let mut qemu = Qemu::new(architecture, architecture.program, &parts.kernel, image)
+        .cpu(Some(options.cpu.clone()))
         .memory_mib(options.memory_mib)
         .parameter("tombolo.address", MACHINE.to_string())
         .parameter("tombolo.pmi", pmi.to_string())

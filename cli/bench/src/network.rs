@@ -42,8 +42,10 @@ impl NetworkMachine {
         let boot_image = kept.map_err(|error| failed("be started", &error))?;
         let address: Ipv4Addr = ADDRESS.parse().map_err(|error| failed("be started", &error))?;
         let ((serial, serial_end), (control, control_end)) = (line()?, line()?);
-        let launch = Qemu::new(emulator, &parts.kernel, boot_image)
-            .cpu(&vm.cpu)
+        let architecture =
+            Architecture::of(node.isa).ok_or_else(|| failed("be started", &"there is no machine of it"))?;
+        let launch = Qemu::new(architecture, emulator, &parts.kernel, boot_image)
+            .cpu(vm.cpu.clone())
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
             .launch_with_network(serial_end.into(), control_end.into(), (address, PORT))

@@ -11,6 +11,7 @@ use super::values::{Reader, Text, Value, quoted_list, with_article};
 use super::{attached, coherence};
 use crate::model::{BareNode, Folder, NodeSettings, UserNode, VmNode};
 use crate::suggest;
+use crate::vm::Architecture;
 
 /// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
 pub(super) struct Draft {
@@ -165,7 +166,7 @@ fn read_isa(
     let possible: Vec<Isa> = Isa::ALL
         .into_iter()
         .filter(|isa| match kind {
-            "vm" => *isa == Isa::Aarch64,
+            "vm" => Architecture::of(*isa).is_some(),
             "bare" => BareNode::ISAS.contains(isa),
             "attached" => true,
             _ => *isa != host_isa,
@@ -257,7 +258,7 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
         window_mib,
         doorbells,
         caches: coherence::read(reader, table),
-        cpu: read_cpu(reader, table).unwrap_or(usual.cpu),
+        cpu: read_cpu(reader, table),
         files: read_files(reader, table, folder, VmNode::FOLDERS),
         emulator: read_emulator(reader, table, folder),
     }

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use tombolo_base::Isa;
 
 use super::hardware::{Hardware, Launch};
-use super::qemu;
 
 /// The default memory of a board, in MiB. The emulator takes of its host what the board has touched.
 pub const DEFAULT_MEMORY_MIB: u32 = 32;
@@ -25,7 +24,7 @@ pub fn program(isa: Isa) -> (&'static str, &'static str) {
     match isa {
         Isa::Riscv64 => ("qemu-system-riscv64", "qemu-system-misc"),
         // Machine files allow only aarch64 besides.
-        _ => (qemu::PROGRAM, "qemu-system-arm"),
+        _ => ("qemu-system-aarch64", "qemu-system-arm"),
     }
 }
 
@@ -77,7 +76,7 @@ impl Board {
             Isa::Riscv64 => ("virt,aia=aplic-imsic -bios none", "rv64"),
             // Messages through GICv2m wake a sleeping board fastest. A board reads no ACPI tables, and the
             // emulator would take a while to make them.
-            _ => ("virt,gic-version=2,acpi=off", qemu::DEFAULT_CPU),
+            _ => ("virt,gic-version=2,acpi=off", "cortex-a72"),
         };
         let mut arguments = self.hardware.arguments(machine, usual_cpu, serial, devices);
         if let Some(shift) = self.instruction_clock {

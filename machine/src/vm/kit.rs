@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
 
+use super::architecture::Architecture;
+use crate::kit::host_tombolod;
+
 /// The file that lists the kernel modules, one name a line, each after those it needs.
 const MODULE_ORDER: &str = "order";
 
@@ -15,7 +18,7 @@ const DEVICE_MODULES: &str = "device-modules";
 
 /// A part of the kit is missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `make kit`", path = path.display())]
+#[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `{remedy}`", path = path.display())]
 pub struct KitError {
     /// The instruction set of the node.
     pub isa: Isa,
@@ -23,6 +26,8 @@ pub struct KitError {
     pub what: &'static str,
     /// Where it was looked for.
     pub path: PathBuf,
+    /// The command that adds it.
+    pub remedy: &'static str,
 }
 
 /// The files that a virtual machine node is made of.
@@ -36,8 +41,12 @@ pub struct VmKit {
     pub device_modules_dir: PathBuf,
     /// The shell and tools of the node's console, one static program.
     pub busybox: PathBuf,
-    /// The node's monitor, one static program.
+    /// The node's monitor: a static program, or the host's own with its libraries in `root`.
     pub tombolod: PathBuf,
+    /// The folder with the libraries of programs, for the node's root; `None` where all programs are static.
+    pub root: Option<PathBuf>,
+    isa: Isa,
+    remedy: &'static str,
 }
 
 impl VmKit {
@@ -47,16 +56,27 @@ impl VmKit {
     /// [`KitError`], naming the first part that is missing.
     pub fn locate(kit_dir: &Path, isa: Isa) -> Result<VmKit, KitError> {
         let folder = kit_dir.join(isa.name());
+        let architecture = Architecture::of(isa);
+        let remedy = architecture.map_or("make kit", |architecture| architecture.remedy);
         let part = |name: &str, what: &'static str| {
             let path = folder.join(name);
-            if path.exists() { Ok(path) } else { Err(KitError { isa, what, path }) }
+            if path.exists() { Ok(path) } else { Err(KitError { isa, what, path, remedy }) }
+        };
+        let has_root = architecture.is_some_and(|architecture| architecture.has_root);
+        let monitor = || match host_tombolod() {
+            // With its libraries there, a machine of the host's own instruction set runs the host's monitor.
+            Ok(path) if has_root && isa == Isa::current() => Ok(path),
+            _ => part("tombolod", "its monitor"),
         };
         let kit = VmKit {
             kernel: part("vmlinuz", "a Linux kernel")?,
             modules_dir: part("modules", "the kernel's modules")?,
             device_modules_dir: part(DEVICE_MODULES, "the kernel's modules for devices of programs")?,
             busybox: part("busybox", "busybox")?,
-            tombolod: part("tombolod", "its monitor")?,
+            tombolod: monitor()?,
+            root: has_root.then(|| part("root", "libraries of programs")).transpose()?,
+            isa,
+            remedy,
         };
         part(&format!("modules/{MODULE_ORDER}"), "the order of the kernel's modules")?;
         part(&format!("{DEVICE_MODULES}/{MODULE_ORDER}"), "the order of the kernel's modules for devices")?;
@@ -70,9 +90,9 @@ impl VmKit {
     /// [`KitError`] when they are missing.
     pub fn network_modules_dir(&self) -> Result<PathBuf, KitError> {
         let path = self.modules_dir.with_file_name(NETWORK_MODULES);
-        let isa = Isa::Aarch64;
         let what = "the kernel's modules for a network";
-        if path.join(MODULE_ORDER).exists() { Ok(path) } else { Err(KitError { isa, what, path }) }
+        let VmKit { isa, remedy, .. } = *self;
+        if path.join(MODULE_ORDER).exists() { Ok(path) } else { Err(KitError { isa, what, path, remedy }) }
     }
 }
 

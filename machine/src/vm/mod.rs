@@ -6,6 +6,7 @@
 //! file of the kit as it is, by [`Board::launch`]. Only the cached boot image has a path in the file system,
 //! so a machine that is killed leaves nothing behind.
 
+pub mod architecture;
 pub mod board;
 pub mod files;
 mod hardware;
@@ -14,6 +15,7 @@ pub mod ivshmem;
 pub mod kit;
 pub mod qemu;
 
+pub use architecture::{ARCHITECTURES, Architecture};
 pub use board::Board;
 pub use files::{Files, FilesError};
 pub use hardware::{Hardware, Launch};

@@ -5,10 +5,8 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
+use super::architecture::Architecture;
 use super::hardware::{Hardware, Launch};
-
-/// The emulator of an `aarch64` machine.
-pub const PROGRAM: &str = "qemu-system-aarch64";
 
 /// The default memory, in MiB. The emulator takes of its host what the machine has touched and about 180 MiB
 /// more.
@@ -23,26 +21,19 @@ pub const MAX_MEMORY_MIB: u32 = 64 << 10;
 /// The default number of doorbell vectors.
 pub const DEFAULT_VECTORS: u16 = 32;
 
-/// The default processor model: of those that run Debian's kernel it boots fastest. `max` takes four times as
-/// long, because it emulates pointer authentication.
-pub const DEFAULT_CPU: &str = "cortex-a72";
-
-/// The most processors: the interrupt controller (version 2) serves no more.
+/// The most processors: Arm's interrupt controller (version 2) serves no more.
 pub const MAX_PROCESSORS: u8 = 8;
 
 /// Most bytes of the kernel's command line, with the zero that ends it.
 const MAX_KERNEL_LINE_BYTES: usize = 2048;
 
-/// `quiet`: printing over an emulated serial line is slow. `cma=0`: no memory set aside for devices that are
-/// not there. `panic=-1`: a kernel that fails ends the machine at once. `cryptomgr.notests`: its ciphers test
-/// themselves for a quarter of the whole boot. `kpti=off`: programs keep the kernel's pages, unreadable, in
-/// their page tables. The kernel takes them out against processors that read ahead of permissions; an
-/// emulated one reads nothing ahead, and changing tables makes it forget all translations: a system call
-/// takes 10 µs with that, and 1 µs without.
+/// The kernel's parameters on every instruction set.
+///
+/// `quiet`: printing over an emulated serial line is slow. `panic=-1`: a kernel that fails ends the machine at
+/// once. `cryptomgr.notests`: its ciphers test themselves for a quarter of the whole boot.
 /// `pci=`: the registers of each window begin on a page of their own, so that a program that may ring in one
 /// window reaches no other's.
-const KERNEL_LINE: &str = "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off \
-                           pci=resource_alignment=12@pci:1af4:1110";
+const KERNEL_LINE: &str = "quiet panic=-1 cryptomgr.notests=1 pci=resource_alignment=12@pci:1af4:1110";
 
 /// Why a virtual machine cannot be started as described.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -70,9 +61,10 @@ pub enum QemuError {
     KernelLine(usize),
 }
 
-/// Describes an `aarch64` virtual machine.
+/// Describes a virtual machine.
 #[derive(Clone, Debug)]
 pub struct Qemu {
+    architecture: &'static Architecture,
     program: PathBuf,
     kernel: PathBuf,
     initramfs: PathBuf,
@@ -81,15 +73,17 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// A machine that `program` (a [`PROGRAM`]) emulates and that boots `kernel` with `initramfs`, of
-    /// default memory and vectors and one processor.
+    /// A machine that `program` (the [program](Architecture::program) of the architecture) emulates and that
+    /// boots `kernel` with `initramfs`, of default memory and vectors and one processor.
     #[must_use]
     pub fn new(
+        architecture: &'static Architecture,
         program: impl Into<PathBuf>,
         kernel: impl Into<PathBuf>,
         initramfs: impl Into<PathBuf>,
     ) -> Self {
         Qemu {
+            architecture,
             program: program.into(),
             kernel: kernel.into(),
             initramfs: initramfs.into(),
@@ -103,10 +97,10 @@ impl Qemu {
         }
     }
 
-    /// Sets the processor model, one that the emulator has; [`DEFAULT_CPU`] unless said.
+    /// Sets the processor model, one that the emulator has; the [architecture's](Architecture::cpu) if `None`.
     #[must_use]
-    pub fn cpu(mut self, cpu: impl Into<String>) -> Self {
-        self.hardware.cpu = Some(cpu.into());
+    pub fn cpu(mut self, cpu: Option<String>) -> Self {
+        self.hardware.cpu = cpu;
         self
     }
 
@@ -205,9 +199,10 @@ impl Qemu {
         if !(1..=MAX_PROCESSORS).contains(&processors) {
             return Err(QemuError::Processors(processors));
         }
-        // Interrupts through GICv2m wake a sleeping guest fastest; vfio needs an IOMMU.
-        let machine = "virt,gic-version=2,iommu=smmuv3";
-        let mut arguments = self.hardware.arguments(machine, DEFAULT_CPU, serial, devices);
+        let Architecture { machine, cpu, devices: first, .. } = *self.architecture;
+        let devices: Vec<String> =
+            first.iter().map(|device| (*device).to_owned()).chain(devices.iter().cloned()).collect();
+        let mut arguments = self.hardware.arguments(machine, cpu, serial, &devices);
         arguments.extend(["-kernel".into(), self.kernel.clone().into()]);
         arguments.extend(["-initrd".into(), self.initramfs.clone().into()]);
         arguments.extend(["-append".into(), self.kernel_line()?.into()]);
@@ -215,7 +210,7 @@ impl Qemu {
     }
 
     fn kernel_line(&self) -> Result<String, QemuError> {
-        let mut line = KERNEL_LINE.to_owned();
+        let mut line = format!("{} {KERNEL_LINE}", self.architecture.kernel_line);
         for (key, value) in &self.parameters {
             let unfit = |c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'';
             if key.is_empty() || key.contains('=') || key.contains(unfit) || value.contains(unfit) {
@@ -229,10 +224,17 @@ impl Qemu {
 
 #[cfg(test)]
 mod tests {
+    use tombolo_base::Isa;
+
     use super::*;
 
     fn qemu() -> Qemu {
-        Qemu::new("/usr/bin/qemu-system-aarch64", "/kit/vmlinuz", "/cache/boot image.cpio")
+        qemu_of(Isa::Aarch64)
+    }
+
+    fn qemu_of(isa: Isa) -> Qemu {
+        let architecture = Architecture::of(isa).unwrap();
+        Qemu::new(architecture, "/usr/bin/qemu-system", "/kit/vmlinuz", "/cache/boot image.cpio")
     }
 
     fn line(qemu: &Qemu) -> Result<Vec<String>, QemuError> {
@@ -261,9 +263,21 @@ mod tests {
             "-device", "ivshmem-doorbell,chardev=window0,vectors=8",
             "-kernel", "/kit/vmlinuz",
             "-initrd", "/cache/boot image.cpio",
-            "-append", "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off pci=resource_alignment=12@pci:1af4:1110 tombolo.node=arm0",
+            "-append", "console=ttyAMA0 cma=0 kpti=off quiet panic=-1 cryptomgr.notests=1 pci=resource_alignment=12@pci:1af4:1110 tombolo.node=arm0",
         ];
         assert_eq!(line(&qemu).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_x86_machine_has_an_iommu_before_its_windows() {
+        let words = line(&qemu_of(Isa::X86_64)).unwrap();
+        let at = |text: &str| words.iter().position(|word| word.starts_with(text)).expect(text);
+        assert!(at("intel-iommu,intremap=on") < at("ivshmem-doorbell"));
+        assert_eq!(words[at("-machine") + 1], "q35");
+        assert_eq!(words[at("-cpu") + 1], "qemu64");
+        assert!(words[at("-append") + 1].starts_with("console=ttyS0 intel_iommu=on "));
+        let named = line(&qemu_of(Isa::X86_64).cpu(Some("max".to_owned()))).unwrap();
+        assert_eq!(named[at("-cpu") + 1], "max");
     }
 
     #[test]
@@ -309,7 +323,8 @@ mod tests {
             let error = line(&qemu().parameter(key, value)).unwrap_err();
             assert_eq!(error, QemuError::Parameter { key: key.into(), value: value.into() });
         }
-        let longest = MAX_KERNEL_LINE_BYTES - 1 - KERNEL_LINE.len() - " a.b=".len();
+        let usual = qemu().kernel_line().unwrap().len();
+        let longest = MAX_KERNEL_LINE_BYTES - 1 - usual - " a.b=".len();
         assert!(line(&qemu().parameter("a.b", "x".repeat(longest))).is_ok());
         let error = line(&qemu().parameter("a.b", "x".repeat(longest + 1))).unwrap_err();
         assert_eq!(error, QemuError::KernelLine(MAX_KERNEL_LINE_BYTES));

@@ -9,7 +9,7 @@ use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::CONTROL_VECTOR;
-use tombolo_machine::vm::{Board, Files, Hardware, Launch, Qemu, VmKit, files, initramfs};
+use tombolo_machine::vm::{Architecture, Board, Files, Hardware, Launch, Qemu, VmKit, files, initramfs};
 use tombolo_machine::{BareNode, Kit, Node, NodeSettings, VmNode, kit};
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
@@ -104,10 +104,14 @@ impl Root {
         let kit = self.kit.as_ref().map_err(text)?;
         let parts = VmKit::locate(kit.root(), node.isa).map_err(|error| missing(kit, error))?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a virtual machine needs an emulator")?;
-        let folders = vm.files.iter().map(|folder| folder.locate(kit)).collect::<Result<Vec<_>, _>>();
-        let initrd = self.boot_image(&parts, node.isa, (folders.map_err(text)?, vm.memory_mib))?;
-        let qemu = Qemu::new(program, &parts.kernel, initrd)
-            .cpu(&vm.cpu)
+        let architecture = Architecture::of(node.isa).ok_or("there is no virtual machine of it yet")?;
+        // The user's files come last, so that they are the ones that are there.
+        let own = parts.root.iter().cloned().map(Ok);
+        let folders = own.chain(vm.files.iter().map(|folder| folder.locate(kit)));
+        let folders = folders.collect::<Result<Vec<_>, _>>().map_err(text)?;
+        let initrd = self.boot_image(&parts, node.isa, (folders, vm.memory_mib))?;
+        let qemu = Qemu::new(architecture, program, &parts.kernel, initrd)
+            .cpu(vm.cpu.clone())
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
             .windows(self.vectors_of(node.id))

@@ -2,7 +2,7 @@
 //! running.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,8 +35,15 @@ pub const SHELL_LIFE: Duration = Duration::from_secs(1);
 /// The search path for programs.
 pub const PATH: &str = "/usr/bin:/bin";
 
-/// The terminal of the serial console.
-pub const CONSOLE: &str = "/dev/ttyAMA0";
+/// The terminal of the serial console: the one that the kernel's command line names.
+///
+/// # Errors
+/// An error of the kernel; `ENODEV` where it names none.
+pub fn console() -> Result<PathBuf, OsError> {
+    let parameters = Parameters::read()?;
+    let name = parameters.console().ok_or_else(|| OsError::new("find the console", Errno::NODEV))?;
+    Ok(Path::new("/dev").join(name))
+}
 
 const NO_EXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NOEXEC).union(MountFlags::NODEV);
 const NO_DEVICES: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
@@ -127,6 +134,11 @@ impl Parameters {
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
+
+    /// The name of the console's device, without its speed.
+    fn console(&self) -> Option<&str> {
+        self.get("console").and_then(|value| value.split(',').next()).filter(|name| !name.is_empty())
+    }
 }
 
 /// Creates the command for a shell, with the console opened for it.
@@ -137,7 +149,8 @@ pub type MakeShell = fn() -> Result<Command, OsError>;
 /// # Errors
 /// The console cannot be opened.
 pub fn console_shell() -> Result<Command, OsError> {
-    let open = || File::options().read(true).write(true).open(CONSOLE).context("open the console");
+    let path = console()?;
+    let open = || File::options().read(true).write(true).open(&path).context("open the console");
     let mut shell = Command::new(BUSYBOX);
     shell.args(["setsid", "-c", BUSYBOX, "sh"]);
     shell.envs([("HOME", "/"), ("PATH", PATH), ("TERM", "linux")]);
@@ -212,6 +225,9 @@ mod tests {
         assert_eq!(parameters.get("tombolo.empty"), Some(""));
         assert_eq!(parameters.get("cma"), Some("1"));
         assert_eq!(parameters.get("quiet"), None);
+        assert_eq!(parameters.console(), Some("ttyAMA0"));
+        assert_eq!(Parameters::parse("console=tty0 console=ttyS0,115200n8").console(), Some("ttyS0"));
+        assert_eq!(Parameters::parse("console=").console(), None);
         assert_eq!(Parameters::parse("  \n"), Parameters::default());
     }
 

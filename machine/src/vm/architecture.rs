@@ -1,0 +1,77 @@
+//! What virtual machines of one instruction set need that those of another do not.
+
+use tombolo_base::Isa;
+
+/// The emulated computer that nodes of an instruction set are, and what runs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Architecture {
+    /// The instruction set.
+    pub isa: Isa,
+    /// The emulator's program.
+    pub program: &'static str,
+    /// The package of Debian that has it.
+    pub package: &'static str,
+    /// The processor model, unless the machine file names one.
+    pub cpu: &'static str,
+    /// What adds the kernel and the rest of a node to the kit.
+    pub remedy: &'static str,
+    /// Whether programs for it find their libraries in the kit's folder `root`. Where all programs are
+    /// static there is none.
+    pub has_root: bool,
+    /// The emulator's machine.
+    pub(super) machine: &'static str,
+    /// Devices that come before the windows.
+    pub(super) devices: &'static [&'static str],
+    /// The kernel's parameters: its serial line, and what is of this instruction set alone.
+    pub(super) kernel_line: &'static str,
+}
+
+/// Every instruction set that there are virtual machines of.
+pub static ARCHITECTURES: [Architecture; 2] = [Architecture::X86_64, Architecture::AARCH64];
+
+impl Architecture {
+    /// A computer like a PC.
+    pub const X86_64: Architecture = Architecture {
+        isa: Isa::X86_64,
+        program: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+        // It has no `rep movsb` that is announced as fast: emulated it moves 45 MB/s, and loops 2 GB/s.
+        cpu: "qemu64",
+        remedy: "cargo xtask kit --vm x86_64",
+        // What images hold for this host is linked to its libraries.
+        has_root: true,
+        machine: "q35",
+        // vfio needs an IOMMU. Interrupts that are remapped count as isolated.
+        devices: &["-device intel-iommu,intremap=on"],
+        // `pti=off` as `kpti=off` of Arm. `i8042` and `tsc`: the kernel would wait for a keyboard that is not
+        // there, and measure a clock that counts what its host's does.
+        kernel_line: "console=ttyS0 intel_iommu=on mitigations=off pti=off i8042.noaux i8042.nokbd \
+                      tsc=reliable",
+    };
+
+    /// The emulator's Arm computer, which no maker sells.
+    pub const AARCH64: Architecture = Architecture {
+        isa: Isa::Aarch64,
+        program: "qemu-system-aarch64",
+        package: "qemu-system-arm",
+        // Of those that run Debian's kernel it boots fastest. `max` takes four times as long, because it
+        // emulates pointer authentication.
+        cpu: "cortex-a72",
+        remedy: "make kit",
+        has_root: false,
+        // Interrupts through GICv2m wake a sleeping guest fastest; vfio needs an IOMMU.
+        machine: "virt,gic-version=2,iommu=smmuv3",
+        devices: &[],
+        // `cma=0`: no memory set aside for devices that are not there. `kpti=off`: programs keep the kernel's
+        // pages, unreadable, in their page tables. The kernel takes them out against processors that read
+        // ahead of permissions; an emulated one reads nothing ahead, and changing tables makes it forget all
+        // translations: a system call takes 10 µs with that, and 1 µs without.
+        kernel_line: "console=ttyAMA0 cma=0 kpti=off",
+    };
+
+    /// That of an instruction set; `None` where there are no virtual machines of it.
+    #[must_use]
+    pub fn of(isa: Isa) -> Option<&'static Architecture> {
+        ARCHITECTURES.iter().find(|architecture| architecture.isa == isa)
+    }
+}
