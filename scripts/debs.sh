@@ -18,6 +18,27 @@ fail() {
 architecture=arm64
 use_architecture() { architecture=$1; }
 
+# Takes packages from this release of Debian, beside the system's own sources, from the archive that the
+# system uses. Their lists are kept apart.
+suite=
+use_suite() { suite=$1; }
+
+# The options that say so; none where the system's own sources serve. The system's archive and its keys are
+# used, of whatever release it is.
+suite_options() {
+    [ -n "$suite" ] || return 0
+    [ -f "$cache/apt/$suite.list" ] || write_suite
+    printf '%s\n' "-oDir::Etc::sourcelist=$cache/apt/$suite.list" "-oDir::Etc::sourceparts=/nonexistent"
+}
+
+write_suite() {
+    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep '/debian/*$' | head -n 1)
+    [ -n "$archive" ] || fail "an archive of Debian must be among apt's sources: $suite of Debian comes from there"
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    mkdir -p "$cache/apt"
+    printf 'deb [signed-by=%s] %s %s main\n' "$keys" "$archive" "$suite" >"$cache/apt/$suite.list"
+}
+
 # Makes sure of the tools and of the folders, and makes `work` in folder $1: what is drafted there goes with
 # the script.
 begin() {
@@ -34,9 +55,10 @@ begin() {
 with_apt() {
     program=$1
     shift
-    "$program" -q \
+    # shellcheck disable=SC2046  # options without spaces
+    "$program" -q $(suite_options) \
         -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" -o APT::Sandbox::User= \
-        -o Dir::State="$cache/apt" -o Dir::State::lists="$cache/apt/lists" \
+        -o Dir::State="$cache/apt" -o Dir::State::lists="$cache/apt/lists$suite" \
         -o Dir::State::status="$cache/apt/status" \
         -o Dir::Cache="$cache/apt" -o Dir::Cache::archives="$cache/apt/archives" \
         -o Acquire::Languages=none -o Acquire::Retries=3 \
@@ -53,7 +75,7 @@ unreachable() {
 
 update_lists() {
     command -v apt-get >/dev/null || fail 'apt-get is missing: this comes from the archive of Debian'
-    mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
+    mkdir -p "$cache/apt/lists$suite/partial" "$cache/apt/archives/partial"
     : >"$cache/apt/status"
     say "downloading the $architecture package lists to $cache/apt"
     with_apt apt-get update >"$work/log" 2>&1 || {

@@ -9,7 +9,7 @@
 #   copyright-*,SOURCES under which licences they are, and where their sources are, for those who pass them on
 #
 # usage: fetch-vm-kit.sh [TARGET [ISA]]      TARGET is cargo's target folder, by default `target`; ISA is aarch64
-#                                            (the default) or x86_64
+#                                            (the default), riscv64 or x86_64
 #
 # Needs no root (scripts/debs.sh). Packages are kept in ~/.cache/tombolo/debs; while they are there nothing is
 # fetched (remove them to get newer ones). When everything is in place it does nothing.
@@ -24,15 +24,20 @@ what='vm kit'
 
 # What Debian calls the architecture, and the packages whose libraries nodes have.
 case $isa in
-aarch64) debian=arm64 libraries= ;;
-x86_64) debian=amd64 libraries='libc6 libgcc-s1' ;;
-*) fail "there is no virtual machine of $isa: aarch64 or x86_64" ;;
+aarch64) debian=arm64 flavour=cloud-arm64 libraries= ;;
+riscv64) debian=riscv64 flavour=riscv64 libraries= ;;
+x86_64) debian=amd64 flavour=cloud-amd64 libraries='libc6 libgcc-s1' ;;
+*) fail "there is no virtual machine of $isa: aarch64, riscv64 or x86_64" ;;
 esac
 use_architecture "$debian"
+# Debian has it from version 13 on, and one kernel for all its machines.
+[ "$isa" != riscv64 ] || use_suite trixie
 # The first of these packages that the archive has: Debian 12 has an older kernel beside this one, which lacks
 # devices that programs provide and write protection for userfaultfd; Debian 13 has no other.
-kernels="linux-image-6.12-cloud-$debian linux-image-cloud-$debian"
+kernels="linux-image-6.12-$flavour linux-image-$flavour"
 needed_modules='vfio_iommu_type1 vfio-pci'
+# The emulated machine has no IOMMU, without which vfio does nothing.
+[ "$isa" != riscv64 ] || needed_modules=
 network_modules='virtio_pci virtio_net virtio_blk'
 device_modules='tun nbd'
 # To be raised when this script makes something else of the same packages.
@@ -71,7 +76,7 @@ module_file() {
 }
 
 is_built_in() {
-    grep -q "/$(printf '%s' "$1" | sed 's/[-_]/[-_]/g').ko\$" "$work"/lib/lib/modules/*/modules.builtin
+    find "$work/lib" -name modules.builtin -exec grep -q "/$(printf '%s' "$1" | sed 's/[-_]/[-_]/g').ko\$" {} +
 }
 
 # Installs a module into $folder after those it needs, as its own description lists them. One that the kernel
@@ -94,7 +99,7 @@ add_module() {
 }
 
 # From 6.10 on.
-image_pattern="linux-image-6.[1-9][0-9]*-cloud-${debian}_*_$debian.deb"
+image_pattern="linux-image-6.[1-9][0-9]*-${flavour}_*_$debian.deb"
 have_all() {
     kept "$image_pattern" >/dev/null || return 1
     for package in busybox-static $libraries; do
@@ -111,7 +116,7 @@ done
 
 say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
 mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules" "$work/device-modules"
-dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/modules.builtin' '*/kernel/drivers/*' '*/kernel/net/core/*' '*/kernel/virt/*' './usr/share/doc/*/copyright'
+dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinu[xz]-*' '*/modules.builtin' '*/kernel/drivers/*' '*/kernel/net/core/*' '*/kernel/virt/*' './usr/share/doc/*/copyright'
 dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox' './usr/share/doc/*/copyright'
 add_modules() {
     folder=$1
@@ -142,8 +147,8 @@ rm -rf "$work/root/etc" "$work/root/sbin" "$work/root/usr/sbin" "$work/root/usr/
 for folder in lib lib64; do
     [ -z "$libraries" ] || [ -e "$work/root/$folder" ] || ln -s "usr/$folder" "$work/root/$folder"
 done
-mv "$work"/lib/boot/vmlinuz-* "$work/vmlinuz"
-mv "$work"/busybox/*bin/busybox "$work/bin-busybox"
+mv "$work"/lib/boot/vmlinu[xz]-* "$work/vmlinuz"
+mv "$(find "$work/busybox" -path '*bin/busybox')" "$work/bin-busybox"
 chmod 644 "$work/vmlinuz"
 chmod 755 "$work/bin-busybox"
 chmod 644 "$work"/modules/* "$work"/network-modules/* "$work"/device-modules/*

@@ -80,9 +80,12 @@ has_libc() { have "$1" && [ "$("$1" -print-file-name=libc.a)" != libc.a ]; }
 has_python() { have python3 && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; }
 
 find_missing_packages() {
-    ! { needs 'vm:*' || needs 'bare:aarch64'; } || have qemu-system-aarch64 ||
+    ! needs 'vm:x86_64' || have qemu-system-x86_64 ||
+        want qemu-system-x86 "virtual machines of x86_64: node kind vm"
+    ! { needs 'vm:aarch64' || needs 'bare:aarch64'; } || have qemu-system-aarch64 ||
         want qemu-system-arm "virtual machines and boards of aarch64: node kinds vm and bare"
-    ! needs 'bare:riscv64' || have qemu-system-riscv64 || want qemu-system-misc "boards of riscv64: node kind bare"
+    ! { needs 'vm:riscv64' || needs 'bare:riscv64'; } || have qemu-system-riscv64 ||
+        want qemu-system-misc "virtual machines and boards of riscv64: node kinds vm and bare"
     ! needs 'user:*' || { have qemu-aarch64 && have qemu-riscv64 && have qemu-s390x; } ||
         want qemu-user "programs of foreign instruction sets on this kernel: node kind user"
     have gcc || want gcc "links programs of this host"

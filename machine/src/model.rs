@@ -115,6 +115,29 @@ pub struct VmNode {
     pub files: Vec<Folder>,
     /// The emulator; looked up on `PATH` by instruction set when `None`.
     pub emulator: Option<PathBuf>,
+    /// What it boots, where that is not what the kit has.
+    pub boot: Boot,
+}
+
+/// What a virtual machine boots, where it is not what the kit has, and its disks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Boot {
+    /// The kernel; the kit's when `None`.
+    pub kernel: Option<PathBuf>,
+    /// The folder with modules of that kernel and their order; none are loaded when `None`.
+    pub modules: Option<PathBuf>,
+    /// The image of the file system that becomes the node's root; its boot image when `None`.
+    pub root: Option<PathBuf>,
+    /// Images of further disks, see [`VmNode::DISKS`].
+    pub disks: Vec<PathBuf>,
+}
+
+impl Boot {
+    /// All images, in the order of the node's devices: that of the root is the first.
+    #[must_use]
+    pub fn images(&self) -> Vec<PathBuf> {
+        self.root.iter().chain(&self.disks).cloned().collect()
+    }
 }
 
 impl VmNode {
@@ -126,6 +149,8 @@ impl VmNode {
     pub const DOORBELLS: RangeInclusive<u16> = 2..=ivshmem::MAX_VECTORS;
     /// Most folders of `files`.
     pub const FOLDERS: usize = 16;
+    /// Most disks, beside that of the root.
+    pub const DISKS: usize = 8;
     /// Allowed values of `processors`.
     pub const PROCESSORS: RangeInclusive<u8> = 1..=qemu::MAX_PROCESSORS;
 }
@@ -141,6 +166,7 @@ impl Default for VmNode {
             cpu: None,
             files: Vec::new(),
             emulator: None,
+            boot: Boot::default(),
         }
     }
 }

@@ -253,10 +253,16 @@ fn be_init() -> ExitCode {
 
 fn prepare_and_supervise() -> Result<(), tombolo_platform::OsError> {
     init::mount_file_systems()?;
-    init::load_modules(Path::new(init::MODULES))?;
+    // A kernel of the user's has what is built in, and modules only if the user gave some.
+    for folder in [init::MODULES, init::DISK_MODULES].map(Path::new).into_iter().filter(|it| it.exists()) {
+        init::load_modules(folder)?;
+    }
     let parameters = init::Parameters::read()?;
     init::set_host_name(parameters.get("tombolo.node").unwrap_or("node"))?;
-    let mut monitor = Command::new("/init");
+    if let Some(disk) = parameters.get(init::ROOT) {
+        init::switch_root(disk)?;
+    }
+    let mut monitor = Command::new(init::PROGRAM);
     monitor.arg("guest").env("PATH", init::PATH);
     init::supervise(&mut monitor, Some(init::console_shell)).map(|_| ())
 }

@@ -12,7 +12,7 @@ use tombolo_link::{ChannelLayout, Hello, Side};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::poll;
 use tombolo_platform::guest::pci::WindowDevice;
-use tombolo_platform::guest::vfio::Interrupts;
+use tombolo_platform::guest::interrupts::Interrupts;
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError, memory, socket};
 use tombolo_transport::window;

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::gomp;
 use crate::images::{IMAGES, Image, pack};
 use crate::mpi;
-use crate::needs::{Needs, RustTarget};
+use crate::needs::{Needs, RustTarget, VIRTUAL_MACHINES};
 use crate::omp;
 use crate::toolchain::add_target;
 use crate::workspace::{Workspace, execute};
@@ -54,6 +54,11 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["programs_only", "images", "mpi"])]
     omp: bool,
 
+    /// Only fetch the kernel of virtual machines of this instruction set, and what else they boot
+    #[arg(long, value_name = "ISA", value_parser = VIRTUAL_MACHINES)]
+    #[arg(conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp"])]
+    vm: Option<String>,
+
     /// Build only the synthetic machine that tests the web page (`testing/synthetic`)
     #[arg(long, conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp"])]
     synthetic: bool,
@@ -74,6 +79,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     }
     if options.synthetic {
         return build_synthetic(workspace);
+    }
+    if let Some(isa) = &options.vm {
+        return fetch_vm(workspace, isa);
     }
     let needs = match &options.machine {
         Some(file) => Needs::of_machine(file)?,
@@ -98,11 +106,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         return omp::build(workspace, &kit);
     }
     if !options.programs_only {
-        if needs.vm {
-            let mut fetch = Command::new("sh");
-            fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target);
-            execute(&mut fetch)?;
-        }
+        needs.vm.iter().try_for_each(|isa| fetch_vm(workspace, isa))?;
         for image in &images {
             pack(workspace, image, &needs, &kit.join("images"))?;
         }
@@ -116,6 +120,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+/// What a virtual machine boots, apart from its monitor.
+fn fetch_vm(workspace: &Workspace, isa: &str) -> Result<(), Failure> {
+    let mut fetch = Command::new("sh");
+    fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target).arg(isa);
+    execute(&mut fetch)
 }
 
 /// The command, the monitor of this machine itself, and images' programs for it, in one call of cargo: they

@@ -14,6 +14,12 @@ const BOARDS: [RustTarget; 2] = [
     RustTarget { isa: "riscv64", triple: "riscv64gc-unknown-none-elf" },
 ];
 
+/// Instruction sets that there are virtual machines of, as `tombolo_base::Isa` spells them.
+pub(crate) const VIRTUAL_MACHINES: [&str; 3] = ["aarch64", "riscv64", "x86_64"];
+
+/// Those whose parts are in every kit; those of others are fetched when they are asked for.
+const USUAL_VIRTUAL_MACHINES: [&str; 1] = ["aarch64"];
+
 /// A build target of a node's programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RustTarget {
@@ -37,8 +43,8 @@ pub(crate) struct Needs {
     pub(crate) linux: Vec<RustTarget>,
     /// The same of boards.
     pub(crate) boards: Vec<RustTarget>,
-    /// Whether the parts of virtual machines are needed.
-    pub(crate) vm: bool,
+    /// Instruction sets of virtual machines.
+    pub(crate) vm: Vec<&'static str>,
     /// Whether everything is built rather than the needs of one machine.
     pub(crate) everything: bool,
 }
@@ -67,7 +73,8 @@ impl Needs {
         for RustTarget { isa, triple } in missing {
             println!("left out: boards of {isa}; this Rust has no library for {triple}");
         }
-        Ok(Self { linux: linux.collect(), boards, vm: true, everything: true })
+        let vm = USUAL_VIRTUAL_MACHINES.to_vec();
+        Ok(Self { linux: linux.collect(), boards, vm, everything: true })
     }
 
     /// What the nodes of a machine file need.
@@ -76,12 +83,16 @@ impl Needs {
         let machine: MachineFile =
             toml::from_str(&text).map_err(|error| Failure::malformed(file.display().to_string(), error))?;
         let toolchain = Toolchain::find()?;
-        let mut needs = Self { linux: vec![], boards: vec![], vm: false, everything: false };
+        let mut needs = Self { linux: vec![], boards: vec![], vm: vec![], everything: false };
         for node in &machine.node {
             let isa = node.isa.as_deref().unwrap_or(std::env::consts::ARCH);
-            needs.vm |= node.kind == "vm";
+            if node.kind == "vm" {
+                needs.add_vm(isa)?;
+            }
             let (list, target) = match node.kind.as_str() {
                 "host" => continue,
+                // It runs what is built for this host.
+                _ if isa == std::env::consts::ARCH && node.kind != "bare" => continue,
                 "bare" => (&mut needs.boards, board(&toolchain, isa)?),
                 _ => (&mut needs.linux, linux(&toolchain, isa)?),
             };
@@ -90,6 +101,17 @@ impl Needs {
             }
         }
         Ok(needs)
+    }
+}
+
+impl Needs {
+    fn add_vm(&mut self, isa: &str) -> Result<(), Failure> {
+        let known = VIRTUAL_MACHINES.into_iter().find(|known| *known == isa);
+        let known = known.ok_or_else(|| Failure::Found(format!("there are no virtual machines of {isa}")))?;
+        if !self.vm.contains(&known) {
+            self.vm.push(known);
+        }
+        Ok(())
     }
 }
 
@@ -125,7 +147,7 @@ mod tests {
     #[test]
     fn a_host_alone_needs_nothing_more() {
         let needs = of("").expect("a machine");
-        assert!(needs.linux.is_empty() && needs.boards.is_empty() && !needs.vm && !needs.everything);
+        assert!(needs.linux.is_empty() && needs.boards.is_empty() && needs.vm.is_empty() && !needs.everything);
     }
 
     #[test]
@@ -133,9 +155,17 @@ mod tests {
         let node = "[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"aarch64\"\n";
         let needs = of(&node.repeat(2)).expect("a machine");
         assert_eq!(needs.linux.iter().map(|target| target.isa).collect::<Vec<_>>(), ["aarch64"]);
-        assert!(needs.vm);
+        assert_eq!(needs.vm, ["aarch64"]);
         let unknown = of("[[node]]\nname = \"a\"\nkind = \"user\"\nisa = \"vax\"\n");
         assert!(unknown.unwrap_err().to_string().contains("vax"));
+    }
+
+    #[test]
+    fn a_virtual_machine_like_this_host_needs_a_kernel_alone() {
+        let isa = std::env::consts::ARCH;
+        let needs = of(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"{isa}\"\n")).expect("a machine");
+        assert_eq!((needs.linux.len(), needs.vm), (0, vec![isa]));
+        assert!(of("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"s390x\"\n").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! its place. The format is described in `docs/specs/machine-file.md`.
 
 mod attached;
+mod boot;
 mod coherence;
 mod limits;
 mod links;

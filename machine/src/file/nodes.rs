@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list, with_article};
-use super::{attached, coherence};
+use super::{attached, boot, coherence};
 use crate::model::{BareNode, Folder, NodeSettings, UserNode, VmNode};
 use crate::suggest;
 use crate::vm::Architecture;
@@ -31,7 +31,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Keys of a node, and the kinds that have them.
-const KEYS: [(&str, &[&str]); 19] = [
+const KEYS: [(&str, &[&str]); 23] = [
     ("name", &["host", "user", "vm", "bare", "attached"]),
     ("kind", &["host", "user", "vm", "bare", "attached"]),
     ("isa", &["user", "vm", "bare", "attached"]),
@@ -50,6 +50,10 @@ const KEYS: [(&str, &[&str]); 19] = [
     ("cpu", &["user", "vm", "bare"]),
     ("instruction_clock", &["bare"]),
     ("files", &["user", "vm"]),
+    ("kernel", &["vm"]),
+    ("modules", &["vm"]),
+    ("root", &["vm"]),
+    ("disks", &["vm"]),
     ("emulator", &["user", "vm", "bare"]),
 ];
 
@@ -261,6 +265,7 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
         cpu: read_cpu(reader, table),
         files: read_files(reader, table, folder, VmNode::FOLDERS),
         emulator: read_emulator(reader, table, folder),
+        boot: boot::read(reader, table, folder),
     }
 }
 

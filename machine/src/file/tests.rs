@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tombolo_base::coherence::{Caches, Evictions};
@@ -9,7 +9,7 @@ mod windows;
 
 use crate::file::MAX_NODES;
 use crate::limits::{Limit, Limits};
-use crate::model::{BareNode, Folder, Machine, VmNode};
+use crate::model::{BareNode, Boot, Folder, Machine, VmNode};
 
 fn parse(text: &str) -> Result<Machine, String> {
     Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
@@ -97,6 +97,10 @@ fn a_machine_reads_as_written() {
         cpu = "max,pauth-impdef=on"
         files = ["root", "/srv/more", "kit:mpi/aarch64", "./kit:x"]
         emulator = "qemu-system-aarch64"
+        kernel = "Image"
+        modules = "lib/modules"
+        root = "root.img"
+        disks = ["/srv/data.img", "more.img"]
         [[link]]
         between = ["s390x-user", "front"]
         transport = "socket"
@@ -113,7 +117,7 @@ fn a_machine_reads_as_written() {
         window_mib: 16384,
         doorbells: 64,
         caches: None,
-        cpu: "max,pauth-impdef=on".to_owned(),
+        cpu: Some("max,pauth-impdef=on".to_owned()),
         files: vec![
             Folder::At("root".into()),
             Folder::At("/srv/more".into()),
@@ -121,7 +125,15 @@ fn a_machine_reads_as_written() {
             Folder::At("./kit:x".into()),
         ],
         emulator: Some("qemu-system-aarch64".into()),
+        boot: Boot {
+            kernel: Some("Image".into()),
+            modules: Some("lib/modules".into()),
+            root: Some("root.img".into()),
+            disks: vec!["/srv/data.img".into(), "more.img".into()],
+        },
     };
+    let images = ["root.img", "/srv/data.img", "more.img"].map(PathBuf::from);
+    assert_eq!(expected.boot.images(), images, "that of the root is the first disk");
     assert_eq!(machine.node(NodeId(2)).unwrap().as_vm(), Some(&expected));
     assert_eq!(machine.link_between(NodeId(0), NodeId(1)), Some(TransportKind::Socket));
     assert_eq!(machine.link_between(NodeId(2), NodeId(1)), Some(TransportKind::Window));
@@ -218,7 +230,7 @@ error: unknown key `memroy_mib` in a vm node
 9 | memroy_mib = 512
   | ^^^^^^^^^^ did you mean `memory_mib`?
   |
-  = note: a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, coherence, cache_seed, evict_one_in, cpu, files, emulator"
+  = note: a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, coherence, cache_seed, evict_one_in, cpu, files, kernel, modules, root, disks, emulator"
     );
 }
 
@@ -363,20 +375,37 @@ error: a host node has no `window_mib`
 }
 
 #[test]
+fn what_a_virtual_machine_boots_is_checked() {
+    let of = |line: &str| mistake(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"x86_64\"\n{line}\n"));
+    for (line, expected) in [
+        ("modules = \"m\"", "error: `modules` without `kernel`"),
+        ("kernel = \"\"", "error: a path in `kernel` is not usable"),
+        ("root = 1", "error: `root` must be a string, not an integer"),
+        ("disks = \"one\"", "error: `disks` must be a list of files, not a string"),
+        ("disks = [1]", "error: `disks` must be a string, not an integer"),
+        ("disks = [\"\", \"b\"]", "error: a path in `disks` is not usable"),
+        ("disks = [\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\"]", "error: `disks` names 9 files"),
+    ] {
+        let said = of(line);
+        assert!(said.starts_with(expected), "{line}: {said}");
+    }
+}
+
+#[test]
 fn isa_that_the_kind_cannot_have() {
     let node = |kind: &str, isa: &str| {
         mistake(&format!("[[node]]\nname = \"n\"\nkind = \"{kind}\"\nisa = \"{isa}\"\n"))
     };
     assert_eq!(
-        node("vm", "riscv64"),
+        node("vm", "s390x"),
         "\
-error: a vm node cannot be riscv64
+error: a vm node cannot be s390x
  --> m.toml:8:7
   |
-8 | isa = \"riscv64\"
-  |       ^^^^^^^^^ there is no virtual machine of it yet
+8 | isa = \"s390x\"
+  |       ^^^^^^^ there is no virtual machine of it yet
   |
-  = note: isa of a vm node: `aarch64`"
+  = note: isa of a vm node: `x86_64`, `aarch64` or `riscv64`"
     );
     assert_eq!(
         node("user", "x86_64"),
@@ -459,7 +488,7 @@ error: this node has no `isa`
 7 | [[node]]
   | ^^^^^^^^ `isa` is missing here
   |
-  = note: isa of a vm node: `aarch64`
+  = note: isa of a vm node: `x86_64`, `aarch64` or `riscv64`
 
 error: this link has no `between`
   --> m.toml:10:1

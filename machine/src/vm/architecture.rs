@@ -27,7 +27,8 @@ pub struct Architecture {
 }
 
 /// Every instruction set that there are virtual machines of.
-pub static ARCHITECTURES: [Architecture; 2] = [Architecture::X86_64, Architecture::AARCH64];
+pub static ARCHITECTURES: [Architecture; 3] =
+    [Architecture::X86_64, Architecture::AARCH64, Architecture::RISCV64];
 
 impl Architecture {
     /// A computer like a PC.
@@ -44,9 +45,10 @@ impl Architecture {
         // vfio needs an IOMMU. Interrupts that are remapped count as isolated.
         devices: &["-device intel-iommu,intremap=on"],
         // `pti=off` as `kpti=off` of Arm. `i8042` and `tsc`: the kernel would wait for a keyboard that is not
-        // there, and measure a clock that counts what its host's does.
+        // there, and measure a clock that counts what its host's does. `no_timer_check`: on a busy host the
+        // emulator may be late with the few ticks by which the kernel tests its timer, and the kernel gives up.
         kernel_line: "console=ttyS0 intel_iommu=on mitigations=off pti=off i8042.noaux i8042.nokbd \
-                      tsc=reliable",
+                      tsc=reliable no_timer_check",
     };
 
     /// The emulator's Arm computer, which no maker sells.
@@ -67,6 +69,19 @@ impl Architecture {
         // ahead of permissions; an emulated one reads nothing ahead, and changing tables makes it forget all
         // translations: a system call takes 10 µs with that, and 1 µs without.
         kernel_line: "console=ttyAMA0 cma=0 kpti=off",
+    };
+
+    /// The emulator's RISC-V computer. It has no IOMMU, so that the node polls its window for interrupts.
+    pub const RISCV64: Architecture = Architecture {
+        isa: Isa::Riscv64,
+        program: "qemu-system-riscv64",
+        package: "qemu-system-misc",
+        cpu: "rv64",
+        remedy: "cargo xtask kit --vm riscv64",
+        has_root: false,
+        machine: "virt",
+        devices: &[],
+        kernel_line: "console=ttyS0",
     };
 
     /// That of an instruction set; `None` where there are no virtual machines of it.

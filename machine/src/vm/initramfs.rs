@@ -150,8 +150,7 @@ impl Archive {
 /// # Errors
 /// All but [`InitramfsError::Cache`] and [`InitramfsError::NoCache`].
 pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
-    let modules = [(&*kit.modules_dir, init::MODULES), (&*kit.device_modules_dir, init::DEVICE_MODULES)];
-    pack_with(kit, &modules, &read(&kit.tombolod)?, files)
+    pack_with(kit, &kit.modules, &read(&kit.tombolod)?, files)
 }
 
 /// Packs the boot image of a machine that is no node: `program` as process 1, modules for a network, and
@@ -164,7 +163,7 @@ pub fn pack_program(kit: &VmKit, program: &[u8], files: &Files) -> Result<Vec<u8
         let error = std::io::Error::new(std::io::ErrorKind::NotFound, missing.to_string());
         InitramfsError::Read { path: missing.path, error }
     })?;
-    pack_with(kit, &[(&*modules, init::MODULES)], program, files)
+    pack_with(kit, &[(modules, init::MODULES)], program, files)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {
@@ -173,7 +172,7 @@ fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {
 
 fn pack_with(
     kit: &VmKit,
-    modules: &[(&Path, &'static str)],
+    modules: &[(PathBuf, &'static str)],
     program: &[u8],
     files: &Files,
 ) -> Result<Vec<u8>, InitramfsError> {
@@ -185,7 +184,9 @@ fn pack_with(
     for (source, target) in modules {
         pack_modules(&mut archive, source, relative(target))?;
     }
-    archive.file("init", 0o755, program);
+    // What a root file system of the user's has takes the place of `init`.
+    archive.file(relative(init::PROGRAM), 0o755, program);
+    archive.symlink("init", init::PROGRAM);
     if !files.has("bin") {
         archive.directory("bin");
     }

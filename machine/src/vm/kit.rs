@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
+use tombolo_platform::guest::init;
 
 use super::architecture::Architecture;
 use crate::kit::host_tombolod;
@@ -37,16 +38,17 @@ pub struct VmKit {
     pub kernel: PathBuf,
     /// The kernel's modules for the window's interrupts, and the file `order` that lists them.
     pub modules_dir: PathBuf,
-    /// The kernel's modules for devices that a program provides, with their own order.
-    pub device_modules_dir: PathBuf,
+    /// The folders of modules that the node has, and where it has them: with those for devices that a program
+    /// provides.
+    pub modules: Vec<(PathBuf, &'static str)>,
     /// The shell and tools of the node's console, one static program.
     pub busybox: PathBuf,
     /// The node's monitor: a static program, or the host's own with its libraries in `root`.
     pub tombolod: PathBuf,
     /// The folder with the libraries of programs, for the node's root; `None` where all programs are static.
     pub root: Option<PathBuf>,
-    isa: Isa,
-    remedy: &'static str,
+    pub(super) isa: Isa,
+    pub(super) remedy: &'static str,
 }
 
 impl VmKit {
@@ -68,10 +70,13 @@ impl VmKit {
             Ok(path) if has_root && isa == Isa::current() => Ok(path),
             _ => part("tombolod", "its monitor"),
         };
+        let kernel = part("vmlinuz", "a Linux kernel")?;
+        let modules_dir = part("modules", "the kernel's modules")?;
+        let devices = part(DEVICE_MODULES, "the kernel's modules for devices of programs")?;
         let kit = VmKit {
-            kernel: part("vmlinuz", "a Linux kernel")?,
-            modules_dir: part("modules", "the kernel's modules")?,
-            device_modules_dir: part(DEVICE_MODULES, "the kernel's modules for devices of programs")?,
+            kernel,
+            modules: vec![(modules_dir.clone(), init::MODULES), (devices, init::DEVICE_MODULES)],
+            modules_dir,
             busybox: part("busybox", "busybox")?,
             tombolod: monitor()?,
             root: has_root.then(|| part("root", "libraries of programs")).transpose()?,
@@ -81,6 +86,41 @@ impl VmKit {
         part(&format!("modules/{MODULE_ORDER}"), "the order of the kernel's modules")?;
         part(&format!("{DEVICE_MODULES}/{MODULE_ORDER}"), "the order of the kernel's modules for devices")?;
         Ok(kit)
+    }
+
+    /// The same with another kernel, and its modules: none are loaded of a kernel without any.
+    ///
+    /// # Errors
+    /// The file or folder that is not there.
+    pub fn with_kernel(self, kernel: &Path, modules: Option<&Path>) -> Result<VmKit, String> {
+        if !kernel.is_file() {
+            return Err(format!("its kernel {} is not there, or is not a file", kernel.display()));
+        }
+        if let Some(order) = modules.map(|modules| modules.join(MODULE_ORDER))
+            && !order.is_file()
+        {
+            return Err(format!(
+                "its modules need the file {}, one name a line, in their order",
+                order.display()
+            ));
+        }
+        Ok(VmKit {
+            kernel: kernel.to_owned(),
+            modules: modules.map(|modules| vec![(modules.to_owned(), init::MODULES)]).unwrap_or_default(),
+            ..self
+        })
+    }
+
+    /// The same with the modules that its disks need, unless another kernel has brought its own.
+    ///
+    /// # Errors
+    /// [`KitError`] when they are missing.
+    pub fn with_disks(mut self) -> Result<VmKit, KitError> {
+        if self.modules.iter().any(|(source, _)| *source == self.modules_dir) {
+            let network = self.network_modules_dir()?;
+            self.modules.push((network, init::DISK_MODULES));
+        }
+        Ok(self)
     }
 
     /// The kernel's modules for a network, with their own order: for
@@ -124,6 +164,14 @@ mod tests {
         std::fs::create_dir_all(folder.join("network-modules")).unwrap();
         std::fs::write(folder.join("network-modules/order"), "").unwrap();
         assert_eq!(kit.network_modules_dir(), Ok(folder.join("network-modules")));
+        let kit = kit.with_disks().unwrap();
+        assert_eq!(kit.modules.len(), 3, "those for disks are among those for a network");
+        let own = folder.join("own");
+        assert!(kit.clone().with_kernel(&own, None).unwrap_err().contains("is not there"));
+        std::fs::write(&own, "").unwrap();
+        assert!(kit.clone().with_kernel(&own, Some(&root)).unwrap_err().contains("order"));
+        let kit = kit.with_kernel(&own, None).unwrap().with_disks().unwrap();
+        assert_eq!((&kit.kernel, kit.modules.len()), (&own, 0), "no modules of another kernel");
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

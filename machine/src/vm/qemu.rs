@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use super::architecture::Architecture;
 use super::hardware::{Hardware, Launch};
@@ -70,6 +71,7 @@ pub struct Qemu {
     initramfs: PathBuf,
     hardware: Hardware,
     parameters: Vec<(String, String)>,
+    disks: Vec<PathBuf>,
 }
 
 impl Qemu {
@@ -94,6 +96,7 @@ impl Qemu {
                 windows: vec![DEFAULT_VECTORS],
             },
             parameters: Vec::new(),
+            disks: Vec::new(),
         }
     }
 
@@ -122,6 +125,13 @@ impl Qemu {
     #[must_use]
     pub fn windows(mut self, vectors: Vec<u16>) -> Self {
         self.hardware.windows = vectors;
+        self
+    }
+
+    /// Sets the raw images that are its disks, `/dev/vda` and so on.
+    #[must_use]
+    pub fn disks(mut self, images: Vec<PathBuf>) -> Self {
+        self.disks = images;
         self
     }
 
@@ -203,6 +213,12 @@ impl Qemu {
         let devices: Vec<String> =
             first.iter().map(|device| (*device).to_owned()).chain(devices.iter().cloned()).collect();
         let mut arguments = self.hardware.arguments(machine, cpu, serial, &devices);
+        for (number, image) in self.disks.iter().enumerate() {
+            let mut drive = OsString::from(format!("id=disk{number},if=none,format=raw,file="));
+            drive.push(escaped(image));
+            arguments.extend(["-drive".into(), drive]);
+            arguments.extend(["-device".into(), format!("virtio-blk-pci,drive=disk{number}").into()]);
+        }
         arguments.extend(["-kernel".into(), self.kernel.clone().into()]);
         arguments.extend(["-initrd".into(), self.initramfs.clone().into()]);
         arguments.extend(["-append".into(), self.kernel_line()?.into()]);
@@ -220,6 +236,13 @@ impl Qemu {
         }
         if line.len() >= MAX_KERNEL_LINE_BYTES { Err(QemuError::KernelLine(line.len())) } else { Ok(line) }
     }
+}
+
+/// A path as a value of an option: a comma would end it.
+fn escaped(path: &Path) -> OsString {
+    let bytes = path.as_os_str().as_bytes().iter();
+    let doubled = bytes.flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 }));
+    OsString::from_vec(doubled.collect())
 }
 
 #[cfg(test)]
@@ -278,6 +301,16 @@ mod tests {
         assert!(words[at("-append") + 1].starts_with("console=ttyS0 intel_iommu=on "));
         let named = line(&qemu_of(Isa::X86_64).cpu(Some("max".to_owned()))).unwrap();
         assert_eq!(named[at("-cpu") + 1], "max");
+    }
+
+    #[test]
+    fn disks_come_after_the_windows() {
+        let words = line(&qemu().disks(vec!["/a b/c,d".into(), "/e".into()])).unwrap();
+        let at = |text: &str| words.iter().position(|word| word == text).expect(text);
+        let first = at("id=disk0,if=none,format=raw,file=/a b/c,,d");
+        assert_eq!(words[first + 2], "virtio-blk-pci,drive=disk0");
+        assert!(at("-kernel") > at("virtio-blk-pci,drive=disk1"));
+        assert!(first > words.iter().position(|word| word.starts_with("ivshmem")).unwrap());
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub enum GuestBells {
         /// The device's registers.
         registers: OwnedFd,
         /// The event counters of its interrupt vectors.
-        interrupts: tombolo_platform::guest::vfio::Interrupts,
+        interrupts: tombolo_platform::guest::interrupts::Interrupts,
     },
     /// Event counters that the monitor passes on, by vector.
     Polled {

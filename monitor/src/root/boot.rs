@@ -10,7 +10,8 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::CONTROL_VECTOR;
 use tombolo_machine::vm::{Architecture, Board, Files, Hardware, Launch, Qemu, VmKit, files, initramfs};
-use tombolo_machine::{BareNode, Kit, Node, NodeSettings, VmNode, kit};
+use tombolo_machine::{BareNode, Boot, Kit, Node, NodeSettings, VmNode, kit};
+use tombolo_platform::guest::init;
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
@@ -18,6 +19,10 @@ use tombolo_platform::time::now_ns;
 use super::node::{NodeLink, RunningNode, WindowSide};
 use super::{Root, attached};
 use crate::control_link::ControlLink;
+
+/// What tells boot images apart: the instruction set, the folders of modules with their places, and those of
+/// files.
+pub(super) type BootImageKey = (Isa, Vec<(PathBuf, &'static str)>, Vec<PathBuf>);
 
 /// What a virtual machine boots.
 #[derive(Debug)]
@@ -104,6 +109,16 @@ impl Root {
         let kit = self.kit.as_ref().map_err(text)?;
         let parts = VmKit::locate(kit.root(), node.isa).map_err(|error| missing(kit, error))?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a virtual machine needs an emulator")?;
+        let Boot { kernel, modules, .. } = &vm.boot;
+        let parts = match kernel {
+            Some(kernel) => parts.with_kernel(kernel, modules.as_deref())?,
+            None => parts,
+        };
+        let images = vm.boot.images();
+        if let Some(image) = images.iter().find(|image| !image.is_file()) {
+            return Err(format!("its disk {} is not there, or is not a file", image.display()));
+        }
+        let parts = if images.is_empty() { parts } else { parts.with_disks().map_err(text)? };
         let architecture = Architecture::of(node.isa).ok_or("there is no virtual machine of it yet")?;
         // The user's files come last, so that they are the ones that are there.
         let own = parts.root.iter().cloned().map(Ok);
@@ -115,7 +130,9 @@ impl Root {
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
             .windows(self.vectors_of(node.id))
+            .disks(images)
             .parameter("tombolo.node", &node.name);
+        let qemu = if vm.boot.root.is_some() { qemu.parameter(init::ROOT, init::FIRST_DISK) } else { qemu };
         self.start_behind_window(node.id, generation, |serial, windows| {
             qemu.launch(serial, windows).map_err(text)
         })
@@ -135,12 +152,12 @@ impl Root {
         isa: Isa,
         (folders, memory_mib): (Vec<PathBuf>, u32),
     ) -> Result<PathBuf, String> {
-        let key = (isa, folders);
+        let key = (isa, parts.modules.clone(), folders);
         if let Some(image) = self.boot_images.get(&key).filter(|image| initramfs::use_again(&image.path)) {
             files::check_memory(image.needed_mib, memory_mib).map_err(text)?;
             return Ok(image.path.clone());
         }
-        let files = Files::gather(&key.1).map_err(text)?;
+        let files = Files::gather(&key.2).map_err(text)?;
         let needed_mib = files.needed_memory_mib();
         // Before megabytes are read.
         files::check_memory(needed_mib, memory_mib).map_err(text)?;

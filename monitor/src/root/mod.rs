@@ -12,10 +12,9 @@ mod windows;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tombolo_base::{ChannelId, Isa, NodeId, WindowId};
+use tombolo_base::{ChannelId, NodeId, WindowId};
 use tombolo_control::{ClientMessage, NodeInfo, Order, Report, Request, Wire};
 use tombolo_link::window::SHARED_VECTOR;
 use tombolo_machine::kit::KitError;
@@ -101,8 +100,8 @@ pub struct Root {
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Programs that are being passed to agents of this kernel.
     programs: HashMap<[u8; 32], OwnedFd>,
-    /// Boot images, kept for restarts, by instruction set and folders of files.
-    boot_images: HashMap<(Isa, Vec<PathBuf>), BootImage>,
+    /// Boot images, kept for restarts.
+    boot_images: HashMap<boot::BootImageKey, BootImage>,
     images: ImageReader<AwaitsImage>,
     /// Files that came with requests: node, connection, request.
     offered: HashMap<(NodeId, u32, u32), OwnedFd>,

@@ -38,6 +38,23 @@ pub fn kit_folder() -> PathBuf {
     target().join("kit")
 }
 
+/// Whether the kit has virtual machines of an instruction set, and this host their emulator; reports a skipped
+/// test if not. The kit of `make kit` has those of Arm alone.
+#[must_use]
+pub fn has_virtual_machine(isa: &str) -> bool {
+    let (kernel, emulator) = (kit_folder().join(isa).join("vmlinuz"), format!("qemu-system-{isa}"));
+    if !kernel.is_file() {
+        let remedy = format!("cargo xtask kit --vm {isa}");
+        crate::skipped(&format!("virtual machines of {isa}: there is no {} (`{remedy}`)", kernel.display()));
+        return false;
+    }
+    let found = Command::new(&emulator).arg("--version").output().is_ok();
+    if !found {
+        crate::skipped(&format!("virtual machines of {isa}: there is no {emulator}"));
+    }
+    found
+}
+
 /// The kit's `libgomp.so.1`, as a folder for `LD_LIBRARY_PATH`.
 ///
 /// # Panics

@@ -22,7 +22,9 @@ mod terminal;
 pub mod web;
 
 pub use command::{Finished, Running, eventually};
-pub use kit::{actor_image, built, host_actor, image, kit_folder, libgomp, restartable_actor_image, tombolo};
+pub use kit::{
+    actor_image, built, has_virtual_machine, host_actor, image, kit_folder, libgomp, restartable_actor_image, tombolo,
+};
 pub use machine::{Machine, MachineFile};
 pub use terminal::Terminal;
 pub use tombolo_base::Random;

@@ -41,8 +41,15 @@ impl MachineFile {
 
     /// Adds a node of foreign programs on this kernel.
     #[must_use]
-    pub fn with_user(mut self, name: &str, isa: &str) -> MachineFile {
-        let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"{isa}\"");
+    pub fn with_user(self, name: &str, isa: &str) -> MachineFile {
+        self.with_node(name, "user", isa, "")
+    }
+
+    /// Adds a node of a kind and an instruction set, with settings of its own.
+    #[must_use]
+    pub fn with_node(mut self, name: &str, kind: &str, isa: &str, settings: &str) -> MachineFile {
+        let head = format!("kind = \"{kind}\"\nisa = \"{isa}\"");
+        let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\n{head}\n{settings}");
         self
     }
 
@@ -55,10 +62,8 @@ impl MachineFile {
 
     /// Adds a board without an operating system, with settings of its own.
     #[must_use]
-    pub fn with_board(mut self, name: &str, isa: &str, settings: &str) -> MachineFile {
-        let head = format!("kind = \"bare\"\nisa = \"{isa}\"");
-        let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\n{head}\n{settings}");
-        self
+    pub fn with_board(self, name: &str, isa: &str, settings: &str) -> MachineFile {
+        self.with_node(name, "bare", isa, settings)
     }
 
     /// This host with what tests across instruction sets want by default, for it comes up in a moment: a

@@ -94,10 +94,13 @@ fn kit(folder: &Path, order: &str) -> VmKit {
     std::fs::write(device_modules_dir.join("tun.ko"), "d").unwrap();
     VmKit {
         kernel: folder.join("vmlinuz"),
+        modules: vec![(modules_dir.clone(), init::MODULES), (device_modules_dir, init::DEVICE_MODULES)],
         modules_dir,
-        device_modules_dir,
         busybox: folder.join("busybox"),
         tombolod: folder.join("tombolod"),
+        root: None,
+        isa: tombolo_base::Isa::Aarch64,
+        remedy: "make kit",
     }
 }
 
@@ -107,6 +110,7 @@ fn a_boot_image_holds_the_kit() {
     let packed = String::from_utf8(pack(&kit(&folder, "vfio.ko\n"), &Files::default()).unwrap()).unwrap();
     for name in [
         "init\0",
+        "tombolo/tombolod\0",
         "tombolo/busybox\0",
         "tombolo/modules\0",
         "tombolo/modules/vfio.ko\0",

@@ -23,6 +23,24 @@ pub const MODULES: &str = "/tombolo/modules";
 /// The folder with those for devices that a program provides, loaded when one is first asked for.
 pub const DEVICE_MODULES: &str = "/tombolo/device-modules";
 
+/// The folder with those for disks; only nodes with disks have it.
+pub const DISK_MODULES: &str = "/tombolo/disk-modules";
+
+/// The program of process 1 and of the monitor.
+pub const PROGRAM: &str = "/tombolo/tombolod";
+
+/// The parameter of the kernel's command line that names the disk with the node's root.
+pub const ROOT: &str = "tombolo.root";
+
+/// The first disk.
+pub const FIRST_DISK: &str = "/dev/vda";
+
+/// Where the root is mounted before it takes its place.
+const NEW_ROOT: &str = "/new-root";
+
+/// How long a disk may take to appear.
+const DISK_PATIENCE: Duration = Duration::from_secs(10);
+
 /// The file in a modules' folder that lists them, one name a line, each after those it depends on.
 pub const MODULE_ORDER: &str = "order";
 
@@ -98,6 +116,58 @@ pub fn load_modules(directory: &Path) -> Result<(), OsError> {
         }
     }
     Ok(())
+}
+
+/// Makes the file system on `disk` the root: of any kind that the kernel has. The file systems of
+/// [`mount_file_systems`] and the folder [`OWN`] move there; folders that it lacks for them are made.
+///
+/// # Errors
+/// `ENODEV` when there is no such disk within 10 s, `EINVAL` when it has no file system that the kernel knows,
+/// or an error of the kernel.
+pub fn switch_root(disk: &str) -> Result<(), OsError> {
+    let until = Instant::now() + DISK_PATIENCE;
+    while !Path::new(disk).exists() {
+        if Instant::now() > until {
+            return Err(OsError::new(format!("find the disk {disk} of the root"), Errno::NODEV));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::create_dir_all(NEW_ROOT).context(&format!("create {NEW_ROOT}"))?;
+    mount_disk(disk)?;
+    // Those on top of others, as /dev/pts, move with them.
+    let tops = ["/proc", "/sys", "/dev", "/tmp", "/run"];
+    for folder in tops.into_iter().chain([OWN]) {
+        let target = format!("{NEW_ROOT}{folder}");
+        std::fs::create_dir_all(&target).context(&format!("create {folder} in the root on {disk}"))?;
+        let operation = format!("move {folder} to the root on {disk}");
+        match folder == OWN {
+            true => rustix::mount::mount_bind_recursive(folder, &target).context(&operation)?,
+            false => rustix::mount::mount_move(folder, &target).context(&operation)?,
+        }
+    }
+    let operation = format!("make {disk} the root");
+    rustix::process::chdir(NEW_ROOT).context(&operation)?;
+    rustix::mount::mount_move(".", "/").context(&operation)?;
+    rustix::process::chroot(".").context(&operation)?;
+    rustix::process::chdir("/").context(&operation)
+}
+
+fn mount_disk(disk: &str) -> Result<(), OsError> {
+    let known = std::fs::read_to_string("/proc/filesystems").context("read the kernel's file systems")?;
+    let mut last = Errno::INVAL;
+    for kind in kinds_of_disks(&known) {
+        match rustix::mount::mount(disk, NEW_ROOT, kind, MountFlags::empty(), None) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INVAL) => {}
+            Err(errno) => last = errno,
+        }
+    }
+    Err(OsError::new(format!("mount {disk}: it has no file system that this kernel knows"), last))
+}
+
+/// Those of `/proc/filesystems` that are on disks.
+fn kinds_of_disks(known: &str) -> impl Iterator<Item = &str> {
+    known.lines().filter(|line| !line.starts_with("nodev")).map(str::trim).filter(|kind| !kind.is_empty())
 }
 
 /// Sets the host name of this machine.
@@ -229,6 +299,12 @@ mod tests {
         assert_eq!(Parameters::parse("console=tty0 console=ttyS0,115200n8").console(), Some("ttyS0"));
         assert_eq!(Parameters::parse("console=").console(), None);
         assert_eq!(Parameters::parse("  \n"), Parameters::default());
+    }
+
+    #[test]
+    fn kinds_of_disks_are_those_with_a_device() {
+        let known = "nodev\tsysfs\nnodev\ttmpfs\n\text3\n\text4\n\n";
+        assert_eq!(kinds_of_disks(known).collect::<Vec<_>>(), ["ext3", "ext4"]);
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl WindowDevice {
     }
 
     /// Enables the device's BARs. Not needed, and refused by the kernel, once a driver is bound:
-    /// [`Interrupts::open`](super::vfio::Interrupts::open) enables them as well.
+    /// [`Interrupts::open`](super::interrupts::Interrupts::open) enables them as well.
     ///
     /// # Errors
     /// `EBUSY` when a driver is bound to it.
@@ -134,7 +134,7 @@ impl WindowDevice {
     }
 
     /// The address range of a BAR.
-    fn bar(&self, bar: usize) -> Result<Range<u64>, OsError> {
+    pub(super) fn bar(&self, bar: usize) -> Result<Range<u64>, OsError> {
         let table = read_attribute(&self.sysfs.join("resource"))?;
         parse_bar(&table, bar).ok_or_else(|| {
             OsError::new(format!("find BAR {bar} of the window {}", self.address), Errno::NODEV)
@@ -219,7 +219,12 @@ fn order_before_device() {
     unsafe {
         core::arch::asm!("dsb st", options(nostack, preserves_flags));
     }
-    #[cfg(not(target_arch = "aarch64"))]
+    #[cfg(target_arch = "riscv64")]
+    // SAFETY: as above; `o` is output to devices.
+    unsafe {
+        core::arch::asm!("fence w, o", options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "riscv64")))]
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 

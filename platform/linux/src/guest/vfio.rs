@@ -43,7 +43,7 @@ const PCI_COMMAND_MASTER: u16 = 1 << 2;
 
 /// The window's interrupts: one event counter per vector, for the lifetime of this value.
 #[derive(Debug)]
-pub struct Interrupts {
+pub(super) struct Interrupts {
     eventfds: Vec<OwnedFd>,
     // Closing the device stops its interrupts, and it must close before its group and container.
     _device: OwnedFd,
@@ -59,7 +59,7 @@ impl Interrupts {
     ///
     /// # Errors
     /// [`GuestError`]: no IOMMU, not alone in its group, no vectors, or an error of the kernel.
-    pub fn open(window: &WindowDevice) -> Result<Self, GuestError> {
+    pub(super) fn open(window: &WindowDevice) -> Result<Self, GuestError> {
         bind(window)?;
         let group_number = group_number(window)?;
         let container = open_container()?;
@@ -79,9 +79,8 @@ impl Interrupts {
         Ok(Interrupts { eventfds, _device: device, _group: group, _container: container })
     }
 
-    /// The event counters by vector. Each is signalled once per interrupt, or once for several.
-    #[must_use]
-    pub fn eventfds(&self) -> &[OwnedFd] {
+    /// The event counters by vector.
+    pub(super) fn eventfds(&self) -> &[OwnedFd] {
         &self.eventfds
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Child, Domain, SpawnOptions};
-use tombolo_e2e::{Machine, MachineFile, eventually, image};
+use tombolo_e2e::{Machine, MachineFile, eventually, has_virtual_machine, image};
 use tombolo_remote_peer::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
 use tombolo_transport::Capabilities;
 
@@ -55,6 +55,26 @@ impl RemoteNode for S390x {
     const CAPABILITIES: Capabilities = Capabilities::OF_SHARED_MEMORY.without(Capabilities::WHOLE_BATCHES);
 }
 
+/// A virtual machine of x86-64: another kernel behind a window, with the host's instruction set.
+pub(crate) struct X86Machine;
+
+impl RemoteNode for X86Machine {
+    const NAME: &'static str = "x86_64-vm";
+    const NODE: &'static str = "x86";
+    const SPARES: [&'static str; 2] = ["x86"; 2];
+    const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
+}
+
+/// A virtual machine of RISC-V, which polls its window for interrupts.
+pub(crate) struct RiscvMachine;
+
+impl RemoteNode for RiscvMachine {
+    const NAME: &'static str = "riscv64-vm";
+    const NODE: &'static str = "riscv-vm";
+    const SPARES: [&'static str; 2] = ["riscv-vm"; 2];
+    const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
+}
+
 /// What a node has.
 struct Station {
     _remote_peer: Child,
@@ -101,6 +121,14 @@ impl Fleet {
             .with_board(RiscvBoard::SPARES[0], "riscv64", "")
             .with_board(RiscvBoard::SPARES[1], "riscv64", "")
             .with_user(S390x::NODE, "s390x");
+        // Those that are not in every kit.
+        let file = [(X86Machine::NODE, "x86_64"), (RiscvMachine::NODE, "riscv64")].into_iter().fold(
+            file,
+            |file, (node, isa)| match has_virtual_machine(isa) {
+                true => file.with_node(node, "vm", isa, ""),
+                false => file,
+            },
+        );
         let machine = Machine::up(&file);
         let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
         Fleet { machine, domain, stations: Mutex::default() }

@@ -1,6 +1,7 @@
 //! The suite that every transport passes, with its remote peer on a board without an operating system and in
 //! a big-endian program: `remote-peer` runs there and does to its channel what the suite says over another.
-//! Each place takes both sides, the one that accepts and, as `-first`, the one that connects.
+//! Virtual machines of x86-64 and RISC-V take part where the kit has them (`cargo xtask kit --vm ISA`). Each
+//! place takes both sides, the one that accepts and, as `-first`, the one that connects.
 
 mod carrier;
 mod fleet;
@@ -9,18 +10,28 @@ mod remote;
 use std::process::ExitCode;
 
 use carrier::Remote;
-use fleet::{ArmBoard, RiscvBoard, S390x};
+use fleet::{ArmBoard, RiscvBoard, RiscvMachine, S390x, X86Machine};
 use tombolo_conformance::{Entry, run_one_by_one};
+use tombolo_e2e::has_virtual_machine;
 
 fn main() -> ExitCode {
-    let outcome = run_one_by_one(vec![
+    let mut entries = vec![
         Entry::new::<Remote<ArmBoard, false>>(),
         Entry::new::<Remote<ArmBoard, true>>(),
         Entry::new::<Remote<RiscvBoard, false>>(),
         Entry::new::<Remote<RiscvBoard, true>>(),
         Entry::new::<Remote<S390x, false>>(),
         Entry::new::<Remote<S390x, true>>(),
-    ]);
+    ];
+    if has_virtual_machine("x86_64") {
+        entries.push(Entry::new::<Remote<X86Machine, false>>());
+        entries.push(Entry::new::<Remote<X86Machine, true>>());
+    }
+    if has_virtual_machine("riscv64") {
+        entries.push(Entry::new::<Remote<RiscvMachine, false>>());
+        entries.push(Entry::new::<Remote<RiscvMachine, true>>());
+    }
+    let outcome = run_one_by_one(entries);
     fleet::down();
     outcome
 }

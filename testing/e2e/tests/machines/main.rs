@@ -20,3 +20,4 @@ mod relays;
 mod run;
 mod several_images;
 mod upgrade;
+mod virtual_machines;

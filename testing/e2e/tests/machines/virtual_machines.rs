@@ -1,0 +1,86 @@
+//! Virtual machines of other instruction sets than Arm: what they share with those is tested there; here what
+//! is of each alone. Their kernels are in the kit only where `cargo xtask kit --vm ISA` has put them.
+
+use std::time::Instant;
+
+use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, eventually, has_virtual_machine, image};
+
+const ISAS: [&str; 2] = ["x86_64", "riscv64"];
+
+/// Its life on one machine: programs, the console, the death of a program and of the node, another start.
+#[test]
+fn a_virtual_machine_of_another_instruction_set_is_a_node_like_others() {
+    for isa in ISAS.into_iter().filter(|isa| has_virtual_machine(isa)) {
+        let machine = Machine::up(&MachineFile::host().with_node("vm0", "vm", isa, "memory_mib = 256"));
+        exchanges_messages(&machine, isa);
+        answers_on_its_console(&machine, isa);
+        deaths_are_known(&machine);
+        machine.tombolo(["restart", "vm0"]).ok();
+        assert_eq!(machine.node("vm0")["generation"], 2);
+        exchanges_messages(&machine, isa);
+        machine.down();
+    }
+}
+
+fn exchanges_messages(machine: &Machine, isa: &str) {
+    let pingpong = image("pingpong");
+    let path = pingpong.to_str().expect("a path in UTF-8");
+    let said = machine.tombolo(["run", "--on", "host,vm0", path]).ok();
+    assert!(said.contains(&format!("{isa} on vm0")), "{said}");
+    // Of a sleeping receiver on either side, which interrupts or polling must wake.
+    let far = machine.start_actor("vm0", &["serve", "sleepers", "64", "256", "0"]);
+    far.wait_for("serving");
+    let near = machine.start_actor("host", &["lose-peer", "traffic", "sleepers"]);
+    near.wait_for("connected");
+    let received = || {
+        let channels = machine.json(&["channels"])["channels"].as_array().expect("channels").clone();
+        channels.iter().all(|channel| channel["received"].as_u64().unwrap_or(0) > 100) && !channels.is_empty()
+    };
+    assert!(eventually(received), "{:?}", machine.json(&["channels"]));
+    let (id, _) = machine.domains_on("vm0").remove(0);
+    let since = Instant::now();
+    machine.tombolo(["kill", &id, "--signal", "KILL", "--grace", "0"]).ok();
+    let said = near.finish();
+    assert!(said.ok().contains("peer died"), "{said}");
+    assert!(since.elapsed() < DEATH_IS_KNOWN, "known after {:?}", since.elapsed());
+    far.finish().fails_with(137, &["SIGKILL"]);
+}
+
+fn answers_on_its_console(machine: &Machine, isa: &str) {
+    let answered = || {
+        let mut console = machine.start(["console", "vm0", "--for", "1"]);
+        console.feed(b"echo $((6 * 7)) on $(uname -m)\n".to_vec());
+        console.finish().text().contains(&format!("42 on {isa}"))
+    };
+    assert!(eventually(answered), "no answer on the console of {isa}");
+}
+
+/// Its emulator is killed while a program on the host waits for a message from it.
+fn deaths_are_known(machine: &Machine) {
+    let far = machine.start_actor("vm0", &["hold", "held"]);
+    far.wait_for("serving");
+    let near = machine.start_actor("host", &["lose-peer", "recv", "held"]);
+    near.wait_for("connected");
+    let since = Instant::now();
+    machine.kill(machine.pid_of("vm0"));
+    let said = near.finish();
+    assert!(said.ok().contains("peer died"), "{said}");
+    assert!(since.elapsed() < DEATH_IS_KNOWN, "known after {:?}", since.elapsed());
+    far.finish().fails_with(137, &[]);
+    assert!(eventually(|| machine.node("vm0")["state"] == "down"), "{}", machine.node("vm0"));
+}
+
+/// A kit without its kernel names the command that fetches it.
+#[test]
+fn a_kit_without_the_kernel_says_what_fetches_it() {
+    for isa in ISAS {
+        let machine = Machine::new(&MachineFile::host().with_node("vm0", "vm", isa, ""));
+        let kit = machine.folder().join("kit");
+        std::fs::create_dir_all(kit.join(isa)).expect("a folder");
+        let mut command = machine.command();
+        command.arg("up").arg(machine.file()).env("TOMBOLO_KIT", &kit);
+        let said = tombolo_e2e::Running::start(&mut command).finish();
+        said.fails_with(1, &["a Linux kernel", &format!("cargo xtask kit --vm {isa}")]);
+        machine.has_ended();
+    }
+}

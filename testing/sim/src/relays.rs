@@ -1,0 +1,481 @@
+//! Channels that are relayed: two programs, the relays between them, and a real channel on each hop.
+//!
+//! The relay's route, the ends of channels with their rings and doorbells, and the word in which a relay says
+//! who died are those that ship; processes, bells and lifelines are simulated. Any process may be killed at
+//! any time. What must hold is in [`Line::check`] and [`Line::check_end`].
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use tombolo_base::{NodeId, Random, SharedMemory};
+use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError};
+use tombolo_link::far_end;
+use tombolo_link::relay::{Beyond, Hop, Needs, Route};
+use tombolo_link::{ChannelConfig, ChannelLayout, FarEnd, Hello, Side, SlotSize, Variant};
+
+use crate::channel::MemoryEnd;
+
+/// Mistakes in the route of a relay that can be planted, and in how many seeds each must be found.
+pub const CANARIES: [(&str, u64); 4] = [
+    ("relay drops what finds no room", 50),
+    ("relay passes on an end at once", 200),
+    ("relay takes each death for that of the end", 200),
+    ("relay awaits no room", 50),
+];
+
+/// Steps after which a run that has not ended never will.
+const MAX_STEPS: u64 = 200_000;
+
+/// What came of runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// Messages that ends received.
+    pub received: u64,
+    /// Processes that were killed: ends, and relays.
+    pub ends_killed: u64,
+    /// See `ends_killed`.
+    pub relays_killed: u64,
+    /// Ends that were told of a relay further on.
+    pub told_of_relays: u64,
+    /// Ends that saw the other close in order.
+    pub closed: u64,
+}
+
+impl std::ops::AddAssign for Summary {
+    fn add_assign(&mut self, other: Summary) {
+        self.received += other.received;
+        self.ends_killed += other.ends_killed;
+        self.relays_killed += other.relays_killed;
+        self.told_of_relays += other.told_of_relays;
+        self.closed += other.closed;
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} messages, {} ends and {} relays killed, {} ends told of a relay further on, {} closes",
+            self.received, self.ends_killed, self.relays_killed, self.told_of_relays, self.closed
+        )
+    }
+}
+
+/// A process's end of a hop.
+struct Joint {
+    end: ChannelEnd<Deferred>,
+    memory: SharedMemory,
+    side: Side,
+    /// Why the channel ended.
+    failed: bool,
+    /// Nothing is done with it any more, and its lifeline hangs up.
+    released: bool,
+    /// The hang-up has not reached the peer yet.
+    hanging_up: bool,
+    /// The bell was rung and not heard.
+    rung: bool,
+}
+
+impl Joint {
+    fn peer_died(&self) -> Option<FarEnd> {
+        far_end::told(&self.memory, self.side)
+    }
+
+    fn release(&mut self) {
+        self.hanging_up |= !self.released;
+        self.released = true;
+    }
+
+    /// Announces a sleep; false if there is something to do.
+    fn may_sleep(&mut self, needs: Needs) -> bool {
+        let awaited = match needs {
+            Needs { message: true, room: false } => Awaited::Message,
+            Needs { message: false, room: true } => Awaited::Room,
+            Needs { message: true, room: true } => Awaited::Both,
+            Needs { message: false, room: false } => return true,
+        };
+        self.released || self.failed || self.end.about_to_sleep(awaited)
+    }
+
+    fn wake_up(&mut self) {
+        if !self.released {
+            self.end.listen();
+            self.end.awake(true);
+        }
+    }
+}
+
+impl Hop for Joint {
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<bool, EndError> {
+        let received = self.end.try_recv(|message| {
+            buffer.clear();
+            buffer.resize(message.len(), 0);
+            message.copy_to(buffer).is_ok()
+        });
+        self.failed |= received.is_err();
+        received.map(|message| message.is_some())
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        self.end.try_send(message)
+    }
+
+    fn has_unsent(&mut self) -> bool {
+        false
+    }
+
+    fn told(&self) -> Option<FarEnd> {
+        self.peer_died()
+    }
+
+    fn close(&mut self) {
+        self.end.close();
+    }
+
+    fn leave(&mut self, why: FarEnd) {
+        let _ = far_end::tell(&self.memory, self.side, why);
+        self.end.abandon();
+    }
+}
+
+/// How an end of the route ended, as its program sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    Closed,
+    Died(Option<FarEnd>),
+    Broken,
+}
+
+/// A program at an end.
+struct Program {
+    to_send: u64,
+    sent: u64,
+    /// Closes once it has sent all, without waiting for the other.
+    closes_early: bool,
+    received: u64,
+    closed: bool,
+    seen: Option<Seen>,
+}
+
+enum Role {
+    End(Program),
+    Relay(Route),
+}
+
+struct Process {
+    alive: bool,
+    asleep: bool,
+    role: Role,
+}
+
+/// Programs and relays in a row: process `n` has side A of hop `n` and side B of hop `n - 1`.
+struct Line {
+    processes: Vec<Process>,
+    hops: Vec<[Joint; 2]>,
+    slots: u64,
+    max_message_bytes: usize,
+    summary: Summary,
+}
+
+/// The content of a message: its number, and a length that follows from it.
+fn message(number: u64, from: usize, max_bytes: usize) -> Vec<u8> {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ from as u64;
+    let length = 8 + (mixed >> 40) as usize % (max_bytes - 7);
+    let mut bytes = mixed.to_le_bytes().to_vec();
+    bytes.resize(length, mixed as u8);
+    bytes
+}
+
+/// Both ends of a channel whose handshake is done.
+fn hop(config: ChannelConfig) -> Result<[Joint; 2], String> {
+    let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
+    let sides = [Side::A, Side::B];
+    let open = |side| MemoryEnd::open(memory.clone(), side, Hello::new(config, 0, None));
+    let mut ends = sides.map(open).into_iter().collect::<Result<Vec<_>, _>>().map_err(|it| it.to_string())?;
+    for _ in 0..4 {
+        ends.iter_mut().try_for_each(MemoryEnd::shake).map_err(|error| error.to_string())?;
+    }
+    let mut joints = Vec::new();
+    for (end, side) in ends.into_iter().zip(sides) {
+        let mut end = end.into_end().ok_or("the handshake does not end")?;
+        let _ = end.signals_mut().take_ring();
+        let memory = memory.clone();
+        joints.push(Joint {
+            end,
+            memory,
+            side,
+            failed: false,
+            released: false,
+            hanging_up: false,
+            rung: false,
+        });
+    }
+    <[Joint; 2]>::try_from(joints).map_err(|_| "a channel has two ends".to_owned())
+}
+
+impl Line {
+    fn draw(random: &mut Random) -> Result<Line, String> {
+        let relays = random.between(1, 4) as usize;
+        let slots = 1 << random.between(1, 4);
+        let slot = SlotSize::new([64, 128, 256][random.index(3)]).map_err(|error| error.to_string())?;
+        let config = ChannelConfig::new(slot, slots, Variant::InSlot).map_err(|error| error.to_string())?;
+        let hops = (0..=relays).map(|_| hop(config)).collect::<Result<Vec<_>, _>>()?;
+        let max_message_bytes = hops[0][0].end.max_message_bytes();
+        let mut program = || {
+            let (to_send, closes_early) = (random.magnitude(1, 200) - 1, random.chance(200));
+            Role::End(Program { to_send, closes_early, sent: 0, received: 0, closed: false, seen: None })
+        };
+        let beyond = |neighbour: usize| match neighbour == 0 || neighbour == relays + 1 {
+            true => Beyond::End,
+            false => Beyond::Relay(NodeId(neighbour as u16)),
+        };
+        let processes = (0..relays + 2).map(|number| {
+            let role = match number == 0 || number == relays + 1 {
+                true => program(),
+                false => Role::Relay(Route::new([beyond(number - 1), beyond(number + 1)])),
+            };
+            Process { alive: true, asleep: false, role }
+        });
+        let processes = processes.collect();
+        let slots = u64::from(slots);
+        Ok(Line { processes, hops, slots, max_message_bytes, summary: Summary::default() })
+    }
+
+    fn last(&self) -> usize {
+        self.processes.len() - 1
+    }
+
+    fn program(&self, end: usize) -> &Program {
+        match &self.processes[end].role {
+            Role::End(program) => program,
+            Role::Relay(_) => unreachable!("programs are at the ends"),
+        }
+    }
+
+    /// Kills a process: its lifelines hang up, and what it has not rung stays so.
+    fn kill(&mut self, number: usize) {
+        self.processes[number].alive = false;
+        let is_end = number == 0 || number == self.last();
+        let count =
+            if is_end { &mut self.summary.ends_killed } else { &mut self.summary.relays_killed };
+        *count += 1;
+        self.joints_of(number).for_each(Joint::release);
+    }
+
+    fn joints_of(&mut self, number: usize) -> impl Iterator<Item = &mut Joint> {
+        let last = self.hops.len();
+        let hops = self.hops.iter_mut().enumerate();
+        hops.filter_map(move |(hop, [a, b])| match number {
+            _ if hop == number && number < last => Some(a),
+            _ if hop + 1 == number => Some(b),
+            _ => None,
+        })
+    }
+
+    /// One turn of a process that is awake.
+    fn turn(&mut self, number: usize) -> Result<(), String> {
+        let last = self.last();
+        let from = if number == 0 { last } else { 0 };
+        let max_bytes = self.max_message_bytes;
+        let Line { processes, hops, summary, .. } = self;
+        let process = &mut processes[number];
+        match &mut process.role {
+            Role::End(program) => {
+                let joint = if number == 0 { &mut hops[0][0] } else { &mut hops[last - 1][1] };
+                program.turn(joint, (number, from), max_bytes, summary)?;
+                let needs = Needs {
+                    message: !program.is_over(),
+                    room: !program.is_over() && program.sent < program.to_send,
+                };
+                process.asleep = joint.may_sleep(needs);
+                if program.is_over() {
+                    joint.release();
+                }
+            }
+            Role::Relay(route) => {
+                let (before, after) = hops.split_at_mut(number);
+                let (near, far) = (&mut before[number - 1][1], &mut after[0][0]);
+                if near.released {
+                    process.asleep = true;
+                    return Ok(());
+                }
+                let step = route.step([&mut *near, &mut *far]);
+                if step.over {
+                    near.release();
+                    far.release();
+                }
+                process.asleep =
+                    !step.more & near.may_sleep(step.needs[0]) & far.may_sleep(step.needs[1]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on bells, which a process rings as it works, and then hang-ups, one at a time.
+    fn deliver(&mut self, random: &mut Random) -> bool {
+        let mut waiting = Vec::new();
+        for (hop, sides) in self.hops.iter_mut().enumerate() {
+            for (side, joint) in sides.iter_mut().enumerate() {
+                joint.rung |= joint.end.signals_mut().take_ring();
+                if joint.rung {
+                    waiting.push((hop, side, false));
+                }
+                if joint.hanging_up {
+                    waiting.push((hop, side, true));
+                }
+            }
+        }
+        let Some(&(hop, side, hangs_up)) = random.pick(&waiting) else { return false };
+        let [a, b] = &mut self.hops[hop];
+        let (own, peer) = if side == 0 { (a, b) } else { (b, a) };
+        match hangs_up {
+            true => {
+                own.hanging_up = false;
+                peer.end.signals_mut().report_peer_gone();
+            }
+            false => own.rung = false,
+        }
+        peer.wake_up();
+        // Side A of a hop belongs to the process before it.
+        let number = if side == 0 { hop + 1 } else { hop };
+        if self.processes[number].asleep {
+            self.processes[number].asleep = false;
+            // Announcements of its other hop are withdrawn, too.
+            self.joints_of(number).for_each(Joint::wake_up);
+        }
+        true
+    }
+
+    /// What must hold at every moment.
+    fn check(&self) -> Result<(), String> {
+        let last = self.last();
+        for (from, to) in [(0, last), (last, 0)] {
+            let on_the_way = self.program(from).sent.checked_sub(self.program(to).received);
+            let on_the_way = on_the_way.ok_or("a message is received that was not sent")?;
+            let (hops, relays) = (self.hops.len() as u64, last as u64 - 1);
+            if on_the_way > hops * self.slots + relays {
+                return Err(format!("{on_the_way} messages are on the way, over {hops} hops of {}", self.slots));
+            }
+        }
+        Ok(())
+    }
+
+    /// What must hold when nothing is on its way any more.
+    fn check_end(&mut self) -> Result<(), String> {
+        let last = self.last();
+        for (own, other) in [(0, last), (last, 0)] {
+            if !self.processes[own].alive || self.program(own).closed {
+                continue;
+            }
+            let (sent, received) = (self.program(other).sent, self.program(own).received);
+            let relay_died = |node: NodeId| {
+                let number = usize::from(node.0);
+                number > 0 && number < last && !self.processes[number].alive
+            };
+            let any_relay_died = (1..last).any(|relay| !self.processes[relay].alive);
+            let beside = if own == 0 { 1 } else { last - 1 };
+            let seen = self.program(own).seen;
+            let what = || format!("end {own} saw {seen:?}, and received {received} of {sent} messages");
+            let fits = match seen {
+                None => return Err(format!("end {own} waits for ever; {}", what())),
+                Some(Seen::Closed) => self.program(other).closed && sent == received,
+                Some(Seen::Died(None)) => !self.processes[beside].alive,
+                Some(Seen::Died(Some(FarEnd::Died))) => {
+                    !self.processes[other].alive && (any_relay_died || sent == received)
+                }
+                Some(Seen::Died(Some(FarEnd::RelayDied(node)))) => {
+                    self.summary.told_of_relays += 1;
+                    usize::from(node.0) != beside && relay_died(node)
+                }
+                Some(Seen::Died(Some(FarEnd::Broken)) | Seen::Broken) => false,
+            };
+            if !fits {
+                return Err(what());
+            }
+            self.summary.closed += u64::from(seen == Some(Seen::Closed));
+        }
+        let open = (1..last).find(|relay| {
+            let released = self.hops[*relay][0].released;
+            self.processes[*relay].alive && !released
+        });
+        open.map_or(Ok(()), |relay| Err(format!("relay {relay} keeps a route whose ends are gone")))
+    }
+}
+
+impl Program {
+    fn is_over(&self) -> bool {
+        self.closed || self.seen.is_some()
+    }
+
+    /// Receives and sends what it can, and closes when it is done.
+    fn turn(
+        &mut self,
+        joint: &mut Joint,
+        (own, other): (usize, usize),
+        max_bytes: usize,
+        summary: &mut Summary,
+    ) -> Result<(), String> {
+        if self.is_over() {
+            return Ok(());
+        }
+        let mut buffer = Vec::new();
+        for _ in 0..4 {
+            match joint.receive(&mut buffer) {
+                Ok(false) => break,
+                Ok(true) if buffer == message(self.received, other, max_bytes) => {
+                    self.received += 1;
+                    summary.received += 1;
+                }
+                Ok(true) => return Err(format!("end {own} received another message than number {}", self.received)),
+                Err(EndError::Closed) => self.seen = Some(Seen::Closed),
+                Err(EndError::PeerDied) => self.seen = Some(Seen::Died(joint.peer_died())),
+                Err(_) => self.seen = Some(Seen::Broken),
+            }
+            if self.seen.is_some() {
+                return Ok(());
+            }
+        }
+        while self.sent < self.to_send && joint.send(&message(self.sent, own, max_bytes)).is_ok() {
+            self.sent += 1;
+        }
+        // The first end closes when it has said all, and the other follows.
+        if self.sent == self.to_send && (self.closes_early || (own == 0 && summary.received >= u64::MAX)) {
+            joint.close();
+            self.closed = true;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// What did not hold.
+pub fn run(seed: u64) -> Result<Summary, String> {
+    let mut random = Random::new(seed);
+    let mut line = Line::draw(&mut random)?;
+    let mut kills = VecDeque::from_iter((0..random.below(4)).map(|_| random.magnitude(1, 2000)));
+    kills.make_contiguous().sort_unstable();
+    for step in 0..MAX_STEPS {
+        line.check().map_err(|why| format!("step {step}: {why}"))?;
+        if kills.front().is_some_and(|at| *at <= step) {
+            kills.pop_front();
+            let number = random.index(line.processes.len());
+            if line.processes[number].alive {
+                line.kill(number);
+            }
+            continue;
+        }
+        let awake: Vec<usize> = (0..line.processes.len())
+            .filter(|number| line.processes[*number].alive && !line.processes[*number].asleep)
+            .collect();
+        match random.pick(&awake) {
+            Some(number) if random.chance(600) => line.turn(*number)?,
+            _ if line.deliver(&mut random) => {}
+            Some(number) => line.turn(*number)?,
+            None if line.is_idle() => return line.finish(step),
+            None => line.close_first(),
+        }
+    }
+    Err("it does not end".to_owned())
+}
