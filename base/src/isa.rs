@@ -13,11 +13,19 @@ pub enum Isa {
     Riscv64,
     /// IBM z/Architecture, big-endian; supported to test the byte order of everything that is shared.
     S390x,
+    /// 32-bit x86; supported, as the next, to test that nothing that is shared depends on the word size.
+    I386,
+    /// 32-bit Arm of version 7, little-endian, with floating point in registers.
+    Armv7,
 }
 
 impl Isa {
     /// Every instruction set, in the order in which tables list them.
-    pub const ALL: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];
+    pub const ALL: [Isa; 6] =
+        [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x, Isa::I386, Isa::Armv7];
+
+    /// Those with addresses of 64 bits: what is built for where no node says otherwise.
+    pub const WIDE: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];
 
     /// The instruction set this code was compiled for.
     #[must_use]
@@ -30,6 +38,10 @@ impl Isa {
         return Isa::Riscv64;
         #[cfg(target_arch = "s390x")]
         return Isa::S390x;
+        #[cfg(target_arch = "x86")]
+        return Isa::I386;
+        #[cfg(target_arch = "arm")]
+        return Isa::Armv7;
     }
 
     /// The name used in machine files, images and output.
@@ -40,6 +52,8 @@ impl Isa {
             Isa::Aarch64 => "aarch64",
             Isa::Riscv64 => "riscv64",
             Isa::S390x => "s390x",
+            Isa::I386 => "i386",
+            Isa::Armv7 => "armv7",
         }
     }
 
@@ -57,6 +71,8 @@ impl Isa {
             Isa::Aarch64 => 2,
             Isa::Riscv64 => 3,
             Isa::S390x => 4,
+            Isa::I386 => 5,
+            Isa::Armv7 => 6,
         }
     }
 
@@ -74,6 +90,17 @@ impl Isa {
             Isa::Aarch64 => 183,
             Isa::Riscv64 => 243,
             Isa::S390x => 22,
+            Isa::I386 => 3,
+            Isa::Armv7 => 40,
+        }
+    }
+
+    /// How many bits an address has.
+    #[must_use]
+    pub const fn address_bits(self) -> u32 {
+        match self {
+            Isa::X86_64 | Isa::Aarch64 | Isa::Riscv64 | Isa::S390x => 64,
+            Isa::I386 | Isa::Armv7 => 32,
         }
     }
 
@@ -95,11 +122,13 @@ pub struct Target {
 
 impl Target {
     /// Every target, in the order in which tables list them.
-    pub const ALL: [Target; 6] = [
+    pub const ALL: [Target; 8] = [
         Target::linux(Isa::X86_64),
         Target::linux(Isa::Aarch64),
         Target::linux(Isa::Riscv64),
         Target::linux(Isa::S390x),
+        Target::linux(Isa::I386),
+        Target::linux(Isa::Armv7),
         Target::bare(Isa::Aarch64),
         Target::bare(Isa::Riscv64),
     ];
@@ -126,6 +155,8 @@ impl Target {
             Target { isa: Isa::Aarch64, .. } => "aarch64-none",
             Target { isa: Isa::Riscv64, .. } => "riscv64-none",
             Target { isa: Isa::S390x, .. } => "s390x-none",
+            Target { isa: Isa::I386, .. } => "i386-none",
+            Target { isa: Isa::Armv7, .. } => "armv7-none",
         }
     }
 
@@ -173,7 +204,7 @@ mod tests {
     #[test]
     fn targets_have_names_and_codes_of_their_own_in_order() {
         let codes = Target::ALL.map(Target::code);
-        assert_eq!(codes, [1, 2, 3, 4, 0x82, 0x83]);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 0x82, 0x83]);
         assert!(Target::ALL.is_sorted());
         for target in Target::ALL {
             assert_eq!(Target::from_name(target.name()), Some(target));
@@ -184,8 +215,9 @@ mod tests {
     }
     #[test]
     fn instruction_sets_are_found_by_name_and_by_code() {
-        assert_eq!(Isa::ALL.map(Isa::name), ["x86_64", "aarch64", "riscv64", "s390x"]);
-        assert_eq!(Isa::ALL.map(Isa::code), [1, 2, 3, 4]);
+        let names = ["x86_64", "aarch64", "riscv64", "s390x", "i386", "armv7"];
+        assert_eq!(Isa::ALL.map(Isa::name), names);
+        assert_eq!(Isa::ALL.map(Isa::code), [1, 2, 3, 4, 5, 6]);
         for isa in Isa::ALL {
             assert_eq!(Isa::from_name(isa.name()), Some(isa));
             assert_eq!(Isa::from_code(isa.code()), Some(isa));
@@ -194,15 +226,22 @@ mod tests {
         }
         assert_eq!(Isa::from_name("x86-64"), None);
         assert_eq!(Isa::from_code(0), None);
-        assert_eq!(Isa::from_code(5), None);
+        assert_eq!(Isa::from_code(7), None);
     }
 
     /// Compares with the compiler's own target and with the numbers in the ELF specification.
     #[test]
     fn machine_numbers_and_byte_orders_are_those_of_the_specifications() {
-        assert_eq!(Isa::ALL.map(Isa::elf_machine), [62, 183, 243, 22]);
-        assert_eq!(Isa::ALL.map(Isa::big_endian), [false, false, false, true]);
-        assert_eq!(Isa::current().name(), std::env::consts::ARCH);
+        assert_eq!(Isa::ALL.map(Isa::elf_machine), [62, 183, 243, 22, 3, 40]);
+        assert_eq!(Isa::ALL.map(Isa::big_endian), [false, false, false, true, false, false]);
+        let ours = match std::env::consts::ARCH {
+            "x86" => "i386",
+            "arm" => "armv7",
+            name => name,
+        };
+        assert_eq!(Isa::current().name(), ours);
+        assert_eq!(Isa::current().address_bits(), usize::BITS);
+        assert!(Isa::WIDE.into_iter().eq(Isa::ALL.into_iter().filter(|isa| isa.address_bits() == 64)));
         assert_eq!(Isa::current().big_endian(), cfg!(target_endian = "big"));
     }
 }

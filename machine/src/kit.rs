@@ -253,7 +253,10 @@ pub fn host_tombolod() -> Result<PathBuf, KitError> {
 pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
     let (stated, usual, package) = match &node.settings {
         NodeSettings::Host | NodeSettings::Attached(_) => return Ok(None),
-        NodeSettings::User(user) => (&user.emulator, format!("qemu-{}", node.isa), "qemu-user"),
+        NodeSettings::User(user) => {
+            let name = if node.isa == Isa::Armv7 { "arm" } else { node.isa.name() };
+            (&user.emulator, format!("qemu-{name}"), "qemu-user")
+        }
         NodeSettings::Vm(vm) => {
             let Some(architecture) = Architecture::of(node.isa) else { return Ok(None) };
             (&vm.emulator, architecture.program.to_owned(), architecture.package)

@@ -27,6 +27,8 @@ pub(crate) fn isa_alias(word: &str) -> Option<&'static str> {
         "amd64" | "x64" | "x86" => Some("x86_64"),
         "riscv" | "riscv64gc" | "rv64" | "rv64gc" => Some("riscv64"),
         "s390" | "z" => Some("s390x"),
+        "i486" | "i586" | "i686" | "ia32" => Some("i386"),
+        "armhf" | "arm32" | "armv7l" | "armv7_a" | "armv7hf" => Some("armv7"),
         _ => None,
     }
 }

@@ -54,6 +54,10 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["programs_only", "images", "mpi"])]
     omp: bool,
 
+    /// Build also for these instruction sets, which are not in every kit: i386, armv7
+    #[arg(long = "also", value_name = "ISA", value_delimiter = ',', conflicts_with_all = ["c", "vm"])]
+    also: Vec<String>,
+
     /// Only fetch the kernel of virtual machines of this instruction set, and what else they boot
     #[arg(long, value_name = "ISA", value_parser = VIRTUAL_MACHINES)]
     #[arg(conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp"])]
@@ -83,10 +87,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if let Some(isa) = &options.vm {
         return fetch_vm(workspace, isa);
     }
-    let needs = match &options.machine {
+    let mut needs = match &options.machine {
         Some(file) => Needs::of_machine(file)?,
         None => Needs::everything()?,
     };
+    options.also.iter().try_for_each(|isa| needs.add_linux(isa))?;
     let images = match &options.images[..] {
         _ if options.programs_only || options.mpi || options.omp => vec![],
         [] => IMAGES.iter().collect(),

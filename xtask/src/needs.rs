@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::toolchain::{FOREIGN, Toolchain};
+use crate::toolchain::{FOREIGN, NARROW, Toolchain};
 
 /// Instruction sets that there are boards of, and what Rust calls them.
 const BOARDS: [RustTarget; 2] = [
@@ -105,6 +105,15 @@ impl Needs {
 }
 
 impl Needs {
+    /// Adds an instruction set that nodes with Linux have.
+    pub(crate) fn add_linux(&mut self, isa: &str) -> Result<(), Failure> {
+        let target = linux(&Toolchain::find()?, isa)?;
+        if !self.linux.contains(&target) {
+            self.linux.push(target);
+        }
+        Ok(())
+    }
+
     fn add_vm(&mut self, isa: &str) -> Result<(), Failure> {
         let known = VIRTUAL_MACHINES.into_iter().find(|known| *known == isa);
         let known = known.ok_or_else(|| Failure::Found(format!("there are no virtual machines of {isa}")))?;
@@ -116,7 +125,7 @@ impl Needs {
 }
 
 fn linux(toolchain: &Toolchain, isa: &str) -> Result<RustTarget, Failure> {
-    let found = FOREIGN.iter().find(|foreign| foreign.name == isa);
+    let found = FOREIGN.iter().chain(NARROW).find(|foreign| foreign.name == isa);
     let found = found.and_then(|foreign| Some((foreign.name, toolchain.target_for(foreign)?)));
     found.map(|(isa, triple)| RustTarget { isa, triple }).ok_or_else(|| lacking(isa))
 }

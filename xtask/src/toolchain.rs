@@ -24,6 +24,15 @@ pub(crate) const FOREIGN: &[ForeignIsa] = &[
     ForeignIsa { name: "s390x", targets: &["s390x-unknown-linux-gnu"] },
 ];
 
+/// Instruction sets of 32 bits, which nothing is built for unless it is asked for.
+pub(crate) const NARROW: &[ForeignIsa] = &[
+    ForeignIsa { name: "i386", targets: &["i686-unknown-linux-musl"] },
+    ForeignIsa {
+        name: "armv7",
+        targets: &["armv7-unknown-linux-musleabihf", "armv7-unknown-linux-gnueabihf"],
+    },
+];
+
 /// Makes cargo build `target` for a node: static, since a node has a kernel and our program, nothing else.
 pub(crate) fn add_target(cargo: &mut Command, target: &str) {
     let flags = target_variable(target, "RUSTFLAGS");

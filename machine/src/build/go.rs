@@ -80,6 +80,8 @@ fn architecture(isa: Isa) -> &'static str {
         Isa::Aarch64 => "arm64",
         Isa::Riscv64 => "riscv64",
         Isa::S390x => "s390x",
+        Isa::I386 => "386",
+        Isa::Armv7 => "arm",
     }
 }
 

@@ -43,6 +43,10 @@ pub(super) fn rust_targets(target: Target) -> &'static [RustTarget] {
         Isa::Aarch64 => const { &[musl("aarch64-unknown-linux-musl"), glibc("aarch64-unknown-linux-gnu")] },
         Isa::Riscv64 => const { &[glibc("riscv64gc-unknown-linux-gnu")] },
         Isa::S390x => const { &[glibc("s390x-unknown-linux-gnu")] },
+        Isa::I386 => const { &[musl("i686-unknown-linux-musl")] },
+        Isa::Armv7 => {
+            const { &[musl("armv7-unknown-linux-musleabihf"), glibc("armv7-unknown-linux-gnueabihf")] }
+        }
     }
 }
 
@@ -58,7 +62,13 @@ pub enum Language {
 /// The compiler for `isa`: the host's own, or Debian's cross compiler.
 fn compiler(language: Language, isa: Isa) -> String {
     let name = if language == Language::C { "gcc" } else { "g++" };
-    if isa == Isa::current() { name.to_owned() } else { format!("{}-linux-gnu-{name}", isa.name()) }
+    let machine = match isa {
+        _ if isa == Isa::current() => return name.to_owned(),
+        Isa::I386 => "i686-linux-gnu",
+        Isa::Armv7 => "arm-linux-gnueabihf",
+        _ => return format!("{}-linux-gnu-{name}", isa.name()),
+    };
+    format!("{machine}-{name}")
 }
 
 /// The Debian packages with the compiler and the C library for `isa`.
@@ -70,6 +80,8 @@ fn packages(language: Language, isa: Isa) -> String {
         Isa::Aarch64 => ("aarch64", "arm64"),
         Isa::Riscv64 => ("riscv64", "riscv64"),
         Isa::S390x => ("s390x", "s390x"),
+        Isa::I386 => ("i686", "i386"),
+        Isa::Armv7 => return format!("{name}-arm-linux-gnueabihf libc6-dev-armhf-cross"),
     };
     format!("{name}-{compiler}-linux-gnu libc6-dev-{library}-cross")
 }

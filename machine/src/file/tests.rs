@@ -416,7 +416,7 @@ error: a user node cannot be x86_64
 8 | isa = \"x86_64\"
   |       ^^^^^^^^ the host runs such programs itself
   |
-  = note: isa of a user node: `aarch64`, `riscv64` or `s390x`"
+  = note: isa of a user node: `aarch64`, `riscv64`, `s390x`, `i386` or `armv7`"
     );
     assert_eq!(
         node("user", "arm64"),
@@ -427,7 +427,7 @@ error: unknown instruction set `arm64`
 8 | isa = \"arm64\"
   |       ^^^^^^^ it is called \"aarch64\" here
   |
-  = note: isa of a user node: `aarch64`, `riscv64` or `s390x`"
+  = note: isa of a user node: `aarch64`, `riscv64`, `s390x`, `i386` or `armv7`"
     );
     assert_eq!(
         node("user", "aarch46"),
@@ -438,7 +438,7 @@ error: unknown instruction set `aarch46`
 8 | isa = \"aarch46\"
   |       ^^^^^^^^^ did you mean \"aarch64\"?
   |
-  = note: isa of a user node: `aarch64`, `riscv64` or `s390x`"
+  = note: isa of a user node: `aarch64`, `riscv64`, `s390x`, `i386` or `armv7`"
     );
 }
 

@@ -4,7 +4,7 @@ use object::Endianness;
 use object::elf::{
     DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_STRSZ, DT_STRTAB, ET_DYN, ET_EXEC, PT_LOAD, PT_NOTE,
 };
-use object::elf::{FileHeader64, ProgramHeader64};
+use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use tombolo_base::{Isa, Target};
 use tombolo_platform_bare::elf::note as board_note;
@@ -19,8 +19,8 @@ pub enum ElfError {
     #[error("its ELF header is cut short or points outside the file")]
     Malformed,
     /// Class or version that no supported instruction set uses.
-    #[error("it is not a 64-bit ELF file of version 1")]
-    NotElf64,
+    #[error("it is not an ELF file of version 1, with 32 or 64 bits")]
+    UnknownClass,
     /// An object file, a core dump, or a file that loads nothing.
     #[error("it is an ELF file, but not an executable (object file, library without segments or core dump)")]
     NotExecutable,
@@ -70,10 +70,23 @@ pub fn is_elf(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`ElfError`]; reads nothing outside `bytes`.
 pub fn inspect(bytes: &[u8]) -> Result<Executable, ElfError> {
-    let file = File::parse(bytes)?;
+    match has_32_bits(bytes) {
+        true => inspect_file(File::<FileHeader32<Endianness>>::parse(bytes)?),
+        false => inspect_file(File::<FileHeader64<Endianness>>::parse(bytes)?),
+    }
+}
+
+/// Whether the file says that its addresses have 32 bits.
+fn has_32_bits(bytes: &[u8]) -> bool {
+    bytes.get(4) == Some(&1)
+}
+
+fn inspect_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result<Executable, ElfError> {
+    let bytes = file.bytes;
     let (machine, big_endian) = (file.header.e_machine(file.endian), file.endian == Endianness::Big);
     let isa = Isa::ALL
         .into_iter()
+        .filter(|isa| (isa.address_bits() == 64) == file.header.is_type_64())
         .find(|isa| isa.elf_machine() == machine && isa.big_endian() == big_endian)
         .ok_or(ElfError::UnknownMachine { machine, order: if big_endian { "big" } else { "little" } })?;
     // A position-independent executable has the type of a library.
@@ -115,17 +128,21 @@ pub struct Note<'a> {
 
 /// The notes of an executable, up to the first malformed one of each segment.
 pub fn notes(bytes: &[u8]) -> impl Iterator<Item = Note<'_>> {
-    let file = File::parse(bytes).ok();
-    let segments = file.as_ref().and_then(|file| file.segments().ok()).unwrap_or_default();
-    let endian = file.map_or(Endianness::Little, |file| file.endian);
-    segments.iter().filter_map(move |segment| segment.notes(endian, bytes).ok()?).flat_map(move |notes| {
-        let whole = notes.map_while(Result::ok);
-        whole.map(move |note| Note {
-            owner: note.name_bytes(),
-            kind: note.n_type(endian),
-            value: note.desc(),
-        })
-    })
+    let found = match has_32_bits(bytes) {
+        true => File::<FileHeader32<Endianness>>::parse(bytes).map(notes_of),
+        false => File::<FileHeader64<Endianness>>::parse(bytes).map(notes_of),
+    };
+    found.unwrap_or_default().into_iter()
+}
+
+fn notes_of<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Vec<Note<'_>> {
+    let (endian, bytes) = (file.endian, file.bytes);
+    let segments = file.segments().unwrap_or_default().iter();
+    let of_segments = segments.filter_map(|segment| segment.notes(endian, bytes).ok()?);
+    let whole = of_segments.flat_map(|notes| notes.map_while(Result::ok));
+    whole
+        .map(|note| Note { owner: note.name_bytes(), kind: note.n_type(endian), value: note.desc() })
+        .collect()
 }
 
 /// The libraries that an executable is linked with.
@@ -143,7 +160,14 @@ pub struct Linked {
 /// # Errors
 /// [`ElfError`]; reads nothing outside `bytes`.
 pub fn linked(bytes: &[u8]) -> Result<Linked, ElfError> {
-    let file = File::parse(bytes)?;
+    match has_32_bits(bytes) {
+        true => linked_file(File::<FileHeader32<Endianness>>::parse(bytes)?),
+        false => linked_file(File::<FileHeader64<Endianness>>::parse(bytes)?),
+    }
+}
+
+fn linked_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result<Linked, ElfError> {
+    let bytes = file.bytes;
     let mut entries = Default::default();
     for segment in file.segments()? {
         entries = segment.dynamic(file.endian, bytes)?.unwrap_or(entries);
@@ -151,8 +175,8 @@ pub fn linked(bytes: &[u8]) -> Result<Linked, ElfError> {
     let (mut needed, mut run_path) = (Vec::new(), None);
     let (mut text_address, mut text_bytes) = (None, 0);
     for entry in entries.iter().take(MAX_ENTRIES) {
-        let value = entry.d_val(file.endian);
-        match entry.d_tag(file.endian) {
+        let value: u64 = entry.d_val(file.endian).into();
+        match entry.d_tag(file.endian).into() {
             DT_NULL => break,
             DT_NEEDED => needed.push(value),
             DT_STRTAB => text_address = Some(value),
@@ -188,27 +212,29 @@ impl From<object::read::Error> for ElfError {
     }
 }
 
-/// A 64-bit ELF file in either byte order.
+/// An ELF file in either byte order.
 #[derive(Clone, Copy)]
-struct File<'a> {
+struct File<'a, H> {
     bytes: &'a [u8],
-    header: &'a FileHeader64<Endianness>,
+    header: &'a H,
     endian: Endianness,
 }
 
-impl<'a> File<'a> {
-    fn parse(bytes: &'a [u8]) -> Result<File<'a>, ElfError> {
+impl<'a, H: FileHeader<Endian = Endianness>> File<'a, H> {
+    fn parse(bytes: &'a [u8]) -> Result<File<'a, H>, ElfError> {
         if !is_elf(bytes) {
             return Err(ElfError::NotElf);
         }
-        let header = FileHeader64::<Endianness>::parse(bytes).map_err(|_| match bytes {
-            [_, _, _, _, class, 1 | 2, version, ..] if (*class, *version) != (2, 1) => ElfError::NotElf64,
+        let header = H::parse(bytes).map_err(|_| match bytes {
+            [_, _, _, _, class, 1 | 2, version, ..] if !matches!((class, version), (1 | 2, 1)) => {
+                ElfError::UnknownClass
+            }
             _ => ElfError::Malformed,
         })?;
         Ok(File { bytes, header, endian: header.endian()? })
     }
 
-    fn segments(&self) -> Result<&'a [ProgramHeader64<Endianness>], ElfError> {
+    fn segments(&self) -> Result<&'a [H::ProgramHeader], ElfError> {
         Ok(self.header.program_headers(self.endian, self.bytes)?)
     }
 
@@ -229,7 +255,8 @@ impl<'a> File<'a> {
 #[must_use]
 pub fn smallest(isa: Isa) -> Vec<u8> {
     let mut bytes = vec![0_u8; 120];
-    bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, if isa.big_endian() { 2 } else { 1 }, 1, 0]);
+    let (is_wide, order) = (isa.address_bits() == 64, if isa.big_endian() { 2 } else { 1 });
+    bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', if is_wide { 2 } else { 1 }, order, 1, 0]);
     let mut put = |at: usize, value: u64, width: usize| {
         let be = value.to_be_bytes();
         let le = value.to_le_bytes();
@@ -239,11 +266,14 @@ pub fn smallest(isa: Isa) -> Vec<u8> {
     put(16, 2, 2); // e_type: ET_EXEC
     put(18, isa.elf_machine().into(), 2);
     put(20, 1, 4); // e_version
-    put(32, 64, 8); // e_phoff
-    put(52, 64, 2); // e_ehsize
-    put(54, 56, 2);
-    put(56, 1, 2); // e_phnum
-    put(64, PT_LOAD.into(), 4);
+    // e_phoff, then from e_ehsize on: the sizes of the header and of a program header, and how many.
+    let ((offset_at, offset_bytes), sizes_at, header_bytes, segment_bytes) =
+        if is_wide { ((32, 8), 52, 64, 56) } else { ((28, 4), 40, 52, 32) };
+    put(offset_at, header_bytes, offset_bytes);
+    put(sizes_at, header_bytes, 2);
+    put(sizes_at + 2, segment_bytes, 2);
+    put(sizes_at + 4, 1, 2);
+    put(header_bytes as usize, PT_LOAD.into(), 4);
     bytes
 }
 

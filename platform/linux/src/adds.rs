@@ -66,7 +66,8 @@ impl Adds {
 /// A loop of four times the eight instructions, `rounds` times. `$counting` counts down and branches.
 macro_rules! rounds {
     ($rounds:expr, [$($line:literal),+], [$($counting:literal),+], [$($clobbers:tt)*]) => {{
-        let mut left: u64 = $rounds;
+        // At most what 32 bits hold, as the caller's number.
+        let mut left: usize = $rounds as usize;
         // SAFETY: instructions on registers that are declared as overwritten, and on `left`, which ends the
         // loop at 0: callers pass at least 1. No memory is accessed.
         unsafe {
@@ -210,11 +211,54 @@ mod isa {
     }
 }
 
+#[cfg(target_arch = "x86")]
+mod isa {
+    pub(super) fn vector_bytes() -> u64 {
+        0
+    }
+
+    pub(super) fn vectors(rounds: u64, _: bool) {
+        scalar64(rounds);
+    }
+
+    /// Two chains: there are no registers for more.
+    pub(super) fn scalar32(rounds: u64) {
+        rounds!(rounds, ["add eax, 3", "add ecx, 3", "add eax, 3", "add ecx, 3", "add eax, 3", "add ecx, 3", "add eax, 3", "add ecx, 3"], ["sub {left}, 1", "jnz 2b"], [out("eax") _, out("ecx") _,]);
+    }
+
+    /// One chain, of two instructions for each number.
+    pub(super) fn scalar64(rounds: u64) {
+        rounds!(rounds, ["add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0", "add eax, 3; adc ecx, 0"], ["sub {left}, 1", "jnz 2b"], [out("eax") _, out("ecx") _,]);
+    }
+}
+
+#[cfg(target_arch = "arm")]
+mod isa {
+    pub(super) fn vector_bytes() -> u64 {
+        0
+    }
+
+    pub(super) fn vectors(rounds: u64, _: bool) {
+        scalar64(rounds);
+    }
+
+    pub(super) fn scalar32(rounds: u64) {
+        rounds!(rounds, ["add r0, r0, #3", "add r1, r1, #3", "add r2, r2, #3", "add r3, r3, #3", "add r4, r4, #3", "add r5, r5, #3", "add r8, r8, #3", "add r10, r10, #3"], ["subs {left}, {left}, #1", "bne 2b"], [out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("r10") _,]);
+    }
+
+    /// Four chains, of two instructions for each number.
+    pub(super) fn scalar64(rounds: u64) {
+        rounds!(rounds, ["adds r0, r0, #3; adc r1, r1, #0", "adds r2, r2, #3; adc r3, r3, #0", "adds r4, r4, #3; adc r5, r5, #0", "adds r8, r8, #3; adc r10, r10, #0", "adds r0, r0, #3; adc r1, r1, #0", "adds r2, r2, #3; adc r3, r3, #0", "adds r4, r4, #3; adc r5, r5, #0", "adds r8, r8, #3; adc r10, r10, #0"], ["subs {left}, {left}, #1", "bne 2b"], [out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _, out("r8") _, out("r10") _,]);
+    }
+}
+
 #[cfg(not(any(
     target_arch = "x86_64",
     target_arch = "aarch64",
     target_arch = "riscv64",
-    target_arch = "s390x"
+    target_arch = "s390x",
+    target_arch = "x86",
+    target_arch = "arm"
 )))]
 compile_error!("additions are missing for this instruction set");
 

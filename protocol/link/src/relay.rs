@@ -131,7 +131,8 @@ impl Route {
             let (own, other) = (&self.ways[hop], &self.ways[1 - hop]);
             step.needs[hop] = Needs {
                 message: own.held.is_none() && own.departure.is_none() && !own.blind,
-                room: other.held.is_some() || other.departure.is_some(),
+                room: (other.held.is_some() || other.departure.is_some())
+                    && !tombolo_base::canary!("relay awaits no room"),
             };
         }
         step
@@ -146,6 +147,7 @@ impl Route {
         }
         match departure {
             Departure::Closed => sink.close(),
+            Departure::Gone(_) if tombolo_base::canary!("relay closes for who died") => sink.close(),
             Departure::Gone(why) => sink.leave(why),
         }
         source.close();
@@ -171,7 +173,9 @@ impl Way {
                     self.spare = message;
                 }
                 Err(EndError::Full) => {
-                    self.held = Some(message);
+                    if !tombolo_base::canary!("relay drops what finds no room") {
+                        self.held = Some(message);
+                    }
                     break;
                 }
                 // Both hops have the same limit: who sent it follows another.
@@ -193,8 +197,12 @@ impl Way {
             Ok(false) => None,
             Err(EndError::Closed) => Some(Departure::Closed),
             Err(EndError::PeerDied) => Some(Departure::Gone(source.told().unwrap_or(match beyond {
-                Beyond::End => FarEnd::Died,
-                Beyond::Relay(node) => FarEnd::RelayDied(node),
+                Beyond::Relay(node)
+                    if !tombolo_base::canary!("relay takes each death for that of the end") =>
+                {
+                    FarEnd::RelayDied(node)
+                }
+                _ => FarEnd::Died,
             }))),
             Err(EndError::Broken | EndError::Full | EndError::TooLong) => {
                 Some(Departure::Gone(FarEnd::Broken))

@@ -12,6 +12,8 @@ use clap::{Parser, ValueEnum};
 /// killed process records when the kernel reports its end, and the scheduler counts how long a survivor
 /// waited for a processor. Deaths across a window, and during a stop, are reported without a limit.
 ///
+/// With `--nodes arm0,arm1` channels between the two virtual machines are relayed, and relays are killed, too.
+///
 /// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run
 /// that fails prints how to repeat it.
 #[derive(Parser, Clone, Debug)]
@@ -68,6 +70,8 @@ pub enum Only {
     Monitors,
     /// The emulators of virtual machines
     Vms,
+    /// The domain that relays between virtual machines, the domains at the ends, and those nodes
+    Relays,
     /// No processes: channels are closed by one side at any moment
     Channels,
     /// No processes: they are only stopped for a moment
@@ -79,6 +83,8 @@ pub enum Only {
 pub enum Beside {
     /// An Arm virtual machine
     Arm0,
+    /// Another, which has no window with the first: the host relays between the two
+    Arm1,
     /// RISC-V programs on this kernel
     RiscvUser,
     /// Big-endian programs on this kernel
@@ -91,6 +97,7 @@ impl Beside {
     pub fn name(self) -> &'static str {
         match self {
             Beside::Arm0 => "arm0",
+            Beside::Arm1 => "arm1",
             Beside::RiscvUser => "riscv-user",
             Beside::S390xUser => "s390x-user",
         }

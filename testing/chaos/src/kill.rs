@@ -23,12 +23,13 @@ pub(crate) enum Target {
     Up,
     Agent,
     Vm,
+    Relay,
     Root,
     Keeper,
 }
 
 impl Target {
-    pub(crate) const ALL: [Target; 9] = [
+    pub(crate) const ALL: [Target; 10] = [
         Target::Domain,
         Target::Channel,
         Target::Pause,
@@ -36,6 +37,7 @@ impl Target {
         Target::Up,
         Target::Agent,
         Target::Vm,
+        Target::Relay,
         Target::Root,
         Target::Keeper,
     ];
@@ -49,6 +51,7 @@ impl Target {
             Target::Up => "`tombolo up` half-way",
             Target::Agent => "monitors of nodes",
             Target::Vm => "virtual machines",
+            Target::Relay => "relays",
             Target::Root => "root monitors",
             Target::Keeper => "keepers",
         }
@@ -64,6 +67,7 @@ impl Target {
             Target::Up => 5,
             Target::Agent => 20,
             Target::Vm => 8,
+            Target::Relay => 60,
             Target::Root => 4,
             Target::Keeper => 3,
         }
@@ -74,6 +78,7 @@ impl Target {
             Only::Processes => matches!(self, Target::Domain | Target::Run | Target::Up),
             Only::Monitors => matches!(self, Target::Agent | Target::Root | Target::Keeper),
             Only::Vms => self == Target::Vm,
+            Only::Relays => matches!(self, Target::Relay | Target::Domain | Target::Vm),
             Only::Channels => self == Target::Channel,
             Only::Pauses => self == Target::Pause,
         }
@@ -82,6 +87,9 @@ impl Target {
 
 /// The longest time for which a process is stopped.
 const MAX_STOP_MS: u64 = 300;
+
+/// What a relay is called among domains.
+const RELAY_PROGRAM: &str = "relay";
 
 /// The command of the domains of a half-way `tombolo run`.
 const SLEEP: [&str; 2] = ["sleep", "1003"];
@@ -96,6 +104,7 @@ impl Chaos {
             .filter(|kind| match kind {
                 Target::Agent => has_node(NodeKind::User),
                 Target::Vm => has_node(NodeKind::Vm),
+                Target::Relay => self.virtual_machines().count() > 1,
                 _ => true,
             })
             .collect()
@@ -125,6 +134,7 @@ impl Chaos {
             Target::Up => self.kill_up(),
             Target::Agent => self.kill_node(NodeKind::User, Cause::Monitor),
             Target::Vm => self.kill_node(NodeKind::Vm, Cause::Vm),
+            Target::Relay => self.kill_relay(),
             Target::Root => self.kill_machine(false),
             Target::Keeper => self.kill_machine(true),
         }
@@ -236,6 +246,16 @@ impl Chaos {
         }
         machine.has_ended();
         Ok(())
+    }
+
+    /// Kills the relay of the host, if channels have made it start: every channel that it relayed ends at both
+    /// ends with its death, and not with that of the other end.
+    fn kill_relay(&mut self) -> Result<(), Failure> {
+        let all = self.domain.domains().map_err(text)?;
+        let Some(relay) = all.iter().find(|domain| domain.program == RELAY_PROGRAM) else { return Ok(()) };
+        let relayed = self.population.relay_will_die();
+        self.machine.kill(relay.pid);
+        self.population.relay_died(&self.domain, &relayed)
     }
 
     /// Kills what a node is, and starts it again.

@@ -49,6 +49,12 @@ pub(crate) struct Population {
     dying: HashSet<DomainId>,
     dropped: HashSet<u64>,
     closed: HashSet<u64>,
+    /// Nodes with kernels of their own; what goes from one to another is relayed.
+    pub(crate) in_vms: HashSet<String>,
+    /// Whether a relay was killed.
+    relay_killed: bool,
+    /// Channels that ended with their relay.
+    pub(crate) ended_with_relays: u64,
     /// Members that gave up connecting closed channels that the other side may already have had open.
     gave_up: usize,
     /// The deaths that survivors reported.
@@ -88,6 +94,9 @@ impl Population {
             dying: HashSet::new(),
             dropped: HashSet::new(),
             closed: HashSet::new(),
+            in_vms: HashSet::new(),
+            relay_killed: false,
+            ended_with_relays: 0,
             gave_up: 0,
             deaths: Deaths::judged_after_ms(latency_ms),
             endings: Endings::default(),
@@ -143,7 +152,42 @@ impl Population {
         self.dying.clear();
         self.dropped.clear();
         self.closed.clear();
+        self.relay_killed = false;
         self.gave_up = 0;
+    }
+
+    /// Notes that the relay is about to be killed; the channels that it relays.
+    pub(crate) fn relay_will_die(&mut self) -> HashSet<u64> {
+        self.relay_killed = true;
+        let nodes: HashMap<String, &str> = self
+            .members
+            .iter()
+            .filter_map(|member| Some((member.child.as_ref()?.id().to_string(), member.node.as_str())))
+            .collect();
+        let is_relayed = |node: &str, peer: &String| {
+            let far = nodes.get(peer).copied().unwrap_or(node);
+            far != node && self.in_vms.contains(node) && self.in_vms.contains(far)
+        };
+        let open = self.members.iter().flat_map(|member| member.open.iter().map(move |line| (member, line)));
+        open.filter(|(member, (_, peer))| is_relayed(&member.node, peer))
+            .map(|(_, (channel, _))| *channel)
+            .collect()
+    }
+
+    /// Attends until no member has any of these channels, whose relay was killed.
+    pub(crate) fn relay_died(&mut self, domain: &Domain, relayed: &HashSet<u64>) -> Result<(), Failure> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.attend(domain, Duration::from_millis(1))?;
+            let left = self.members.iter().find_map(|member| {
+                let channel = member.open.keys().find(|channel| relayed.contains(*channel))?;
+                Some(format!("{} on {} still has channel {channel}", member.name, member.node))
+            });
+            let Some(left) = left else { return Ok(()) };
+            if Instant::now() > until {
+                return Err(format!("hangs: {} s after its relay was killed {left}", PATIENCE.as_secs()));
+            }
+        }
     }
 
     /// Notes that the domains of some places are about to be killed, now, by the end of a process of this
@@ -306,6 +350,7 @@ impl Population {
             // Whom it tried to reach did not come in time, was not there, or went away meanwhile.
             ["unconnected", _, "timed-out", ..] => self.gave_up += 1,
             ["unconnected", _, "died" | "closed" | "monitor", ..] => {}
+            ["unconnected", _, "relay-died", ..] if self.relay_killed => {}
             // It speaks of something that ended it, or that should not be.
             ["unconnected" | "corrupt", ..] => return strange(),
             _ => {}
@@ -337,7 +382,7 @@ impl Population {
                         "{name} on {node} reports the death of {peer}, which was not killed"
                     ));
                 };
-                let in_vm = node == "arm0";
+                let in_vm = self.in_vms.contains(node);
                 // The clock of a virtual machine is another: what counts is when it was heard here.
                 let known_ns = if in_vm { monotonic_ns() } else { at_ns };
                 let cause = match cause {
@@ -354,6 +399,7 @@ impl Population {
                     victim: peer.to_owned(),
                 });
             }
+            "relay-died" if self.relay_killed && self.in_vms.contains(node) => self.ended_with_relays += 1,
             _ => return Err(format!("channel {channel} of {name} on {node} to {peer} ended so: {how}")),
         }
         Ok(())

@@ -62,12 +62,14 @@ pub struct Summary {
     deaths: Deaths,
     watched: Vec<Watched>,
     messages: u64,
+    /// Channels that ended with their relay.
+    ended_with_relays: u64,
     time: Duration,
 }
 
 fn machine_file(beside: &[Beside]) -> MachineFile {
     beside.iter().fold(MachineFile::host(), |file, node| match node {
-        Beside::Arm0 => file.with_vm("arm0", ""),
+        Beside::Arm0 | Beside::Arm1 => file.with_vm(node.name(), ""),
         Beside::RiscvUser => file.with_user("riscv-user", "riscv64"),
         Beside::S390xUser => file.with_user("s390x-user", "s390x"),
     })
@@ -107,6 +109,7 @@ impl Chaos {
         if chaos.kinds().is_empty() {
             return Err("nothing of what `--only` names is in a machine of these `--nodes`".into());
         }
+        chaos.population.in_vms = chaos.virtual_machines().map(str::to_owned).collect();
         chaos.watch();
         chaos.population.listen(&chaos.domain);
         chaos.start_all()?;
@@ -143,6 +146,7 @@ impl Chaos {
             deaths: self.population.deaths.clone(),
             watched: std::mem::take(&mut self.past),
             messages: self.population.messages,
+            ended_with_relays: self.population.ended_with_relays,
             time: began.elapsed(),
         };
         if summary.failures.is_empty() {
@@ -215,6 +219,12 @@ impl Chaos {
         Ok(())
     }
 
+    /// The nodes with kernels of their own.
+    pub(crate) fn virtual_machines(&self) -> impl Iterator<Item = &str> {
+        let vms = self.kinds_of_nodes.iter().filter(|(_, kind)| *kind == NodeKind::Vm);
+        vms.map(|(name, _)| name.as_str())
+    }
+
     pub(crate) fn is_in_vm(&self, node: &str) -> bool {
         self.kinds_of_nodes.iter().any(|(name, kind)| name == node && *kind == NodeKind::Vm)
     }
@@ -285,8 +295,8 @@ impl Summary {
             lines.extend(rows);
         }
         lines.push(format!(
-            "\n{} deaths seen by survivors, {} messages checked",
-            self.deaths.count, self.messages
+            "\n{} deaths seen by survivors, {} messages checked, {} ends of channels that ended with their relay",
+            self.deaths.count, self.messages, self.ended_with_relays
         ));
         lines.join("\n")
     }
@@ -308,6 +318,7 @@ impl Summary {
             "watched": watched,
             "deaths_seen": self.deaths.count,
             "messages": self.messages,
+            "ended_with_relays": self.ended_with_relays,
             "seconds": self.time.as_secs_f64(),
         })
     }

@@ -35,6 +35,11 @@ fn a_virtual_machine_dies_and_comes_back() {
 }
 
 #[test]
+fn relays_between_virtual_machines_die_and_so_do_the_ends() {
+    chaos(11, "--kills 30 --only relays --nodes arm0,arm1 --members 3");
+}
+
+#[test]
 fn channels_that_are_closed_in_order_are_no_deaths() {
     chaos(8, "--kills 60 --only channels --host-only");
 }

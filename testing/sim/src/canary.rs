@@ -39,6 +39,10 @@ pub const CANARIES: &[(&str, u64)] = &[
     ("broadcast takes twice", 200),
     ("broadcast waits for a buffer", 200),
     ("broadcast hears the dead", 300),
+    ("relay drops what finds no room", 50),
+    ("relay awaits no room", 50),
+    ("relay closes for who died", 200),
+    ("relay takes each death for that of the end", 200),
 ];
 
 /// Plants a mistake in what this thread runs from now on; the empty name plants none.

@@ -73,6 +73,15 @@ impl MemoryEnd {
         matches!(self.state, ChannelState::Open(_))
     }
 
+    /// The open channel; `None` before the handshake is done.
+    #[must_use]
+    pub fn into_end(self) -> Option<ChannelEnd<Deferred>> {
+        match self.state {
+            ChannelState::Open(end) => Some(*end),
+            ChannelState::Shaking(..) => None,
+        }
+    }
+
     /// There is evidence that the peer is gone.
     pub fn note_peer_gone(&mut self) {
         self.signals().report_peer_gone();

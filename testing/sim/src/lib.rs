@@ -25,6 +25,7 @@ pub mod node;
 pub mod pages;
 pub mod plan;
 pub mod process;
+pub mod relays;
 pub mod rights;
 pub mod root;
 pub mod shared;

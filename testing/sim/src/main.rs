@@ -11,6 +11,7 @@ use tombolo_sim::broadcast;
 use tombolo_sim::canary::{self, CANARIES};
 use tombolo_sim::pages;
 use tombolo_sim::plan::{MAX_NODES, Options, Scenario};
+use tombolo_sim::relays;
 use tombolo_sim::rights::Counts;
 use tombolo_sim::world::{Outcome, run};
 
@@ -176,7 +177,7 @@ fn run_one(arguments: &Arguments, seed: u64) -> bool {
     say(&format!("seed {seed} passes (commit {})", arguments.commit));
     say(&format!("{:#?}", outcome.plan));
     say(&describe(&outcome));
-    run_group(arguments, seed)
+    run_group(arguments, seed) && run_relay(arguments, seed)
 }
 
 fn describe(outcome: &Outcome) -> String {
@@ -252,7 +253,7 @@ fn run_many(arguments: &Arguments) -> bool {
     }
     let sums = sums.into_inner().unwrap_or_default();
     say(&progress(&sums, started.elapsed()));
-    if !run_groups(arguments) {
+    if !run_groups(arguments) || !run_relays(arguments) {
         return false;
     }
     say(&format!(
@@ -297,6 +298,42 @@ fn run_group(arguments: &Arguments, seed: u64) -> bool {
         }
     }
     outcome.failure.is_none()
+}
+
+/// Runs channels that are relayed, as many as machines; whether all passed.
+fn run_relays(arguments: &Arguments) -> bool {
+    let started = Instant::now();
+    let sum = Mutex::new((0, relays::Summary::default()));
+    let all = Arguments { ..defaults(arguments) };
+    let failed = search(&all, &arguments.canary, |seed| {
+        let outcome = relays::run(seed);
+        if let (Ok(summary), Ok(mut sum)) = (&outcome, sum.lock()) {
+            *sum = (sum.0 + 1, sum.1);
+            sum.1 += *summary;
+        }
+        outcome.is_err()
+    });
+    if let Some(seed) = failed {
+        return run_relay(arguments, seed);
+    }
+    let (runs, sum) = sum.into_inner().unwrap_or_default();
+    say(&format!("{runs} channels that are relayed in {:.1} s: {sum}", started.elapsed().as_secs_f64()));
+    true
+}
+
+/// Runs the relayed channel of a seed, and prints what came of it; whether it passed.
+fn run_relay(arguments: &Arguments, seed: u64) -> bool {
+    match relays::run(seed) {
+        Ok(summary) => say(&format!("the relayed channel of seed {seed} passes: {summary}")),
+        Err(why) => {
+            say(&format!(
+                "the relayed channel of seed {seed} FAILED: {why}\n  again    {}",
+                arguments.again(seed)
+            ));
+            return false;
+        }
+    }
+    true
 }
 
 fn progress(sums: &Sums, elapsed: Duration) -> String {
@@ -371,6 +408,7 @@ fn try_canaries(arguments: &Arguments) -> bool {
         }
         let failure_of = |seed| match name.starts_with("broadcast") {
             true => broadcast::run(seed).failure,
+            false if name.starts_with("relay") => relays::run(seed).err(),
             false => run(seed, arguments.options(), false).failure,
         };
         match search(&arguments, name, |seed| failure_of(seed).is_some()) {

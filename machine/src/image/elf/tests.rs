@@ -41,8 +41,9 @@ fn what_is_no_executable_says_why() {
     };
     assert_eq!(inspect(b"#!/bin/sh\n"), Err(ElfError::NotElf));
     assert_eq!(inspect(b"\x7fELF"), Err(ElfError::Malformed));
-    assert_eq!(with(4, 1), ElfError::NotElf64);
-    assert_eq!(with(6, 9), ElfError::NotElf64);
+    assert!(matches!(with(4, 1), ElfError::UnknownMachine { .. }), "no such processor has 32 bits");
+    assert_eq!(with(4, 3), ElfError::UnknownClass);
+    assert_eq!(with(6, 9), ElfError::UnknownClass);
     assert_eq!(with(5, 0), ElfError::Malformed);
     assert_eq!(with(16, 1), ElfError::NotExecutable);
     assert_eq!(with(16, 4), ElfError::NotExecutable);
@@ -94,7 +95,7 @@ fn linked_program(isa: Isa) -> Vec<u8> {
 
 #[test]
 fn libraries_and_folders_are_read_on_every_isa() {
-    for isa in Isa::ALL {
+    for isa in Isa::WIDE {
         let linked = linked(&linked_program(isa)).unwrap();
         assert_eq!(linked.needed, ["libmpi.so.12", "libc.so.6"], "{isa}");
         assert_eq!(linked.run_path, ["$ORIGIN/lib", "/opt"], "{isa}");
@@ -136,7 +137,7 @@ proptest! {
 
     #[test]
     fn no_dynamic_section_makes_it_panic(
-        isa in prop::sample::select(Isa::ALL.to_vec()),
+        isa in prop::sample::select(Isa::WIDE.to_vec()),
         changes in prop::collection::vec((0_usize..330, any::<u8>()), 0..12),
         length in 0_usize..=330,
     ) {

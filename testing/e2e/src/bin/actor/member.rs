@@ -77,6 +77,7 @@ fn monotonic_ns() -> i64 {
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::PeerDied { .. } => "died",
+        Error::RelayDied { .. } => "relay-died",
         Error::Closed { .. } => "closed",
         Error::TimedOut { .. } => "timed-out",
         Error::Refused { .. } => "refused",
@@ -259,7 +260,7 @@ impl Member {
         let line = self.lines.swap_remove(index);
         self.say_end(&line, kind(&error), &error);
         match error {
-            Error::PeerDied { .. } | Error::Closed { .. } => Ok(()),
+            Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. } => Ok(()),
             error => Err(error.into()),
         }
     }
