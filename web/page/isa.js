@@ -1,8 +1,9 @@
 // What a node is, in few words.
 
 const SHORT = [
-  [/^x86_64|^x86-64|^amd64/, 'x86-64', 'x86'], [/^aarch64|^arm/, 'AArch64', 'arm'], [/^riscv/, 'RISC-V', 'riscv'],
-  [/^s390x/, 's390x', 'z'],
+  [/^x86_64|^x86-64|^amd64/, 'x86-64', 'x86'], [/^armv7/, 'Armv7', 'arm'],
+  [/^aarch64|^arm/, 'AArch64', 'arm'], [/^riscv/, 'RISC-V', 'riscv'],
+  [/^s390x/, 's390x', 'z'], [/^i386/, 'i386', 'x86'],
 ];
 
 /** Its name for people, and the colour that it has everywhere. */

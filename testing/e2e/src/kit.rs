@@ -55,6 +55,22 @@ pub fn has_virtual_machine(isa: &str) -> bool {
     found
 }
 
+/// Whether the kit has the monitor of foreign programs of an instruction set of 32 bits, and images their
+/// builds, and this host the emulator; reports a skipped test if not.
+#[must_use]
+pub fn has_narrow(isa: &str, emulator: &str) -> bool {
+    let monitor = kit_folder().join(isa).join("tombolod");
+    let found = monitor.is_file() && Command::new(emulator).arg("--version").output().is_ok();
+    if !found {
+        let remedy = format!("cargo xtask kit --also {isa}");
+        crate::skipped(&format!(
+            "nodes of {isa}: there is no {} or no {emulator} (`{remedy}`)",
+            monitor.display()
+        ));
+    }
+    found
+}
+
 /// The kit's `libgomp.so.1`, as a folder for `LD_LIBRARY_PATH`.
 ///
 /// # Panics

@@ -304,7 +304,8 @@ impl Line {
                 process.asleep =
                     !step.more && !step.over && near.may_sleep(step.needs[0]) && far.may_sleep(step.needs[1]);
                 if !process.asleep {
-                    [near, far].map(|joint| joint.end.awake(false));
+                    near.end.awake(false);
+                    far.end.awake(false);
                 }
             }
         }

@@ -38,8 +38,9 @@ const INSTALLED: &[&str] = &[
 ];
 
 /// Third-party files of the kit: the file with the names of their packages, their origin and licence.
-const FETCHED: [(&str, &str, &str); 5] = [
+const FETCHED: [(&str, &str, &str); 6] = [
     ("aarch64/vm-kit", "Debian", "GPL-2.0-only"),
+    ("riscv64/vm-kit", "Debian", "GPL-2.0-only"),
     ("mpi/x86_64.from", "the Python Package Index", "LicenseRef-MPICH"),
     ("mpi/aarch64.from", "the Python Package Index and Debian", "LicenseRef-MPICH AND LGPL-2.1-or-later"),
     ("omp/x86_64.from", "Debian", "MIT"),

@@ -36,7 +36,7 @@ pub fn read_at(
     all("read a file", file_offset_bytes, length_bytes, |done, offset| {
         // SAFETY: checked: this many bytes from there are one mapping that lives as long as `memory`. It is
         // shared memory, to which no reference to bytes exists; the kernel writes to it as any peer may.
-        unsafe { libc::pread(raw(file), to.add(done).cast(), length_bytes - done, offset) }
+        unsafe { libc::pread64(raw(file), to.add(done).cast(), length_bytes - done, offset) }
     })
 }
 
@@ -55,7 +55,7 @@ pub fn write_at(
     let file = file.as_fd();
     let written = all("write a file", file_offset_bytes, length_bytes, |done, offset| {
         // SAFETY: as above; the kernel reads.
-        unsafe { libc::pwrite(raw(file), from.add(done).cast(), length_bytes - done, offset) }
+        unsafe { libc::pwrite64(raw(file), from.add(done).cast(), length_bytes - done, offset) }
     })?;
     if written < length_bytes {
         return Err(OsError::new("write a file", Errno::NOSPC).into());
@@ -72,7 +72,7 @@ fn all(
     operation: &str,
     file_offset_bytes: u64,
     length_bytes: usize,
-    mut call: impl FnMut(usize, libc::off_t) -> isize,
+    mut call: impl FnMut(usize, libc::off64_t) -> isize,
 ) -> Result<usize, FileCopyError> {
     let beyond = || OsError::new(operation, Errno::OVERFLOW);
     let start = i64::try_from(file_offset_bytes).map_err(|_| beyond())?;

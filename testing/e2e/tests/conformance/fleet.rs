@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Child, Domain, SpawnOptions};
-use tombolo_e2e::{Machine, MachineFile, eventually, has_virtual_machine, image};
+use tombolo_conformance::Entry;
+use tombolo_e2e::{Machine, MachineFile, eventually, has_narrow, has_virtual_machine, image};
 use tombolo_remote_peer::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
 use tombolo_transport::Capabilities;
+
+use crate::carrier::Remote;
 
 /// The most channels under test that a remote peer has at a time: the suite waits on four.
 const CONTROLS: usize = 5;
@@ -75,6 +78,51 @@ impl RemoteNode for RiscvMachine {
     const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
 }
 
+/// A program of 32 bits on this kernel.
+pub(crate) struct I386;
+
+impl RemoteNode for I386 {
+    const NAME: &'static str = "i386-user";
+    const NODE: &'static str = "i386-user";
+    const SPARES: [&'static str; 2] = ["i386-user"; 2];
+    const CAPABILITIES: Capabilities = S390x::CAPABILITIES;
+}
+
+/// Another of 32 bits, under weaker memory order.
+pub(crate) struct Armv7;
+
+impl RemoteNode for Armv7 {
+    const NAME: &'static str = "armv7-user";
+    const NODE: &'static str = "armv7-user";
+    const SPARES: [&'static str; 2] = ["armv7-user"; 2];
+    const CAPABILITIES: Capabilities = S390x::CAPABILITIES;
+}
+
+/// Nodes that not every kit has what they need for, with their kinds and instruction sets.
+fn optional() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let all = [
+        (X86Machine::NODE, "vm", "x86_64", has_virtual_machine("x86_64")),
+        (RiscvMachine::NODE, "vm", "riscv64", has_virtual_machine("riscv64")),
+        (I386::NODE, "user", "i386", has_narrow("i386", "qemu-i386")),
+        (Armv7::NODE, "user", "armv7", has_narrow("armv7", "qemu-arm")),
+    ];
+    all.into_iter().filter(|(.., is_there)| *is_there).map(|(node, kind, isa, _)| (node, kind, isa))
+}
+
+/// The suite for those.
+pub(crate) fn optional_entries() -> Vec<Entry> {
+    fn both<P: RemoteNode>() -> [Entry; 2] {
+        [Entry::new::<Remote<P, false>>(), Entry::new::<Remote<P, true>>()]
+    }
+    let entries = |node: &str| match node {
+        X86Machine::NODE => both::<X86Machine>(),
+        RiscvMachine::NODE => both::<RiscvMachine>(),
+        I386::NODE => both::<I386>(),
+        _ => both::<Armv7>(),
+    };
+    optional().flat_map(|(node, ..)| entries(node)).collect()
+}
+
 /// What a node has.
 struct Station {
     _remote_peer: Child,
@@ -121,14 +169,7 @@ impl Fleet {
             .with_board(RiscvBoard::SPARES[0], "riscv64", "")
             .with_board(RiscvBoard::SPARES[1], "riscv64", "")
             .with_user(S390x::NODE, "s390x");
-        // Those that are not in every kit.
-        let file = [(X86Machine::NODE, "x86_64"), (RiscvMachine::NODE, "riscv64")].into_iter().fold(
-            file,
-            |file, (node, isa)| match has_virtual_machine(isa) {
-                true => file.with_node(node, "vm", isa, ""),
-                false => file,
-            },
-        );
+        let file = optional().fold(file, |file, (node, kind, isa)| file.with_node(node, kind, isa, ""));
         let machine = Machine::up(&file);
         let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
         Fleet { machine, domain, stations: Mutex::default() }

@@ -1,7 +1,7 @@
 //! The suite that every transport passes, with its remote peer on a board without an operating system and in
 //! a big-endian program: `remote-peer` runs there and does to its channel what the suite says over another.
-//! Virtual machines of x86-64 and RISC-V take part where the kit has them (`cargo xtask kit --vm ISA`). Each
-//! place takes both sides, the one that accepts and, as `-first`, the one that connects.
+//! Virtual machines of x86-64 and RISC-V, and programs of 32 bits, take part where the kit has what they need
+//! (`cargo xtask kit --vm ISA`, `--also ISA`). Each place takes both sides, the one that accepts and, as `-first`, the one that connects.
 
 mod carrier;
 mod fleet;
@@ -10,9 +10,8 @@ mod remote;
 use std::process::ExitCode;
 
 use carrier::Remote;
-use fleet::{ArmBoard, RiscvBoard, RiscvMachine, S390x, X86Machine};
+use fleet::{ArmBoard, RiscvBoard, S390x};
 use tombolo_conformance::{Entry, run_one_by_one};
-use tombolo_e2e::has_virtual_machine;
 
 fn main() -> ExitCode {
     let mut entries = vec![
@@ -23,14 +22,7 @@ fn main() -> ExitCode {
         Entry::new::<Remote<S390x, false>>(),
         Entry::new::<Remote<S390x, true>>(),
     ];
-    if has_virtual_machine("x86_64") {
-        entries.push(Entry::new::<Remote<X86Machine, false>>());
-        entries.push(Entry::new::<Remote<X86Machine, true>>());
-    }
-    if has_virtual_machine("riscv64") {
-        entries.push(Entry::new::<Remote<RiscvMachine, false>>());
-        entries.push(Entry::new::<Remote<RiscvMachine, true>>());
-    }
+    entries.extend(fleet::optional_entries());
     let outcome = run_one_by_one(entries);
     fleet::down();
     outcome
