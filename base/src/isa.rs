@@ -21,8 +21,7 @@ pub enum Isa {
 
 impl Isa {
     /// Every instruction set, in the order in which tables list them.
-    pub const ALL: [Isa; 6] =
-        [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x, Isa::I386, Isa::Armv7];
+    pub const ALL: [Isa; 6] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x, Isa::I386, Isa::Armv7];
 
     /// Those with addresses of 64 bits: what is built for where no node says otherwise.
     pub const WIDE: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];

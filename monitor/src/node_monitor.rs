@@ -11,8 +11,8 @@ use tombolo_link::window::{CONTROL_OFFSET_BYTES, CONTROL_VECTOR, WindowHeader, c
 use tombolo_link::{ChannelLayout, Hello, Side};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::poll;
-use tombolo_platform::guest::pci::WindowDevice;
 use tombolo_platform::guest::interrupts::Interrupts;
+use tombolo_platform::guest::pci::WindowDevice;
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError, memory, socket};
 use tombolo_transport::window;

@@ -156,7 +156,9 @@ mod tests {
     #[test]
     fn a_host_alone_needs_nothing_more() {
         let needs = of("").expect("a machine");
-        assert!(needs.linux.is_empty() && needs.boards.is_empty() && needs.vm.is_empty() && !needs.everything);
+        assert!(
+            needs.linux.is_empty() && needs.boards.is_empty() && needs.vm.is_empty() && !needs.everything
+        );
     }
 
     #[test]
@@ -172,7 +174,8 @@ mod tests {
     #[test]
     fn a_virtual_machine_like_this_host_needs_a_kernel_alone() {
         let isa = std::env::consts::ARCH;
-        let needs = of(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"{isa}\"\n")).expect("a machine");
+        let needs =
+            of(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"{isa}\"\n")).expect("a machine");
         assert_eq!((needs.linux.len(), needs.vm), (0, vec![isa]));
         assert!(of("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"s390x\"\n").is_err());
     }

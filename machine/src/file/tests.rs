@@ -51,9 +51,12 @@ fn the_machines_of_the_project_are_right() {
             "mpi",
             "mpi-farm",
             "mpi-python",
+            "narrow",
             "placement",
+            "riscv-vm",
             "two-arms",
             "users",
+            "x86-vm",
             "zoo"
         ]
     );
@@ -376,7 +379,8 @@ error: a host node has no `window_mib`
 
 #[test]
 fn what_a_virtual_machine_boots_is_checked() {
-    let of = |line: &str| mistake(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"x86_64\"\n{line}\n"));
+    let of =
+        |line: &str| mistake(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"x86_64\"\n{line}\n"));
     for (line, expected) in [
         ("modules = \"m\"", "error: `modules` without `kernel`"),
         ("kernel = \"\"", "error: a path in `kernel` is not usable"),
