@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tombolo_bench::mpi::{self, Tools};
+use tombolo_machine::vm::Architecture;
 use tombolo_machine::{Kit, VmNode};
 
 use super::bulk::virtual_machines;

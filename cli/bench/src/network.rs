@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tombolo_bench::bulk::network::{ADDRESS, FAILED, PORT, SERVING, TCP_OVER_VIRTIO};
 use tombolo_bench::suite::Error;
 use tombolo_machine::image::Image;
-use tombolo_machine::vm::{Files, Qemu, VmKit, initramfs};
+use tombolo_machine::vm::{Architecture, Files, InitramfsError, Qemu, VmKit, initramfs};
 use tombolo_machine::{Kit, Node, kit};
 use tombolo_platform::process::Process;
 
@@ -37,7 +37,9 @@ impl NetworkMachine {
         let emulator = kit::emulator(node)?.ok_or_else(|| failed("be started", &"no emulator is known"))?;
         let image = Image::open(&kit.image("bench"))?;
         let program = image.program(node.isa).map_err(|error| failed("be started", &error))?;
-        let archive = initramfs::pack_program(&parts, program.bytes, &Files::default());
+        let libraries: Vec<_> = parts.root.iter().cloned().collect();
+        let files = Files::gather(&libraries).map_err(InitramfsError::from);
+        let archive = files.and_then(|files| initramfs::pack_program(&parts, program.bytes, &files));
         let kept = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));
         let boot_image = kept.map_err(|error| failed("be started", &error))?;
         let address: Ipv4Addr = ADDRESS.parse().map_err(|error| failed("be started", &error))?;

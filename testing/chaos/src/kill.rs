@@ -67,7 +67,7 @@ impl Target {
             Target::Up => 5,
             Target::Agent => 20,
             Target::Vm => 8,
-            Target::Relay => 60,
+            Target::Relay => 200,
             Target::Root => 4,
             Target::Keeper => 3,
         }
