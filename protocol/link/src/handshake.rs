@@ -7,6 +7,7 @@
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 
+use crate::far_end::FarEnd;
 use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
 use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
@@ -159,7 +160,9 @@ impl<C: CacheMaintenance> Handshake<C> {
         };
         // Pairs with the release store of the peer's verdict.
         let verdict = self.peer_line.load_current_le(VERDICT_WORD, Ordering::Acquire);
-        if verdict == 0 {
+        // A relay whose other end is gone says so in place of a verdict, even of one that was not read yet, and
+        // then hangs up: that ends the wait, and who is gone is read there.
+        if verdict == 0 || FarEnd::of_word(verdict).is_some() {
             return Ok(Progress::Waiting);
         }
         judge(verdict).map(|()| Progress::Open(agreed))
@@ -233,6 +236,16 @@ mod tests {
         let (_memory, mut a, mut b) = pair(Hello::new(config, 1, None), Hello::new(config, 2, None));
         assert_eq!(a.step(), Err(Refusal::Interface { ours: 1, theirs: 2 }.into()));
         assert_eq!(b.step(), Err(Refusal::Interface { ours: 2, theirs: 1 }.into()));
+    }
+
+    #[test]
+    fn a_relay_that_leaves_meanwhile_is_no_nonsense() {
+        let hello = Hello::new(SMALL, 0, None);
+        let (memory, mut a, mut b) = pair(hello, hello);
+        assert_eq!((a.step(), b.step()), (Ok(Progress::Changed), Ok(Progress::Changed)));
+        crate::far_end::tell(&memory, Side::B, FarEnd::Died).unwrap();
+        assert_eq!(a.step(), Ok(Progress::Waiting), "until it hangs up");
+        assert_eq!(crate::far_end::told(&memory, Side::A), Some(FarEnd::Died));
     }
 
     #[test]
