@@ -172,7 +172,14 @@ impl StreamChannel {
                 self.close();
                 Err(error)
             }
-            theirs => Ok(judge(u64::from_le_bytes(theirs?))?),
+            theirs => {
+                let word = u64::from_le_bytes(theirs?);
+                match FarEnd::of_word(word) {
+                    // A relay whose other end is gone says so in place of a verdict.
+                    Some(told) => Err(ChannelError::FarEnd(told)),
+                    None => Ok(judge(word)?),
+                }
+            }
         }
     }
 

@@ -44,9 +44,10 @@ impl Architecture {
         machine: "q35",
         // vfio needs an IOMMU. Interrupts that are remapped count as isolated.
         devices: &["-device intel-iommu,intremap=on"],
-        // `pti=off` as `kpti=off` of Arm. `i8042` and `tsc`: the kernel would wait for a keyboard that is not
-        // there, and measure a clock that counts what its host's does. `no_timer_check`: on a busy host the
-        // emulator may be late with the few ticks by which the kernel tests its timer, and the kernel gives up.
+        // `pti=off` as `kpti=off` of Arm. `i8042` and `tsc`: the kernel would wait for a keyboard that is
+        // not there, and measure a clock that counts what its host's does. `no_timer_check`: on a busy host
+        // the emulator may be late with the few ticks by which the kernel tests its timer, and the kernel
+        // gives up.
         kernel_line: "console=ttyS0 intel_iommu=on mitigations=off pti=off i8042.noaux i8042.nokbd \
                       tsc=reliable no_timer_check",
     };

@@ -30,10 +30,10 @@ const MAX_KERNEL_LINE_BYTES: usize = 2048;
 
 /// The kernel's parameters on every instruction set.
 ///
-/// `quiet`: printing over an emulated serial line is slow. `panic=-1`: a kernel that fails ends the machine at
-/// once. `cryptomgr.notests`: its ciphers test themselves for a quarter of the whole boot.
-/// `pci=`: the registers of each window begin on a page of their own, so that a program that may ring in one
-/// window reaches no other's.
+/// `quiet`: printing over an emulated serial line is slow. `panic=-1`: a kernel that fails ends the machine
+/// at once. `cryptomgr.notests`: its ciphers test themselves for a quarter of the whole boot. `pci=`: the
+/// registers of each window begin on a page of their own, so that a program that may ring in one window
+/// reaches no other's.
 const KERNEL_LINE: &str = "quiet panic=-1 cryptomgr.notests=1 pci=resource_alignment=12@pci:1af4:1110";
 
 /// Why a virtual machine cannot be started as described.
@@ -100,7 +100,8 @@ impl Qemu {
         }
     }
 
-    /// Sets the processor model, one that the emulator has; the [architecture's](Architecture::cpu) if `None`.
+    /// Sets the processor model, one that the emulator has; the [architecture's](Architecture::cpu) if
+    /// `None`.
     #[must_use]
     pub fn cpu(mut self, cpu: Option<String>) -> Self {
         self.hardware.cpu = cpu;

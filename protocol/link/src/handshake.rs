@@ -160,8 +160,8 @@ impl<C: CacheMaintenance> Handshake<C> {
         };
         // Pairs with the release store of the peer's verdict.
         let verdict = self.peer_line.load_current_le(VERDICT_WORD, Ordering::Acquire);
-        // A relay whose other end is gone says so in place of a verdict, even of one that was not read yet, and
-        // then hangs up: that ends the wait, and who is gone is read there.
+        // A relay whose other end is gone says so in place of a verdict, even of one that was not read yet,
+        // and then hangs up: that ends the wait, and who is gone is read there.
         if verdict == 0 || FarEnd::of_word(verdict).is_some() {
             return Ok(Progress::Waiting);
         }

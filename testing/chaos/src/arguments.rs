@@ -12,7 +12,8 @@ use clap::{Parser, ValueEnum};
 /// killed process records when the kernel reports its end, and the scheduler counts how long a survivor
 /// waited for a processor. Deaths across a window, and during a stop, are reported without a limit.
 ///
-/// With `--nodes arm0,arm1` channels between the two virtual machines are relayed, and relays are killed, too.
+/// With `--nodes arm0,arm1` channels between the two virtual machines are relayed, and relays are killed,
+/// too.
 ///
 /// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run
 /// that fails prints how to repeat it.

@@ -248,8 +248,8 @@ impl Chaos {
         Ok(())
     }
 
-    /// Kills the relay of the host, if channels have made it start: every channel that it relayed ends at both
-    /// ends with its death, and not with that of the other end.
+    /// Kills the relay of the host, if channels have made it start: every channel that it relayed ends at
+    /// both ends with its death, and not with that of the other end.
     fn kill_relay(&mut self) -> Result<(), Failure> {
         let all = self.domain.domains().map_err(text)?;
         let Some(relay) = all.iter().find(|domain| domain.program == RELAY_PROGRAM) else { return Ok(()) };

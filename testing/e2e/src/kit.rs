@@ -38,8 +38,8 @@ pub fn kit_folder() -> PathBuf {
     target().join("kit")
 }
 
-/// Whether the kit has virtual machines of an instruction set, and this host their emulator; reports a skipped
-/// test if not. The kit of `make kit` has those of Arm alone.
+/// Whether the kit has virtual machines of an instruction set, and this host their emulator; reports a
+/// skipped test if not. The kit of `make kit` has those of Arm alone.
 #[must_use]
 pub fn has_virtual_machine(isa: &str) -> bool {
     let (kernel, emulator) = (kit_folder().join(isa).join("vmlinuz"), format!("qemu-system-{isa}"));

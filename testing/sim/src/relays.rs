@@ -347,7 +347,7 @@ impl Line {
         true
     }
 
-    /// Whether nobody died, and neither program has ended.
+    /// Whether all processes live, and neither program has ended.
     fn is_undisturbed(&self) -> bool {
         self.processes.iter().all(|process| process.alive)
             && [0, self.last()].into_iter().all(|end| !self.program(end).is_over())
@@ -475,7 +475,7 @@ impl Program {
     }
 }
 
-/// Runs a seed.
+/// Runs the relayed channel of a seed.
 ///
 /// # Errors
 /// What did not hold.

@@ -32,7 +32,7 @@ pub const PROGRAM: &str = "/tombolo/tombolod";
 /// The parameter of the kernel's command line that names the disk with the node's root.
 pub const ROOT: &str = "tombolo.root";
 
-/// The first disk.
+/// The device of the first disk.
 pub const FIRST_DISK: &str = "/dev/vda";
 
 /// Where the root is mounted before it takes its place.
@@ -122,8 +122,8 @@ pub fn load_modules(directory: &Path) -> Result<(), OsError> {
 /// [`mount_file_systems`] and the folder [`OWN`] move there; folders that it lacks for them are made.
 ///
 /// # Errors
-/// `ENODEV` when there is no such disk within 10 s, `EINVAL` when it has no file system that the kernel knows,
-/// or an error of the kernel.
+/// `ENODEV` when there is no such disk within 10 s, `EINVAL` when it has no file system that the kernel
+/// knows, or an error of the kernel.
 pub fn switch_root(disk: &str) -> Result<(), OsError> {
     let until = Instant::now() + DISK_PATIENCE;
     while !Path::new(disk).exists() {

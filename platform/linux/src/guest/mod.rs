@@ -1,9 +1,9 @@
 //! What a virtual machine's monitor does inside it: act as process 1, find the window, receive interrupts.
 //!
 //! The window is QEMU's `ivshmem-doorbell` device. Its memory and registers are mapped through sysfs, which
-//! needs no driver; its interrupts come through the stock `vfio-pci` driver as event counters, or, on machines
-//! without an IOMMU, from a thread that polls the device. All of these are file descriptors, so the monitor
-//! can pass them to domains over a socket.
+//! needs no driver; its interrupts come through the stock `vfio-pci` driver as event counters, or, on
+//! machines without an IOMMU, from a thread that polls the device. All of these are file descriptors, so
+//! the monitor can pass them to domains over a socket.
 
 pub mod init;
 pub mod interrupts;

@@ -240,8 +240,8 @@ fn poll(vectors: &Vectors, counters: &[OwnedFd], stop: &AtomicBool) {
     }
 }
 
-/// Whether [`PendingBits`] has to stand in for the driver: the device is behind no IOMMU, or the kernel has no
-/// such driver.
+/// Whether [`PendingBits`] has to stand in for the driver: the device is behind no IOMMU, or the kernel has
+/// no such driver.
 pub(super) fn is_needed(window: &WindowDevice) -> bool {
     !window.sysfs().join("iommu_group").exists() || !Path::new("/sys/bus/pci/drivers/vfio-pci").exists()
 }
