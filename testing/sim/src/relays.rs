@@ -2,7 +2,7 @@
 //!
 //! The relay's route, the ends of channels with their rings and doorbells, and the word in which a relay says
 //! who died are those that ship; processes, bells and lifelines are simulated. Any process may be killed at
-//! any time. What must hold is in [`Line::check`] and [`Line::check_end`].
+//! any time. What must hold is in `Line::check` and `Line::check_end`.
 
 use std::collections::VecDeque;
 use std::fmt;
