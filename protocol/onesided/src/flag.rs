@@ -64,6 +64,13 @@ impl<C: CacheMaintenance> FlagWriter<C> {
         self.raise_with(0, &[])
     }
 
+    /// Raises the flag `count` times at once.
+    pub fn raise_by(&mut self, count: u64) -> u64 {
+        self.raised += count;
+        self.line.store_through_le(VALUE, self.raised, Ordering::Release);
+        self.raised
+    }
+
     /// How often it was raised.
     #[must_use]
     pub fn raised(&self) -> u64 {
@@ -198,6 +205,7 @@ mod tests {
         assert_eq!((reader.latest(), reader.word(2)), (3, 30));
         assert!(reader.take() && reader.take() && reader.take() && !reader.take());
         assert_eq!((reader.taken(), writer.raised()), (3, 3));
+        assert_eq!((writer.raise_by(4), reader.latest()), (7, 7));
     }
 
     #[test]
