@@ -2,8 +2,8 @@
  *
  *   measure SLICE_MS ROUNDS SIZE…
  *
- * Prints `figure NAME SIZE NANOSECONDS` for each slice: half of a round trip, the mean over the slice. Payload is
- * written and read at both ends. The sender decides when a slice ends, and says so in the first byte.
+ * Prints `figure NAME SIZE NANOSECONDS` for each slice: half of a round trip, of `exchange` a whole one, the mean over
+ * the slice. Payload is written and read at both ends. The sender decides when a slice ends, and says so in the first byte.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -65,6 +65,29 @@ typedef struct {
     size_t least, most; /* bytes */
 } Way;
 
+/* Ping-ping: both send at the same time, and then receive. RCCE itself cannot. */
+static void exchange(size_t size) {
+    iRCCE_SEND_REQUEST request;
+    if (iRCCE_isend(message, size, 1 - RCCE_ue(), &request) < 0) fail("iRCCE_isend");
+    if (iRCCE_recv(answer, size, 1 - RCCE_ue()) < 0) fail("iRCCE_recv");
+    if (iRCCE_isend_wait(&request) < 0) fail("iRCCE_isend_wait");
+}
+
+static void exchange_slice(size_t size, double seconds) {
+    uint64_t trips = 0;
+    double start = RCCE_wtime();
+    for (int last = 0; !last; trips++) {
+        /* Rank 0 says in its message that it is the last; rank 1 sends one for it, too. */
+        int over = RCCE_ue() == 0 && RCCE_wtime() - start > seconds;
+        memset(message, (int)(trips & 0x7f), size);
+        message[0] = (char)over;
+        exchange(size);
+        last = RCCE_ue() == 0 ? over : answer[0];
+    }
+    double end = RCCE_wtime();
+    if (RCCE_ue() == 0) printf("figure exchange %zu %.0f\n", size, (end - start) * 1e9 / (double)trips);
+}
+
 static void slice(const Way *way, size_t size, double seconds) {
     uint64_t trips = 0;
     double start = RCCE_wtime(), end = start;
@@ -111,6 +134,9 @@ int RCCE_APP(int argc, char **argv) {
                 slice(&ways[way], size, seconds);
                 fflush(stdout);
             }
+            RCCE_barrier(&RCCE_COMM_WORLD);
+            exchange_slice(size, seconds);
+            fflush(stdout);
         }
     }
     tombolo_close(channel);

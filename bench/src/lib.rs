@@ -31,6 +31,7 @@ pub mod suite;
 mod table;
 pub mod tracing;
 pub mod waitset;
+pub mod xipx;
 
 pub use limit::Limit;
 pub use table::significant;

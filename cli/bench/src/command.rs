@@ -28,6 +28,7 @@ use super::rcce;
 use super::rpc::{self, RpcOptions};
 use super::suite::{self, AllOptions, FarOptions, ReportOptions};
 use super::tracing;
+use super::xipx;
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -48,6 +49,7 @@ Examples:
   tombolo bench mpi                      MPI, beside what else carries it
   tombolo bench omp                      OpenMP, beside libgomp and libomp
   tombolo bench rcce                     RCCE between two ranks, beside a channel
+  tombolo bench xipx                     message devices, beside RCCE
   tombolo bench placement                where rings should lie between nodes
   tombolo bench memory                   latency and rate of every memory that a node reaches
   tombolo bench compute                  additions per second of every node
@@ -78,6 +80,7 @@ enum BenchCommand {
     Objects(objects::Options),
     Omp(OmpOptions),
     Rcce(rcce::Options),
+    Xipx(xipx::Options),
     Placement(PlacementOptions),
     Tracing(tracing::Options),
     Memory(figures::MemoryOptions),
@@ -293,6 +296,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Objects(options) => objects::run(context, options),
         BenchCommand::Omp(options) => omp::run(context, options),
         BenchCommand::Rcce(options) => rcce::run(context, options).map(|()| 0),
+        BenchCommand::Xipx(options) => xipx::run(context, options),
         BenchCommand::Placement(options) => suite::run_placement(context, options),
         BenchCommand::Tracing(options) => tracing::run(context, options).map(|()| 0),
         BenchCommand::Memory(options) => figures::memory(context, options),

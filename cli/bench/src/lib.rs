@@ -19,6 +19,7 @@ mod rcce;
 mod rpc;
 mod suite;
 mod tracing;
+mod xipx;
 
 use std::process::ExitCode;
 

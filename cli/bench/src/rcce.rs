@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use clap::Args;
 use serde::Serialize;
+use tombolo_bench::xipx::Rcce;
 use tombolo_cli_common::programs::front;
 use tombolo_machine::build::Scratch;
 
@@ -25,7 +26,8 @@ const SOURCE: &str = include_str!("../../../bench/rcce/measure.c");
 /// machines; the ratio is the figure of interest. MPI between the same nodes is measured by `tombolo bench
 /// mpi`.
 ///
-/// The JSON has, for each of `rows`: on, bytes, send_ns, put_ns and channel_ns.
+/// The JSON has, for each of `rows`: on, bytes, send_ns, put_ns, channel_ns, and exchange_ns of both sending at
+/// once by iRCCE_isend.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -75,28 +77,56 @@ struct Row {
     send_ns: Option<f64>,
     put_ns: Option<f64>,
     channel_ns: Option<f64>,
+    /// Both send by iRCCE_isend and receive: an exchange.
+    exchange_ns: Option<f64>,
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let Options { on, sizes, rounds, slice_ms, json } = options;
+    let rows = measure(context, on, sizes, *rounds, *slice_ms)?;
+    let report = Report { rounds: *rounds, slice_ms: *slice_ms, rows };
+    if *json { print_json(&report) } else { print(render(&report, context.colour)) }
+}
+
+/// RCCE between two ranks of the host, beside what another command measures.
+pub(super) fn beside(
+    context: &Context,
+    sizes: &[u32],
+    rounds: u32,
+    slice_ms: u32,
+) -> Result<Vec<Rcce>, Failure> {
+    let rows = measure(context, &["host".to_owned()], sizes, rounds, slice_ms)?;
+    let rcce = |row: Row| Rcce {
+        bytes: row.bytes as usize,
+        ping_pong_ns: row.send_ns,
+        ping_ping_ns: row.exchange_ns,
+    };
+    Ok(rows.into_iter().map(rcce).collect())
+}
+
+fn measure(
+    context: &Context,
+    on: &[String],
+    sizes: &[u32],
+    rounds: u32,
+    slice_ms: u32,
+) -> Result<Vec<Row>, Failure> {
     let scratch = Scratch::new()?;
     let (source, image) = (scratch.path().join("measure.c"), scratch.path().join("measure.tbi"));
     fs::write(&source, SOURCE).map_err(Failure::system(format!("write {}", source.display())))?;
     tombolo(context, ["build".into(), source.into(), "-o".into(), image.clone().into()])?;
     let mut rows = Vec::new();
-    for on in &options.on {
-        context.say(format!("measuring between host and {on}"));
+    for on in on {
+        context.say(format!("measuring RCCE between host and {on}"));
         let nodes = format!("host,{on}");
         let mut words: Vec<OsString> =
             ["run", "--no-label", "--no-input", "--on", &nodes].map(Into::into).into();
         words.push(image.clone().into());
-        words.extend(
-            [options.slice_ms, options.rounds].iter().chain(&options.sizes).map(|n| n.to_string().into()),
-        );
+        words.extend([slice_ms, rounds].iter().chain(sizes).map(|n| n.to_string().into()));
         let output = tombolo(context, words)?;
         rows.extend(rows_of(on, &String::from_utf8_lossy(&output.stdout)));
     }
-    let report = Report { rounds: options.rounds, slice_ms: options.slice_ms, rows };
-    if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
+    Ok(rows)
 }
 
 /// Runs the command `tombolo` on the same machine; what it says if it fails is this one's failure.
@@ -140,6 +170,7 @@ fn rows_of(on: &str, said: &str) -> Vec<Row> {
         send_ns: median(bytes, "send"),
         put_ns: median(bytes, "put"),
         channel_ns: median(bytes, "channel"),
+        exchange_ns: median(bytes, "exchange"),
     };
     lengths.into_iter().map(row).collect()
 }
@@ -147,7 +178,7 @@ fn rows_of(on: &str, said: &str) -> Vec<Row> {
 fn render(report: &Report, colour: bool) -> String {
     let mut table = Table::new(&["NODES", "BYTES>", "SEND>", "PUT>", "CHANNEL>", "SEND/CHANNEL>"]);
     let show = |ns: Option<f64>| ns.map_or(String::new(), |ns| format!("{:.2} us", ns / 1e3));
-    for Row { on, bytes, send_ns, put_ns, channel_ns } in &report.rows {
+    for Row { on, bytes, send_ns, put_ns, channel_ns, .. } in &report.rows {
         let ratio = send_ns
             .zip(*channel_ns)
             .map_or(String::new(), |(send, channel)| format!("{:.2}", send / channel));
@@ -171,6 +202,7 @@ mod tests {
             send_ns,
             put_ns: None,
             channel_ns,
+            exchange_ns: None,
         };
         assert_eq!(rows, [row(8, None, Some(5.0)), row(64, Some(20.0), None)]);
         let text = render(&Report { rounds: 1, slice_ms: 1, rows }, false);

@@ -25,6 +25,7 @@ mod run;
 mod status;
 mod trace;
 mod up;
+mod xipx;
 
 use std::ffi::OsString;
 
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Net(devices::net::Options),
     Block(devices::block::Options),
     Hubs(hubs::Options),
+    Xipx(xipx::Options),
     New(new::Options),
     Build(build::Options),
     Image(image::Options),
@@ -101,6 +103,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Restart(options) => restart::run(context, &options)?,
         Command::Run(options) => run::run(context, &options)?,
         Command::Rccerun(options) => rccerun::run(context, &options)?,
+        Command::Xipx(options) => xipx::run(context, &options)?,
         Command::Place(options) => place::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,

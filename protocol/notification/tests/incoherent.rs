@@ -21,7 +21,12 @@ const SEEDS: u64 = if cfg!(target_arch = "x86_64") { 40 } else { 5 };
 /// Messages of a run.
 const MESSAGES: u64 = 40;
 
-fn views(memory: &SharedMemory, rate: Option<u32>, seed: u64, mutation: Mutation) -> [SharedMemory<Mutant>; 2] {
+fn views(
+    memory: &SharedMemory,
+    rate: Option<u32>,
+    seed: u64,
+    mutation: Mutation,
+) -> [SharedMemory<Mutant>; 2] {
     let one_in = rate.and_then(NonZeroU32::new);
     [seed, !seed].map(|seed| Mutant::view(memory, Evictions { seed, one_in }, mutation))
 }

@@ -31,6 +31,7 @@ const INSTALLED: &[&str] = &[
     "tombolo-bounded",
     "tombolo-devices",
     "tombolo-hub-server",
+    "tombolo-xipx-server",
     "tombolo-litmus",
     "tombolo-remote-peer",
     "pingpong",

@@ -13,3 +13,4 @@ mod names_async;
 mod objects;
 mod regions;
 mod waitset;
+mod xipx;

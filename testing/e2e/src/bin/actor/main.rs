@@ -17,6 +17,7 @@ mod regions;
 mod revoking;
 mod typed;
 mod waitset;
+mod xipx;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -69,6 +70,11 @@ fn main() -> ExitCode {
         // Shared objects.
         ["objects", rounds] => objects::work(rounds),
         ["objects-die"] => objects::die(),
+        // Message devices.
+        ["xipx", rounds] => xipx::work(rounds),
+        ["xipx-die"] => xipx::die(),
+        ["xipx-answer", group, channel] => xipx::answer(group, channel),
+        ["xipx-ask", group, node, channel, words] => xipx::ask(group, node, channel, words),
         // Pages in common.
         ["pages-count", increments] => pages::count(increments),
         ["pages-lose"] => pages::lose(),

@@ -1,0 +1,405 @@
+//! Message devices: the patterns of Xipx's paper, ping-pong, ping-ping and two-to-one, by length, between
+//! processes of this host, in memory that is coherent and in windows that are not.
+//!
+//! Every trial is a job of new processes, each of which is a node.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tombolo::Domain;
+use tombolo_xipx::{Address, Client, Device, JoinOptions, Message, Node, Server, XipxError};
+
+use crate::table::{align, cells, none, significant, to_json};
+
+/// What the paper says of its Figure 4.
+const PAPER: &str = "\
+The paper (SCC, cores at 533 MHz, mesh and memory at 800 MHz; a figure without numbers): Xipx has about 70 % of the
+bandwidth of RCCE in ping-pong and of iRCCE in ping-ping; kernel threads slightly more than user threads; two-to-one is
+not possible with RCCE and iRCCE, as their calls are collective, nor is ping-ping with RCCE, whose calls are synchronous.\n";
+
+/// How long a message may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The channels of a trial: that of nodes with one partner, and those of the node with two.
+const CHANNELS: [u16; 2] = [1, 2];
+
+/// Who sends to whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Pattern {
+    /// Two nodes in turn.
+    PingPong,
+    /// Two nodes at the same time, and then each receives.
+    PingPing,
+    /// One node plays ping-pong with two others at once.
+    TwoToOnePong,
+    /// One node plays ping-ping with two others at once.
+    TwoToOnePing,
+}
+
+impl Pattern {
+    /// All of them.
+    pub const ALL: [Pattern; 4] =
+        [Pattern::PingPong, Pattern::PingPing, Pattern::TwoToOnePong, Pattern::TwoToOnePing];
+
+    fn name(self) -> &'static str {
+        ["ping-pong", "ping-ping", "two-to-one pong", "two-to-one ping"][self as usize]
+    }
+
+    fn partners(self) -> u16 {
+        if matches!(self, Pattern::PingPong | Pattern::PingPing) { 1 } else { 2 }
+    }
+
+    fn at_once(self) -> bool {
+        matches!(self, Pattern::PingPing | Pattern::TwoToOnePing)
+    }
+}
+
+/// How a program reaches its node's device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Face {
+    /// In the program that has the device: the paper's kernel threads.
+    Kernel,
+    /// Through its socket: the paper's user threads.
+    User,
+}
+
+/// What one measurement is of: a job of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// How the programs reach their devices.
+    pub face: Face,
+    /// Bytes of each message.
+    pub bytes: usize,
+    /// The window in which the memory lies; memory of this host without one.
+    pub window: Option<String>,
+    /// How long, in ms.
+    pub slice_ms: u64,
+}
+
+/// What to measure, and how often.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Lengths of messages, in bytes.
+    pub sizes: Vec<usize>,
+    /// Windows, beside memory of this host.
+    pub windows: Vec<String>,
+    /// How often each trial is run; the median counts.
+    pub rounds: u32,
+    /// Time of a trial, in ms.
+    pub slice_ms: u64,
+    /// The arguments with which this program runs [`run_member`]; the trial follows.
+    pub member_arguments: Vec<OsString>,
+    /// How long a trial may take.
+    pub patience: Duration,
+}
+
+/// What node 0 says of a trial.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(tag = "metric")]
+pub struct Figure {
+    /// A message of one direction, in ns: half of a round trip of ping-pong, a whole exchange of ping-ping,
+    /// in which two messages pass at once; the mean over both partners.
+    pub message_ns: f64,
+    /// Payload into and out of node 0, in MB/s.
+    pub megabytes: f64,
+}
+
+/// The result of a trial.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub trial: Trial,
+    /// The result.
+    pub figure: Option<Figure>,
+    /// Why there is none.
+    pub failed: Option<String>,
+}
+
+/// RCCE in the same run, for one length.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Rcce {
+    /// Bytes of each message.
+    pub bytes: usize,
+    /// Half of a round trip of RCCE's ping-pong, in ns.
+    pub ping_pong_ns: Option<f64>,
+    /// An exchange of iRCCE's ping-ping, in ns.
+    pub ping_ping_ns: Option<f64>,
+}
+
+/// The results of all trials.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Processors that the nodes share.
+    pub processors: usize,
+    /// The trials.
+    pub rows: Vec<Row>,
+    /// RCCE between two ranks of this host.
+    pub rcce: Vec<Rcce>,
+}
+
+/// Measures one trial after another. `progress` hears of each trial before it begins, and `rcce` measures that
+/// library.
+#[must_use]
+pub fn run(options: &Options, rcce: Vec<Rcce>, progress: &mut dyn FnMut(&str)) -> Report {
+    let mut rows = Vec::new();
+    for window in std::iter::once(None).chain(options.windows.iter().cloned().map(Some)) {
+        for pattern in Pattern::ALL {
+            for face in [Face::Kernel, Face::User] {
+                for bytes in options.sizes.iter().copied() {
+                    let place = window.as_deref().unwrap_or("this host");
+                    progress(&format!("{}, {face:?}, {bytes} bytes, memory of {place}", pattern.name()));
+                    let (window, slice_ms) = (window.clone(), options.slice_ms);
+                    rows.push(measure(options, Trial { pattern, face, bytes, window, slice_ms }));
+                }
+            }
+        }
+    }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Report { processors, rows, rcce }
+}
+
+fn measure(options: &Options, trial: Trial) -> Row {
+    let nodes = u32::from(trial.pattern.partners()) + 1;
+    let words = serde_json::to_string(&trial).map_err(|error| error.to_string());
+    let once = |words: &str| {
+        let arguments = &options.member_arguments;
+        let figures = crate::members::run::<Figure>("xipx", nodes, arguments, words, options.patience)?;
+        figures.into_iter().next().ok_or_else(|| "node 0 found nothing".to_owned())
+    };
+    let all =
+        words.and_then(|words| (0..options.rounds).map(|_| once(&words)).collect::<Result<Vec<_>, _>>());
+    match all {
+        Ok(mut figures) => {
+            figures.sort_by(|a, b| a.message_ns.total_cmp(&b.message_ns));
+            Row { trial, figure: figures.get(figures.len() / 2).copied(), failed: None }
+        }
+        Err(why) => Row { trial, figure: None, failed: Some(why) },
+    }
+}
+
+/// Runs as a node of a trial, which is JSON, and prints what it found.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run_member(trial: &str) -> Result<(), String> {
+    let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
+    let figure = take_part(&trial).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// A device, however it is reached.
+enum End {
+    Kernel(Device, Message),
+    User(Client, Message),
+}
+
+impl End {
+    fn send(&mut self, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
+        match self {
+            End::Kernel(device, _) => device.send(to, bytes, PATIENCE),
+            End::User(client, _) => client.send(to, bytes),
+        }
+    }
+
+    fn receive(&mut self) -> Result<&Message, XipxError> {
+        match self {
+            End::Kernel(device, message) => {
+                device.receive_into(message, None, PATIENCE)?;
+                Ok(message)
+            }
+            End::User(client, message) => {
+                *message = client.receive(PATIENCE)?;
+                Ok(message)
+            }
+        }
+    }
+}
+
+fn take_part(trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
+    let domain = Domain::attach()?;
+    let fifo_bytes = (4 * trial.bytes + 256).next_multiple_of(128).max(16 << 10);
+    let options = JoinOptions { fifo_bytes, window: trial.window.clone(), ..JoinOptions::default() };
+    let node = Node::join(&domain, &options)?;
+    let job = domain.job()?;
+    let name = format!("tombolo-bench/{}/{}", job.id(), node.number());
+    if trial.face == Face::User {
+        let server = Server::new(node.clone(), &name)?;
+        std::thread::spawn(move || server.run());
+    }
+    let open = |channel: u16| -> Result<End, XipxError> {
+        Ok(match trial.face {
+            Face::Kernel => End::Kernel(node.open(Some(channel))?, Message::default()),
+            Face::User => End::User(Client::open(&name, Some(channel))?, Message::default()),
+        })
+    };
+    if node.number() > 0 {
+        let channel = CHANNELS[usize::from(node.number()) - 1];
+        return Ok(play(&mut open(CHANNELS[0])?, Address { node: 0, channel }, trial)?);
+    }
+    let partners = 1..=trial.pattern.partners();
+    let ends: Vec<End> =
+        partners.clone().map(|partner| open(CHANNELS[usize::from(partner) - 1])).collect::<Result<_, _>>()?;
+    let figures: Result<Vec<Figure>, XipxError> = std::thread::scope(|scope| {
+        let lead = |(partner, mut end): (u16, End)| {
+            scope.spawn(move || lead(&mut end, Address { node: partner, channel: CHANNELS[0] }, trial))
+        };
+        let threads: Vec<_> = partners.zip(ends).map(lead).collect();
+        let ended = |_| Err(XipxError::Refused { why: "a thread panicked".to_owned() });
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
+    });
+    let figures = figures?;
+    Ok(Figure {
+        message_ns: figures.iter().map(|figure| figure.message_ns).sum::<f64>() / figures.len() as f64,
+        megabytes: figures.iter().map(|figure| figure.megabytes).sum(),
+    })
+}
+
+/// Sends to a partner that may not have opened its device yet.
+fn greet(end: &mut End, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
+    let start = Instant::now();
+    loop {
+        match end.send(to, bytes) {
+            Err(XipxError::NotOpen { .. } | XipxError::Answered { .. }) if start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            sent => return sent,
+        }
+    }
+}
+
+/// Node 0 towards one partner: it decides when the time is over, and says so in the first byte.
+fn lead(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> {
+    let mut bytes = vec![0; trial.bytes.max(1)];
+    greet(end, to, &bytes)?;
+    end.receive()?;
+    let slice = Duration::from_millis(trial.slice_ms);
+    let (start, mut trips) = (Instant::now(), 0_u64);
+    loop {
+        let is_last = start.elapsed() >= slice;
+        bytes.fill(trips as u8 & 0x7f);
+        bytes[0] = u8::from(is_last);
+        end.send(to, &bytes)?;
+        let answer = end.receive()?;
+        // Of ping-ping what comes was sent meanwhile, and says nothing of ours.
+        if !trial.pattern.at_once() && answer.bytes != bytes {
+            return Err(XipxError::Refused { why: "wrong bytes came back".to_owned() });
+        }
+        trips += 1;
+        if is_last {
+            break;
+        }
+    }
+    let trip_ns = start.elapsed().as_nanos() as f64 / trips as f64;
+    let message_ns = if trial.pattern.at_once() { trip_ns } else { trip_ns / 2.0 };
+    Ok(Figure { message_ns, megabytes: 2.0 * trial.bytes as f64 * 1000.0 / trip_ns })
+}
+
+/// A partner: answers, or sends at the same time, until it is told that the time is over.
+fn play(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> {
+    let mut bytes = end.receive()?.bytes.clone();
+    end.send(to, &bytes)?;
+    loop {
+        if trial.pattern.at_once() {
+            bytes[trial.bytes.max(1) - 1] ^= 1;
+            end.send(to, &bytes)?;
+            if end.receive()?.bytes[0] == 1 {
+                break;
+            }
+        } else {
+            bytes.clone_from(&end.receive()?.bytes);
+            end.send(to, &bytes)?;
+            if bytes[0] == 1 {
+                break;
+            }
+        }
+    }
+    Ok(Figure { message_ns: 0.0, megabytes: 0.0 })
+}
+
+impl Report {
+    /// Whether every trial has a figure.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.failed.is_none())
+    }
+
+    /// The report as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    fn figure(&self, window: &Option<String>, pattern: Pattern, face: Face, bytes: usize) -> Option<Figure> {
+        let is_it = |row: &&Row| {
+            let trial = &row.trial;
+            trial.window == *window && trial.pattern == pattern && trial.face == face && trial.bytes == bytes
+        };
+        self.rows.iter().find(is_it).and_then(|row| row.figure)
+    }
+
+    /// The report as a table for each memory, and what the paper says.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut windows: Vec<Option<String>> = self.rows.iter().map(|row| row.trial.window.clone()).collect();
+        windows.dedup();
+        let mut text = format!(
+            "{} processors. Time of a message in us, and payload into and out of node 0 in MB/s; / RCCE: bandwidth beside \
+             RCCE's or iRCCE's.\n",
+            self.processors
+        );
+        for window in windows {
+            let mut table = vec![cells(&[
+                "MEMORY",
+                "PATTERN",
+                "BYTES",
+                "RCCE us",
+                "kernel us",
+                "user us",
+                "kernel MB/s",
+                "user MB/s",
+                "/ RCCE",
+            ])];
+            for pattern in Pattern::ALL {
+                let mut sizes: Vec<usize> = self.rows.iter().map(|row| row.trial.bytes).collect();
+                sizes.sort_unstable();
+                sizes.dedup();
+                for bytes in sizes {
+                    table.push(self.line(&window, pattern, bytes));
+                }
+            }
+            text += &align(&table);
+            text += "\n";
+        }
+        text += PAPER;
+        for row in &self.rows {
+            if let Some(why) = &row.failed {
+                let Trial { pattern, face, bytes, .. } = &row.trial;
+                text += &format!("no figure for {}, {face:?}, {bytes} bytes: {why}\n", pattern.name());
+            }
+        }
+        text
+    }
+
+    fn line(&self, window: &Option<String>, pattern: Pattern, bytes: usize) -> Vec<String> {
+        let rcce = self.rcce.iter().find(|rcce| rcce.bytes == bytes && window.is_none());
+        let rcce_ns = rcce.and_then(|rcce| match pattern {
+            Pattern::PingPong => rcce.ping_pong_ns,
+            Pattern::PingPing => rcce.ping_ping_ns,
+            Pattern::TwoToOnePong | Pattern::TwoToOnePing => None,
+        });
+        let figure = |face| self.figure(window, pattern, face, bytes);
+        let (kernel, user) = (figure(Face::Kernel), figure(Face::User));
+        let us = |ns: Option<f64>| ns.map_or_else(none, |ns| significant(ns / 1000.0));
+        let rate = |figure: Option<Figure>| figure.map_or_else(none, |figure| significant(figure.megabytes));
+        let time = |figure: Option<Figure>| us(figure.map(|figure| figure.message_ns));
+        let ratio = rcce_ns.zip(kernel).map(|(rcce_ns, kernel)| rcce_ns / kernel.message_ns);
+        let mut row = cells(&[window.as_deref().unwrap_or("host"), pattern.name(), &bytes.to_string()]);
+        row.extend([us(rcce_ns), time(kernel), time(user), rate(kernel), rate(user)]);
+        row.push(ratio.map_or_else(none, significant));
+        row
+    }
+}

@@ -1,0 +1,82 @@
+//! `tombolo bench xipx`
+
+use std::time::Duration;
+
+use clap::Args;
+use tombolo_bench::xipx;
+
+use super::progress::{member_status, showing};
+use super::rcce;
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// Measures message devices beside RCCE: ping-pong, ping-ping and two-to-one by length
+///
+/// Processes of this host are nodes that send to each other. In ping-ping both send at the same time and then
+/// receive; in two-to-one one node plays with two others at once. Figures are for programs that have the
+/// device themselves (the paper's kernel threads) and for those that use its socket (user threads). RCCE's
+/// ping-pong and iRCCE's ping-ping are measured in the same run, between two ranks of this host. With --window
+/// the memory lies in that window, too; it is not coherent if the machine file says `coherence = "flush"`,
+/// and the caches are emulated.
+///
+/// The JSON has `rows` with: trial, and figure with message_ns and megabytes (per second), or failed; and
+/// `rcce` with bytes, ping_pong_ns and ping_ping_ns.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench xipx                              in memory of this host
+  tombolo bench xipx --window arm0                and in the window of arm0
+  tombolo bench xipx --sizes 64,4096 --no-rcce
+  tombolo bench xipx --json | jq '.rows[] | {pattern: .trial.pattern, ns: .figure.message_ns}'")]
+pub(super) struct Options {
+    /// The lengths of messages, in bytes
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "32,512,4096,32768,262144")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4 << 20))]
+    sizes: Vec<u32>,
+
+    /// Windows in which the memory lies, beside memory of this host
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    window: Vec<String>,
+
+    /// How often each trial is run; the median counts
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Time of a trial, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    slice_ms: u32,
+
+    /// Do not measure RCCE, which needs a C compiler
+    #[arg(long)]
+    no_rcce: bool,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+
+    /// Run as a node
+    #[arg(long, hide = true, value_name = "TRIAL")]
+    member: Option<String>,
+}
+
+pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    if let Some(trial) = &options.member {
+        return Ok(member_status(xipx::run_member(trial)));
+    }
+    let bench = xipx::Options {
+        sizes: options.sizes.iter().map(|bytes| *bytes as usize).collect(),
+        windows: options.window.clone(),
+        rounds: options.rounds,
+        slice_ms: options.slice_ms.into(),
+        member_arguments: ["bench", "xipx", "--member"].map(Into::into).to_vec(),
+        patience: Duration::from_secs(120),
+    };
+    let rcce = if options.no_rcce {
+        Vec::new()
+    } else {
+        rcce::beside(context, &options.sizes, options.rounds, options.slice_ms)?
+    };
+    let report = showing(context, |progress| xipx::run(&bench, rcce, progress));
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.is_complete()))
+}

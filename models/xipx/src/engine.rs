@@ -1,0 +1,412 @@
+//! What a node does with its buffer and those of others: without I/O, for memory that is coherent and for
+//! memory that is not.
+//!
+//! A message goes through the FIFO of its sender in the receiver's buffer into the buffer of the open device,
+//! where it waits for the device's owner. A device has room for as much from each node as the FIFO has, and
+//! says in a table for each sender how much its owner has taken. So a sender knows that its message fits
+//! before it sends it, the handler can always empty a FIFO, and a device whose owner does not read holds up
+//! those who send to it and no other.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tombolo_base::sync::Ordering;
+use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
+use tombolo_notification::Broken;
+use tombolo_notification::payload::{HEADER_BYTES, Receiver, SendError, Sender, lines_of};
+use tombolo_ring::doorbell::{Sleeper, WakeOrder, Waker};
+
+use crate::layout::{CHANNELS, Layout};
+
+/// Messages that one look takes from each FIFO, so that a fast sender does not keep the handler from others.
+const MESSAGES_PER_LOOK: usize = 64;
+
+/// Buffers that are kept for messages to come.
+const SPARE_BUFFERS: usize = 64;
+
+/// A channel of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Address {
+    /// The number of the node.
+    pub node: u16,
+    /// The number of the channel.
+    pub channel: u16,
+}
+
+/// A message that a device has received.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Message {
+    /// Whence it came.
+    pub source: Address,
+    /// What it says.
+    pub bytes: Vec<u8>,
+}
+
+/// The header of a message: source node, source channel, target channel, and which opening of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tag {
+    source: Address,
+    channel: u16,
+    generation: u16,
+}
+
+impl Tag {
+    fn to_word(self) -> u64 {
+        [self.source.node, self.source.channel, self.channel, self.generation]
+            .iter()
+            .rev()
+            .fold(0, |word, part| word << 16 | u64::from(*part))
+    }
+
+    fn from_word(word: u64) -> Tag {
+        let part = |index: u32| (word >> (16 * index)) as u16;
+        Tag { source: Address { node: part(0), channel: part(1) }, channel: part(2), generation: part(3) }
+    }
+}
+
+/// A word of the table of devices: how often the channel was opened and closed, and how many lines its owner
+/// has taken since it was opened last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Entry {
+    generation: u16,
+    taken_lines: u64,
+}
+
+impl Entry {
+    const LINE_BITS: u32 = 48;
+
+    fn to_word(self) -> u64 {
+        u64::from(self.generation) << Self::LINE_BITS | self.taken_lines & ((1 << Self::LINE_BITS) - 1)
+    }
+
+    fn from_word(word: u64) -> Entry {
+        let generation = (word >> Self::LINE_BITS) as u16;
+        Entry { generation, taken_lines: word & ((1 << Self::LINE_BITS) - 1) }
+    }
+
+    fn is_open(self) -> bool {
+        self.generation % 2 == 1
+    }
+}
+
+/// Why a message was not sent. It is still the caller's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The FIFO has no room now: the node has not taken what was sent before.
+    FifoFull,
+    /// The device has no room now: its owner has not read what was sent before.
+    DeviceFull,
+    /// No device is open on the channel.
+    NotOpen,
+    /// It will never fit.
+    TooLong {
+        /// The longest message, in bytes.
+        most_bytes: usize,
+    },
+    /// The node breaks the protocol.
+    Broken(Broken),
+}
+
+impl From<SendError> for Refusal {
+    fn from(error: SendError) -> Refusal {
+        match error {
+            SendError::Full => Refusal::FifoFull,
+            SendError::TooLong { most_bytes, .. } => Refusal::TooLong { most_bytes },
+            SendError::Broken(broken) => Refusal::Broken(broken),
+        }
+    }
+}
+
+/// What a sender knows of a channel of another node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Target {
+    entry: Entry,
+    sent_lines: u64,
+}
+
+/// What a node sends to another, or to itself.
+#[derive(Debug)]
+pub struct Outbox<C: CacheMaintenance> {
+    own: u16,
+    fifo: Sender<C>,
+    waker: Waker<C>,
+    devices: SharedMemory<C>,
+    targets: Vec<Target>,
+    device_lines: u64,
+}
+
+impl<C: CacheMaintenance> Outbox<C> {
+    /// From node `own` to node `to`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]: the memory is shorter than the layout.
+    pub fn new(memory: &SharedMemory<C>, layout: Layout, own: u16, to: u16) -> Result<Self, OutOfRange> {
+        let (from, to) = (usize::from(own), usize::from(to));
+        let fifo = memory.slice(layout.fifo_at(to, from), layout.fifo().total_bytes())?;
+        let sleep = memory.slice(layout.sleep(to), tombolo_base::LINE_BYTES)?;
+        Ok(Outbox {
+            own,
+            fifo: Sender::new(&fifo, layout.fifo())?,
+            // A whole line is long enough.
+            waker: Waker::new(sleep, WakeOrder::Fence).map_err(|_| too_short(memory, layout))?,
+            devices: memory.slice(layout.devices(to, from), Layout::DEVICES_BYTES)?,
+            targets: vec![Target::default(); usize::from(CHANNELS)],
+            device_lines: lines_of(layout.fifo().fifo_bytes() - HEADER_BYTES),
+        })
+    }
+
+    /// Sends a message from a channel of this node to one of the other. Returns whether the other sleeps and
+    /// is to be interrupted.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was sent.
+    pub fn try_send(&mut self, from: u16, to: u16, payload: &[u8]) -> Result<bool, Refusal> {
+        let target = self.targets.get_mut(usize::from(to)).ok_or(Refusal::NotOpen)?;
+        let entry = Entry::from_word(self.devices.load_current_le(usize::from(to), Ordering::Acquire));
+        if entry.generation != target.entry.generation {
+            let generation = entry.generation;
+            *target = Target { entry: Entry { generation, taken_lines: 0 }, sent_lines: 0 };
+        }
+        let before = target.entry.taken_lines;
+        if entry.taken_lines < before || entry.taken_lines > target.sent_lines {
+            let (taken, sent) = (entry.taken_lines, target.sent_lines);
+            return Err(Refusal::Broken(Broken::Taken { taken, sent, before }));
+        }
+        target.entry = entry;
+        if !entry.is_open() {
+            return Err(Refusal::NotOpen);
+        }
+        let lines = lines_of(payload.len());
+        if lines <= self.device_lines && target.sent_lines - entry.taken_lines + lines > self.device_lines {
+            return Err(Refusal::DeviceFull);
+        }
+        let source = Address { node: self.own, channel: from };
+        let tag = Tag { source, channel: to, generation: entry.generation };
+        self.fifo.try_send(tag.to_word(), payload)?;
+        target.sent_lines += lines;
+        Ok(self.waker.must_ring())
+    }
+}
+
+fn too_short<C: CacheMaintenance>(memory: &SharedMemory<C>, layout: Layout) -> OutOfRange {
+    let (length_bytes, available_bytes) = (layout.total_bytes(), memory.len_bytes());
+    OutOfRange { offset_bytes: 0, length_bytes, available_bytes }
+}
+
+/// What came from one node.
+#[derive(Debug)]
+struct Source<C: CacheMaintenance> {
+    fifo: Receiver<C>,
+    devices: SharedMemory<C>,
+    broken: Option<Broken>,
+}
+
+/// What an open device has from one node, in lines.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    received: u64,
+    taken: u64,
+    told: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    generation: u16,
+    /// The buffer, with the lines of each message.
+    messages: VecDeque<(u64, Message)>,
+    rooms: Vec<Room>,
+}
+
+/// What a node has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Messages that went to devices.
+    pub delivered: u64,
+    /// Messages that came after their device had been closed.
+    pub late: u64,
+    /// Messages that no sender with this protocol sends: to a channel that there is not, in another's name,
+    /// or more than the device has room for.
+    pub invalid: u64,
+}
+
+/// What a node receives.
+#[derive(Debug)]
+pub struct Inbox<C: CacheMaintenance> {
+    sources: Vec<Source<C>>,
+    sleeper: Sleeper<C>,
+    devices: BTreeMap<u16, Open>,
+    generations: Vec<u16>,
+    device_lines: u64,
+    spare: Vec<Vec<u8>>,
+    /// What was counted so far.
+    pub counters: Counters,
+}
+
+impl<C: CacheMaintenance> Inbox<C> {
+    /// Of node `own`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]: the memory is shorter than the layout.
+    pub fn new(memory: &SharedMemory<C>, layout: Layout, own: u16) -> Result<Self, OutOfRange> {
+        let own = usize::from(own);
+        let source = |from: usize| {
+            let fifo = memory.slice(layout.fifo_at(own, from), layout.fifo().total_bytes())?;
+            let devices = memory.slice(layout.devices(own, from), Layout::DEVICES_BYTES)?;
+            Ok(Source { fifo: Receiver::new(&fifo, layout.fifo())?, devices, broken: None })
+        };
+        let sleep = memory.slice(layout.sleep(own), tombolo_base::LINE_BYTES)?;
+        Ok(Inbox {
+            sources: (0..layout.nodes()).map(source).collect::<Result<_, OutOfRange>>()?,
+            sleeper: Sleeper::new(sleep, WakeOrder::Fence).map_err(|_| too_short(memory, layout))?,
+            devices: BTreeMap::new(),
+            generations: vec![0; usize::from(CHANNELS)],
+            device_lines: lines_of(layout.fifo().fifo_bytes() - HEADER_BYTES),
+            spare: Vec::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Opens a device on a channel. False if one is open there, or there is no such channel.
+    pub fn open(&mut self, channel: u16) -> bool {
+        let Some(generation) = self.generations.get_mut(usize::from(channel)) else { return false };
+        if self.devices.contains_key(&channel) {
+            return false;
+        }
+        *generation = generation.wrapping_add(1);
+        let rooms = vec![Room::default(); self.sources.len()];
+        let open = Open { generation: *generation, messages: VecDeque::new(), rooms };
+        let entry = Entry { generation: open.generation, taken_lines: 0 };
+        self.devices.insert(channel, open);
+        self.tell_all(channel, entry);
+        true
+    }
+
+    /// The lowest channel on which no device is open.
+    #[must_use]
+    pub fn free_channel(&self) -> Option<u16> {
+        (0..CHANNELS).find(|channel| !self.devices.contains_key(channel))
+    }
+
+    /// Closes the device on a channel. What it has not delivered is gone with it.
+    pub fn close(&mut self, channel: u16) {
+        if self.devices.remove(&channel).is_some() {
+            let generation = &mut self.generations[usize::from(channel)];
+            *generation = generation.wrapping_add(1);
+            let entry = Entry { generation: *generation, taken_lines: 0 };
+            self.tell_all(channel, entry);
+        }
+    }
+
+    fn tell_all(&self, channel: u16, entry: Entry) {
+        for source in &self.sources {
+            source.devices.store_through_le(usize::from(channel), entry.to_word(), Ordering::Release);
+        }
+    }
+
+    /// The handler: takes what has come, and calls `arrived` with the channel of each message. Returns
+    /// whether there may be more.
+    pub fn deliver(&mut self, mut arrived: impl FnMut(u16)) -> bool {
+        let mut is_more = false;
+        for from in 0..self.sources.len() {
+            let mut taken = 0;
+            while taken < MESSAGES_PER_LOOK {
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                let source = &mut self.sources[from];
+                if source.broken.is_some() {
+                    break;
+                }
+                match source.fifo.try_receive(&mut bytes) {
+                    Ok(Some(received)) => {
+                        taken += 1;
+                        let tag = Tag::from_word(received.tag);
+                        match self.put(from, tag, bytes) {
+                            Ok(()) => arrived(tag.channel),
+                            Err(bytes) => self.keep(bytes),
+                        }
+                    }
+                    Ok(None) => {
+                        source.fifo.release();
+                        self.keep(bytes);
+                        break;
+                    }
+                    Err(broken) => source.broken = Some(broken),
+                }
+            }
+            is_more |= taken == MESSAGES_PER_LOOK;
+        }
+        is_more
+    }
+
+    /// Puts a message into the buffer of its device; gives it back if there is no such device.
+    fn put(&mut self, from: usize, tag: Tag, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+        if usize::from(tag.source.node) != from || tag.source.channel >= CHANNELS || tag.channel >= CHANNELS {
+            self.counters.invalid += 1;
+            return Err(bytes);
+        }
+        let open = self.devices.get_mut(&tag.channel).filter(|open| open.generation == tag.generation);
+        let Some(open) = open else {
+            self.counters.late += 1;
+            return Err(bytes);
+        };
+        let (room, lines) = (&mut open.rooms[from], lines_of(bytes.len()));
+        if room.received - room.taken + lines > self.device_lines {
+            self.counters.invalid += 1;
+            return Err(bytes);
+        }
+        room.received += lines;
+        open.messages.push_back((lines, Message { source: tag.source, bytes }));
+        self.counters.delivered += 1;
+        Ok(())
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Takes the next message of a device into `message`, whose buffer is used again.
+    pub fn take(&mut self, channel: u16, message: &mut Message) -> bool {
+        let Some(open) = self.devices.get_mut(&channel) else { return false };
+        let Some((lines, next)) = open.messages.pop_front() else { return false };
+        let bytes = std::mem::replace(message, next).bytes;
+        let node = usize::from(message.source.node);
+        let room = &mut open.rooms[node];
+        room.taken += lines;
+        // A message takes half of the room at most, so that one always fits when all was taken.
+        if room.taken - room.told >= self.device_lines / 2 {
+            room.told = room.taken;
+            let entry = Entry { generation: open.generation, taken_lines: room.told };
+            let devices = &self.sources[node].devices;
+            devices.store_through_le(usize::from(channel), entry.to_word(), Ordering::Release);
+        }
+        self.keep(bytes);
+        true
+    }
+
+    /// How a node breaks the protocol, if it does. Nothing more is taken from it.
+    #[must_use]
+    pub fn broken(&self, node: u16) -> Option<Broken> {
+        self.sources.get(usize::from(node)).and_then(|source| source.broken)
+    }
+
+    /// Says that this node is about to sleep. [`deliver`](Self::deliver) must follow.
+    pub fn arm(&mut self) {
+        let armed = self.sleeper.arm(|| Ok::<(), std::convert::Infallible>(()));
+        debug_assert!(armed.is_ok());
+    }
+
+    /// Says that this node is awake.
+    pub fn disarm(&mut self) {
+        self.sleeper.disarm();
+    }
+
+    /// Whether senders interrupt this node.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.sleeper.is_armed()
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

@@ -1,0 +1,267 @@
+//! How the nodes of a job come by one memory, and by channels that interrupt them.
+//!
+//! There are two channels between any two nodes, one for the interrupts of each. Every node says by the one
+//! that it interrupts with how long its FIFOs are. Then node 0 makes a region that all of them reach, grants
+//! it to each, and says so by the same channels. They stay: a channel ends with its node.
+
+use std::time::Duration;
+
+use tombolo::region::{CapabilityId, Flushed, MapOptions, Mapping, Region, RegionOptions, Rights};
+use tombolo::{Channel, ChannelOptions, Domain};
+use tombolo_base::SharedMemory;
+use tombolo_placement::Kernels;
+
+use crate::error::XipxError;
+use crate::layout::{DEFAULT_FIFO_BYTES, Layout, MAX_NODES};
+
+/// How long nodes wait for each other at the start: emulated ones are slow to start programs.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The first number of a hello: another one is of another version.
+const VERSION: u64 = 0x5849_5058_0000_0001;
+
+/// Slots of a channel that interrupts: there are at most two interrupts that were not taken.
+const SLOTS: u32 = 16;
+
+const MAP: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
+
+/// How a node joins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JoinOptions {
+    /// The FIFO from each node to each other, in bytes, a multiple of 128; a message takes half of it at most.
+    /// All nodes have the same.
+    pub fifo_bytes: usize,
+    /// Node 0: the window in which the memory lies, by its name or that of its node; without one the first
+    /// that all nodes reach, and none if they run on one kernel.
+    pub window: Option<String>,
+    /// How long an operation polls before it sleeps.
+    pub spin: Duration,
+}
+
+impl Default for JoinOptions {
+    /// 16 KiB, 50 µs: about the cost of being woken.
+    fn default() -> Self {
+        JoinOptions { fifo_bytes: DEFAULT_FIFO_BYTES, window: None, spin: Duration::from_micros(50) }
+    }
+}
+
+/// The memory of a job.
+pub(crate) enum Memory {
+    Coherent(SharedMemory),
+    Flushed(SharedMemory<Flushed>),
+}
+
+/// The channels to another node.
+pub(crate) struct Bells {
+    /// Interrupts it.
+    pub(crate) out: Channel,
+    /// Brings its interrupts.
+    pub(crate) back: Channel,
+}
+
+/// What a node has when it has joined.
+pub(crate) struct Joined {
+    pub(crate) layout: Layout,
+    pub(crate) own: u16,
+    pub(crate) memory: Memory,
+    /// By the number of the node; none to the own one.
+    pub(crate) bells: Vec<Option<Bells>>,
+    /// The names of the nodes.
+    pub(crate) names: Vec<String>,
+    /// What node 0 made, to be kept.
+    pub(crate) region: Option<Region>,
+}
+
+pub(crate) fn join(domain: &Domain, options: &JoinOptions) -> Result<Joined, XipxError> {
+    let domain = domain.within(JOIN_TIMEOUT);
+    let job = domain.job()?.within(JOIN_TIMEOUT);
+    let (own, size) = (job.rank(), job.size());
+    if size as usize > MAX_NODES {
+        return Err(XipxError::too_many(size));
+    }
+    let layout = Layout::new(size as usize, options.fifo_bytes).ok_or_else(|| {
+        XipxError::refused(format!(
+            "FIFOs of {} bytes; use a multiple of 128 from 256 to 67108864",
+            options.fifo_bytes
+        ))
+    })?;
+    let mut bells = Vec::new();
+    for other in 0..size {
+        bells.push(if other == own { None } else { Some(ring(&domain, &job, other)?) });
+    }
+    let hello = Words::Hello { fifo_bytes: options.fifo_bytes as u64 };
+    for bells in bells.iter_mut().flatten() {
+        bells.out.send(&hello.to_bytes()).map_err(XipxError::from)?;
+    }
+    let name = |bells: &Option<Bells>| {
+        bells.as_ref().map_or(domain.node_name(), |bells| bells.out.peer_node()).to_owned()
+    };
+    let names: Vec<String> = bells.iter().map(name).collect();
+    let found = gather(&mut bells, &names, options.fifo_bytes as u64);
+    let (mapping, region) = if own == 0 {
+        let made = found.and_then(|()| make(&domain, &names, layout, options.window.clone()));
+        tell(&mut bells, made)?
+    } else {
+        (follow(&domain, &mut bells)?, None)
+    };
+    let memory = match (mapping.flushed_memory()?, mapping.memory()) {
+        (Some(view), _) => Memory::Flushed(view),
+        (None, Some(memory)) => Memory::Coherent(memory),
+        (None, None) => return Err(XipxError::refused("the memory cannot be mapped")),
+    };
+    Ok(Joined { layout, own: own as u16, memory, bells, names, region })
+}
+
+/// Opens the channels to another node. The one with the lower number waits for the other.
+fn ring(domain: &Domain, job: &tombolo::Job, other: u32) -> Result<Bells, XipxError> {
+    let options = ChannelOptions::default().slots(SLOTS)?.spin_ns(0).timeout(JOIN_TIMEOUT);
+    let name = |kind| job.name_between(kind, other).map_err(tombolo::Error::from);
+    let (low, high) = (name("xipx/low")?, name("xipx/high")?);
+    if job.rank() < other {
+        let (low, high) = (options.export(domain, &low)?, options.export(domain, &high)?);
+        let accept = |listener: tombolo::Listener| listener.within(JOIN_TIMEOUT).accept();
+        Ok(Bells { out: accept(low)?, back: accept(high)? })
+    } else {
+        let (low, high) = (options.connect(domain, &low)?, options.connect(domain, &high)?);
+        Ok(Bells { out: high, back: low })
+    }
+}
+
+/// Takes the hello of every other node.
+fn gather(bells: &mut [Option<Bells>], names: &[String], fifo_bytes: u64) -> Result<(), XipxError> {
+    for (node, bells) in bells.iter_mut().enumerate() {
+        let Some(bells) = bells else { continue };
+        let place = || format!("node {node} ({})", names[node]);
+        match receive(&mut bells.back)? {
+            Some(Words::Hello { fifo_bytes: other }) if other == fifo_bytes => {}
+            Some(Words::Hello { fifo_bytes: other }) => {
+                return Err(XipxError::refused(format!(
+                    "{} has FIFOs of {other} bytes, this node of {fifo_bytes}; start all with the same",
+                    place()
+                )));
+            }
+            _ => return Err(XipxError::refused(format!("{} is of another version", place()))),
+        }
+    }
+    Ok(())
+}
+
+/// Makes the memory where all nodes reach it.
+fn make(
+    domain: &Domain,
+    names: &[String],
+    layout: Layout,
+    window: Option<String>,
+) -> Result<(Mapping, Region), XipxError> {
+    let kernels = Kernels::new(&domain.nodes()?, names.to_vec());
+    let window = match window {
+        Some(window) => Some(window),
+        None => kernels.window(&domain.windows()?)?,
+    };
+    let options = RegionOptions::new(layout.total_bytes() as u64);
+    let options = match &window {
+        Some(window) => options.in_window_of(window),
+        None => options,
+    };
+    let region = domain.create_region(&options)?;
+    Ok((region.map_with(Rights::READ_WRITE, MAP)?, region))
+}
+
+/// Tells all other nodes of the memory, or why there is none.
+fn tell(
+    bells: &mut [Option<Bells>],
+    made: Result<(Mapping, Region), XipxError>,
+) -> Result<(Mapping, Option<Region>), XipxError> {
+    let (mapping, region) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            let refusal = Words::Refusal(error.to_string()).to_bytes();
+            // One that has ended needs no answer.
+            bells.iter_mut().flatten().for_each(|bells| drop(bells.out.send(&refusal)));
+            return Err(error);
+        }
+    };
+    for bells in bells.iter_mut().flatten() {
+        let capability = region.grant(bells.out.peer(), Rights::READ_WRITE)?.id.0;
+        bells.out.send(&Words::Welcome { capability }.to_bytes())?;
+    }
+    Ok((mapping, Some(region)))
+}
+
+/// What every other node does.
+fn follow(domain: &Domain, bells: &mut [Option<Bells>]) -> Result<Mapping, XipxError> {
+    let first = bells.first_mut().and_then(Option::as_mut);
+    let first = first.ok_or_else(|| XipxError::refused("there is no node 0"))?;
+    match receive(&mut first.back)? {
+        Some(Words::Welcome { capability }) => {
+            Ok(domain.capability(CapabilityId(capability))?.map_with(Rights::READ_WRITE, MAP)?)
+        }
+        Some(Words::Refusal(why)) => Err(XipxError::Refused { why }),
+        _ => Err(XipxError::refused("node 0 is of another version")),
+    }
+}
+
+/// What nodes say to each other before the memory is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Words {
+    Hello { fifo_bytes: u64 },
+    Welcome { capability: u64 },
+    Refusal(String),
+}
+
+impl Words {
+    fn to_bytes(&self) -> Vec<u8> {
+        let (numbers, text): (&[u64], &str) = match self {
+            Words::Hello { fifo_bytes } => (&[1, VERSION, *fifo_bytes], ""),
+            Words::Welcome { capability } => (&[2, *capability], ""),
+            Words::Refusal(why) => (&[3], why),
+        };
+        // Far below what a channel carries.
+        let text = text.bytes().take(320);
+        numbers.iter().copied().flat_map(u64::to_le_bytes).chain(text).collect()
+    }
+
+    /// `None` for what is of another version.
+    fn from_bytes(bytes: &[u8]) -> Option<Words> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let numbers: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        match (numbers.as_slice(), rest) {
+            ([3, ..], _) => Some(Words::Refusal(String::from_utf8_lossy(&bytes[8..]).into_owned())),
+            ([1, VERSION, fifo_bytes], []) => Some(Words::Hello { fifo_bytes: *fifo_bytes }),
+            ([2, capability], []) => Some(Words::Welcome { capability: *capability }),
+            _ => None,
+        }
+    }
+}
+
+fn receive(channel: &mut Channel) -> Result<Option<Words>, XipxError> {
+    let mut bytes = Vec::new();
+    channel.within(JOIN_TIMEOUT).recv_into(&mut bytes)?;
+    Ok(Words::from_bytes(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_and_others_are_refused() {
+        let all = [
+            Words::Hello { fifo_bytes: 4096 },
+            Words::Welcome { capability: 7 << 40 },
+            Words::Refusal("no window".to_owned()),
+        ];
+        for words in all {
+            let mut bytes = words.to_bytes();
+            assert_eq!(Words::from_bytes(&bytes), Some(words.clone()));
+            if !matches!(words, Words::Refusal(_)) {
+                bytes.pop();
+                assert_eq!(Words::from_bytes(&bytes), None);
+            }
+        }
+        for words in [&[][..], &[4], &[1, 9, 4096], &[2, 1, 1]] {
+            let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+            assert_eq!(Words::from_bytes(&bytes), None, "{words:?}");
+        }
+    }
+}

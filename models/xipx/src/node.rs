@@ -1,0 +1,582 @@
+//! A node's device: the buffer of the node, its handler, and the devices that are open.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tombolo::region::Region;
+use tombolo::waitset::Waker;
+use tombolo::{Channel, Domain, Ready, WaitSet};
+use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
+
+pub use crate::engine::{Address, Counters, Message};
+use crate::engine::{Inbox, Outbox, Refusal};
+use crate::error::XipxError;
+use crate::job::{Bells, JoinOptions, Joined, Memory, join};
+use crate::layout::{CHANNELS, Layout};
+
+/// How often the handler looks while messages are taken without it.
+const TICK: Duration = Duration::from_millis(1);
+
+/// How long the handler sleeps if it is not interrupted.
+const SLEEP: Duration = Duration::from_secs(60);
+
+/// How long a wait for room sleeps at a time, after it has polled.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The part of a node in the message devices of its job.
+///
+/// It receives for all devices that are open on the node, whether their owners wait or not. Devices keep it
+/// alive.
+#[derive(Clone)]
+pub struct Node(Arc<Inner>);
+
+struct Inner {
+    port: Arc<dyn Port>,
+    names: Vec<String>,
+    own: u16,
+    layout: Layout,
+    handler: Option<std::thread::JoinHandle<()>>,
+    _region: Option<Region>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("number", &self.number()).field("names", &self.0.names).finish()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.port.stop();
+        if let Some(handler) = self.handler.take() {
+            // A handler that panicked has nothing left to do.
+            let _ = handler.join();
+        }
+    }
+}
+
+impl Node {
+    /// Joins the job that this program was started in. All of its ranks do; their numbers are those of nodes.
+    ///
+    /// # Errors
+    /// [`XipxError::Refused`], [`XipxError::NoWindow`], [`XipxError::Domain`].
+    pub fn join(domain: &Domain, options: &JoinOptions) -> Result<Node, XipxError> {
+        let Joined { layout, own, memory, bells, names, region } = join(domain, options)?;
+        let (outs, set) = split(bells)?;
+        let (port, handler): (Arc<dyn Port>, _) = match memory {
+            Memory::Coherent(memory) => {
+                start(&memory, layout, own, (names.clone(), outs, set), options.spin)?
+            }
+            Memory::Flushed(memory) => start(&memory, layout, own, (names.clone(), outs, set), options.spin)?,
+        };
+        Ok(Node(Arc::new(Inner { port, names, own, layout, handler: Some(handler), _region: region })))
+    }
+
+    /// The number of this node.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.0.own
+    }
+
+    /// The names of all nodes, by their numbers. A node of the machine has several numbers if several ranks
+    /// of the job run on it.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.0.names
+    }
+
+    /// The longest message, in bytes.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        self.0.layout.fifo().max_payload_bytes()
+    }
+
+    /// What this node has counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.0.port.counters()
+    }
+
+    /// Waits until node 0 has ended, with which the memory of all ends. False if the time is over before.
+    #[must_use]
+    pub fn wait_ended(&self, timeout: Duration) -> bool {
+        self.0.port.wait_ended(timeout)
+    }
+
+    /// Opens a device on a channel, or with `None` on the lowest that is free.
+    ///
+    /// # Errors
+    /// [`XipxError::ChannelInUse`], [`XipxError::NoSuchChannel`].
+    pub fn open(&self, channel: Option<u16>) -> Result<Device, XipxError> {
+        let owner = Arc::new(Condvar::new());
+        match self.0.port.open(channel, &owner) {
+            Ok(channel) => Ok(Device { node: self.clone(), channel, owner }),
+            Err(channel) if channel >= CHANNELS => Err(XipxError::NoSuchChannel { channel }),
+            Err(channel) => Err(XipxError::ChannelInUse {
+                channel,
+                node: self.0.own,
+                name: self.0.names[usize::from(self.0.own)].clone(),
+            }),
+        }
+    }
+}
+
+/// An open device: a channel of this node, by which it sends to and receives from channels of all nodes.
+/// It may be used by several threads. Closed when dropped.
+#[derive(Debug)]
+pub struct Device {
+    node: Node,
+    channel: u16,
+    owner: Arc<Condvar>,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Device {
+    /// The number of its channel.
+    #[must_use]
+    pub fn channel(&self) -> u16 {
+        self.channel
+    }
+
+    /// The node that it is of.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Closes it now: a thread that waits for a message gets [`XipxError::NotOpen`].
+    pub fn close(&self) {
+        self.node.0.port.close(self.channel, &self.owner);
+    }
+
+    /// Sends a message. It has been sent when it lies in the buffer of the other node and the device that is
+    /// open there has room for it; messages between two channels arrive in order.
+    ///
+    /// # Errors
+    /// [`XipxError::TimedOut`]: there was no room within `timeout`. [`XipxError::NotOpen`],
+    /// [`XipxError::NodeEnded`], [`XipxError::TooLong`], [`XipxError::NoSuchNode`],
+    /// [`XipxError::NoSuchChannel`], [`XipxError::Broken`].
+    pub fn send(&self, to: Address, message: &[u8], timeout: Duration) -> Result<(), XipxError> {
+        self.node.0.port.send(self.channel, to, message, timeout)
+    }
+
+    /// Receives the next message, of any node and channel.
+    ///
+    /// # Errors
+    /// [`XipxError::TimedOut`]: none came within `timeout`. [`XipxError::NodeEnded`]: node 0 has ended.
+    pub fn receive(&self, timeout: Duration) -> Result<Message, XipxError> {
+        let mut message = Message::default();
+        self.receive_into(&mut message, None, timeout)?;
+        Ok(message)
+    }
+
+    /// As [`receive`](Self::receive), into a message whose buffer is used again. With `peer` the wait ends
+    /// when that node has ended, too.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive); [`XipxError::NodeEnded`] and [`XipxError::Broken`] also for `peer`.
+    /// What has come from it is received first.
+    pub fn receive_into(
+        &self,
+        message: &mut Message,
+        peer: Option<u16>,
+        timeout: Duration,
+    ) -> Result<(), XipxError> {
+        self.node.0.port.receive(self.channel, &self.owner, message, peer, timeout)
+    }
+}
+
+/// What a node does, whatever its memory.
+trait Port: Send + Sync {
+    fn open(&self, channel: Option<u16>, owner: &Arc<Condvar>) -> Result<u16, u16>;
+    fn close(&self, channel: u16, owner: &Arc<Condvar>);
+    fn send(&self, from: u16, to: Address, message: &[u8], timeout: Duration) -> Result<(), XipxError>;
+    fn receive(
+        &self,
+        channel: u16,
+        owner: &Condvar,
+        message: &mut Message,
+        peer: Option<u16>,
+        timeout: Duration,
+    ) -> Result<(), XipxError>;
+    fn wait_ended(&self, timeout: Duration) -> bool;
+    fn counters(&self) -> Counters;
+    fn stop(&self);
+}
+
+struct Out<C: CacheMaintenance> {
+    outbox: Outbox<C>,
+    /// None to this node itself.
+    bell: Option<Channel>,
+}
+
+struct In<C: CacheMaintenance> {
+    inbox: Inbox<C>,
+    owners: BTreeMap<u16, Arc<Condvar>>,
+    /// Threads that poll, and whether one has since the handler looked.
+    pollers: usize,
+    was_polled: bool,
+    /// The handler sleeps until it is interrupted.
+    handler_sleeps: bool,
+}
+
+impl<C: CacheMaintenance> In<C> {
+    /// The handler: delivers what has come, and signals the owners.
+    fn deliver(&mut self) {
+        let In { inbox, owners, .. } = self;
+        inbox.deliver(|channel| {
+            if let Some(owner) = owners.get(&channel) {
+                owner.notify_one();
+            }
+        });
+    }
+
+    /// Whether a device is still open that had a channel.
+    fn is_open(&self, channel: u16, owner: &Condvar) -> bool {
+        self.owners.get(&channel).is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), owner))
+    }
+
+    fn take(&mut self, channel: u16, owner: &Condvar, message: &mut Message) -> bool {
+        self.is_open(channel, owner) && self.inbox.take(channel, message)
+    }
+
+    /// Lets this node be interrupted, and delivers what came before that was seen.
+    fn arm(&mut self) {
+        self.inbox.arm();
+        self.deliver();
+    }
+}
+
+struct Shared<C: CacheMaintenance> {
+    own: u16,
+    names: Vec<String>,
+    outs: Vec<Mutex<Out<C>>>,
+    inbox: Mutex<In<C>>,
+    /// Nodes that have ended, and what tells of one more.
+    ended: Vec<AtomicBool>,
+    ends: Condvar,
+    waker: Waker,
+    stopped: AtomicBool,
+    spin: Duration,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic leaves half done is a message at most.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Channels that interrupt others, and a set of those that interrupt this node, with the numbers of nodes.
+type Parts = (Vec<String>, Vec<Option<Channel>>, WaitSet<Back>);
+
+struct Back {
+    channel: Channel,
+    node: u16,
+}
+
+impl tombolo::Waited for Back {
+    type End = Channel;
+
+    fn end(&self) -> &Channel {
+        &self.channel
+    }
+
+    fn end_mut(&mut self) -> &mut Channel {
+        &mut self.channel
+    }
+}
+
+fn split(bells: Vec<Option<Bells>>) -> Result<(Vec<Option<Channel>>, WaitSet<Back>), XipxError> {
+    let mut set = WaitSet::new()?;
+    // Polling is what those do who wait for messages.
+    set.set_spin_ns(0);
+    let mut outs = Vec::new();
+    for (node, bells) in (0..).zip(bells) {
+        let Some(Bells { out, back }) = bells else {
+            outs.push(None);
+            continue;
+        };
+        set.add(Back { channel: back, node }).map_err(|error| error.error)?;
+        outs.push(Some(out));
+    }
+    Ok((outs, set))
+}
+
+fn start<C: CacheMaintenance>(
+    memory: &SharedMemory<C>,
+    layout: Layout,
+    own: u16,
+    (names, outs, set): Parts,
+    spin: Duration,
+) -> Result<(Arc<dyn Port>, std::thread::JoinHandle<()>), XipxError> {
+    let short = |error: OutOfRange| XipxError::refused(format!("the memory is too short: {error}"));
+    let out = |(to, bell)| {
+        let outbox = Outbox::new(memory, layout, own, to)?;
+        Ok(Mutex::new(Out { outbox, bell }))
+    };
+    let outs: Result<Vec<_>, OutOfRange> = (0..).zip(outs).map(out).collect();
+    let inbox = Inbox::new(memory, layout, own).map_err(short)?;
+    let inbox = In { inbox, owners: BTreeMap::new(), pollers: 0, was_polled: false, handler_sleeps: false };
+    let shared = Arc::new(Shared {
+        own,
+        ended: names.iter().map(|_| AtomicBool::new(false)).collect(),
+        ends: Condvar::new(),
+        names,
+        outs: outs.map_err(short)?,
+        inbox: Mutex::new(inbox),
+        waker: set.waker(),
+        stopped: AtomicBool::new(false),
+        spin,
+    });
+    let handler = Arc::clone(&shared);
+    let handler = std::thread::Builder::new()
+        .name("xipx".into())
+        .spawn(move || handler.handle(set))
+        .map_err(XipxError::socket("start a thread"))?;
+    Ok((shared, handler))
+}
+
+impl<C: CacheMaintenance> Shared<C> {
+    /// The thread of the handler: sleeps until a node interrupts this one, or ends.
+    fn handle(&self, mut set: WaitSet<Back>) {
+        let mut bytes = Vec::new();
+        while !self.stopped.load(Ordering::Acquire) {
+            let sleep = self.look();
+            match set.wait(sleep) {
+                Ok(Ready::Channel(token)) => {
+                    let Some(back) = set.get_mut(token) else { continue };
+                    // Interrupts say nothing.
+                    let ended = loop {
+                        match back.channel.try_recv_into(&mut bytes) {
+                            Ok(Some(_)) => {}
+                            Ok(None) => break None,
+                            Err(_) => break Some(back.node),
+                        }
+                    };
+                    if let Some(node) = ended {
+                        set.remove(token);
+                        self.end(node);
+                    }
+                }
+                Ok(_) | Err(tombolo::Error::TimedOut { .. }) => {}
+                // The monitor has ended, and with it the node.
+                Err(_) => return (0..self.ended.len() as u16).for_each(|node| self.end(node)),
+            }
+        }
+    }
+
+    /// Delivers what has come. Returns how long the handler may sleep.
+    fn look(&self) -> Duration {
+        let mut inbox = lock(&self.inbox);
+        inbox.deliver();
+        let polled = std::mem::take(&mut inbox.was_polled) || inbox.pollers > 0;
+        if !polled {
+            inbox.arm();
+        }
+        inbox.handler_sleeps = !polled;
+        if polled { TICK } else { SLEEP }
+    }
+
+    /// Notes that a node has ended, and wakes all who may wait for it.
+    fn end(&self, node: u16) {
+        self.ended[usize::from(node)].store(true, Ordering::Release);
+        let inbox = lock(&self.inbox);
+        inbox.owners.values().for_each(|owner| owner.notify_all());
+        self.ends.notify_all();
+    }
+
+    fn name(&self, node: u16) -> String {
+        self.names[usize::from(node)].clone()
+    }
+
+    /// Whether node 0, which owns the memory, or a peer has ended.
+    fn check(&self, peer: Option<u16>) -> Result<(), XipxError> {
+        for node in [0].into_iter().chain(peer) {
+            if self.ended[usize::from(node)].load(Ordering::Acquire) {
+                return Err(XipxError::NodeEnded { node, name: self.name(node) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Interrupts a node.
+    fn interrupt(&self, out: &mut Out<C>) {
+        match &mut out.bell {
+            // If it is full, an interrupt is pending; if the node has ended, its channel tells the handler.
+            Some(bell) => drop(bell.try_send(&[])),
+            None => self.waker.wake(),
+        }
+    }
+
+    fn refused(&self, to: Address, length_bytes: usize, refusal: Refusal) -> XipxError {
+        let (node, name) = (to.node, self.name(to.node));
+        match refusal {
+            Refusal::TooLong { most_bytes } => XipxError::TooLong { length_bytes, most_bytes },
+            Refusal::Broken(broken) => XipxError::Broken { node, name, broken },
+            Refusal::NotOpen | Refusal::FifoFull | Refusal::DeviceFull => {
+                XipxError::NotOpen { channel: to.channel, node, name }
+            }
+        }
+    }
+
+    /// Takes a message, polling for it for a while. False: none came.
+    fn poll(&self, (channel, owner): (u16, &Condvar), message: &mut Message, until: Instant) -> bool {
+        let mut inbox = lock(&self.inbox);
+        inbox.pollers += 1;
+        inbox.was_polled = true;
+        inbox.inbox.disarm();
+        let mut polls = 0_u32;
+        let found = loop {
+            inbox.deliver();
+            if inbox.take(channel, owner, message) {
+                break true;
+            }
+            polls += 1;
+            if polls.is_multiple_of(32) && Instant::now() >= until {
+                break false;
+            }
+            drop(inbox);
+            tombolo_base::sync::spin_hint();
+            inbox = lock(&self.inbox);
+        };
+        inbox.pollers -= 1;
+        if inbox.pollers == 0 && !found {
+            inbox.arm();
+            return inbox.take(channel, owner, message);
+        }
+        if found && inbox.handler_sleeps {
+            // No thread polls now, and this node is not interrupted: the handler looks again in a while.
+            inbox.handler_sleeps = false;
+            self.waker.wake();
+        }
+        found
+    }
+}
+
+impl<C: CacheMaintenance> Port for Shared<C> {
+    fn open(&self, channel: Option<u16>, owner: &Arc<Condvar>) -> Result<u16, u16> {
+        let mut inbox = lock(&self.inbox);
+        let channel = channel.or_else(|| inbox.inbox.free_channel()).unwrap_or(CHANNELS - 1);
+        if !inbox.inbox.open(channel) {
+            return Err(channel);
+        }
+        inbox.owners.insert(channel, Arc::clone(owner));
+        Ok(channel)
+    }
+
+    fn close(&self, channel: u16, owner: &Arc<Condvar>) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.is_open(channel, owner) {
+            inbox.owners.remove(&channel);
+            inbox.inbox.close(channel);
+            owner.notify_all();
+        }
+    }
+
+    fn send(&self, from: u16, to: Address, message: &[u8], timeout: Duration) -> Result<(), XipxError> {
+        let nodes = self.names.len() as u16;
+        let Some(out) = self.outs.get(usize::from(to.node)) else {
+            return Err(XipxError::NoSuchNode { node: to.node, nodes });
+        };
+        if to.channel >= CHANNELS {
+            return Err(XipxError::NoSuchChannel { channel: to.channel });
+        }
+        let start = Instant::now();
+        loop {
+            self.check(Some(to.node))?;
+            let refusal = {
+                let mut out = lock(out);
+                match out.outbox.try_send(from, to.channel, message) {
+                    Ok(sleeps) => {
+                        if sleeps {
+                            self.interrupt(&mut out);
+                        }
+                        return Ok(());
+                    }
+                    Err(refusal) => refusal,
+                }
+            };
+            let what = match refusal {
+                Refusal::FifoFull => "did not take from its buffer",
+                Refusal::DeviceFull => "did not read what was sent before",
+                other => return Err(self.refused(to, message.len(), other)),
+            };
+            let elapsed = start.elapsed();
+            if elapsed >= timeout {
+                let Address { node, channel } = to;
+                let name = self.name(node);
+                let what = format!("channel {channel} of node {node} ({name}) {what}");
+                return Err(XipxError::TimedOut { what, timeout });
+            }
+            if elapsed < self.spin { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
+        }
+    }
+
+    fn receive(
+        &self,
+        channel: u16,
+        owner: &Condvar,
+        message: &mut Message,
+        peer: Option<u16>,
+        timeout: Duration,
+    ) -> Result<(), XipxError> {
+        let nodes = self.names.len() as u16;
+        if let Some(node) = peer.filter(|peer| *peer >= nodes) {
+            return Err(XipxError::NoSuchNode { node, nodes });
+        }
+        let deadline = Instant::now() + timeout;
+        loop {
+            if self.poll((channel, owner), message, deadline.min(Instant::now() + self.spin)) {
+                return Ok(());
+            }
+            let mut inbox = lock(&self.inbox);
+            // The handler delivers and signals while it holds the lock, so that nothing is missed from here on.
+            if inbox.take(channel, owner, message) {
+                return Ok(());
+            }
+            if !inbox.is_open(channel, owner) {
+                return Err(XipxError::NotOpen { channel, node: self.own, name: self.name(self.own) });
+            }
+            if let Some((node, broken)) = peer.and_then(|peer| Some((peer, inbox.inbox.broken(peer)?))) {
+                return Err(XipxError::Broken { node, name: self.name(node), broken });
+            }
+            if let Err(ended) = self.check(peer) {
+                // What it wrote before it ended is there.
+                inbox.deliver();
+                return if inbox.take(channel, owner, message) { Ok(()) } else { Err(ended) };
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let what = format!("no message came for channel {channel} of node {}", self.own);
+                return Err(XipxError::TimedOut { what, timeout });
+            }
+            let waited = owner.wait_timeout(inbox, left);
+            let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if inbox.take(channel, owner, message) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait_ended(&self, timeout: Duration) -> bool {
+        let inbox = lock(&self.inbox);
+        let ended = self.ends.wait_timeout_while(inbox, timeout, |_| self.check(None).is_ok());
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+        self.check(None).is_err()
+    }
+
+    fn counters(&self) -> Counters {
+        lock(&self.inbox).inbox.counters
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}

@@ -1,0 +1,137 @@
+//! A program that uses the devices which another serves.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::{Duration, Instant};
+
+use tombolo_platform::{process::user_id, socket::peer_credentials};
+
+use super::wire::{self, ANY_CHANNEL, Code, NO_NODE, Opened};
+use crate::engine::{Address, Message};
+use crate::error::XipxError;
+
+/// How long a device may take to open.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Beyond what the device waits for room: then it has stopped.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A device that another program serves, opened by this one. Closed when dropped.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    opened: Opened,
+    /// Messages that came while an answer was awaited.
+    messages: VecDeque<Message>,
+}
+
+/// What came.
+enum Frame {
+    Message(Message),
+    Answer(Code, Vec<u8>),
+}
+
+impl Client {
+    /// Opens a device on a channel, or with `None` on the lowest that is free, at the abstract name that
+    /// [`address_of`](crate::address_of) says.
+    ///
+    /// # Errors
+    /// [`XipxError::Socket`]: no device is served there. [`XipxError::Answered`].
+    pub fn open(name: &str, channel: Option<u16>) -> Result<Client, XipxError> {
+        let connect = || {
+            let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+            // Any program can listen on an abstract name.
+            let peer = peer_credentials(&stream).map_err(io::Error::other)?;
+            if peer.uid != user_id() {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"));
+            }
+            let open = Address { node: NO_NODE, channel: channel.unwrap_or(ANY_CHANNEL) };
+            wire::write(&stream, open, &[])?;
+            Ok(stream)
+        };
+        let stream = connect().map_err(XipxError::socket(format!("open a message device at @{name}")))?;
+        let opened = Opened { node: 0, nodes: 0, channel: 0, max_bytes: 0 };
+        let mut client = Client { stream, opened, messages: VecDeque::new() };
+        let payload = client.answer(Code::Opened, OPEN_TIMEOUT)?;
+        client.opened = Opened::from_bytes(&payload)
+            .ok_or_else(|| XipxError::refused(format!("@{name} is of another version")))?;
+        Ok(client)
+    }
+
+    /// The channel and the node of this device.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address { node: self.opened.node, channel: self.opened.channel }
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> u16 {
+        self.opened.nodes
+    }
+
+    /// The longest message, in bytes.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        self.opened.max_bytes as usize
+    }
+
+    /// Sends a message, as [`Device::send`](crate::Device::send). The device waits for room for 10 seconds.
+    ///
+    /// # Errors
+    /// [`XipxError::Answered`]; [`XipxError::Socket`].
+    pub fn send(&mut self, to: Address, message: &[u8]) -> Result<(), XipxError> {
+        wire::write(&self.stream, to, message).map_err(XipxError::socket("send to the message device"))?;
+        self.answer(Code::Sent, ANSWER_TIMEOUT).map(drop)
+    }
+
+    /// Receives the next message.
+    ///
+    /// # Errors
+    /// [`XipxError::TimedOut`]; [`XipxError::Answered`]; [`XipxError::Socket`].
+    pub fn receive(&mut self, timeout: Duration) -> Result<Message, XipxError> {
+        if let Some(message) = self.messages.pop_front() {
+            return Ok(message);
+        }
+        match self.next(timeout)? {
+            Frame::Message(message) => Ok(message),
+            Frame::Answer(_, text) => Err(XipxError::answered(&text)),
+        }
+    }
+
+    /// Waits for an answer, and keeps the messages that come before it.
+    fn answer(&mut self, expected: Code, timeout: Duration) -> Result<Vec<u8>, XipxError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.next(deadline.saturating_duration_since(Instant::now()))? {
+                Frame::Message(message) => self.messages.push_back(message),
+                Frame::Answer(code, payload) if code == expected => return Ok(payload),
+                Frame::Answer(_, text) => return Err(XipxError::answered(&text)),
+            }
+        }
+    }
+
+    fn next(&mut self, timeout: Duration) -> Result<Frame, XipxError> {
+        let timed_out = || XipxError::TimedOut { what: "the message device said nothing".into(), timeout };
+        let failed = XipxError::socket("read from the message device");
+        if timeout.is_zero() {
+            return Err(timed_out());
+        }
+        let mut bytes = Vec::new();
+        let read = self
+            .stream
+            .set_read_timeout(Some(timeout))
+            .and_then(|()| wire::read(&mut self.stream, &mut bytes));
+        match read {
+            Ok(Some(Address { node: NO_NODE, channel })) => {
+                Ok(Frame::Answer(Code::from_number(channel), bytes))
+            }
+            Ok(Some(source)) => Ok(Frame::Message(Message { source, bytes })),
+            Ok(None) => Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended"))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(timed_out()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
