@@ -20,6 +20,7 @@ pub mod layers;
 mod limit;
 mod members;
 pub mod mpi;
+pub mod notification;
 pub mod objects;
 pub mod omp;
 pub mod placement;

@@ -130,6 +130,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/pictures/waitset.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/watching.svg", cost: Cost::Built, generate: diagram },
     Generator { path: "docs/book/src/pictures/window.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/xipx.svg", cost: Cost::Built, generate: diagram },
 ];
 
 /// Writes stale files, or only reports them.

@@ -20,6 +20,7 @@ use super::hub;
 use super::layers::{self, LayersOptions};
 use super::mpi::{self, MpiOptions};
 use super::mpi_network::{self, NetworkOptions};
+use super::notification;
 use super::objects;
 use super::omp::{self, OmpOptions};
 use super::placement::PlacementOptions;
@@ -50,6 +51,7 @@ Examples:
   tombolo bench omp                      OpenMP, beside libgomp and libomp
   tombolo bench rcce                     RCCE between two ranks, beside a channel
   tombolo bench xipx                     message devices, beside RCCE
+  tombolo bench notification             telling a receiver which of many channels has something
   tombolo bench placement                where rings should lie between nodes
   tombolo bench memory                   latency and rate of every memory that a node reaches
   tombolo bench compute                  additions per second of every node
@@ -81,6 +83,7 @@ enum BenchCommand {
     Omp(OmpOptions),
     Rcce(rcce::Options),
     Xipx(xipx::Options),
+    Notification(notification::Options),
     Placement(PlacementOptions),
     Tracing(tracing::Options),
     Memory(figures::MemoryOptions),
@@ -297,6 +300,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Omp(options) => omp::run(context, options),
         BenchCommand::Rcce(options) => rcce::run(context, options).map(|()| 0),
         BenchCommand::Xipx(options) => xipx::run(context, options),
+        BenchCommand::Notification(options) => notification::run(context, options),
         BenchCommand::Placement(options) => suite::run_placement(context, options),
         BenchCommand::Tracing(options) => tracing::run(context, options).map(|()| 0),
         BenchCommand::Memory(options) => figures::memory(context, options),

@@ -11,6 +11,7 @@ mod layers;
 mod mpi;
 mod mpi_network;
 mod network;
+mod notification;
 mod objects;
 mod omp;
 mod placement;

@@ -1,5 +1,6 @@
 //! `tombolo console`
 
+mod all;
 mod terminal;
 
 use std::io::{self, IsTerminal, Write};
@@ -34,15 +35,24 @@ const AWHILE: Duration = Duration::from_secs(3600);
 /// Ctrl-C included; Ctrl-] leaves. Otherwise the standard input is typed to its end, and the console stays
 /// open until the node ends, or for the time of --for. Output that was not read in time is dropped and
 /// counted: [N bytes dropped].
+///
+/// With --all the consoles of all virtual machines and boards are shown at once, line by line, each with the
+/// name of its node. The order of lines of different nodes is that in which they arrive. Nothing is typed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo console arm0                              interactive; leave with Ctrl-]
   tombolo console arm0 --no-input --for 5           watch for five seconds
+  tombolo console --all                             watch all nodes
   echo 'cat /proc/cpuinfo' | tombolo console arm0 --for 2")]
 pub(crate) struct Options {
     /// The name of the node
-    node: String,
+    #[arg(required_unless_present = "all")]
+    node: Option<String>,
+
+    /// Show the consoles of all nodes, without input
+    #[arg(long, conflicts_with = "node")]
+    all: bool,
 
     /// Leave after this many seconds
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
@@ -64,11 +74,12 @@ enum Left {
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    let Some(node) = &options.node else { return all::run(context, options) };
     let domain = context.attach_running()?;
-    let console = Arc::new(domain.console(&options.node)?);
+    let console = Arc::new(domain.console(node)?);
     let interactive = !options.no_input && io::stdin().is_terminal();
     if interactive {
-        context.say(format!("console of {}; Ctrl-] leaves", options.node));
+        context.say(format!("console of {node}; Ctrl-] leaves"));
     }
     let signals = signal_pipe().map_err(Failure::system("listen for signals"))?;
     let raw = if interactive { Some(RawMode::enter()?) } else { None };

@@ -587,6 +587,32 @@ def objects():
     return d
 
 
+def xipx():
+    """A message goes through a FIFO in the receiving node's area to the buffer of a device, and from there to the device's owner"""
+    d = Drawing(xipx.__doc__, 330)
+    d.box(20, 16, 190, 70, "host", "program on node 0", small=("send to channel 7", "of node 1"))
+    d.box(20, 150, 300, 168, "plain")
+    d.text(170, 306, "area of node 1, in common memory")
+    d.box(36, 164, 268, 52, "shared", "FIFO of node 0", small=("source, target, length, payload",))
+    d.box(36, 226, 128, 56, "shared", "FIFO of node 2")
+    d.box(176, 226, 128, 56, "shared", "devices", small=("open, room",))
+    d.arrow(90, 86, 90, 162)
+    d.text(82, 124, "1 put", anchor="end")
+    d.box(400, 150, 110, 132, "arm", "handler", small=("of node 1",))
+    d.arrow(210, 40, 450, 148, dashed=True)
+    d.text(330, 78, "2 interrupt", anchor="start")
+    d.arrow(304, 190, 398, 190)
+    d.text(352, 180, "3 get")
+    d.arrow(398, 254, 306, 254, dashed=True)
+    d.text(352, 246, "room")
+    for y, channel, program in ((150, 7, "program a"), (226, 8, "program b")):
+        d.box(560, y, 140, 56, "arm", f"channel {channel}", small=(program,))
+    d.arrow(510, 200, 558, 180)
+    d.text(534, 214, "4")
+    d.text(630, 306, "programs of node 1")
+    return d
+
+
 def realtime():
     """A period with its release, job and deadline; a step that three workers share; a pipeline of three stages"""
     d = Drawing(realtime.__doc__, 300)

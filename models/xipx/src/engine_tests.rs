@@ -62,7 +62,7 @@ fn run(rate: Option<u32>, seed: u64) {
                 let (to, from) = (random.index(3), [0, 7][random.index(2)]);
                 let key = (own, from, to, channel);
                 let count: &mut u64 = sent.entry(key).or_default();
-                let bytes = content(*count ^ seed ^ (from as u64) << 40);
+                let bytes = content(*count ^ seed ^ u64::from(from) << 40);
                 match nodes[own].outboxes[to].try_send(from, channel, &bytes) {
                     Ok(_) => (*count, left, idle) = (*count + 1, left - 1, 0),
                     Err(Refusal::FifoFull | Refusal::DeviceFull) => {}

@@ -2,10 +2,12 @@
 //! something for it, so that the receiver looks at one place and sleeps if nothing is there.
 //!
 //! The receiver owns a buffer with a part for each sender. There are three forms of it (Barrelfish on the
-//! Single-chip Cloud Computer, 2012; the third is also that of the Xipx message device, 2012):
+//! Single-chip Cloud Computer, 2012; the last is also that of the Xipx message device, 2012):
 //!
 //! | form | what a part has | when it is full |
 //! |---|---|---|
+//! | [`ring`] | ids of channels, in the order in which they were notified | the notification fails |
+//! | [`tree`] | a bit for each channel, and one for each 256 of these | never |
 //! | [`payload`] | the messages themselves, one behind the other | the send fails, the message stays with its sender |
 //!
 //! Barrelfish and Xipx let all senders write one buffer, under a test-and-set register for each receiver.
@@ -22,6 +24,8 @@
 extern crate alloc;
 
 pub mod payload;
+pub mod ring;
+pub mod tree;
 
 use tombolo_base::OutOfRange;
 

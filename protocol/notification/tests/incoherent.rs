@@ -9,8 +9,9 @@ use std::num::NonZeroU32;
 
 use mutant::{Mutant, Mutation};
 use tombolo_base::coherence::Evictions;
+use tombolo_base::sync::Ordering;
 use tombolo_base::{Random, SharedMemory};
-use tombolo_notification::payload;
+use tombolo_notification::{payload, ring, tree};
 
 /// At one in this many operations a line is evicted.
 const RATES: [Option<u32>; 4] = [None, Some(64), Some(4), Some(2)];
@@ -71,6 +72,95 @@ fn run(rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A form of notification by ids, with the ends of both sides.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Ids {
+    Ring(ring::Sender<Mutant>, ring::Receiver<Mutant>),
+    Tree(Box<(tree::Sender<Mutant>, tree::Receiver<Mutant>)>),
+}
+
+impl Ids {
+    fn new(is_ring: bool, [theirs, ours]: &[SharedMemory<Mutant>; 2]) -> Option<Ids> {
+        if is_ring {
+            let layout = ring::Layout::new(16)?;
+            return Some(Ids::Ring(
+                ring::Sender::new(theirs, layout).ok()?,
+                ring::Receiver::new(ours, layout).ok()?,
+            ));
+        }
+        let both = (tree::Sender::new(theirs).ok()?, tree::Receiver::new(ours).ok()?);
+        Some(Ids::Tree(Box::new(both)))
+    }
+
+    fn notify(&mut self, channel: u16) -> bool {
+        match self {
+            Ids::Ring(sender, _) => sender.try_notify(channel).is_ok(),
+            Ids::Tree(both) => {
+                both.0.notify(channel);
+                true
+            }
+        }
+    }
+
+    fn take(&mut self) -> Result<Vec<u16>, String> {
+        let mut all = Vec::new();
+        match self {
+            Ids::Ring(_, receiver) => all.extend(receiver.take().map_err(|error| error.to_string())?),
+            Ids::Tree(both) => _ = both.1.take(|channel| all.push(channel)),
+        }
+        Ok(all)
+    }
+}
+
+/// Numbers of events of each of some channels, which the receiver looks at only when it is notified.
+fn run_ids(is_ring: bool, rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
+    const CHANNELS: [u16; 5] = [0, 1, 255, 256, 65_279];
+    let memory = SharedMemory::zeroed(tree::TOTAL_BYTES + CHANNELS.len() * 64);
+    let both = views(&memory, rate, seed, mutation);
+    let mut ids = Ids::new(is_ring, &both).ok_or("a layout")?;
+    let word = |index: usize| (tree::TOTAL_BYTES + index * 64) / 8;
+    let mut random = Random::new(seed);
+    let (mut sent, mut seen, mut left, mut idle) = ([0; 5], [0; 5], MESSAGES, 0);
+    while left > 0 || sent != seen {
+        idle += 1;
+        if idle > 2000 {
+            return Err("stuck".to_owned());
+        }
+        if random.index(2) == 0 && left > 0 {
+            let index = random.index(5);
+            both[0].store_through_le(word(index), sent[index] + 1, Ordering::Release);
+            // One that is refused is tried again: what it is about stays written.
+            if ids.notify(CHANNELS[index]) {
+                (sent[index], left, idle) = (sent[index] + 1, left - 1, 0);
+            }
+        } else {
+            for channel in ids.take()? {
+                let index = CHANNELS.iter().position(|known| *known == channel);
+                let index = index.ok_or_else(|| format!("channel {channel}"))?;
+                seen[index] = both[1].load_current_le(word(index), Ordering::Acquire).min(sent[index]);
+                idle = 0;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn channels_that_were_notified_are_looked_at_at_every_rate_of_evictions() {
+    for is_ring in [true, false] {
+        for rate in RATES {
+            for seed in 0..SEEDS {
+                let outcome = run_ids(is_ring, rate, seed, Mutation::None);
+                assert_eq!(outcome, Ok(()), "ring: {is_ring}, one in {rate:?}, seed {seed}");
+            }
+        }
+        for mutation in [Mutation::NoWriteBack, Mutation::NoInvalidate] {
+            let noticed = (0..12).filter(|seed| run_ids(is_ring, None, *seed, mutation).is_err()).count();
+            assert_eq!(noticed, 12, "ring: {is_ring}, {mutation:?}");
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,9 @@
 
 use loom::thread;
 use tombolo_base::SharedMemory;
+use tombolo_base::sync::Ordering;
 use tombolo_notification::payload::{Layout, Received, Receiver, SendError, Sender};
+use tombolo_notification::tree;
 
 #[test]
 fn messages_arrive_whole_and_in_order_while_the_fifo_wraps() {
@@ -32,6 +34,32 @@ fn messages_arrive_whole_and_in_order_while_the_fifo_wraps() {
             };
             assert_eq!(received, Received { tag: u64::from(tag), length: 56 });
             assert_eq!(payload, [tag; 56]);
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_channel_that_is_notified_while_it_is_pending_is_looked_at_again() {
+    loom::model(|| {
+        let memory = SharedMemory::zeroed(tree::TOTAL_BYTES);
+        let messages = SharedMemory::zeroed(8);
+        let mut sender = tree::Sender::new(&memory).unwrap();
+        let mut receiver = tree::Receiver::new(&memory).unwrap();
+        let written = messages.clone();
+        let writer = thread::spawn(move || {
+            for message in 1..=2 {
+                written.store_le(0, message, Ordering::Release);
+                sender.notify(300);
+            }
+        });
+        let mut read = 0;
+        while read < 2 {
+            if receiver.take(|channel| assert_eq!(channel, 300)) > 0 {
+                read = messages.load_le(0, Ordering::Acquire);
+            } else {
+                thread::yield_now();
+            }
         }
         writer.join().unwrap();
     });

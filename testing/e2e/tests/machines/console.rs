@@ -25,6 +25,10 @@ fn commands_are_typed_and_answered_and_remembered() {
     let later = machine.tombolo(["console", "arm0", "--no-input", "--for", "1"]).ok();
     assert!(later.contains("42 on aarch64"), "what was printed before is shown again:\n{later}");
     machine.tombolo(["console", "host"]).fails_with(1, &["host has no console", "only a vm"]);
+    let all = machine.tombolo(["console", "--all", "--for", "1"]).ok();
+    assert!(all.lines().any(|line| line.starts_with("[arm0]: ") && line.contains("42 on aarch64")), "{all}");
+    machine.tombolo(["console", "--all", "arm0"]).fails_with(2, &["cannot be used with"]);
+    machine.tombolo(["console"]).fails_with(2, &[]);
     machine.tombolo(["console", "s390x-user"]).fails_with(1, &["has no console"]);
     machine.tombolo(["console", "mars"]).fails_with(1, &["no node 'mars'"]);
     machine.down();

@@ -1,0 +1,170 @@
+//! The forms of notification, and polling every channel, behind one face.
+
+use serde::{Deserialize, Serialize};
+use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
+use tombolo_notification::{payload, ring, tree};
+use tombolo_onesided::{FlagReader, FlagWriter};
+
+/// The buffer of a ring and of a FIFO, in bytes, as on the SCC.
+const BUFFER_BYTES: usize = 8 << 10;
+
+/// Payload of a message that travels in the buffer: what a message of Barrelfish has.
+pub(super) const MESSAGE_BYTES: usize = 32;
+
+/// How a receiver learns which channel has something for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Form {
+    /// A flag for each channel, all of which the receiver looks at.
+    Poll,
+    /// A ring of channel ids.
+    Ring,
+    /// A tree of bits.
+    Tree,
+    /// The messages themselves.
+    Payload,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Form; 4] = [Form::Poll, Form::Ring, Form::Tree, Form::Payload];
+
+    pub(super) fn name(self) -> &'static str {
+        ["polling", "ring", "tree", "payload"][self as usize]
+    }
+
+    /// Bytes for each sender.
+    pub(super) fn bytes(self, channels: usize) -> usize {
+        match self {
+            Form::Poll => channels * LINE_BYTES,
+            Form::Ring => ring_layout().map_or(0, ring::Layout::total_bytes),
+            Form::Tree => tree::TOTAL_BYTES,
+            Form::Payload => fifo_layout().map_or(0, payload::Layout::total_bytes),
+        }
+    }
+}
+
+fn ring_layout() -> Option<ring::Layout> {
+    ring::Layout::new(BUFFER_BYTES / 8)
+}
+
+fn fifo_layout() -> Option<payload::Layout> {
+    payload::Layout::new(BUFFER_BYTES)
+}
+
+/// The form has no layout, or the memory is too short for it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfRange),
+    /// A number of channels that there is no layout for.
+    #[error("no layout for the buffer")]
+    Layout,
+    /// The other side wrote something else.
+    #[error(transparent)]
+    Broken(#[from] tombolo_notification::Broken),
+}
+
+/// The side that notifies.
+pub(super) enum Notifier<C: CacheMaintenance> {
+    Poll(Vec<FlagWriter<C>>),
+    Ring(ring::Sender<C>),
+    Tree(tree::Sender<C>),
+    Payload(payload::Sender<C>),
+}
+
+/// What a notification did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Notified {
+    New,
+    /// The channel was pending already.
+    Merged,
+    Refused,
+}
+
+impl<C: CacheMaintenance> Notifier<C> {
+    pub(super) fn new(form: Form, channels: usize, memory: &SharedMemory<C>) -> Result<Self, Error> {
+        Ok(match form {
+            Form::Poll => {
+                let flag = |index| FlagWriter::new(memory, index * LINE_BYTES);
+                Notifier::Poll((0..channels).map(flag).collect::<Result<_, _>>()?)
+            }
+            Form::Ring => Notifier::Ring(ring::Sender::new(memory, ring_layout().ok_or(Error::Layout)?)?),
+            Form::Tree => Notifier::Tree(tree::Sender::new(memory)?),
+            Form::Payload => {
+                Notifier::Payload(payload::Sender::new(memory, fifo_layout().ok_or(Error::Layout)?)?)
+            }
+        })
+    }
+
+    pub(super) fn notify(&mut self, channel: u16) -> Notified {
+        let ok = |is_ok| if is_ok { Notified::New } else { Notified::Refused };
+        match self {
+            Notifier::Poll(flags) => {
+                flags[usize::from(channel)].raise();
+                Notified::New
+            }
+            Notifier::Ring(sender) => ok(sender.try_notify(channel).is_ok()),
+            Notifier::Tree(sender) => match sender.notify(channel) {
+                true => Notified::New,
+                false => Notified::Merged,
+            },
+            Notifier::Payload(sender) => ok(sender.try_send(channel.into(), &[1; MESSAGE_BYTES]).is_ok()),
+        }
+    }
+}
+
+/// The side that is notified.
+pub(super) enum Notifiee<C: CacheMaintenance> {
+    Poll(Vec<FlagReader<C>>),
+    Ring(ring::Receiver<C>),
+    Tree(tree::Receiver<C>),
+    Payload(payload::Receiver<C>, Vec<u8>),
+}
+
+impl<C: CacheMaintenance> Notifiee<C> {
+    pub(super) fn new(form: Form, channels: usize, memory: &SharedMemory<C>) -> Result<Self, Error> {
+        Ok(match form {
+            Form::Poll => {
+                let flag = |index| FlagReader::new(memory, index * LINE_BYTES);
+                Notifiee::Poll((0..channels).map(flag).collect::<Result<_, _>>()?)
+            }
+            Form::Ring => Notifiee::Ring(ring::Receiver::new(memory, ring_layout().ok_or(Error::Layout)?)?),
+            Form::Tree => Notifiee::Tree(tree::Receiver::new(memory)?),
+            Form::Payload => {
+                let layout = fifo_layout().ok_or(Error::Layout)?;
+                Notifiee::Payload(payload::Receiver::new(memory, layout)?, Vec::new())
+            }
+        })
+    }
+
+    /// Takes all channels that are there. Returns how many.
+    pub(super) fn take(&mut self, mut visit: impl FnMut(u16)) -> Result<usize, Error> {
+        let mut count = 0;
+        match self {
+            Notifiee::Poll(flags) => {
+                for (channel, flag) in (0..).zip(flags) {
+                    if flag.take() {
+                        visit(channel);
+                        count += 1;
+                    }
+                }
+            }
+            Notifiee::Ring(receiver) => {
+                while let Some(channel) = receiver.take()? {
+                    visit(channel);
+                    count += 1;
+                }
+            }
+            Notifiee::Tree(receiver) => count = receiver.take(visit),
+            Notifiee::Payload(receiver, bytes) => {
+                while let Some(message) = receiver.try_receive(bytes)? {
+                    visit(message.tag as u16);
+                    count += 1;
+                }
+                receiver.release();
+            }
+        }
+        Ok(count)
+    }
+}

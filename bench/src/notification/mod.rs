@@ -1,0 +1,371 @@
+//! What it costs to tell a receiver which of many channels has something for it: `tombolo bench notification`.
+//!
+//! Two kinds of figures. *Counted*: two ends with emulated caches that evict nothing, on one thread; the lines
+//! that move for an event, and an estimate for the SCC. *Timed*: two processes of this host notify each other
+//! in turn.
+
+mod forms;
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tombolo::Domain;
+use tombolo::region::{CapabilityId, RegionOptions, Rights};
+use tombolo_base::coherence::{CacheCosts, CacheCounters, EmulatedCache, Evictions, Flushed};
+use tombolo_base::{LINE_BYTES, Random, SharedMemory};
+
+use crate::table::{align, cells, none, significant, to_json};
+pub use forms::{Error, Form};
+use forms::{Notified, Notifiee, Notifier};
+
+/// Events of which the lines are counted; fewer where each costs a look at very many channels.
+const EVENTS: usize = 1024;
+const LOOKS: usize = 1 << 21;
+
+/// Events in a row before the receiver looks.
+const BURST: usize = 32;
+
+/// What the technical note measured.
+const NOTE: &str = "\
+Barrelfish Technical Note 005 (SCC): notifying by the ring takes the sender's kernel 605 cycles on the same tile and up to
+927 five hops away, with its lock and the interrupt; the tree was built, measured and found slower; payload in the buffer
+was designed and not built. A round trip with interrupts takes 8746 cycles. Its ring has 32-byte entries, one id each, and
+one buffer for all senders; here an entry has 8 bytes, and each sender a buffer of its own.\n";
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Numbers of channels, up to 65,280.
+    pub channels: Vec<usize>,
+    /// How often each timed trial is run; the median counts.
+    pub rounds: u32,
+    /// Time of a trial, in ms.
+    pub slice_ms: u64,
+    /// The arguments with which this program runs [`run_member`]; the trial follows.
+    pub member_arguments: Vec<OsString>,
+    /// How long a trial may take.
+    pub patience: Duration,
+}
+
+/// What is timed: a job of two processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Trial {
+    /// How they notify each other.
+    pub form: Form,
+    /// Of how many channels.
+    pub channels: usize,
+    /// How long, in ms.
+    pub slice_ms: u64,
+}
+
+/// What the first process says of a trial.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(tag = "metric")]
+pub struct Figure {
+    /// From one process to the other: half of a round trip, in ns.
+    pub event_ns: f64,
+}
+
+/// Lines that move for an event, on one side, and what that takes.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Lines {
+    /// Written back.
+    pub written_back: f64,
+    /// Invalidated, and loaded again when they are next used.
+    pub invalidated: f64,
+    /// An estimate of what that takes on the SCC, in core cycles.
+    pub scc_cycles: f64,
+}
+
+/// The figures of a form with a number of channels.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The form.
+    pub form: Form,
+    /// Channels.
+    pub channels: usize,
+    /// Memory for each sender, in bytes.
+    pub bytes: usize,
+    /// An event at a time, counted: of the sender and of the receiver.
+    pub alone: [Lines; 2],
+    /// In bursts of 32 events, for each event.
+    pub burst: [Lines; 2],
+    /// Events that are accepted before the receiver looks: of at most as many as fit all forms twice.
+    pub accepted: usize,
+    /// Of these, events of channels that were pending already.
+    pub merged: usize,
+    /// Timed.
+    pub event_ns: Option<f64>,
+    /// Why it was not timed.
+    pub failed: Option<String>,
+}
+
+/// All figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Processors that the two processes share.
+    pub processors: usize,
+    /// By form.
+    pub rows: Vec<Row>,
+}
+
+/// Measures every form with every number of channels. `progress` hears of each before it begins.
+///
+/// # Errors
+/// [`Error`], which only a fault of a form can cause.
+pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    let mut rows = Vec::new();
+    for form in Form::ALL {
+        for channels in options.channels.iter().copied() {
+            progress(&format!("{}, {channels} channels", form.name()));
+            let (accepted, merged) = when_full(form, channels)?;
+            let timed = time(options, form, channels);
+            rows.push(Row {
+                form,
+                channels,
+                bytes: form.bytes(channels),
+                alone: count(form, channels, 1)?,
+                burst: count(form, channels, BURST)?,
+                accepted,
+                merged,
+                event_ns: timed.as_ref().ok().copied(),
+                failed: timed.err(),
+            });
+        }
+    }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Ok(Report { processors, rows })
+}
+
+fn random_channel(random: &mut Random, channels: usize) -> u16 {
+    random.index(channels) as u16
+}
+
+/// The lines that move on each side for an event, in bursts of `burst`.
+fn count(form: Form, channels: usize, burst: usize) -> Result<[Lines; 2], Error> {
+    let memory = SharedMemory::zeroed(form.bytes(channels));
+    let views = [(); 2].map(|()| EmulatedCache::view(memory.clone(), Evictions::default()));
+    let mut notifier = Notifier::new(form, channels, &views[0])?;
+    let mut notifiee = Notifiee::new(form, channels, &views[1])?;
+    let mut random = Random::new(1);
+    let looks = if form == Form::Poll { LOOKS / channels } else { EVENTS };
+    let bursts = (EVENTS / burst).min(looks).max(2);
+    let mut before = views.each_ref().map(counters);
+    for round in 0..2 * bursts {
+        if round == bursts {
+            // What is loaded and known for the first time is not counted.
+            before = views.each_ref().map(counters);
+        }
+        for _ in 0..burst {
+            notifier.notify(random_channel(&mut random, channels));
+        }
+        notifiee.take(|_| ())?;
+    }
+    let after = views.each_ref().map(counters);
+    let events = (bursts * burst) as f64;
+    let lines = |side: usize| {
+        let each =
+            |count: fn(CacheCounters) -> u64| (count(after[side]) - count(before[side])) as f64 / events;
+        Lines {
+            written_back: each(|counters| counters.written_back),
+            invalidated: each(|counters| counters.invalidated),
+            scc_cycles: each(|counters| counters.cycles(CacheCosts::SCC)),
+        }
+    };
+    Ok([lines(0), lines(1)])
+}
+
+fn counters(view: &SharedMemory<Flushed>) -> CacheCounters {
+    view.caches().cache().map(EmulatedCache::counters).unwrap_or_default()
+}
+
+/// How many events are accepted while the receiver does not look, and how many of them are merged.
+fn when_full(form: Form, channels: usize) -> Result<(usize, usize), Error> {
+    let memory = SharedMemory::zeroed(form.bytes(channels));
+    let mut notifier = Notifier::new(form, channels, &memory)?;
+    let (mut accepted, mut merged) = (0, 0);
+    for event in 0..2 * usize::from(u16::MAX) {
+        match notifier.notify((event % channels) as u16) {
+            Notified::New => {}
+            Notified::Merged => merged += 1,
+            Notified::Refused => break,
+        }
+        accepted += 1;
+    }
+    Ok((accepted, merged))
+}
+
+fn time(options: &Options, form: Form, channels: usize) -> Result<f64, String> {
+    let trial = Trial { form, channels, slice_ms: options.slice_ms };
+    let words = serde_json::to_string(&trial).map_err(|error| error.to_string())?;
+    let once = || {
+        let arguments = &options.member_arguments;
+        let figures = crate::members::run::<Figure>("notification", 2, arguments, &words, options.patience)?;
+        let figure = figures.into_iter().next().ok_or_else(|| "it found nothing".to_owned())?;
+        Ok::<f64, String>(figure.event_ns)
+    };
+    let mut all = (0..options.rounds).map(|_| once()).collect::<Result<Vec<f64>, _>>()?;
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().ok_or_else(|| "no rounds".to_owned())
+}
+
+/// Runs as a process of a trial, which is JSON, and prints what it found.
+///
+/// # Errors
+/// What went wrong, in words.
+pub fn run_member(trial: &str) -> Result<(), String> {
+    let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
+    let figure = take_part(&trial).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn take_part(trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
+    let domain = Domain::attach()?;
+    let job = domain.job()?;
+    let rank = job.rank() as usize;
+    let part_bytes = trial.form.bytes(trial.channels).next_multiple_of(LINE_BYTES);
+    let mut channel = job.channel_to(1 - job.rank())?;
+    let (mapping, _region) = if rank == 0 {
+        let region = domain.create_region(&RegionOptions::new(2 * part_bytes as u64))?;
+        let capability = region.grant(channel.peer(), Rights::READ_WRITE)?.id.0;
+        channel.send(&capability.to_le_bytes())?;
+        (region.map(Rights::READ_WRITE)?, Some(region))
+    } else {
+        let mut bytes = Vec::new();
+        channel.recv_into(&mut bytes)?;
+        let capability = u64::from_le_bytes(bytes.as_slice().try_into()?);
+        (domain.capability(CapabilityId(capability))?.map(Rights::READ_WRITE)?, None)
+    };
+    let memory = mapping.memory().ok_or("the memory cannot be mapped")?;
+    let part = |side: usize| memory.slice(side * part_bytes, part_bytes);
+    let notifier = Notifier::new(trial.form, trial.channels, &part(rank)?)?;
+    let notifiee = Notifiee::new(trial.form, trial.channels, &part(1 - rank)?)?;
+    // Both have mapped it.
+    channel.send(b"")?;
+    channel.recv_into(&mut Vec::new())?;
+    let event_ns = exchange(rank == 0, notifier, notifiee, trial)?;
+    channel.send(b"")?;
+    channel.recv_into(&mut Vec::new())?;
+    Ok(Figure { event_ns })
+}
+
+/// The two notify each other in turn.
+fn exchange(
+    is_first: bool,
+    mut notifier: Notifier<tombolo_base::Coherent>,
+    mut notifiee: Notifiee<tombolo_base::Coherent>,
+    trial: &Trial,
+) -> Result<f64, Box<dyn std::error::Error>> {
+    // The same on both sides, so that each knows which channel comes next.
+    let mut random = Random::new(7);
+    let (start, slice) = (Instant::now(), Duration::from_millis(trial.slice_ms));
+    // The same number on both sides: about what fits the slice.
+    let trips = 64 + (trial.slice_ms as usize * 2_000_000) / (1000 + trial.channels_looked_at() * 8);
+    let deadline = start + 100 * slice + Duration::from_secs(10);
+    for trip in 0..trips {
+        let expected = random_channel(&mut random, trial.channels);
+        let answer = random_channel(&mut random, trial.channels);
+        if is_first {
+            notifier.notify(expected);
+        }
+        let mut found = None;
+        let mut polls = 0_u32;
+        while notifiee.take(|channel| found = Some(channel))? == 0 {
+            tombolo_base::sync::spin_hint();
+            polls += 1;
+            if polls.is_multiple_of(1024) {
+                std::thread::yield_now();
+                if Instant::now() > deadline {
+                    return Err(format!("event {trip} did not arrive").into());
+                }
+            }
+        }
+        if found != Some(if is_first { answer } else { expected }) {
+            return Err(format!("event {trip} was for {found:?}").into());
+        }
+        if !is_first {
+            notifier.notify(answer);
+        }
+    }
+    Ok(start.elapsed().as_nanos() as f64 / trips as f64 / 2.0)
+}
+
+impl Trial {
+    /// Channels that the receiver looks at for an event.
+    fn channels_looked_at(&self) -> usize {
+        if self.form == Form::Poll { self.channels } else { 1 }
+    }
+}
+
+impl Report {
+    /// Whether all was timed.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.rows.iter().all(|row| row.failed.is_none())
+    }
+
+    /// The report as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// The report as a table, and what the technical note says.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut table = vec![cells(&[
+            "FORM",
+            "CHANNELS",
+            "ns",
+            "KiB",
+            "accepted",
+            "merged",
+            "sent: cycles",
+            "received: cycles",
+            "burst, sent",
+            "burst, received",
+        ])];
+        for row in &self.rows {
+            let kib = significant(row.bytes as f64 / 1024.0);
+            let mut line = vec![row.form.name().to_owned(), row.channels.to_string()];
+            line.extend([row.event_ns.map_or_else(none, significant), kib]);
+            line.extend([row.accepted, row.merged].map(|count| count.to_string()));
+            line.extend(row.alone.iter().chain(&row.burst).map(|lines| significant(lines.scc_cycles)));
+            table.push(line);
+        }
+        let mut text = format!(
+            "{} processors. ns: half of a round trip of two processes of this host. KiB: for each sender. accepted: \
+             events\nbefore the receiver looks; merged: of these, of channels that were pending. cycles: for an event, \
+             estimated for the\nSCC from the lines that move; burst: for each of 32 events before the receiver looks\n\n{}\n{NOTE}",
+            self.processors,
+            align(&table),
+        );
+        for row in &self.rows {
+            if let Some(why) = &row.failed {
+                text += &format!("no time for {}, {} channels: {why}\n", row.form.name(), row.channels);
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_refuses_a_tree_merges_and_polling_grows_with_channels() {
+        let channels = 300;
+        assert_eq!(when_full(Form::Ring, channels).unwrap(), (1024, 0));
+        assert_eq!(when_full(Form::Payload, channels).unwrap(), (128, 0));
+        let (accepted, merged) = when_full(Form::Tree, channels).unwrap();
+        assert_eq!(accepted - merged, channels);
+        let looked = |form, channels| count(form, channels, 1).unwrap()[1].invalidated;
+        assert!(looked(Form::Poll, 256) > 200.0);
+        for form in [Form::Ring, Form::Tree, Form::Payload] {
+            assert!(looked(form, 4096) < 10.0, "{form:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A ring of channel ids, from one sender to one receiver.
+//!
+//! A notification is one word: the id of the channel and the number of the notification, by which the
+//! receiver knows that the word is new. So it is whole on any memory, and needs no flag beside it. The receiver
+//! says by a flag how many it has taken, when that is half of the ring.
+//!
+//! A channel that is notified twice is in the ring twice. A full ring refuses: the sender has to notify again
+//! later, since its message may have been read meanwhile by a receiver that looked by itself.
+
+use tombolo_base::sync::Ordering;
+use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
+use tombolo_onesided::{FlagReader, FlagWriter};
+
+use crate::Broken;
+
+/// The most notifications that a ring can have.
+pub const MAX_ENTRIES: usize = 1 << 16;
+
+/// Bits of a word that are the channel's.
+const CHANNEL_BITS: u32 = 16;
+
+/// A ring of a number of notifications. All of it is zero at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    entries: usize,
+}
+
+impl Layout {
+    /// Of so many notifications: a multiple of 16, up to [`MAX_ENTRIES`].
+    #[must_use]
+    pub fn new(entries: usize) -> Option<Layout> {
+        let fits = (16..=MAX_ENTRIES).contains(&entries) && entries.is_multiple_of(16);
+        fits.then_some(Layout { entries })
+    }
+
+    /// All of it, with the flag, in bytes.
+    #[must_use]
+    pub fn total_bytes(self) -> usize {
+        LINE_BYTES + self.entries * 8
+    }
+}
+
+/// Why a notification was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotifyError {
+    /// The receiver has not taken enough of those before.
+    #[error("the receiver's ring is full")]
+    Full,
+    /// The receiver breaks the protocol.
+    #[error(transparent)]
+    Broken(#[from] Broken),
+}
+
+/// The word of a notification: never zero, which a ring is at first.
+fn word(position: u64, channel: u16) -> u64 {
+    (position + 1) << CHANNEL_BITS | u64::from(channel)
+}
+
+/// The end of a ring that notifies. There is one.
+#[derive(Debug)]
+pub struct Sender<C: CacheMaintenance> {
+    words: SharedMemory<C>,
+    taken: FlagReader<C>,
+    entries: u64,
+    position: u64,
+    released: u64,
+}
+
+impl<C: CacheMaintenance> Sender<C> {
+    /// Of the ring in `memory`, of which nothing was used yet.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]: the memory is shorter than the layout.
+    pub fn new(memory: &SharedMemory<C>, layout: Layout) -> Result<Self, OutOfRange> {
+        let words = memory.slice(LINE_BYTES, layout.entries * 8)?;
+        let (taken, entries) = (FlagReader::new(memory, 0)?, layout.entries as u64);
+        Ok(Sender { words, taken, entries, position: 0, released: 0 })
+    }
+
+    /// Notifies the receiver of a channel. What this side wrote before is there when it sees that.
+    ///
+    /// # Errors
+    /// [`NotifyError`]; nothing was written.
+    pub fn try_notify(&mut self, channel: u16) -> Result<(), NotifyError> {
+        if self.position - self.released == self.entries {
+            let (taken, sent, before) = (self.taken.latest(), self.position, self.released);
+            if taken < before || taken > sent {
+                return Err(Broken::Taken { taken, sent, before }.into());
+            }
+            self.released = taken;
+            if sent - taken == self.entries {
+                return Err(NotifyError::Full);
+            }
+        }
+        let index = (self.position % self.entries) as usize;
+        self.words.store_through_le(index, word(self.position, channel), Ordering::Release);
+        self.position += 1;
+        Ok(())
+    }
+}
+
+/// The end of a ring that is notified. There is one.
+#[derive(Debug)]
+pub struct Receiver<C: CacheMaintenance> {
+    words: SharedMemory<C>,
+    taken: FlagWriter<C>,
+    entries: u64,
+    position: u64,
+}
+
+impl<C: CacheMaintenance> Receiver<C> {
+    /// As [`Sender::new`].
+    ///
+    /// # Errors
+    /// [`OutOfRange`]: the memory is shorter than the layout.
+    pub fn new(memory: &SharedMemory<C>, layout: Layout) -> Result<Self, OutOfRange> {
+        let words = memory.slice(LINE_BYTES, layout.entries * 8)?;
+        let (taken, entries) = (FlagWriter::new(memory, 0)?, layout.entries as u64);
+        Ok(Receiver { words, taken, entries, position: 0 })
+    }
+
+    /// The channel of the next notification, if there is one.
+    ///
+    /// # Errors
+    /// [`Broken`]: the sender breaks the protocol.
+    pub fn take(&mut self) -> Result<Option<u16>, Broken> {
+        let index = (self.position % self.entries) as usize;
+        let found = self.words.load_current_le(index, Ordering::Acquire);
+        let channel = found as u16;
+        if found != word(self.position, channel) {
+            let ahead = (found >> CHANNEL_BITS).saturating_sub(self.position + 1);
+            if ahead > 0 {
+                return Err(Broken::Sent { ahead, capacity: self.entries });
+            }
+            self.release();
+            return Ok(None);
+        }
+        self.position += 1;
+        if self.position - self.taken.raised() >= self.entries / 2 {
+            self.release();
+        }
+        Ok(Some(channel))
+    }
+
+    /// Tells the sender of all that were taken.
+    fn release(&mut self) {
+        let count = self.position - self.taken.raised();
+        if count > 0 {
+            self.taken.raise_by(count);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use tombolo_base::Coherent;
+
+    fn pair(entries: usize) -> (SharedMemory, Sender<Coherent>, Receiver<Coherent>) {
+        let layout = Layout::new(entries).unwrap();
+        let memory = SharedMemory::zeroed(layout.total_bytes());
+        let (sender, receiver) = (Sender::new(&memory, layout), Receiver::new(&memory, layout));
+        (memory, sender.unwrap(), receiver.unwrap())
+    }
+
+    #[test]
+    fn notifications_arrive_in_order_and_a_full_ring_refuses() {
+        let (_, mut sender, mut receiver) = pair(16);
+        for round in 0..5_u16 {
+            for index in 0..16 {
+                sender.try_notify(round * 16 + index).unwrap();
+            }
+            assert_eq!(sender.try_notify(9), Err(NotifyError::Full));
+            for index in 0..16 {
+                assert_eq!(receiver.take(), Ok(Some(round * 16 + index)));
+            }
+            assert_eq!(receiver.take(), Ok(None));
+        }
+        assert_eq!(sender.try_notify(u16::MAX), Ok(()));
+        assert_eq!(receiver.take(), Ok(Some(u16::MAX)));
+    }
+
+    #[test]
+    fn what_no_peer_writes_is_refused() {
+        let (memory, mut sender, mut receiver) = pair(16);
+        memory.words()[LINE_BYTES / 8].store(word(16, 3).to_le(), Ordering::Relaxed);
+        assert_eq!(receiver.take(), Err(Broken::Sent { ahead: 16, capacity: 16 }));
+        memory.words()[7].store(17_u64.to_le(), Ordering::Relaxed);
+        let refused = (0..17).find_map(|_| sender.try_notify(1).err());
+        assert_eq!(refused, Some(Broken::Taken { taken: 17, sent: 16, before: 0 }.into()));
+        for entries in [0, 8, 17, MAX_ENTRIES + 16] {
+            assert_eq!(Layout::new(entries), None);
+        }
+    }
+}
