@@ -38,7 +38,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// All of them.
+    /// All patterns of the paper.
     pub const ALL: [Pattern; 4] =
         [Pattern::PingPong, Pattern::PingPing, Pattern::TwoToOnePong, Pattern::TwoToOnePing];
 
@@ -140,8 +140,8 @@ pub struct Report {
     pub rcce: Vec<Rcce>,
 }
 
-/// Measures one trial after another. `progress` hears of each trial before it begins, and `rcce` measures that
-/// library.
+/// Measures one trial after another. `progress` hears of each trial before it begins, and `rcce` measures
+/// that library.
 #[must_use]
 pub fn run(options: &Options, rcce: Vec<Rcce>, progress: &mut dyn FnMut(&str)) -> Report {
     let mut rows = Vec::new();

@@ -25,7 +25,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// All of them.
+    /// All forms, polling first.
     pub const ALL: [Form; 4] = [Form::Poll, Form::Ring, Form::Tree, Form::Payload];
 
     pub(super) fn name(self) -> &'static str {

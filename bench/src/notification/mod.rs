@@ -1,8 +1,9 @@
-//! What it costs to tell a receiver which of many channels has something for it: `tombolo bench notification`.
+//! What it costs to tell a receiver which of many channels has something for it: `tombolo bench
+//! notification`.
 //!
-//! Two kinds of figures. *Counted*: two ends with emulated caches that evict nothing, on one thread; the lines
-//! that move for an event, and an estimate for the SCC. *Timed*: two processes of this host notify each other
-//! in turn.
+//! Two kinds of figures. *Counted*: two ends with emulated caches that evict nothing, on one thread; the
+//! lines that move for an event, and an estimate for the SCC. *Timed*: two processes of this host notify
+//! each other in turn.
 
 mod forms;
 
@@ -33,7 +34,7 @@ Barrelfish Technical Note 005 (SCC): notifying by the ring takes the sender's ke
 was designed and not built. A round trip with interrupts takes 8746 cycles. Its ring has 32-byte entries, one id each, and
 one buffer for all senders; here an entry has 8 bytes, and each sender a buffer of its own.\n";
 
-/// What to measure.
+/// What to measure, and how often.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Numbers of channels, up to 65,280.
@@ -101,7 +102,7 @@ pub struct Row {
     pub failed: Option<String>,
 }
 
-/// All figures.
+/// The figures of all forms.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Processors that the two processes share.

@@ -21,13 +21,13 @@ const SOURCE: &str = include_str!("../../../bench/rcce/measure.c");
 /// Measures RCCE between two ranks, beside a channel
 ///
 /// Two ranks of one program, on the host and a node, send messages back and forth in turn: by RCCE_send, by
-/// RCCE_put with a flag (up to 4 KiB), and over a channel between the same two processes. Figures are half of
-/// a round trip, medians over the rounds; payload is written and read. Absolute times differ between
+/// RCCE_put with a flag (up to 4 KiB), and over a channel between the same two processes. Figures are half
+/// of a round trip, medians over the rounds; payload is written and read. Absolute times differ between
 /// machines; the ratio is the figure of interest. MPI between the same nodes is measured by `tombolo bench
 /// mpi`.
 ///
-/// The JSON has, for each of `rows`: on, bytes, send_ns, put_ns, channel_ns, and exchange_ns of both sending at
-/// once by iRCCE_isend.
+/// The JSON has, for each of `rows`: on, bytes, send_ns, put_ns, channel_ns, and exchange_ns of both
+/// sending at once by iRCCE_isend.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -12,12 +12,12 @@ use crate::failure::Failure;
 
 /// Measures message devices beside RCCE: ping-pong, ping-ping and two-to-one by length
 ///
-/// Processes of this host are nodes that send to each other. In ping-ping both send at the same time and then
-/// receive; in two-to-one one node plays with two others at once. Figures are for programs that have the
-/// device themselves (the paper's kernel threads) and for those that use its socket (user threads). RCCE's
-/// ping-pong and iRCCE's ping-ping are measured in the same run, between two ranks of this host. With --window
-/// the memory lies in that window, too; it is not coherent if the machine file says `coherence = "flush"`,
-/// and the caches are emulated.
+/// Processes of this host are nodes that send to each other. In ping-ping both send at the same time and
+/// then receive; in two-to-one one node plays with two others at once. Figures are for programs that have
+/// the device themselves (the paper's kernel threads) and for those that use its socket (user threads).
+/// RCCE's ping-pong and iRCCE's ping-ping are measured in the same run, between two ranks of this host.
+/// With --window the memory lies in that window, too; it is not coherent if the machine file says
+/// `coherence = "flush"`, and the caches are emulated.
 ///
 /// The JSON has `rows` with: trial, and figure with message_ns and megabytes (per second), or failed; and
 /// `rcce` with bytes, ping_pong_ns and ping_ping_ns.

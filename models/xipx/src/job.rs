@@ -28,8 +28,8 @@ const MAP: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate
 /// How a node joins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinOptions {
-    /// The FIFO from each node to each other, in bytes, a multiple of 128; a message takes half of it at most.
-    /// All nodes have the same.
+    /// The FIFO from each node to each other, in bytes, a multiple of 128; a message takes half of it at
+    /// most. All nodes have the same.
     pub fifo_bytes: usize,
     /// Node 0: the window in which the memory lies, by its name or that of its node; without one the first
     /// that all nodes reach, and none if they run on one kernel.

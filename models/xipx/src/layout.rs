@@ -21,7 +21,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of so many nodes, with so long FIFOs; `None` if either is out of its range.
+    /// Of `nodes` nodes, with FIFOs of `fifo_bytes`; `None` if either is out of its range.
     #[must_use]
     pub fn new(nodes: usize, fifo_bytes: usize) -> Option<Layout> {
         let fifo = payload::Layout::new(fifo_bytes)?;

@@ -1,11 +1,11 @@
-//! The message device of Xipx (Ziwisky, Persohn and Brylow, *BareMichael: A Minimalistic Bare-metal Framework
-//! for the Intel SCC*, MARC 2012): messages between programs on the nodes of a machine, over memory that all
-//! nodes map, coherent or not.
+//! The message device of Xipx (Ziwisky, Persohn and Brylow, *BareMichael: A Minimalistic Bare-metal
+//! Framework for the Intel SCC*, MARC 2012): messages between programs on the nodes of a machine, over
+//! memory that all nodes map, coherent or not.
 //!
-//! The buffer of a node is a FIFO. A message is written there with its source, the channel that it is for and
-//! its length, and an interrupt tells the node. A handler copies it into the buffer of the device that is
-//! open on the channel, and signals the device's owner. Unlike RCCE nothing is collective: any program sends
-//! to any other, and several programs at a time use the devices of one node.
+//! The buffer of a node is a FIFO. A message is written there with its source, the channel that it is for
+//! and its length, and an interrupt tells the node. A handler copies it into the buffer of the device that
+//! is open on the channel, and signals the device's owner. Unlike RCCE nothing is collective: any program
+//! sends to any other, and several programs at a time use the devices of one node.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -15,8 +15,8 @@
 //! fn main() -> Result<(), XipxError> {
 //!     let node = Node::join(&Domain::attach()?, &JoinOptions::default())?;
 //!     let device = node.open(Some(5))?;
-//!     let next = Address { node: (node.number() + 1) % node.names().len() as u16, channel: 5 };
-//!     device.send(next, b"good morning", Duration::from_secs(10))?;
+//!     let next = (node.number() + 1) % node.names().len() as u16;
+//!     device.send(Address { node: next, channel: 5 }, b"good morning", Duration::from_secs(10))?;
 //!     let message = device.receive(Duration::from_secs(10))?;
 //!     println!("{:?}: {}", message.source, String::from_utf8_lossy(&message.bytes));
 //!     Ok(())

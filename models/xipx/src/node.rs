@@ -58,7 +58,8 @@ impl Drop for Inner {
 }
 
 impl Node {
-    /// Joins the job that this program was started in. All of its ranks do; their numbers are those of nodes.
+    /// Joins the job that this program was started in. All of its ranks do; their numbers are those of
+    /// nodes.
     ///
     /// # Errors
     /// [`XipxError::Refused`], [`XipxError::NoWindow`], [`XipxError::Domain`].
@@ -536,7 +537,8 @@ impl<C: CacheMaintenance> Port for Shared<C> {
                 return Ok(());
             }
             let mut inbox = lock(&self.inbox);
-            // The handler delivers and signals while it holds the lock, so that nothing is missed from here on.
+            // The handler delivers and signals while it holds the lock, so that nothing is missed from here
+            // on.
             if inbox.take(channel, owner, message) {
                 return Ok(());
             }

@@ -193,7 +193,7 @@ impl<C: CacheMaintenance> Sender<C> {
         Ok(())
     }
 
-    /// Messages sent.
+    /// How many messages were sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.raised()

@@ -1,11 +1,11 @@
 //! A ring of channel ids, from one sender to one receiver.
 //!
 //! A notification is one word: the id of the channel and the number of the notification, by which the
-//! receiver knows that the word is new. So it is whole on any memory, and needs no flag beside it. The receiver
-//! says by a flag how many it has taken, when that is half of the ring.
+//! receiver knows that the word is new. So it is whole on any memory, and needs no flag beside it. The
+//! receiver says by a flag how many it has taken, when that is half of the ring.
 //!
-//! A channel that is notified twice is in the ring twice. A full ring refuses: the sender has to notify again
-//! later, since its message may have been read meanwhile by a receiver that looked by itself.
+//! A channel that is notified twice is in the ring twice. A full ring refuses: the sender has to notify
+//! again later, since its message may have been read meanwhile by a receiver that looked by itself.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
@@ -26,7 +26,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of so many notifications: a multiple of 16, up to [`MAX_ENTRIES`].
+    /// Of `entries` notifications: a multiple of 16, up to [`MAX_ENTRIES`].
     #[must_use]
     pub fn new(entries: usize) -> Option<Layout> {
         let fits = (16..=MAX_ENTRIES).contains(&entries) && entries.is_multiple_of(16);

@@ -1,16 +1,17 @@
-//! A tree of bits, from one sender to one receiver: a bit for each channel, in leaves of 256, and a bit in the
-//! root for each leaf. A notification never fails, and a channel that is notified again before it was taken
-//! costs nothing more.
+//! A tree of bits, from one sender to one receiver: a bit for each channel, in leaves of 256, and a bit in
+//! the root for each leaf. A notification never fails, and a channel that is notified again before it was
+//! taken costs nothing more.
 //!
-//! Barrelfish's senders set bits and its receiver clears them, under a lock. Here each side has a tree that it
-//! alone writes, and a bit is set where the two differ: the sender flips its bit, the receiver copies it.
+//! Barrelfish's senders set bits and its receiver clears them, under a lock. Here each side has a tree that
+//! it alone writes, and a bit is set where the two differ: the sender flips its bit, the receiver copies
+//! it.
 //!
 //! # Why nothing is missed
 //! A sender that finds a bit set already does not flip it, and relies on the receiver to look later. The
-//! receiver copies the bit, fences, and then looks at what it is about; the sender writes that, fences, and then
-//! loads the receiver's bit. If the sender still found it as it was, its load came before the receiver's store,
-//! and so the receiver's later look finds what the sender wrote. That holds for a channel's bit and its
-//! messages, and for a leaf's bit in the root and the leaf.
+//! receiver copies the bit, fences, and then looks at what it is about; the sender writes that, fences, and
+//! then loads the receiver's bit. If the sender still found it as it was, its load came before the
+//! receiver's store, and so the receiver's later look finds what the sender wrote. That holds for a
+//! channel's bit and its messages, and for a leaf's bit in the root and the leaf.
 
 use alloc::vec::Vec;
 
@@ -67,8 +68,8 @@ impl<C: CacheMaintenance> Sender<C> {
         Ok(Sender { own, receivers, root: [0; NODE_WORDS], leaves: alloc::vec![0; LEAVES * NODE_WORDS] })
     }
 
-    /// Notifies the receiver of a channel. Returns whether that was new, or else pending already. What this side
-    /// wrote before is there when the receiver takes the channel.
+    /// Notifies the receiver of a channel. Returns whether that was new, or else pending already. What this
+    /// side wrote before is there when the receiver takes the channel.
     ///
     /// # Panics
     /// If there is no such channel, a mistake of the caller.

@@ -73,7 +73,8 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let (closed, closing) = UnixStream::pair().map_err(Failure::system("make a socket"))?;
     let mut readers = Vec::new();
     for name in &names {
-        // A program hears of the consoles that it has open in one queue, so each has an attachment of its own.
+        // A program hears of the consoles that it has open in one queue, so each has an attachment of its
+        // own.
         let console = context.attach_running()?.console(name)?;
         let lines = Lines::new(format!("[{name}]:{:1$}", "", width - name.len() + 1));
         let closing = closing.try_clone().map_err(Failure::system("make a socket"))?;

@@ -104,6 +104,7 @@ fn manifest(name: &str) -> String {
          tombolo-hubs = {{ path = \"{root}/runtime/hubs\" }}\n\
          tombolo-pages = {{ path = \"{root}/models/pages\" }}\n\
          tombolo-objects = {{ path = \"{root}/models/objects\" }}\n\
+         tombolo-xipx = {{ path = \"{root}/models/xipx\" }}\n\
          tombolo-realtime = {{ path = \"{root}/models/realtime\" }}\n\n\
          [build-dependencies]\ntombolo-idl = {{ path = \"{root}/interface/idl\" }}\n"
     )
