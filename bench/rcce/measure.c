@@ -68,9 +68,10 @@ typedef struct {
 /* Ping-ping: both send at the same time, and then receive. RCCE itself cannot. */
 static void exchange(size_t size) {
     iRCCE_SEND_REQUEST request;
-    if (iRCCE_isend(message, size, 1 - RCCE_ue(), &request) < 0) fail("iRCCE_isend");
-    if (iRCCE_recv(answer, size, 1 - RCCE_ue()) < 0) fail("iRCCE_recv");
-    if (iRCCE_isend_wait(&request) < 0) fail("iRCCE_isend_wait");
+    int began = iRCCE_isend(message, (ssize_t)size, 1 - RCCE_ue(), &request);
+    if (began != iRCCE_SUCCESS && began != iRCCE_PENDING && began != iRCCE_RESERVED) fail("iRCCE_isend");
+    if (iRCCE_recv(answer, (ssize_t)size, 1 - RCCE_ue())) fail("iRCCE_recv");
+    if (iRCCE_isend_wait(&request)) fail("iRCCE_isend_wait");
 }
 
 static void exchange_slice(size_t size, double seconds) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::notification;
 
-use super::progress::{member_status, showing};
+use super::progress::{member_arguments, member_status, showing};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -50,13 +50,13 @@ pub(super) struct Options {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     if let Some(trial) = &options.member {
-        return Ok(member_status(notification::run_member(trial)));
+        return Ok(member_status(notification::run_member(&context.attach()?, trial)));
     }
     let bench = notification::Options {
         channels: options.channels.iter().map(|count| *count as usize).collect(),
         rounds: options.rounds,
         slice_ms: options.slice_ms.into(),
-        member_arguments: ["bench", "notification", "--member"].map(Into::into).to_vec(),
+        member_arguments: member_arguments(context, "notification"),
         patience: Duration::from_secs(120),
     };
     let report = showing(context, |progress| notification::run(&bench, progress));

@@ -1,5 +1,6 @@
 //! What is being measured, for people who wait.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
 use crate::context::Context;
@@ -18,6 +19,12 @@ pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(
         eprint_quietly("\r\x1b[K");
     }
     result
+}
+
+/// The arguments with which this program takes part in a measurement on the same machine; the trial follows.
+pub(super) fn member_arguments(context: &Context, bench: &str) -> Vec<OsString> {
+    let machine = context.machine.iter().flat_map(|name| ["--machine", name]);
+    machine.chain(["bench", bench, "--member"]).map(Into::into).collect()
 }
 
 /// The exit status of a process that took part in a measurement, which says why if it failed.

@@ -83,19 +83,19 @@ struct Row {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let Options { on, sizes, rounds, slice_ms, json } = options;
-    let rows = measure(context, on, sizes, *rounds, *slice_ms)?;
+    let rows = measure(context, on, sizes, *rounds, *slice_ms, |all| all[all.len() / 2])?;
     let report = Report { rounds: *rounds, slice_ms: *slice_ms, rows };
     if *json { print_json(&report) } else { print(render(&report, context.colour)) }
 }
 
-/// RCCE between two ranks of the host, beside what another command measures.
+/// RCCE between two ranks of the host, beside what another command measures: the fastest of all slices.
 pub(super) fn beside(
     context: &Context,
     sizes: &[u32],
     rounds: u32,
     slice_ms: u32,
 ) -> Result<Vec<Rcce>, Failure> {
-    let rows = measure(context, &["host".to_owned()], sizes, rounds, slice_ms)?;
+    let rows = measure(context, &["host".to_owned()], sizes, rounds, slice_ms, |all| all[0])?;
     let rcce = |row: Row| Rcce {
         bytes: row.bytes as usize,
         ping_pong_ns: row.send_ns,
@@ -110,6 +110,7 @@ fn measure(
     sizes: &[u32],
     rounds: u32,
     slice_ms: u32,
+    choose: fn(&[f64]) -> f64,
 ) -> Result<Vec<Row>, Failure> {
     let scratch = Scratch::new()?;
     let (source, image) = (scratch.path().join("measure.c"), scratch.path().join("measure.tbi"));
@@ -124,7 +125,7 @@ fn measure(
         words.push(image.clone().into());
         words.extend([slice_ms, rounds].iter().chain(sizes).map(|n| n.to_string().into()));
         let output = tombolo(context, words)?;
-        rows.extend(rows_of(on, &String::from_utf8_lossy(&output.stdout)));
+        rows.extend(rows_of(on, &String::from_utf8_lossy(&output.stdout), choose));
     }
     Ok(rows)
 }
@@ -144,8 +145,8 @@ fn tombolo(context: &Context, words: impl IntoIterator<Item = OsString>) -> Resu
     Err(Failure::system("measure RCCE")(why))
 }
 
-/// The rows of a run's output, in the order of lengths: of each figure the median.
-fn rows_of(on: &str, said: &str) -> Vec<Row> {
+/// The rows of a run's output, in the order of lengths: of each figure what is chosen of all slices, in order.
+fn rows_of(on: &str, said: &str, choose: fn(&[f64]) -> f64) -> Vec<Row> {
     let mut figures: BTreeMap<(u32, String), Vec<f64>> = BTreeMap::new();
     for line in said.lines() {
         let mut words = line.strip_prefix("figure ").into_iter().flat_map(|line| line.split(' '));
@@ -155,10 +156,10 @@ fn rows_of(on: &str, said: &str) -> Vec<Row> {
             figures.entry((bytes, name.to_owned())).or_default().push(ns);
         }
     }
-    let mut median = |bytes: u32, name: &str| {
+    let mut figure = |bytes: u32, name: &str| {
         let mut all = figures.remove(&(bytes, name.to_owned()))?;
         all.sort_by(f64::total_cmp);
-        Some(all[all.len() / 2])
+        Some(choose(&all))
     };
     let mut lengths: Vec<u32> =
         said.lines().filter_map(|line| line.split(' ').nth(2)?.parse().ok()).collect();
@@ -167,10 +168,10 @@ fn rows_of(on: &str, said: &str) -> Vec<Row> {
     let row = |bytes: u32| Row {
         on: on.to_owned(),
         bytes,
-        send_ns: median(bytes, "send"),
-        put_ns: median(bytes, "put"),
-        channel_ns: median(bytes, "channel"),
-        exchange_ns: median(bytes, "exchange"),
+        send_ns: figure(bytes, "send"),
+        put_ns: figure(bytes, "put"),
+        channel_ns: figure(bytes, "channel"),
+        exchange_ns: figure(bytes, "exchange"),
     };
     lengths.into_iter().map(row).collect()
 }
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn figures_become_medians() {
         let said = "figure send 64 30\nfigure send 64 10\nfigure send 64 20\nfigure channel 8 5\nnoise 3\nfigure put 64 x\n";
-        let rows = rows_of("arm0", said);
+        let rows = rows_of("arm0", said, |all| all[all.len() / 2]);
         let row = |bytes, send_ns, channel_ns| Row {
             on: "arm0".to_owned(),
             bytes,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::xipx;
 
-use super::progress::{member_status, showing};
+use super::progress::{member_arguments, member_status, showing};
 use super::rcce;
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -38,12 +38,12 @@ pub(super) struct Options {
     #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
     window: Vec<String>,
 
-    /// How often each trial is run; the median counts
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// How often each trial is run; the fastest counts, as of RCCE
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 
     /// Time of a trial, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     slice_ms: u32,
 
     /// Do not measure RCCE, which needs a C compiler
@@ -61,14 +61,14 @@ pub(super) struct Options {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     if let Some(trial) = &options.member {
-        return Ok(member_status(xipx::run_member(trial)));
+        return Ok(member_status(xipx::run_member(&context.attach()?, trial)));
     }
     let bench = xipx::Options {
         sizes: options.sizes.iter().map(|bytes| *bytes as usize).collect(),
         windows: options.window.clone(),
         rounds: options.rounds,
         slice_ms: options.slice_ms.into(),
-        member_arguments: ["bench", "xipx", "--member"].map(Into::into).to_vec(),
+        member_arguments: member_arguments(context, "xipx"),
         patience: Duration::from_secs(120),
     };
     let rcce = if options.no_rcce {

@@ -428,6 +428,7 @@ impl<C: CacheMaintenance> Shared<C> {
 
     /// Takes a message, polling for it for a while. False: none came.
     fn poll(&self, (channel, owner): (u16, &Condvar), message: &mut Message, until: Instant) -> bool {
+        let yields_from = until.checked_sub(self.spin - self.spin / 4).unwrap_or(until);
         let mut inbox = lock(&self.inbox);
         inbox.pollers += 1;
         inbox.was_polled = true;
@@ -439,11 +440,17 @@ impl<C: CacheMaintenance> Shared<C> {
                 break true;
             }
             polls += 1;
-            if polls.is_multiple_of(32) && Instant::now() >= until {
+            let now = if polls.is_multiple_of(32) { Instant::now() } else { yields_from };
+            if polls.is_multiple_of(32) && now >= until {
                 break false;
             }
             drop(inbox);
-            tombolo_base::sync::spin_hint();
+            if now > yields_from {
+                // The sender may wait for this very processor.
+                std::thread::yield_now();
+            } else {
+                tombolo_base::sync::spin_hint();
+            }
             inbox = lock(&self.inbox);
         };
         inbox.pollers -= 1;
