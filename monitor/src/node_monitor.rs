@@ -10,7 +10,7 @@ use tombolo_control::{Order, Report, Wire};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, CONTROL_VECTOR, WindowHeader, control_config};
 use tombolo_link::{ChannelLayout, Hello, Side};
 use tombolo_platform::error::Context;
-use tombolo_platform::event::poll;
+use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::guest::interrupts::Interrupts;
 use tombolo_platform::guest::pci::WindowDevice;
 use tombolo_platform::time::now_ns;
@@ -118,7 +118,7 @@ pub(crate) fn run(
     let (name, machine) = await_welcome(&mut link)?;
     let mut agent = Agent::new(&machine, Some(&name), emulator, None)?;
     if let Some((own, windows)) = windows {
-        agent.set_windows(own, windows);
+        agent.set_windows(own, windows)?;
     }
     let ready = Report::Ready {
         version: FINGERPRINT,
@@ -174,17 +174,15 @@ fn wait(link: &mut ControlLink, agent: &mut Agent) -> Result<(), NodeMonitorErro
     let quiet = link.about_to_sleep();
     let deadline = if quiet { until_tick(agent) } else { Some(Deadline::after(Duration::ZERO)) };
     agent.let_clients_ask(!link.is_backed_up());
-    let (mut sources, mut tokens) = (Vec::new(), Vec::new());
-    agent.sources(&mut sources, &mut tokens);
+    agent.arm();
+    let mut sources = vec![(agent.ready_fd(), Interest::Read)];
     link.sources(&mut sources);
     let ready = poll(&sources, deadline)?;
     drop(sources);
     link.wake_up();
     agent.tick();
-    for (token, ready) in tokens.into_iter().zip(ready) {
-        if ready.any() {
-            agent.handle(token, ready);
-        }
+    if ready[0].any() {
+        agent.serve()?;
     }
     Ok(())
 }

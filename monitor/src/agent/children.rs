@@ -15,49 +15,44 @@ use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::thread::{self, Scheduling};
 use tombolo_platform::{Errno, OsError, Signal, process};
 
-use super::core::{AgentCore, PIECE_BYTES};
+use super::core::PIECE_BYTES;
 use super::orphans::DOMAIN_VARIABLE;
-use super::{Agent, Token};
+use super::watched::Watched;
+use super::{Agent, Subject, Token};
 
 /// Variables that belong to the monitor, not to the domains that it starts.
 const OWN_VARIABLES: [&str; 5] =
     ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD", SYSFS_VARIABLE];
 
+/// Descriptors of a process's streams, by number.
+type Streams = Vec<(u8, OwnedFd)>;
+
+/// A process, as what its end is shown by.
+#[derive(Debug)]
+struct Running(Process);
+
+impl AsFd for Running {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.ended_fd()
+    }
+}
+
 /// The process of a domain that this agent started, and its pipes.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
-    process: Process,
+    process: Watched<Running>,
     /// Its output streams that are open, by number.
-    outputs: Vec<(u8, OwnedFd)>,
+    outputs: Vec<(u8, Watched<OwnedFd>)>,
     /// Its inputs that are open, by number. A side stream is here too, by a descriptor of its own.
-    inputs: Vec<(u8, OwnedFd)>,
+    inputs: Vec<(u8, Watched<OwnedFd>)>,
 }
 
 impl ChildProcess {
     pub(super) fn destroy(&mut self) {
-        self.process.destroy();
+        self.process.inner_mut().0.destroy();
     }
 
-    pub(super) fn sources<'a>(
-        &'a self,
-        domain: DomainId,
-        core: &AgentCore<OwnedFd>,
-        add: &mut impl FnMut(BorrowedFd<'a>, Interest, Token),
-    ) {
-        add(self.process.ended_fd(), Interest::Read, Token::ChildEnd(domain));
-        for (number, pipe) in &self.outputs {
-            if core.may_read_output(domain, *number) {
-                add(pipe.as_fd(), Interest::Read, Token::ChildOutput(domain, *number));
-            }
-        }
-        for (number, input) in &self.inputs {
-            if core.next_input(domain, *number).is_some() {
-                add(input.as_fd(), Interest::Write, Token::ChildInput(domain, *number));
-            }
-        }
-    }
-
-    fn input(&self, number: u8) -> Option<&OwnedFd> {
+    fn input(&self, number: u8) -> Option<&Watched<OwnedFd>> {
         self.inputs.iter().find(|(of, _)| *of == number).map(|(_, input)| input)
     }
 }
@@ -71,8 +66,9 @@ impl Agent {
         match self.try_start(order) {
             Ok(child) => {
                 let inputs: Vec<u8> = child.inputs.iter().map(|(number, _)| *number).collect();
-                self.core.started(domain, child.process.pid(), &inputs);
+                self.core.started(domain, child.process.inner().0.pid(), &inputs);
                 self.children.insert(domain, child);
+                self.changed.insert(Subject::Child(domain));
             }
             Err(error) => self.core.not_started(domain, error.to_string()),
         }
@@ -122,9 +118,9 @@ impl Agent {
             child.stdout.take().map(|pipe| (streams::OUTPUT, OwnedFd::from(pipe))),
             child.stderr.take().map(|pipe| (streams::ERROR, OwnedFd::from(pipe))),
         ];
-        let mut outputs: Vec<(u8, OwnedFd)> = outputs.into_iter().flatten().collect();
+        let mut outputs: Streams = outputs.into_iter().flatten().collect();
         let input = child.stdin.take().map(|pipe| (streams::INPUT, OwnedFd::from(pipe)));
-        let mut inputs: Vec<(u8, OwnedFd)> = input.into_iter().collect();
+        let mut inputs: Streams = input.into_iter().collect();
         if let Some((ours, _)) = side {
             inputs.push((
                 streams::SIDE,
@@ -139,14 +135,55 @@ impl Agent {
         for (_, pipe) in &inputs {
             rustix::io::ioctl_fionbio(pipe, true).context("feed a program")?;
         }
-        Ok(ChildProcess { process, outputs, inputs })
+        self.watch_child(domain, process, (outputs, inputs))
+    }
+
+    /// Waits for the end of a process; for its streams once [`arm_child`](Self::arm_child) says so.
+    fn watch_child(
+        &self,
+        domain: DomainId,
+        process: Process,
+        (outputs, inputs): (Streams, Streams),
+    ) -> Result<ChildProcess, OsError> {
+        let watched = |pipes: Streams, token: fn(DomainId, u8) -> Token| {
+            let watched = pipes.into_iter().map(|(number, pipe)| {
+                Ok((number, self.watch.add(pipe, token(domain, number), None)?))
+            });
+            watched.collect::<Result<Vec<_>, OsError>>()
+        };
+        Ok(ChildProcess {
+            process: self.watch.add(Running(process), Token::ChildEnd(domain), Some(Interest::Read))?,
+            outputs: watched(outputs, Token::ChildOutput)?,
+            inputs: watched(inputs, Token::ChildInput)?,
+        })
+    }
+
+    /// Waits for what can be read from a child and written to it now.
+    pub(super) fn arm_child(&mut self, domain: DomainId) {
+        let Some(child) = self.children.get_mut(&domain) else { return };
+        let (mut mute, mut deaf) = (Vec::new(), Vec::new());
+        for (number, pipe) in &mut child.outputs {
+            let wanted = self.core.may_read_output(domain, *number).then_some(Interest::Read);
+            if pipe.want(wanted).is_err() {
+                mute.push(*number);
+            }
+        }
+        for (number, input) in &mut child.inputs {
+            let wanted = self.core.next_input(domain, *number).map(|_| Interest::Write);
+            if input.want(wanted).is_err() {
+                deaf.push(*number);
+            }
+        }
+        // What cannot be waited for has ended.
+        mute.into_iter().for_each(|number| self.close_output(domain, number));
+        deaf.into_iter().for_each(|number| self.core.input_refused(domain, number));
     }
 
     pub(super) fn signal(&mut self, domain: DomainId, number: u8) {
         if let Some(child) = self.children.get(&domain)
             && let Some(signal) = Signal::from_named_raw(number.into())
         {
-            child.process.signal(signal);
+            child.process.inner().0.signal(signal);
         }
     }
 
@@ -198,7 +235,7 @@ impl Agent {
 
     pub(super) fn child_may_have_ended(&mut self, domain: DomainId) {
         let Some(child) = self.children.get_mut(&domain) else { return };
-        let exit = match child.process.try_reap() {
+        let exit = match child.process.inner_mut().0.try_reap() {
             Ok(Some(Ended::Exited(status))) => Exit::Exited { status },
             Ok(Some(Ended::Signalled(signal))) => Exit::Signalled { signal },
             Ok(None) => return,

@@ -8,24 +8,21 @@ use tombolo_control::{Fault, MonitorMessage, Reply, told};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::{Errno, process, socket};
 
-use super::Agent;
 use super::core::Item;
+use super::watched::Watched;
+use super::{Agent, Subject, Token};
 
 /// A client's connection.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
-    socket: OwnedFd,
+    socket: Watched<OwnedFd>,
     /// What it has not taken yet.
     queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
 }
 
 impl ClientConnection {
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
     /// What to wait for, if it is heard; `None` when there is nothing.
-    pub(super) fn interest(&self, is_heard: bool) -> Option<Interest> {
+    fn interest(&self, is_heard: bool) -> Option<Interest> {
         match (is_heard, self.queue.is_empty()) {
             (true, true) => Some(Interest::Read),
             (true, false) => Some(Interest::ReadWrite),
@@ -64,8 +61,14 @@ impl Agent {
             };
             let Ok(them) = socket::peer_credentials(&connection) else { continue };
             let of_this_user = them.uid == process::user_id();
-            if let Some(number) = self.core.client_connected(them.pid, of_this_user) {
-                self.clients.insert(number, ClientConnection { socket: connection, queue: VecDeque::new() });
+            let Some(number) = self.core.client_connected(them.pid, of_this_user) else { continue };
+            match self.watch.add(connection, Token::Client(number), Some(Interest::Read)) {
+                Ok(socket) => {
+                    self.clients.insert(number, ClientConnection { socket, queue: VecDeque::new() });
+                    self.changed.insert(Subject::Client(number));
+                }
+                // It sees the end.
+                Err(_) => self.core.client_gone(number),
             }
         }
     }
@@ -84,6 +87,15 @@ impl Agent {
         self.spare = spare();
     }
 
+    /// Waits for what can be done for a client now.
+    pub(super) fn arm_client(&mut self, number: u32) {
+        let is_heard = self.core.is_client_heard(number);
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        if client.socket.want(client.interest(is_heard)).is_err() {
+            self.core.client_gone(number);
+        }
+    }
+
     pub(super) fn serve_client(&mut self, number: u32, ready: Ready) {
         if ready.writable {
             self.flush_client(number);
@@ -95,11 +107,17 @@ impl Agent {
 
     /// Passes on what a client asks.
     fn read_client(&mut self, number: u32) {
-        let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(socket::MAX_PACKET_BYTES, 0);
+        self.read_client_into(number, &mut buffer);
+        self.buffer = buffer;
+    }
+
+    fn read_client_into(&mut self, number: u32, buffer: &mut [u8]) {
         // Not until it is empty: others want to be served too.
         for _ in 0..16 {
             let Some(client) = self.clients.get(&number) else { return };
-            match socket::receive(&client.socket, &mut buffer) {
+            match socket::receive(&client.socket, buffer) {
                 Ok(received) => {
                     let message = buffer[..received.length.min(buffer.len())].to_vec();
                     let file = received.fds.into_iter().next();

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
 use tombolo_base::{ChannelId, WindowId};
 use tombolo_platform::error::Context;
+use tombolo_platform::event::Interest;
 use tombolo_platform::{Errno, OsError, memory, socket};
 
 use super::core::Item;
-use super::{Agent, GuestWindow};
+use super::{Agent, GuestWindow, Token};
 use crate::shared_bells::WATCHED_BYTES;
 
 impl Agent {
@@ -65,7 +66,10 @@ impl Agent {
     }
 
     fn make_lifeline(&mut self, channel: ChannelId) -> Result<OwnedFd, OsError> {
-        match socket::pair(socket::SocketKind::Stream) {
+        let made = socket::pair(socket::SocketKind::Stream).and_then(|(ours, theirs)| {
+            Ok((self.watch.add(ours, Token::Lifeline(channel), Some(Interest::Read))?, theirs))
+        });
+        match made {
             Ok((ours, theirs)) => {
                 self.lifelines.insert(channel, ours);
                 self.core.lifeline_made(channel);

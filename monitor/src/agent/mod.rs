@@ -12,16 +12,19 @@ mod programs;
 mod regions;
 mod sensing;
 mod traces;
+mod watched;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use tombolo_base::{ChannelId, DomainId, WindowId};
 use tombolo_control::{Order, RegionId, socket_name};
 use tombolo_link::window::SHARED_VECTOR;
+use tombolo_platform::epoll::Events;
 use tombolo_platform::event::{Interest, Ready, drain};
 use tombolo_platform::time::now_ns;
+use tombolo_platform::error::Context;
 use tombolo_platform::{OsError, process, socket};
 
 use self::core::{Action, AgentCore, Outgoing, Stopped};
@@ -31,6 +34,7 @@ pub use programs::program_from_bytes;
 use regions::RegionMemory;
 use sensing::Sensing;
 use traces::TracePage;
+use watched::{Watch, Watched};
 
 use crate::shared_bells::SharedBells;
 
@@ -100,8 +104,8 @@ impl GuestBells {
 }
 
 /// One of the agent's descriptors.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Token {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Token {
     /// New clients.
     Listener,
     /// A client.
@@ -120,18 +124,36 @@ pub enum Token {
     SharedBell(WindowId),
 }
 
+/// Whose descriptors may have to be waited for in another way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Subject {
+    Client(u32),
+    Child(DomainId),
+}
+
 /// The hands of a monitor.
 #[derive(Debug)]
 pub struct Agent {
     core: AgentCore<OwnedFd>,
     socket_name: String,
-    listener: OwnedFd,
+    watch: Watch,
+    /// What has happened, while it is handled.
+    events: Events,
+    /// Who may want other events since the last sleep.
+    changed: BTreeSet<Subject>,
+    /// Whether clients were heard before the last sleep.
+    heard: bool,
+    listener: Watched<OwnedFd>,
     emulator: Option<Emulator>,
     windows: BTreeMap<WindowId, GuestWindow>,
     /// The window that it shares with the host.
     own_window: Option<WindowId>,
+    /// The counters of the vectors that channels share.
+    shared_vectors: Vec<Watched<OwnedFd>>,
     shared_bells: SharedBells,
     clients: HashMap<u32, ClientConnection>,
+    /// What a client says, while it is read.
+    buffer: Vec<u8>,
     /// See [`clients::spare`].
     spare: Option<OwnedFd>,
     children: HashMap<DomainId, ChildProcess>,
@@ -139,7 +161,7 @@ pub struct Agent {
     programs: HashMap<[u8; 32], Result<OwnedFd, OsError>>,
     /// The agent's ends of lifelines. A domain's end shows a hang-up when the peer is gone; this one when the
     /// domain has let go of the channel or died.
-    lifelines: HashMap<ChannelId, OwnedFd>,
+    lifelines: HashMap<ChannelId, Watched<OwnedFd>>,
     /// Ends of socket pairs whose other end was handed out, by channel.
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Memory that domains trace to, also of dead ones that the root wants kept.
@@ -149,7 +171,7 @@ pub struct Agent {
     /// The memory of the regions of this kernel.
     regions: HashMap<RegionId, RegionMemory>,
     /// Killed, not yet reaped, by process id.
-    orphans: HashMap<i32, OwnedFd>,
+    orphans: HashMap<i32, Watched<OwnedFd>>,
     sensing: Sensing,
 }
 
@@ -159,7 +181,7 @@ impl Agent {
     /// process that outlives it and restores them.
     ///
     /// # Errors
-    /// `EADDRINUSE` when another serves them already.
+    /// `EADDRINUSE` when another serves them already; `EMFILE`.
     pub fn new(
         machine: &str,
         node: Option<&str>,
@@ -170,15 +192,23 @@ impl Agent {
         process::adopt_orphans();
         // What runs under an emulator runs on the host's kernel.
         let shares_kernel = emulator.is_some();
+        let watch = Watch::new()?;
+        let listener = socket::listen(&socket_name)?;
         Ok(Agent {
             core: AgentCore::new(),
-            listener: socket::listen(&socket_name)?,
+            listener: watch.add(listener, Token::Listener, Some(Interest::Read))?,
+            watch,
+            events: Events::new(),
+            changed: BTreeSet::new(),
+            heard: true,
             socket_name,
             emulator,
             windows: BTreeMap::new(),
             own_window: None,
+            shared_vectors: Vec::new(),
             shared_bells: SharedBells::default(),
             clients: HashMap::new(),
+            buffer: Vec::new(),
             spare: clients::spare(),
             children: HashMap::new(),
             programs: HashMap::new(),
@@ -193,8 +223,24 @@ impl Agent {
     }
 
     /// Gives it the windows of its virtual machine, and says which one it shares with the host.
-    pub fn set_windows(&mut self, own: WindowId, windows: BTreeMap<WindowId, GuestWindow>) {
+    ///
+    /// # Errors
+    /// `EMFILE`: too many open files.
+    pub fn set_windows(
+        &mut self,
+        own: WindowId,
+        windows: BTreeMap<WindowId, GuestWindow>,
+    ) -> Result<(), OsError> {
+        self.shared_vectors.clear();
+        for (id, window) in &windows {
+            if let Some(counter) = window.bells.incoming(SHARED_VECTOR) {
+                let copy = counter.try_clone_to_owned().context("copy a descriptor")?;
+                let watched = self.watch.add(copy, Token::SharedBell(*id), Some(Interest::Read))?;
+                self.shared_vectors.push(watched);
+            }
+        }
         (self.own_window, self.windows) = (Some(own), windows);
+        Ok(())
     }
 
     /// Says whether the root takes what clients ask for; while it does not, they are not heard.
@@ -221,44 +267,64 @@ impl Agent {
         self.perform();
     }
 
-    /// Everything it waits for.
-    pub fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>, tokens: &mut Vec<Token>) {
-        let mut add = |fd: BorrowedFd<'a>, interest: Interest, token: Token| {
-            sources.push((fd, interest));
-            tokens.push(token);
-        };
-        add(self.listener.as_fd(), Interest::Read, Token::Listener);
-        for (number, client) in &self.clients {
-            if let Some(interest) = client.interest(self.core.is_client_heard(*number)) {
-                add(client.socket(), interest, Token::Client(*number));
+    /// Has the kernel wait for what this agent can serve now. To be called before a sleep on
+    /// [`ready_fd`](Self::ready_fd).
+    pub fn arm(&mut self) {
+        loop {
+            let may_ask = self.core.may_clients_ask();
+            if self.heard != may_ask {
+                self.heard = may_ask;
+                self.changed.extend(self.clients.keys().map(|number| Subject::Client(*number)));
             }
-        }
-        for (domain, child) in &self.children {
-            child.sources(*domain, &self.core, &mut add);
-        }
-        for (channel, lifeline) in &self.lifelines {
-            add(lifeline.as_fd(), Interest::Read, Token::Lifeline(*channel));
-        }
-        for (id, window) in &self.windows {
-            if let Some(counter) = window.bells.incoming(SHARED_VECTOR) {
-                add(counter, Interest::Read, Token::SharedBell(*id));
+            let Some(subject) = self.changed.pop_first() else { return };
+            match subject {
+                Subject::Client(number) => self.arm_client(number),
+                Subject::Child(domain) => self.arm_child(domain),
             }
-        }
-        for (number, pidfd) in &self.orphans {
-            add(pidfd.as_fd(), Interest::Read, Token::Orphan(*number));
+            self.perform();
         }
     }
 
-    /// Takes note of what happened on one of them.
-    pub fn handle(&mut self, token: Token, ready: Ready) {
+    /// Readable when something has happened that [`serve`](Self::serve) takes note of.
+    #[must_use]
+    pub fn ready_fd(&self) -> BorrowedFd<'_> {
+        self.watch.fd()
+    }
+
+    /// Takes note of what has happened: of a part of it when it is much, so that the root's other sources
+    /// have their turn.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn serve(&mut self) -> Result<(), OsError> {
+        let mut events = std::mem::take(&mut self.events);
+        let outcome = self.watch.happened(&mut events);
+        for (key, ready) in events.iter() {
+            // What an earlier one has ended is told no more.
+            if let Some(token) = self.watch.token(key) {
+                self.handle(token, ready);
+            }
+        }
+        self.events = events;
+        outcome
+    }
+
+    fn handle(&mut self, token: Token, ready: Ready) {
         match token {
             Token::Listener => self.accept_clients(),
-            Token::Client(number) => self.serve_client(number, ready),
+            Token::Client(number) => {
+                self.serve_client(number, ready);
+                self.changed.insert(Subject::Client(number));
+            }
             Token::ChildEnd(domain) => self.child_may_have_ended(domain),
             Token::ChildOutput(domain, stream) => {
                 self.read_output(domain, stream);
+                self.changed.insert(Subject::Child(domain));
             }
-            Token::ChildInput(domain, stream) => self.write_input(domain, stream),
+            Token::ChildInput(domain, stream) => {
+                self.write_input(domain, stream);
+                self.changed.insert(Subject::Child(domain));
+            }
             Token::Lifeline(channel) => self.core.lifeline_let_go(channel),
             Token::Orphan(number) => self.reap_orphan(number),
             Token::SharedBell(id) => self.forward_rings(id),
@@ -271,6 +337,9 @@ impl Agent {
     /// # Errors
     /// When the order is to stop: the error says so and the process should end.
     pub fn execute(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<(), Stopped> {
+        if let Order::OutputTaken { domain, .. } = &order {
+            self.changed.insert(Subject::Child(*domain));
+        }
         let outcome = self.core.execute(order, fds);
         self.perform();
         if outcome.is_err() {
@@ -293,6 +362,7 @@ impl Agent {
             match action {
                 Action::Send { connection, channel, items, message } => {
                     self.send(connection, channel, items, message);
+                    self.changed.insert(Subject::Client(connection));
                 }
                 Action::Close { connection } => {
                     self.clients.remove(&connection);
@@ -303,7 +373,10 @@ impl Agent {
                 }
                 Action::Start { order } => self.start(order),
                 Action::Signal { domain, signal } => self.signal(domain, signal),
-                Action::Feed { domain, stream } => self.write_input(domain, stream),
+                Action::Feed { domain, stream } => {
+                    self.write_input(domain, stream);
+                    self.changed.insert(Subject::Child(domain));
+                }
                 Action::CloseInput { domain, stream } => self.close_input(domain, stream),
                 Action::HangUp { channel } => self.hang_up(channel),
                 Action::LetGo { channel } => {

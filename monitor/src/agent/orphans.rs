@@ -3,8 +3,9 @@
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use tombolo_base::DomainId;
+use tombolo_platform::event::Interest;
 
-use super::Agent;
+use super::{Agent, Token};
 use crate::orphans;
 
 /// Tells every domain its id, and the monitor which domain an orphan comes from.
@@ -33,8 +34,9 @@ impl Agent {
             // Where it cannot be watched it stays a zombie until the next time.
             if let Some(pid) = Pid::from_raw(kin.pid)
                 && let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
+                && let Ok(watched) = self.watch.add(pidfd, Token::Orphan(kin.pid), Some(Interest::Read))
             {
-                self.orphans.insert(kin.pid, pidfd);
+                self.orphans.insert(kin.pid, watched);
             }
         }
     }

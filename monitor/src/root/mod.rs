@@ -438,11 +438,12 @@ impl Root {
         }
         let quiet = self.hearing.is_armed() && !self.unsettled && !self.stopping;
         self.agent.let_clients_ask(may_ask);
-        let (mut sources, mut tokens) = (Vec::new(), Vec::new());
-        self.agent.sources(&mut sources, &mut tokens);
-        // What comes after the agent's needs no tokens.
-        sources.push((self.hearing.fd(), Interest::Read));
-        sources.push((self.images.ready_fd(), Interest::Read));
+        self.agent.arm();
+        let mut sources = vec![
+            (self.agent.ready_fd(), Interest::Read),
+            (self.hearing.fd(), Interest::Read),
+            (self.images.ready_fd(), Interest::Read),
+        ];
         let bells = sources.len();
         let shared = self.shared_vectors();
         sources.extend(shared.iter().map(|(_, bell)| (*bell, Interest::Read)));
@@ -459,10 +460,8 @@ impl Root {
         self.stopping |= ready[ends..].iter().any(|end| end.any());
         self.hearing.wake(&mut self.nodes)?;
         self.agent.tick();
-        for (token, ready) in tokens.into_iter().zip(ready) {
-            if ready.any() {
-                self.agent.handle(token, ready);
-            }
+        if ready[0].any() {
+            self.agent.serve()?;
         }
         Ok(())
     }

@@ -57,9 +57,8 @@ impl SideStream {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn try_recv(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        while self.link.read_now()? {}
         let domain = self.domain;
-        let piece = self.link.peek(|arrived| Self::next_piece(arrived, domain))?;
+        let piece = self.look(|arrived| Self::next_piece(arrived, domain))?;
         self.taken(piece.as_deref());
         Ok(piece)
     }
@@ -74,6 +73,16 @@ impl SideStream {
         let piece = self.link.wait(timeout, &what, |arrived| Self::next_piece(arrived, domain))?;
         self.taken(Some(&piece));
         Ok(piece)
+    }
+
+    /// Looks for something among what arrived, and if it is not there, among what comes now.
+    fn look<T>(&self, mut look: impl FnMut(&mut Arrived) -> Option<T>) -> Result<Option<T>, Error> {
+        // A read is a system call.
+        if let Some(found) = self.link.peek(&mut look)? {
+            return Ok(Some(found));
+        }
+        while self.link.read_now()? {}
+        self.link.peek(look)
     }
 
     fn next_piece(arrived: &mut Arrived, domain: DomainId) -> Option<Vec<u8>> {
@@ -98,9 +107,8 @@ impl SideStream {
     /// # Errors
     /// [`Error::Monitor`] with [`Fault::NoSuchDomain`] when the child has ended; [`Error::MonitorLost`].
     pub fn try_send(&mut self, bytes: &[u8]) -> Result<usize, Error> {
-        while self.link.read_now()? {}
         let domain = self.domain;
-        match self.link.peek(|arrived| Self::settled(arrived, domain))? {
+        match self.look(|arrived| Self::settled(arrived, domain))? {
             Some(settled) => settled?,
             None => return Ok(0),
         }

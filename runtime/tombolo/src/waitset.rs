@@ -28,7 +28,7 @@ use crate::domain::Listener;
 use crate::error::Error;
 use crate::exits::Ended;
 use crate::future::{HasChannel, Registration};
-use crate::monitor::MonitorLink;
+use crate::monitor::{Arrived, MonitorLink};
 use crate::monitor::side::Side;
 use crate::side::SideStream;
 use crate::spawn::Child;
@@ -263,6 +263,8 @@ pub struct WaitSet<T = Channel> {
     channels: usize,
     /// Something a monitor tells of may have changed.
     look_again: bool,
+    /// Told last, and of which there may be more.
+    more_of: Option<Token>,
     news: Arc<News>,
     news_waker: std::task::Waker,
     called: Arc<AtomicBool>,
@@ -282,6 +284,7 @@ impl<T: Waited> WaitSet<T> {
             watched: HashMap::new(),
             channels: 0,
             look_again: false,
+            more_of: None,
             news_waker: Arc::clone(&news).into(),
             news,
             called: Arc::default(),
@@ -444,6 +447,7 @@ impl<T: Waited> WaitSet<T> {
     /// # Errors
     /// [`Error::TimedOut`] when nothing was by the end of `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Result<Ready, Error> {
+        self.look_at_last();
         // Looked at first, so that what is ready already costs no look at the clock.
         if !self.look_again
             && let Some(told) = self.set.look()?
@@ -489,13 +493,12 @@ impl<T: Waited> WaitSet<T> {
     /// What a monitor told of, if it still is so.
     fn tell_watched(&mut self, token: Token) -> Option<Ready> {
         let watched = self.watched.get_mut(&token)?;
-        if !is_ready(watched) {
+        if !watched.link.look(|arrived, over| is_ready(&watched.what, arrived, over)) {
             return None;
         }
         match &mut watched.what {
             What::Listener(_) => {
-                // There may be more of them.
-                self.look_again = true;
+                self.more_of = Some(token);
                 Some(Ready::Listener(token))
             }
             What::Child { told, .. } => {
@@ -503,8 +506,7 @@ impl<T: Waited> WaitSet<T> {
                 Some(Ready::Child(token))
             }
             What::Side(_) => {
-                // There may be more of it.
-                self.look_again = true;
+                self.more_of = Some(token);
                 Some(Ready::Side(token))
             }
             What::Link => None,
@@ -552,12 +554,29 @@ impl<T: Waited> WaitSet<T> {
                 }
             }
         }
-        for (token, watched) in &mut self.watched {
-            if is_ready(watched) {
-                self.set.tell(*token);
-            }
+        let links = self.watched.values().filter(|watched| watched.what == What::Link);
+        for Watched { link, .. } in links {
+            let its_own = self.watched.iter().filter(|(_, watched)| Arc::ptr_eq(&watched.link, link));
+            // Under one lock: there may be thousands of children.
+            link.look(|arrived, over| {
+                for (token, watched) in its_own {
+                    if is_ready(&watched.what, arrived, over) {
+                        self.set.tell(*token);
+                    }
+                }
+            });
         }
         Ok(())
+    }
+
+    /// Tells of what was told last once more, if there is more of it.
+    fn look_at_last(&mut self) {
+        if let Some(token) = self.more_of.take()
+            && let Some(Watched { link, what }) = self.watched.get(&token)
+            && link.look(|arrived, over| is_ready(what, arrived, over))
+        {
+            self.set.tell(token);
+        }
     }
 }
 
@@ -602,16 +621,15 @@ impl<T: Waited> IndexMut<Token> for WaitSet<T> {
 }
 
 /// Whether there is something to tell of it. The end of the monitor is, of everything that it would tell of.
-fn is_ready(watched: &Watched) -> bool {
-    let found = match &watched.what {
-        What::Link | What::Child { told: true, .. } => return false,
-        What::Listener(number) => watched.link.peek(|arrived| {
-            arrived.incoming.get(number).is_some_and(|waiting| !waiting.is_empty()).then_some(())
-        }),
-        What::Child { ended, .. } => watched.link.peek(|_| ended.get().map(|_| ())),
-        What::Side(domain) => watched.link.peek(|arrived| Side::is_ready(arrived, *domain).then_some(())),
-    };
-    !matches!(found, Ok(None))
+fn is_ready(what: &What, arrived: &Arrived, over: bool) -> bool {
+    match what {
+        What::Link | What::Child { told: true, .. } => false,
+        What::Listener(number) => {
+            over || arrived.incoming.get(number).is_some_and(|waiting| !waiting.is_empty())
+        }
+        What::Child { ended, .. } => over || ended.get().is_some(),
+        What::Side(domain) => over || Side::is_ready(arrived, *domain),
+    }
 }
 
 fn duplicate(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, Error> {

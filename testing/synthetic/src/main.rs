@@ -15,7 +15,7 @@ use tombolo_base::{Isa, NodeId};
 use tombolo_control::{FINGERPRINT, Report};
 use tombolo_machine::Image;
 use tombolo_machine::image::MAX_IMAGE_BYTES;
-use tombolo_platform::event::poll;
+use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_synthetic::{Observed, Plan, SyntheticMachine};
 use tombolod::agent::Agent;
@@ -191,15 +191,11 @@ fn wait(agent: &mut Agent, machine: &SyntheticMachine) -> Result<(), String> {
         machine.core.next_tick().into_iter().chain(agent.next_tick()).chain([machine.next_step(), longest]);
     // Batches the samples of several nodes into one wake-up.
     let at = due.min().unwrap_or(longest).max(now_ns() + 5_000_000);
-    let (mut sources, mut tokens) = (Vec::new(), Vec::new());
-    agent.sources(&mut sources, &mut tokens);
+    agent.arm();
     let deadline = Deadline::after(Duration::from_nanos(at.saturating_sub(now_ns())));
-    let ready = poll(&sources, Some(deadline)).map_err(|error| error.to_string())?;
-    drop(sources);
-    for (token, ready) in tokens.into_iter().zip(ready) {
-        if ready.any() {
-            agent.handle(token, ready);
-        }
+    let ready = poll(&[(agent.ready_fd(), Interest::Read)], Some(deadline)).map_err(|error| error.to_string())?;
+    if ready[0].any() {
+        agent.serve().map_err(|error| error.to_string())?;
     }
     Ok(())
 }

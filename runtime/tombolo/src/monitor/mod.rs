@@ -127,6 +127,8 @@ pub(crate) struct MonitorLink {
     machine: String,
     arrived: Mutex<Arrived>,
     changed: Condvar,
+    /// Of the thread that reads.
+    buffer: Mutex<Vec<u8>>,
     /// What the monitor has not taken yet.
     outbox: Mutex<VecDeque<(Vec<u8>, Vec<OwnedFd>)>>,
     output: Mutex<OutputSink>,
@@ -160,6 +162,7 @@ impl MonitorLink {
             machine,
             arrived: Mutex::default(),
             changed: Condvar::new(),
+            buffer: Mutex::default(),
             outbox: Mutex::default(),
             output: Mutex::new(output),
             observers: Mutex::default(),
@@ -459,6 +462,13 @@ impl MonitorLink {
         }
     }
 
+    /// Looks at what arrived, and whether nothing more will.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Arrived, bool) -> T) -> T {
+        let arrived = unpoisoned(&self.arrived);
+        let over = self.end(&arrived).is_some();
+        look(&arrived, over)
+    }
+
     /// What has futures woken; `start` makes it if it is not there.
     pub(crate) fn watch(&self, start: impl FnOnce() -> Result<Watch, Error>) -> Result<Arc<Watch>, Error> {
         let mut watch = unpoisoned(&self.watch);
@@ -477,11 +487,24 @@ impl MonitorLink {
 
     /// Reads what is there, or the first that comes, as the one reader. True when there was something.
     fn read(&self, deadline: Deadline) -> Result<bool, Error> {
+        self.flush()?;
+        if self.read_what_came()? {
+            return Ok(true);
+        }
+        if deadline.passed() {
+            return Ok(false);
+        }
         let all_sent = unpoisoned(&self.outbox).is_empty();
         let interest = if all_sent { Interest::Read } else { Interest::ReadWrite };
         poll(&[(self.socket.as_fd(), interest)], Some(deadline))?;
         self.flush()?;
-        let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
+        self.read_what_came()
+    }
+
+    /// Reads what is there, as the one reader. True when there was something.
+    fn read_what_came(&self) -> Result<bool, Error> {
+        let mut buffer = unpoisoned(&self.buffer);
+        buffer.resize(socket::MAX_PACKET_BYTES, 0);
         let mut something = false;
         loop {
             match socket::receive(&self.socket, &mut buffer) {

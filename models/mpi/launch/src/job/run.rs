@@ -319,7 +319,12 @@ impl<'a> Running<'a> {
         loop {
             match side.try_send(rank.outgoing.make_contiguous()) {
                 Ok(0) => break,
-                Ok(count) => drop(rank.outgoing.drain(..count)),
+                Ok(count) => {
+                    rank.outgoing.drain(..count);
+                    if rank.outgoing.is_empty() {
+                        break;
+                    }
+                }
                 // It has ended, which is told elsewhere.
                 Err(Error::Monitor(Fault::NoSuchDomain { .. })) => rank.outgoing.clear(),
                 Err(error) => return Err(error.into()),
