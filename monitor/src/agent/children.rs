@@ -146,9 +146,9 @@ impl Agent {
         (outputs, inputs): (Streams, Streams),
     ) -> Result<ChildProcess, OsError> {
         let watched = |pipes: Streams, token: fn(DomainId, u8) -> Token| {
-            let watched = pipes.into_iter().map(|(number, pipe)| {
-                Ok((number, self.watch.add(pipe, token(domain, number), None)?))
-            });
+            let watched = pipes
+                .into_iter()
+                .map(|(number, pipe)| Ok((number, self.watch.add(pipe, token(domain, number), None)?)));
             watched.collect::<Result<Vec<_>, OsError>>()
         };
         Ok(ChildProcess {

@@ -22,9 +22,9 @@ use tombolo_base::{ChannelId, DomainId, WindowId};
 use tombolo_control::{Order, RegionId, socket_name};
 use tombolo_link::window::SHARED_VECTOR;
 use tombolo_platform::epoll::Events;
+use tombolo_platform::error::Context;
 use tombolo_platform::event::{Interest, Ready, drain};
 use tombolo_platform::time::now_ns;
-use tombolo_platform::error::Context;
 use tombolo_platform::{OsError, process, socket};
 
 use self::core::{Action, AgentCore, Outgoing, Stopped};

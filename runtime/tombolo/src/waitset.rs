@@ -28,8 +28,8 @@ use crate::domain::Listener;
 use crate::error::Error;
 use crate::exits::Ended;
 use crate::future::{HasChannel, Registration};
-use crate::monitor::{Arrived, MonitorLink};
 use crate::monitor::side::Side;
+use crate::monitor::{Arrived, MonitorLink};
 use crate::side::SideStream;
 use crate::spawn::Child;
 

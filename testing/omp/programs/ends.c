@@ -57,6 +57,7 @@ int main(int count, char **words) {
             if (!strcmp(how, "killed")) raise(SIGKILL);
             if (!strcmp(how, "exit")) exit(7);
             if (!strcmp(how, "stack")) printf("%d\n", deep(1000000));
+            if (!strcmp(how, "fault")) *(volatile int *)64 = 1;
             if (!strcmp(how, "prints")) puts("printed by a worker");
         }
         for (int line = 0; file && line < 2000; line++) fprintf(file, "%06d\n", line);

@@ -193,7 +193,8 @@ fn wait(agent: &mut Agent, machine: &SyntheticMachine) -> Result<(), String> {
     let at = due.min().unwrap_or(longest).max(now_ns() + 5_000_000);
     agent.arm();
     let deadline = Deadline::after(Duration::from_nanos(at.saturating_sub(now_ns())));
-    let ready = poll(&[(agent.ready_fd(), Interest::Read)], Some(deadline)).map_err(|error| error.to_string())?;
+    let ready =
+        poll(&[(agent.ready_fd(), Interest::Read)], Some(deadline)).map_err(|error| error.to_string())?;
     if ready[0].any() {
         agent.serve().map_err(|error| error.to_string())?;
     }

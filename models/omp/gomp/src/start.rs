@@ -36,7 +36,7 @@ extern "C" fn begin() {
     if is_wanted {
         return;
     }
-    start::root();
+    start::begin();
 }
 
 extern "C" fn end() {

@@ -304,20 +304,42 @@ fn workers_with_processes_of_their_own_end_with_the_program() {
 #[test]
 fn a_worker_that_is_lost_ends_the_job_and_it_is_said_why() {
     ends_so("killed", &[], 128 + 9, &["worker process", "ended by signal 9", "the job ends"]);
-    let words = ["a worker overflowed its stack of 304 KiB; OMP_STACKSIZE sets its size", "signal 11"];
+    let words = [
+        "thread 2 of a team of 3 on node",
+        "overflowed its stack of 304 KiB; OMP_STACKSIZE sets its size",
+        "signal 11",
+    ];
     ends_so("stack", &[("OMP_STACKSIZE", "256K")], 128 + 11, &words);
 }
 
 #[test]
 fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
     let arena = ("OMP_TOMBOLO_ARENA", "32M");
-    let words = ["main overflowed its stack of 4144 KiB", "ulimit -s", "OMP_TOMBOLO_ARENA=64M gives it more"];
+    let words = [
+        "main on node",
+        "overflowed its stack of 4144 KiB",
+        "ulimit -s",
+        "OMP_TOMBOLO_ARENA=64M gives it more",
+    ];
     for mode in ["exclusive", "hybrid"] {
         // Step by step into the guard, and by a frame that skips it.
         for how in ["main-deep", "main-wide"] {
             ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 128 + 11, &words);
         }
     }
+}
+
+#[test]
+fn a_stack_of_the_system_that_is_too_small_is_said_with_what_makes_it_larger() {
+    let shared = ("OMP_TOMBOLO", "shared");
+    for how in ["main-deep", "main-wide"] {
+        ends_so(how, &[shared], 128 + 11, &["main overflowed its stack of ", "`ulimit -s` sets its size"]);
+    }
+    let words = ["thread 2 of a team of 3 overflowed its stack of 256 KiB; OMP_STACKSIZE sets its size"];
+    ends_so("stack", &[shared, ("OMP_STACKSIZE", "256K")], 128 + 11, &words);
+    // Any other fault ends the program as ever.
+    let (code, said) = ends("fault", &[shared]);
+    assert!(code == Some(128 + 11) && !said.contains("overflowed"), "{said}");
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Why the program is being ended by SIGSEGV, where the runtime knows.
 //!
-//! The stacks of the arena are smaller than those of the system, so a program that runs elsewhere may
-//! overflow one here. The signal's handler runs on a stack of its own, says what it knows, and lets the
-//! signal end the process as it would have.
+//! An automatic array that is larger than its thread's stack is the usual reason, and the stacks of the arena
+//! are smaller than those of the system. The signal's handler runs on a stack of its own, says what it knows,
+//! and lets the signal end the process as it would have. A program that has a handler of its own keeps it.
 
 use std::ffi::{c_int, c_void};
+use std::fmt;
 use std::ptr;
 use std::sync::{Once, OnceLock};
 
+use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::sys;
 use crate::team::thread::{self, Thread};
 
@@ -26,19 +28,39 @@ pub fn explain_with(other: Explain) {
     install();
 }
 
-/// Has an overflow of the calling thread's stack explained, if that is in the arena. Without memory for the
-/// handler's stack, the signal ends the process without a message.
+/// Has an overflow of the stack of the calling thread explained, which is the first of the process.
+pub fn watch_first(thread: &'static Thread) {
+    thread.stack.set(StackBounds::of_first_thread());
+    if thread.stack.get().is_some() {
+        watch_known(thread);
+    }
+}
+
+/// Has an overflow of the calling thread's stack explained, which is in the arena or of a thread that this
+/// library started. Without memory for the handler's stack, the signal ends the process without a message.
 pub fn watch(thread: &'static Thread) {
     if thread.stack.get().is_none() {
-        return;
+        thread.stack.set(StackBounds::of_thread());
+    }
+    if thread.stack.get().is_some() {
+        watch_known(thread);
+    }
+}
+
+fn watch_known(thread: &'static Thread) {
+    let mut present = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    // SAFETY: the description is ours to write.
+    let is_known = unsafe { libc::sigaltstack(ptr::null(), &raw mut present) } == 0;
+    if is_known && present.ss_flags & libc::SS_DISABLE == 0 {
+        return install_for(thread);
     }
     // SAFETY: the call has no pointers.
     let registers = usize::try_from(unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ as _) }).unwrap_or(0);
     let length = HANDLER_BYTES + registers.max(libc::MINSIGSTKSZ);
     let (rights, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-    // SAFETY: a new mapping, which stays for as long as the thread does: threads on stacks of the arena end
-    // with the process. The stack is described by a value of ours, which the kernel only reads.
+    // SAFETY: a new mapping, which stays for as long as the thread does: workers and `main` end with the
+    // process. The stack is described by a value of ours, which the kernel only reads.
     unsafe {
         let memory = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if memory == libc::MAP_FAILED {
@@ -47,7 +69,23 @@ pub fn watch(thread: &'static Thread) {
         let stack = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: length };
         libc::sigaltstack(&raw const stack, ptr::null_mut());
     }
-    install();
+    install_for(thread);
+}
+
+/// Where `main` is on a stack of the system the program may have a handler already, which it keeps.
+fn install_for(thread: &'static Thread) {
+    if thread.stack.get().is_some_and(|stack| stack.in_arena) || !has_handler() {
+        install();
+    }
+}
+
+fn has_handler() -> bool {
+    // SAFETY: an action object is plain data, and ours to write.
+    unsafe {
+        let mut present: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGSEGV, ptr::null(), &raw mut present);
+        present.sa_sigaction != libc::SIG_DFL
+    }
 }
 
 fn install() {
@@ -87,17 +125,39 @@ fn say_why(address: usize, pointer: usize) {
     if !stack.is_overflowed(pointer, address) {
         return;
     }
-    let kib = stack.bytes >> 10;
-    let advice = thread.store().advice();
-    if stack.is_main {
+    let (kib, who) = (stack.bytes >> 10, Who { thread, is_main: stack.is_main });
+    if stack.is_main && stack.in_arena {
+        let advice = thread.store().advice();
         sys::complain(format_args!(
-            "tombolo omp: main overflowed its stack of {kib} KiB: it has what the system allows (ulimit -s), but at most an eighth of the \
+            "tombolo omp: {who} overflowed its stack of {kib} KiB: it has what the system allows (ulimit -s), but at most an eighth of the \
              arena; {advice}\n"
+        ));
+    } else if stack.is_main {
+        sys::complain(format_args!(
+            "tombolo omp: {who} overflowed its stack of {kib} KiB; `ulimit -s` sets its size, in KiB\n"
         ));
     } else {
         sys::complain(format_args!(
-            "tombolo omp: a worker overflowed its stack of {kib} KiB; OMP_STACKSIZE sets its size\n"
+            "tombolo omp: {who} overflowed its stack of {kib} KiB; OMP_STACKSIZE sets its size\n"
         ));
+    }
+}
+
+/// A thread, for messages: `main`, or its number in its team.
+struct Who {
+    thread: &'static Thread,
+    is_main: bool,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.thread.number() {
+            _ if self.is_main => f.write_str("main")?,
+            Some((number, of)) => write!(f, "thread {number} of a team of {of}")?,
+            None => f.write_str("a worker")?,
+        }
+        let node = self.thread.root().nodes().at(self.thread.node).shown_name();
+        if node.is_empty() { Ok(()) } else { write!(f, " on node {node}") }
     }
 }
 

@@ -66,7 +66,13 @@ impl Stack {
 
     fn bounds(self, is_main: bool) -> StackBounds {
         let guard = self.memory as usize;
-        StackBounds { guard, lowest: guard + GUARD, bytes: self.size - GUARD - STORAGE, is_main }
+        StackBounds {
+            guard,
+            lowest: guard + GUARD,
+            bytes: self.size - GUARD - STORAGE,
+            is_main,
+            in_arena: true,
+        }
     }
 
     /// For `main`.

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::OnceLock;
 
-use super::{env, report, worker};
+use super::{env, fault, report, worker};
 use crate::primitives::lock::Spinlock;
 use crate::primitives::store::{SPAN, Store};
 use crate::primitives::{sys, wake_domain};
@@ -35,6 +35,13 @@ fn make() -> &'static Root {
     read.has_one_node();
     sys::keep_futexes();
     install(ordinary_store(&read), read, start_thread)
+}
+
+/// As the library is loaded by a program whose workers are threads: makes the job, and has an overflow of the
+/// stack of `main` explained, which may come before `main` uses OpenMP.
+pub fn begin() {
+    root();
+    fault::watch_first(current());
 }
 
 /// Makes the job that this process is of, in a store, with a way to start workers. Once in a process.

@@ -7,6 +7,7 @@
 //! Which node a thread of a team is on follows from its number alone: what a team of `n` threads has is the
 //! beginning of what one of `n + 1` has, so a team that grows or shrinks keeps its threads. See [`Sequence`].
 
+use std::borrow::Cow;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -147,10 +148,15 @@ const _: () = {
 impl Node {
     /// What the machine calls it.
     pub fn name(&self) -> String {
+        self.shown_name().into_owned()
+    }
+
+    /// As [`name`](Self::name), without memory from the heap.
+    pub fn shown_name(&self) -> Cow<'_, str> {
         // SAFETY: the name of a node that is counted does not change.
         let name = unsafe { &*self.name.get() };
         let length = (self.name_length.get() as usize).min(NAME);
-        String::from_utf8_lossy(&name[..length]).into_owned()
+        String::from_utf8_lossy(&name[..length])
     }
 
     /// The instruction set of its processors.

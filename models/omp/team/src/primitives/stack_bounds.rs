@@ -1,23 +1,84 @@
-//! Where a stack in the arena is, to recognize its overflow.
+//! Where the stack of a thread is, to recognize its overflow.
 
-/// The stack of the arena that a thread runs on.
-#[derive(Clone, Copy, Debug)]
+use std::ptr;
+
+/// What the kernel keeps free below the stack of a process's first thread: 256 pages (`stack_guard_gap`).
+const KERNELS_GAP: usize = 1 << 20;
+
+/// What a thread may touch below its stack pointer: the red zone, what a call or a probe stores.
+const BELOW_POINTER: usize = 4096;
+
+/// The stack that a thread runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackBounds {
     /// The address of its guard.
     pub guard: usize,
     /// The lowest address that may be used.
     pub lowest: usize,
-    /// How long it is, without what the C library may need for thread-local storage.
+    /// How long it is in bytes, without what the C library may need for thread-local storage.
     pub bytes: usize,
     /// Whether it is the stack of `main`.
     pub is_main: bool,
+    /// Whether it is in the arena; otherwise the system made it.
+    pub in_arena: bool,
 }
 
 impl StackBounds {
-    /// Whether it has been overflowed by a thread with this stack pointer that touched this address. A large
-    /// frame may skip the guard, so that the address is anywhere; the pointer is below the stack then.
+    /// Whether it has been overflowed by a thread with this stack pointer that touched this address.
+    ///
+    /// A large frame may skip the guard: then the pointer is below the stack. On a stack of the arena that is
+    /// enough, as what the frame overwrote there may cause a fault at any address. Elsewhere the thread may as
+    /// well run on a stack that the program made, so the address must be between the pointer and the stack.
     pub fn is_overflowed(&self, pointer: usize, address: usize) -> bool {
-        pointer < self.lowest || (self.guard..self.lowest).contains(&address)
+        let in_frame =
+            self.in_arena || (pointer.saturating_sub(BELOW_POINTER)..self.lowest).contains(&address);
+        (self.guard..self.lowest).contains(&address) || (pointer < self.lowest && in_frame)
+    }
+
+    /// The stack of this process's first thread, as long as the limit of stacks lets it become (`ulimit -s`);
+    /// `None` if it has no limit, or the calling thread is another one.
+    pub fn of_first_thread() -> Option<Self> {
+        // SAFETY: the calls have no pointers.
+        let (process, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the record is ours to write.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
+        if i64::from(process) != thread || !known || limit.rlim_cur == libc::RLIM_INFINITY {
+            return None;
+        }
+        // The program's name is the last that the kernel stores on a new stack, followed by one empty word.
+        // SAFETY: the call has no pointers. The kernel gives the address of a text, or nothing.
+        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
+        // SAFETY: such a text ends with a zero and stays.
+        let end = if name.is_null() { return None } else { unsafe { name as usize + libc::strlen(name) } };
+        let top = (end + 1 + size_of::<usize>()).next_multiple_of(4096);
+        Self::below(top, usize::try_from(limit.rlim_cur).ok()?)
+    }
+
+    /// The first thread's stack, from its end and the most that it may take.
+    fn below(top: usize, bytes: usize) -> Option<Self> {
+        let lowest = top.checked_sub(bytes)?;
+        let guard = lowest.saturating_sub(KERNELS_GAP);
+        Some(Self { guard, lowest, bytes, is_main: true, in_arena: false })
+    }
+
+    /// The stack of the calling thread, which the C library made; `None` if that does not say where it is.
+    pub fn of_thread() -> Option<Self> {
+        let (mut lowest, mut bytes, mut guard) = (ptr::null_mut(), 0, 0);
+        // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed by the last;
+        // all else is written by the calls.
+        unsafe {
+            let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+            if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
+                return None;
+            }
+            libc::pthread_attr_getstack(&raw const attributes, &raw mut lowest, &raw mut bytes);
+            libc::pthread_attr_getguardsize(&raw const attributes, &raw mut guard);
+            libc::pthread_attr_destroy(&raw mut attributes);
+        }
+        let lowest = lowest as usize;
+        let guard = lowest.checked_sub(guard).filter(|_| bytes > 0)?;
+        Some(Self { guard, lowest, bytes, is_main: false, in_arena: false })
     }
 }
 
@@ -27,10 +88,46 @@ mod tests {
 
     #[test]
     fn an_overflow_is_told_by_the_guard_or_by_a_stack_pointer_below_the_stack() {
-        let stack = StackBounds { guard: 0x1000, lowest: 0x5000, bytes: 0x20000, is_main: true };
+        let stack =
+            StackBounds { guard: 0x1000, lowest: 0x5000, bytes: 0x20000, is_main: true, in_arena: true };
         assert!(stack.is_overflowed(0x5000, 0x4fff) && stack.is_overflowed(0x5000, 0x1000));
         assert!(stack.is_overflowed(0x0800, 0x0800), "a frame larger than the guard");
+        assert!(stack.is_overflowed(0x0800, 0x9000), "it overwrote an address");
         assert!(!stack.is_overflowed(0x5000, 0x0fff) && !stack.is_overflowed(0x5000, 0x5000));
         assert!(!stack.is_overflowed(0x6000, 0));
+    }
+
+    #[test]
+    fn a_thread_on_a_stack_of_the_program_has_not_overflowed_its_own() {
+        let (guard, lowest) = (0x90_0000, 0xa0_0000);
+        let stack = StackBounds { guard, lowest, bytes: 0x20000, is_main: true, in_arena: false };
+        assert!(stack.is_overflowed(lowest + 0x100, lowest - 1) && stack.is_overflowed(lowest, guard));
+        assert!(stack.is_overflowed(0x50_0000, 0x50_0000) && stack.is_overflowed(0x50_0000, 0x70_0000));
+        assert!(stack.is_overflowed(0x50_0000, 0x50_0000 - 128), "the red zone");
+        assert!(!stack.is_overflowed(0x50_0000, 8), "a null pointer");
+        assert!(!stack.is_overflowed(0x50_0000, lowest) && !stack.is_overflowed(lowest, guard - 1));
+    }
+
+    #[test]
+    fn the_stack_of_the_first_thread_ends_below_its_top_and_others_have_none() {
+        assert_eq!(StackBounds::of_first_thread(), None, "tests run in threads");
+        let stack = StackBounds::below(0x7fff_0000_0000, 8 << 20).unwrap();
+        assert_eq!((stack.lowest, stack.bytes), (0x7ffe_ff80_0000, 8 << 20));
+        assert_eq!(stack.lowest - stack.guard, 1 << 20);
+        assert_eq!(StackBounds::below(4096, 8192), None);
+    }
+
+    #[test]
+    fn the_stack_of_a_thread_is_where_its_variables_are() {
+        let measure = || {
+            let variable = 0_u8;
+            (StackBounds::of_thread().unwrap(), ptr::from_ref(&variable) as usize)
+        };
+        let (stack, address) =
+            std::thread::Builder::new().stack_size(512 << 10).spawn(measure).unwrap().join().unwrap();
+        assert!((stack.lowest..stack.lowest + stack.bytes).contains(&address), "{stack:x?}, {address:x}");
+        assert!(stack.guard < stack.lowest && !stack.is_main && !stack.in_arena);
+        assert!((512 << 10..1 << 20).contains(&stack.bytes), "{stack:x?}");
+        assert!(!stack.is_overflowed(address, address) && stack.is_overflowed(address, stack.guard));
     }
 }

@@ -78,7 +78,7 @@ pub struct Thread {
     pub data: Cell<*const libc::c_void>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
-    /// The stack in the arena that it runs on, if it does.
+    /// The stack that it runs on, where that is known.
     pub stack: Cell<Option<StackBounds>>,
 }
 
@@ -157,6 +157,11 @@ impl Thread {
     /// Stands nowhere any more; where it stood.
     pub fn stand(&self) -> Option<Seat> {
         self.seat.0.take()
+    }
+
+    /// Its number in its team and their number, while it has one. For handlers of signals: takes no memory.
+    pub fn number(&self) -> Option<(u32, u32)> {
+        self.seat.0.get().map(|seat| (seat.id, seat.team.size.get()))
     }
 
     /// Where its seat lies. A seat is long: callers read or write single fields of it.
