@@ -57,6 +57,8 @@ int main(int count, char **words) {
             if (!strcmp(how, "killed")) raise(SIGKILL);
             if (!strcmp(how, "exit")) exit(7);
             if (!strcmp(how, "stack")) printf("%d\n", deep(1000000));
+            /* 1 MiB: less than a system gives by default. */
+            if (!strcmp(how, "frames")) printf("%d\n", deep(250));
             if (!strcmp(how, "fault")) *(volatile int *)64 = 1;
             if (!strcmp(how, "prints")) puts("printed by a worker");
         }

@@ -333,10 +333,17 @@ fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
 fn a_stack_of_the_system_that_is_too_small_is_said_with_what_makes_it_larger() {
     let shared = ("OMP_TOMBOLO", "shared");
     for how in ["main-deep", "main-wide"] {
-        ends_so(how, &[shared], 128 + 11, &["main overflowed its stack of ", "`ulimit -s` sets its size"]);
+        ends_so(
+            how,
+            &[shared],
+            128 + 11,
+            &["main on node host overflowed its stack of ", "`ulimit -s` sets its size"],
+        );
     }
-    let words = ["thread 2 of a team of 3 overflowed its stack of 256 KiB; OMP_STACKSIZE sets its size"];
+    let words =
+        ["thread 2 of a team of 3 on node host overflowed its stack of 256 KiB; OMP_STACKSIZE sets its size"];
     ends_so("stack", &[shared, ("OMP_STACKSIZE", "256K")], 128 + 11, &words);
+    ends_so("frames", &[shared], 0, &["0 of 2 workers"]);
     // Any other fault ends the program as ever.
     let (code, said) = ends("fault", &[shared]);
     assert!(code == Some(128 + 11) && !said.contains("overflowed"), "{said}");

@@ -375,6 +375,16 @@ fn a_job_ends_whole_however_one_of_it_ends() {
             machine.tombolo(run("host", &variables, &["ends.tbi", how])).fails_with(status, said);
         }
     }
+    // Threads have the stacks that the system gives, and one that is too small is said.
+    let shared = "OMP_TOMBOLO=shared";
+    machine.tombolo(run("host", &[shared], &["ends.tbi", "frames"])).ok();
+    machine
+        .tombolo(run("host", &[shared], &["ends.tbi", "main-deep"]))
+        .fails_with(139, &["main on node host overflowed its stack of", "`ulimit -s` sets its size"]);
+    machine.tombolo(run("host", &[shared, "OMP_STACKSIZE=256K"], &["ends.tbi", "stack"])).fails_with(
+        139,
+        &["thread 2 of a team of 3 on node host overflowed its stack of", "OMP_STACKSIZE sets its size"],
+    );
     // The job's end is heard of before that of its last worker.
     assert!(eventually(|| machine.domains_on("arm-user").is_empty()), "{:?}", machine.domains_on("arm-user"));
     // A stream that the program has opened is every worker's, on whatever node, and nothing of it is lost.

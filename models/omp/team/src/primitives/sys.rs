@@ -203,6 +203,8 @@ pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -
     unsafe {
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        // musl's own default is 128 KiB; that of glibc is the limit of the system.
+        let stack = if stack == 0 && cfg!(target_env = "musl") { default_stack() } else { stack };
         if stack > 0 {
             libc::pthread_attr_setstacksize(&raw mut attributes, stack);
         }
@@ -213,6 +215,17 @@ pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -
         libc::pthread_attr_destroy(&raw mut attributes);
         if failure == 0 { Ok(()) } else { Err(failure) }
     }
+}
+
+/// The size of a thread's stack where none was said: what the system lets the first thread have (`ulimit -s`),
+/// and 8 MiB where it sets no limit.
+fn default_stack() -> usize {
+    const UNLIMITED: usize = 8 << 20;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the record is ours to write.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
+    let limited = known && limit.rlim_cur != libc::RLIM_INFINITY;
+    usize::try_from(limit.rlim_cur).ok().filter(|_| limited).unwrap_or(UNLIMITED)
 }
 
 /// The calling thread's number in the kernel.
