@@ -1,5 +1,7 @@
 //! Queries of the table.
 
+use core::ops::Bound;
+
 use tombolo_base::{ChannelId, DomainId};
 
 use crate::record::{CapabilityRecord, Memory, RegionRecord};
@@ -45,9 +47,8 @@ impl Table {
 
     /// The capabilities that a domain holds with numbers above `after`, in order.
     pub fn held_by(&self, domain: DomainId, after: CapabilityId) -> impl Iterator<Item = CapabilityInfo> {
-        let of = (domain, CapabilityId(after.0.saturating_add(1)))..=(domain, CapabilityId(u64::MAX));
-        let listed = self.held.range(of).map(|(_, id)| *id).filter(move |id| *id > after);
-        listed.filter_map(|id| Some(self.capabilities.get(&id)?.info(id)))
+        let of = (Bound::Excluded((domain, after)), Bound::Included((domain, CapabilityId(u64::MAX))));
+        self.held.range(of).filter_map(|(_, id)| Some(self.capabilities.get(id)?.info(*id)))
     }
 
     /// The capabilities to a region with numbers above `after`, in order, for all holders.

@@ -103,6 +103,26 @@ fn a_region_goes_with_its_last_right_and_its_last_mapping() {
 }
 
 #[test]
+fn a_window_has_its_own_regions_with_who_has_them_mapped() {
+    let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
+    let mut in_window = |window: u16, offset_bytes, pages| {
+        let memory = Memory::Window { window: WindowId(window), offset_bytes };
+        create(&mut table, NewRegion { memory, ..self::memory(HOST, owner, pages) })
+    };
+    let (first, _elsewhere) = (in_window(1, 8192, 2), in_window(2, 4096, 1));
+    create(&mut table, memory(HOST, owner, 1));
+    let granted = table.derive(owner, first.id, None, Rights::READ, other).unwrap();
+    map(&mut table, owner, first.id, 5, Rights::READ_WRITE);
+    map(&mut table, other, granted.id, 6, Rights::READ);
+    let mappings = vec![(HOST, ChannelId(5)), (ARM0, ChannelId(6))];
+    let expected = InWindow { offset_bytes: 8192, length_bytes: 8192, mappings };
+    assert_eq!(table.in_window(WindowId(1)), [expected]);
+    let expected = InWindow { offset_bytes: 4096, length_bytes: 4096, mappings: vec![] };
+    assert_eq!(table.in_window(WindowId(2)), [expected]);
+    assert_eq!(table.in_window(WindowId(3)), []);
+}
+
+#[test]
 fn what_is_given_away_is_mapped_by_its_new_holder_alone() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 1));

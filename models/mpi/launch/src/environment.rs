@@ -226,8 +226,8 @@ impl Environment {
             if let Some(folder) = self.folder_on(node) {
                 all.set("FI_PROVIDER_PATH", folder.join("fi").to_string_lossy().into_owned());
             }
-            // MPICH is linked with UCX, which patches functions of the C library as it is loaded, and waits for
-            // other threads to leave each: 20 ms of processor time per rank, where no UCX is used.
+            // MPICH is linked with UCX, which patches functions of the C library as it is loaded, and waits
+            // for other threads to leave each: 20 ms of processor time per rank, where no UCX is used.
             if self.value("MPIR_CVAR_CH4_NETMOD").is_none_or(|module| module == "ofi") {
                 all.set("UCX_MEM_EVENTS", "n".to_owned());
             }

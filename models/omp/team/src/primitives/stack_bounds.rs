@@ -26,9 +26,10 @@ pub struct StackBounds {
 impl StackBounds {
     /// Whether it has been overflowed by a thread with this stack pointer that touched this address.
     ///
-    /// A large frame may skip the guard: then the pointer is below the stack. On a stack of the arena that is
-    /// enough, as what the frame overwrote there may cause a fault at any address. Elsewhere the thread may as
-    /// well run on a stack that the program made, so the address must be between the pointer and the stack.
+    /// A large frame may skip the guard: then the pointer is below the stack. On a stack of the arena that
+    /// is enough, as what the frame overwrote there may cause a fault at any address. Elsewhere the thread
+    /// may as well run on a stack that the program made, so the address must be between the pointer and the
+    /// stack.
     pub fn is_overflowed(&self, pointer: usize, address: usize) -> bool {
         let in_frame =
             self.in_arena || (pointer.saturating_sub(BELOW_POINTER)..self.lowest).contains(&address);
@@ -65,8 +66,8 @@ impl StackBounds {
     /// The stack of the calling thread, which the C library made; `None` if that does not say where it is.
     pub fn of_thread() -> Option<Self> {
         let (mut lowest, mut bytes, mut guard) = (ptr::null_mut(), 0, 0);
-        // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed by the last;
-        // all else is written by the calls.
+        // SAFETY: the attributes are initialised by the first call, if it succeeds, and destroyed by the
+        // last; all else is written by the calls.
         unsafe {
             let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
             if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {

@@ -217,8 +217,8 @@ pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -
     }
 }
 
-/// The size of a thread's stack where none was said: what the system lets the first thread have (`ulimit -s`),
-/// and 8 MiB where it sets no limit.
+/// The size of a thread's stack where none was said: what the system lets the first thread have
+/// (`ulimit -s`), and 8 MiB where it sets no limit.
 fn default_stack() -> usize {
     const UNLIMITED: usize = 8 << 20;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
