@@ -11,6 +11,7 @@ use std::sync::{Once, OnceLock};
 
 use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::sys;
+use crate::team::root::{self, Root};
 use crate::team::thread::{self, Thread};
 
 /// Explains a fault at an address; whether it knew the reason and wrote it.
@@ -28,11 +29,15 @@ pub fn explain_with(other: Explain) {
     install();
 }
 
-/// Has an overflow of the stack of the calling thread explained, which is the first of the process.
-pub fn watch_first(thread: &'static Thread) {
-    thread.stack.set(StackBounds::of_first_thread());
-    if thread.stack.get().is_some() {
-        watch_known(thread);
+/// The stack of the process's first thread, if that is what `main` runs on. It need not be of a team.
+static FIRST: OnceLock<StackBounds> = OnceLock::new();
+
+/// Has an overflow of the stack of the calling thread explained, which is the first of the process. Once in a
+/// process.
+pub fn watch_first() {
+    if let Some(stack) = StackBounds::of_first_thread() {
+        let _ = FIRST.set(stack);
+        watch_known(stack);
     }
 }
 
@@ -42,17 +47,17 @@ pub fn watch(thread: &'static Thread) {
     if thread.stack.get().is_none() {
         thread.stack.set(StackBounds::of_thread());
     }
-    if thread.stack.get().is_some() {
-        watch_known(thread);
+    if let Some(stack) = thread.stack.get() {
+        watch_known(stack);
     }
 }
 
-fn watch_known(thread: &'static Thread) {
+fn watch_known(stack: StackBounds) {
     let mut present = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
     // SAFETY: the description is ours to write.
     let is_known = unsafe { libc::sigaltstack(ptr::null(), &raw mut present) } == 0;
     if is_known && present.ss_flags & libc::SS_DISABLE == 0 {
-        return install_for(thread);
+        return install_for(stack);
     }
     // SAFETY: the call has no pointers.
     let registers = usize::try_from(unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ as _) }).unwrap_or(0);
@@ -66,15 +71,15 @@ fn watch_known(thread: &'static Thread) {
         if memory == libc::MAP_FAILED {
             return;
         }
-        let stack = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: length };
-        libc::sigaltstack(&raw const stack, ptr::null_mut());
+        let aside = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: length };
+        libc::sigaltstack(&raw const aside, ptr::null_mut());
     }
-    install_for(thread);
+    install_for(stack);
 }
 
 /// Where `main` is on a stack of the system the program may have a handler already, which it keeps.
-fn install_for(thread: &'static Thread) {
-    if thread.stack.get().is_some_and(|stack| stack.in_arena) || !has_handler() {
+fn install_for(stack: StackBounds) {
+    if stack.in_arena || !has_handler() {
         install();
     }
 }
@@ -120,14 +125,13 @@ fn say_why(address: usize, pointer: usize) {
     if OTHER.get().is_some_and(|explain| explain(address)) {
         return;
     }
-    let Some(thread) = thread::known() else { return };
-    let Some(stack) = thread.stack.get() else { return };
-    if !stack.is_overflowed(pointer, address) {
-        return;
-    }
-    let (kib, who) = (stack.bytes >> 10, Who { thread, is_main: stack.is_main });
+    let (thread, root) = (thread::known(), root::current());
+    let first = || FIRST.get().copied().filter(|_| sys::is_first_thread());
+    let Some(stack) = thread.and_then(|thread| thread.stack.get()).or_else(first) else { return };
+    let Some(root) = root.filter(|_| stack.is_overflowed(pointer, address)) else { return };
+    let (kib, who) = (stack.bytes >> 10, Who { root, thread, is_main: stack.is_main });
     if stack.is_main && stack.in_arena {
-        let advice = thread.store().advice();
+        let advice = root.store.advice();
         sys::complain(format_args!(
             "tombolo omp: {who} overflowed its stack of {kib} KiB: it has what the system allows (ulimit -s), but at most an eighth of the \
              arena; {advice}\n"
@@ -145,18 +149,19 @@ fn say_why(address: usize, pointer: usize) {
 
 /// A thread, for messages: `main`, or its number in its team.
 struct Who {
-    thread: &'static Thread,
+    root: &'static Root,
+    thread: Option<&'static Thread>,
     is_main: bool,
 }
 
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.thread.number() {
+        match self.thread.and_then(Thread::number) {
             _ if self.is_main => f.write_str("main")?,
             Some((number, of)) => write!(f, "thread {number} of a team of {of}")?,
             None => f.write_str("a worker")?,
         }
-        let node = self.thread.root().nodes().at(self.thread.node).shown_name();
+        let node = self.root.nodes().at(self.thread.map_or(0, |thread| thread.node)).shown_name();
         if node.is_empty() { Ok(()) } else { write!(f, " on node {node}") }
     }
 }

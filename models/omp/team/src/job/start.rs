@@ -41,7 +41,7 @@ fn make() -> &'static Root {
 /// stack of `main` explained, which may come before `main` uses OpenMP.
 pub fn begin() {
     root();
-    fault::watch_first(current());
+    fault::watch_first();
 }
 
 /// Makes the job that this process is of, in a store, with a way to start workers. Once in a process.

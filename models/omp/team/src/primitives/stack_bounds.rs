@@ -2,6 +2,8 @@
 
 use std::ptr;
 
+use super::sys;
+
 /// What the kernel keeps free below the stack of a process's first thread: 256 pages (`stack_guard_gap`).
 const KERNELS_GAP: usize = 1 << 20;
 
@@ -39,12 +41,10 @@ impl StackBounds {
     /// The stack of this process's first thread, as long as the limit of stacks lets it become (`ulimit -s`);
     /// `None` if it has no limit, or the calling thread is another one.
     pub fn of_first_thread() -> Option<Self> {
-        // SAFETY: the calls have no pointers.
-        let (process, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the record is ours to write.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
-        if i64::from(process) != thread || !known || limit.rlim_cur == libc::RLIM_INFINITY {
+        if !sys::is_first_thread() || !known || limit.rlim_cur == libc::RLIM_INFINITY {
             return None;
         }
         // The program's name is the last that the kernel stores on a new stack, followed by one empty word.
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_stack_of_the_first_thread_ends_below_its_top_and_others_have_none() {
-        assert_eq!(StackBounds::of_first_thread(), None, "tests run in threads");
+        assert_eq!(std::thread::spawn(StackBounds::of_first_thread).join().unwrap(), None);
         let stack = StackBounds::below(0x7fff_0000_0000, 8 << 20).unwrap();
         assert_eq!((stack.lowest, stack.bytes), (0x7ffe_ff80_0000, 8 << 20));
         assert_eq!(stack.lowest - stack.guard, 1 << 20);
@@ -128,7 +128,8 @@ mod tests {
             std::thread::Builder::new().stack_size(512 << 10).spawn(measure).unwrap().join().unwrap();
         assert!((stack.lowest..stack.lowest + stack.bytes).contains(&address), "{stack:x?}, {address:x}");
         assert!(stack.guard < stack.lowest && !stack.is_main && !stack.in_arena);
-        assert!((512 << 10..1 << 20).contains(&stack.bytes), "{stack:x?}");
+        // The C library may give it the longer one of a thread that has ended.
+        assert!(stack.bytes > 500 << 10, "{stack:x?}");
         assert!(!stack.is_overflowed(address, address) && stack.is_overflowed(address, stack.guard));
     }
 }

@@ -234,6 +234,12 @@ pub fn thread_number() -> u64 {
     u64::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
 }
 
+/// Whether the calling thread is the first of its process.
+pub fn is_first_thread() -> bool {
+    // SAFETY: the call has no arguments.
+    u64::try_from(unsafe { libc::getpid() }).is_ok_and(|process| process == thread_number())
+}
+
 /// A message on its way to standard error. It needs no heap, which may be what has run out.
 struct Message {
     bytes: [u8; 1024],
