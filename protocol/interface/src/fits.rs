@@ -76,3 +76,22 @@ pub(crate) fn within(count: usize, max: u32, field: &'static str) -> Result<(), 
     let max = max as usize;
     if count <= max { Ok(()) } else { Err(OverLimit { field, count, max }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_longer_than_the_interface_allows_is_refused_with_its_field() {
+        assert_eq!(<Blob<'_, 9> as Fits<&[u8]>>::outside(&&[0; 9][..], "blob"), Ok(16));
+        assert_eq!(<Blob<'_, 9> as Fits<&[u8]>>::outside(&&[][..], "blob"), Ok(0));
+        let refused = OverLimit { field: "blob", count: 10, max: 9 };
+        assert_eq!(<Blob<'_, 9> as Fits<&[u8]>>::outside(&&[0; 10][..], "blob"), Err(refused));
+        assert_eq!(<Option<Blob<'_, 9>> as Fits<Option<&[u8]>>>::outside(&None, "blob"), Ok(0));
+        let refused = OverLimit { field: "list", count: 3, max: 2 };
+        assert_eq!(<List<'_, u16, 2> as Fits<&[u16]>>::outside(&&[1, 2, 3][..], "list"), Err(refused));
+        assert_eq!(<List<'_, u16, 5> as Fits<&[u16]>>::outside(&&[1, 2, 3, 4, 5][..], "list"), Ok(16));
+        let two = [&[0; 9][..], &[0; 1][..]];
+        assert_eq!(<Array<'_, Blob<'_, 9>, 2> as Fits<[&[u8]; 2]>>::outside(&two, "array"), Ok(24));
+    }
+}

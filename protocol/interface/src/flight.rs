@@ -167,3 +167,71 @@ fn number(index: usize, generation: u16) -> Number {
 fn index_of(call: Number) -> usize {
     (call & 0xff) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(flight: &mut Flight, ordinal: u16, deadline_ns: u64) -> Number {
+        let (call, told) = flight.place(|| panic!("there is room")).unwrap();
+        assert_eq!(told, None);
+        flight.begin(call, ordinal, deadline_ns);
+        call
+    }
+
+    #[test]
+    fn a_place_that_is_free_again_is_taken_first_under_another_number() {
+        let mut flight = Flight::new();
+        let calls: Vec<Number> = (0..3).map(|index| begin(&mut flight, index, 9)).collect();
+        assert_eq!(calls, [0x100, 0x101, 0x102]);
+        assert_eq!(flight.known(calls[1]), Known::Waiting { deadline_ns: 9 });
+        flight.end(calls[1]);
+        flight.end(calls[0]);
+        flight.end(calls[0]);
+        assert_eq!(flight.known(calls[1]), Known::Nothing);
+        assert_eq!(begin(&mut flight, 7, 9), 0x200, "freed last");
+        assert_eq!(begin(&mut flight, 7, 9), 0x201);
+        assert_eq!(begin(&mut flight, 7, 9), 0x103, "none is free");
+        flight.end(calls[0]);
+        assert_eq!(flight.known(0x200), Known::Waiting { deadline_ns: 9 }, "that was the call before");
+        assert_eq!(flight.known(0x104), Known::Nothing);
+    }
+
+    #[test]
+    fn a_call_whose_deadline_passed_makes_room_and_the_server_is_told_unless_it_has_answered() {
+        let mut flight = Flight::new();
+        let calls: Vec<Number> =
+            (0..MAX_IN_FLIGHT as u64).map(|index| begin(&mut flight, index as u16, 1000 + index)).collect();
+        assert_eq!(flight.place(|| 1000), None, "at its deadline a call may still be answered");
+        assert_eq!(flight.place(|| 1001), Some((0x200, Some((0, calls[0])))));
+        flight.begin(0x200, 5, 5000);
+        assert!(flight.keep(calls[1], &&b"answered"[..]));
+        assert_eq!(flight.place(|| 1002), Some((0x201, None)));
+    }
+
+    #[test]
+    fn an_answer_is_kept_once_and_given_once() {
+        let mut flight = Flight::new();
+        let call = begin(&mut flight, 3, 50);
+        assert!(flight.keep(call, &&[7; 16][..]) && !flight.keep(call, &&[8; 16][..]));
+        assert_eq!(flight.known(call), Known::Arrived);
+        assert!(!flight.keep(call + 1, &&[9; 16][..]), "there is no such call");
+        let mut answer = alloc::vec![1, 2, 3];
+        flight.take(call, &mut answer);
+        assert_eq!((&answer[..], flight.known(call)), (&[7; 16][..], Known::Nothing));
+        assert_eq!(flight.give_up(call), None);
+        let next = begin(&mut flight, 4, 60);
+        assert_eq!(flight.give_up(next), Some((4, next)));
+        assert_eq!(flight.known(next), Known::Nothing);
+    }
+
+    #[test]
+    fn numbers_of_a_place_begin_anew_and_are_never_zero() {
+        let mut flight = Flight::new();
+        for generation in (1..=u32::from(u16::MAX)).chain([1, 2]) {
+            let call = begin(&mut flight, 0, 0);
+            assert_eq!(call, generation << 8);
+            flight.end(call);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What becomes of buffers when a channel is left or ends.
+
+use tombolo_bulk::table::UPSTREAM;
+use tombolo_bulk::{Layout, PoolChannel, Table, TableError, Verb};
+
+fn layout() -> Layout {
+    Layout::new(4096, 4).unwrap()
+}
+
+/// A home and a channel to a domain that may assign the pool further, or may not.
+fn home(may_forward: bool) -> (Table, PoolChannel) {
+    let mut table = Table::home(layout());
+    let link = table.assign(may_forward).unwrap();
+    (table, link)
+}
+
+fn send(table: &mut Table, verb: Verb, buffer: u32, link: PoolChannel) {
+    table.begin(verb, buffer, link).unwrap();
+    table.commit(verb, buffer, link);
+}
+
+#[test]
+fn the_last_right_to_read_is_not_forgotten_while_it_is_lent_on() {
+    let mut table = Table::assigned(layout());
+    let link = table.assign(false).unwrap();
+    assert_eq!(table.forget(2), Err(TableError::NotHeld(2)));
+    table.receive(Verb::Share, 2, UPSTREAM).unwrap();
+    table.receive(Verb::Share, 2, UPSTREAM).unwrap();
+    send(&mut table, Verb::Share, 2, link);
+    assert_eq!(table.forget(2), Ok(()), "another is left");
+    assert_eq!(table.forget(2), Err(TableError::Shared { buffer: 2, times: 1 }));
+    assert_eq!((table.borrowed(2), table.lent(2)), (1, 1));
+    table.receive(Verb::Release, 2, link).unwrap();
+    assert_eq!(table.forget(2), Ok(()));
+    assert_eq!(table.forget(2), Err(TableError::NotHeld(2)));
+}
+
+#[test]
+fn what_is_lent_to_a_domain_that_lives_is_taken_back_only_when_that_is_asked_for() {
+    let (mut table, link) = home(false);
+    let buffer = table.take().unwrap();
+    send(&mut table, Verb::Share, buffer, link);
+    assert!(table.lose(link, false), "it can still read");
+    assert!(table.lose(link, true), "as before");
+    assert_eq!(table.receive(Verb::Release, buffer, link), Err(TableError::NotOnChannel));
+    assert_eq!(table.lent(buffer), 1);
+    assert_eq!(table.reclaim(link), 1);
+    assert_eq!((table.lent(buffer), table.counts().held), (0, 1), "it is still in hand");
+    assert!(!table.lose(link, false), "it is gone");
+    assert_eq!(table.reclaim(link), 0);
+}
+
+#[test]
+fn a_channel_with_nothing_out_is_free_at_once() {
+    for dead in [false, true] {
+        let (mut table, link) = home(true);
+        assert!(!table.lose(link, dead));
+        assert_eq!(table.assign(false), Ok(link), "its place is another's");
+    }
+}
+
+#[test]
+fn what_a_dead_domain_held_is_free_unless_it_could_assign_the_pool_further() {
+    for (may_forward, dead, waits) in
+        [(false, true, false), (true, true, true), (false, false, true), (true, false, true)]
+    {
+        let (mut table, link) = home(may_forward);
+        let buffer = table.take().unwrap();
+        send(&mut table, Verb::Move, buffer, link);
+        assert_eq!(table.lose(link, dead), waits, "{may_forward} {dead}");
+        assert_eq!(table.counts().free, if waits { 3 } else { 4 });
+        assert_eq!(table.reclaim(link), u32::from(waits));
+        assert_eq!(table.counts().free, 4);
+        assert!(table.is_here(buffer));
+    }
+}
+
+#[test]
+fn what_is_upstream_is_out_of_reach_for_good() {
+    let mut table = Table::assigned(layout());
+    table.receive(Verb::Move, 1, UPSTREAM).unwrap();
+    assert!(!table.lose(UPSTREAM, false));
+    assert!(!table.lose(UPSTREAM, true));
+    assert_eq!(table.reclaim(UPSTREAM), 0);
+    assert_eq!(table.receive(Verb::Move, 2, UPSTREAM), Err(TableError::NotOnChannel));
+    assert_eq!((table.counts().held, table.counts().away), (1, 3), "what is here stays");
+}
+
+#[test]
+fn what_was_on_its_way_arrives_while_the_pool_is_taken_off() {
+    let mut table = Table::assigned(layout());
+    table.leave(UPSTREAM).unwrap();
+    assert_eq!(table.leave(UPSTREAM), Err(TableError::NotOnChannel), "it is being taken off");
+    assert_eq!(table.assign(false), Err(TableError::NotOnChannel));
+    assert_eq!(table.receive(Verb::Move, 1, UPSTREAM), Ok(()));
+    assert_eq!(table.begin(Verb::Move, 1, UPSTREAM), Err(TableError::NotOnChannel));
+    assert_eq!(table.unassign(UPSTREAM), Err(TableError::InUse { buffers: 1 }));
+    table.stay(UPSTREAM);
+    assert_eq!(table.begin(Verb::Move, 1, UPSTREAM), Ok(()));
+}
