@@ -109,3 +109,22 @@ impl Port for LocalPort {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_before_an_end_is_received_and_then_the_end_is_told() {
+        let (mut near, mut far) = pair(2, 64);
+        assert_eq!(near.recv(Duration::from_nanos(7), |_| panic!("nothing was sent")), Ok(false));
+        assert_eq!((near.now_ns(), far.now_ns()), (7, 7), "one clock for both");
+        far.send_bytes(&[1; 8]);
+        drop(far);
+        let mut length = 0;
+        assert_eq!(near.recv(Duration::ZERO, |source| length = source.len_bytes()), Ok(true));
+        assert_eq!(length, 8);
+        assert_eq!(near.recv(Duration::from_nanos(7), |_| {}), Err(Gone));
+        assert_eq!(near.now_ns(), 7, "there is nothing to wait for");
+    }
+}

@@ -81,7 +81,8 @@ fn sequential_names_are_all_different_and_grow() {
     let mut names = Vec::new();
     for _ in 0..12 {
         let next = Bench::change("job-", SetMode::Sequential, Lifetime::Persistent, Condition::Always);
-        let Ok(Answer::Changed { name, .. }) = bench.ask(1, next) else { panic!() };
+        let Ok(Answer::Changed { name, version, .. }) = bench.ask(1, next) else { panic!() };
+        assert_eq!(name, format!("job-{version}"));
         bench.delete(1, names.last().map_or("none", |name: &String| name)).ok();
         names.push(name);
     }
