@@ -154,6 +154,15 @@ fn several_calls_are_in_flight_and_are_waited_for_in_any_order() {
     for call in calls {
         assert_eq!(put_result(&mut client, call), Ok(1));
     }
+    // Those that come before the awaited one are counted, too.
+    let calls = ["d", "e", "f"].map(|key| start_put(&mut client, key, None));
+    serve_all(&mut server, &mut store);
+    server.within(NOW).changed(&KvChanged { key: "d", version: 1 }).unwrap();
+    let last = start_put(&mut client, "g", None);
+    serve_all(&mut server, &mut store);
+    assert_eq!(put_result(&mut client, last), Ok(1));
+    assert_eq!((client.counts().answers, client.counts().messages), (7, 1));
+    calls.map(|call| assert_eq!(put_result(&mut client, call), Ok(1)));
 }
 
 #[test]
@@ -269,7 +278,8 @@ fn the_end_of_the_peer_ends_each_call_and_says_whether_it_can_be_repeated() {
     drop(server);
     // What was answered before the end is received.
     assert_eq!(put_result(&mut client, answered), Ok(1));
-    assert_eq!(client.wait(get).map(|_| ()), Err(CallError::Ended { error: Gone, may_repeat: true }));
+    let ended = client.wait(get).map(|_| ()).unwrap_err();
+    assert_eq!((&ended, ended.end()), (&CallError::Ended { error: Gone, may_repeat: true }, Some(&Gone)));
     assert_eq!(client.wait(put).map(|_| ()), Err(CallError::Ended { error: Gone, may_repeat: false }));
     let unsent = client.within(NOW).start(&KvPutRequest { key: "a", value: b"", expected: None }).map(|_| ());
     assert_eq!(unsent, Err(CallError::Ended { error: Gone, may_repeat: true }));
@@ -280,6 +290,34 @@ fn a_server_notices_the_end_of_its_client() {
     let (client, mut server) = both();
     drop(client);
     assert_eq!(server.serve_one(&mut Store::default()), Err(ServeError::Ended(Gone)));
+}
+
+#[test]
+fn a_server_notices_why_an_answer_cannot_be_sent() {
+    let mut store = Store::default();
+    let (mut client, mut server) = both();
+    start_put(&mut client, "a", None);
+    drop(client);
+    assert_eq!(server.serve_one(&mut store), Err(ServeError::Ended(Gone)));
+    let (near, far) = pair(1, 4096);
+    let mut client: Client = KvClient::bind(near, Events::default()).unwrap();
+    let mut server = KvServer::bind(far).unwrap();
+    start_put(&mut client, "a", None);
+    assert_eq!(server.serve_one(&mut store), Ok(true));
+    // It has not taken that answer.
+    start_put(&mut client, "b", None);
+    assert_eq!(server.serve_one(&mut store), Err(ServeError::ClientStuck));
+}
+
+#[test]
+fn a_client_counts_what_makes_no_sense_while_it_waits() {
+    let (near, mut far) = pair(16, 4096);
+    let mut client: Client = KvClient::bind(near, Events::default()).unwrap();
+    let call = start_put(&mut client, "a", None);
+    far.send_bytes(&[1]);
+    far.send_bytes(&[2; 3]);
+    assert!(client.wait(call).is_err());
+    assert_eq!((client.counts().malformed, client.counts().answers), (2, 0));
 }
 
 #[test]

@@ -16,6 +16,7 @@ fn a_buffer_goes_nowhere_while_it_is_copied() {
         let buffer = table.take().unwrap();
         table.pin(buffer, to_write).unwrap();
         table.pin(buffer, to_write).unwrap();
+        assert_eq!(table.may_write(buffer), Ok(()));
         let in_flight = Err(TableError::InFlight(buffer));
         for _ in 0..2 {
             for verb in [Verb::Move, Verb::Pass, Verb::Share] {
@@ -28,6 +29,7 @@ fn a_buffer_goes_nowhere_while_it_is_copied() {
         table.unpin(buffer);
         assert_eq!(table.begin(Verb::Move, buffer, link), in_flight, "what is sent is no copy");
         assert_eq!(table.pin(buffer, to_write), in_flight);
+        assert_eq!((table.may_write(buffer), table.may_read(buffer)), (in_flight, Ok(())));
         table.abort(buffer);
         table.unpin(buffer);
         assert_eq!(table.put(buffer), Ok(()));

@@ -29,8 +29,12 @@ fn the_last_right_to_read_is_not_forgotten_while_it_is_lent_on() {
     send(&mut table, Verb::Share, 2, link);
     assert_eq!(table.forget(2), Ok(()), "another is left");
     assert_eq!(table.forget(2), Err(TableError::Shared { buffer: 2, times: 1 }));
+    assert_eq!(table.begin(Verb::Release, 2, UPSTREAM), Err(TableError::Shared { buffer: 2, times: 1 }));
     assert_eq!((table.borrowed(2), table.lent(2)), (1, 1));
+    assert_eq!((table.counts().borrowed, table.counts().away), (1, 3));
     table.receive(Verb::Release, 2, link).unwrap();
+    assert_eq!(table.begin(Verb::Release, 2, UPSTREAM), Ok(()));
+    table.abort(2);
     assert_eq!(table.forget(2), Ok(()));
     assert_eq!(table.forget(2), Err(TableError::NotHeld(2)));
 }
@@ -40,6 +44,8 @@ fn what_is_lent_to_a_domain_that_lives_is_taken_back_only_when_that_is_asked_for
     let (mut table, link) = home(false);
     let buffer = table.take().unwrap();
     send(&mut table, Verb::Share, buffer, link);
+    assert_eq!((table.counts().lent, table.counts().held), (1, 0));
+    assert_eq!(table.reclaim(link), 0, "it lives");
     assert!(table.lose(link, false), "it can still read");
     assert!(table.lose(link, true), "as before");
     assert_eq!(table.receive(Verb::Release, buffer, link), Err(TableError::NotOnChannel));
@@ -76,6 +82,29 @@ fn what_a_dead_domain_held_is_free_unless_it_could_assign_the_pool_further() {
 }
 
 #[test]
+fn rights_come_back_by_the_way_they_went() {
+    let (mut table, link) = home(false);
+    let other = table.assign(false).unwrap();
+    let buffer = table.take().unwrap();
+    send(&mut table, Verb::Move, buffer, link);
+    for verb in [Verb::Move, Verb::Pass, Verb::Share, Verb::Release] {
+        assert_eq!(table.receive(verb, buffer, other), Err(TableError::NotHeld(buffer)));
+    }
+    assert_eq!(table.receive(Verb::Share, buffer, link), Ok(()));
+}
+
+#[test]
+fn a_pool_is_in_use_by_each_buffer_that_is_here() {
+    let mut table = Table::assigned(layout());
+    table.receive(Verb::Move, 0, UPSTREAM).unwrap();
+    table.receive(Verb::Pass, 1, UPSTREAM).unwrap();
+    table.receive(Verb::Share, 2, UPSTREAM).unwrap();
+    assert_eq!(table.unassign(UPSTREAM), Err(TableError::InUse { buffers: 3 }));
+    send(&mut table, Verb::Move, 0, UPSTREAM);
+    assert_eq!(table.unassign(UPSTREAM), Err(TableError::InUse { buffers: 2 }));
+}
+
+#[test]
 fn what_is_upstream_is_out_of_reach_for_good() {
     let mut table = Table::assigned(layout());
     table.receive(Verb::Move, 1, UPSTREAM).unwrap();
@@ -97,4 +126,16 @@ fn what_was_on_its_way_arrives_while_the_pool_is_taken_off() {
     assert_eq!(table.unassign(UPSTREAM), Err(TableError::InUse { buffers: 1 }));
     table.stay(UPSTREAM);
     assert_eq!(table.begin(Verb::Move, 1, UPSTREAM), Ok(()));
+}
+
+#[test]
+fn a_pool_that_is_revoked_has_nothing_here() {
+    let (mut table, link) = home(false);
+    let buffer = table.take().unwrap();
+    table.revoke();
+    assert!(table.is_revoked());
+    assert_eq!(table.take(), None);
+    assert_eq!(table.begin(Verb::Move, buffer, link), Err(TableError::Revoked));
+    assert_eq!(table.assign(false), Err(TableError::Revoked));
+    assert_eq!(table.unassign(link), Ok(()));
 }

@@ -193,6 +193,35 @@ fn limits_at_their_edges() {
     assert!(left.free_place().is_err());
 }
 
+#[test]
+fn each_pool_is_copied_or_not() {
+    let (mut left, mut right) = agreed(TERMS);
+    let place = |number| PoolIndex::new(false, number).unwrap();
+    for (number, capability) in [(1, 0), (2, offer().capability), (31, 0)] {
+        let offset_bytes = if capability == 0 { 0 } else { offer().offset_bytes };
+        let offer = Offer { place: place(number), capability, offset_bytes, ..offer() };
+        say(&mut left, &mut right, &Message::Assign(offer)).unwrap();
+    }
+    for session in [&left, &right] {
+        let copied: Vec<u8> = (0..32).filter(|number| session.is_copied(place(*number))).collect();
+        assert_eq!(copied, [1, 31]);
+        assert!(!session.is_copied(PoolIndex::new(true, 1).unwrap()), "that is another");
+    }
+}
+
+#[test]
+fn a_session_is_over_full_with_one_pool_more_than_was_agreed() {
+    let (mut left, mut right) = agreed(Terms { max_pools: 2, ..TERMS });
+    for (number, is_over_full) in [(1, false), (2, true)] {
+        let place = PoolIndex::new(false, number).unwrap();
+        say(&mut left, &mut right, &Message::Assign(Offer { place, ..offer() })).unwrap();
+        assert_eq!(right.is_over_full(), is_over_full, "{number}");
+    }
+    say(&mut right, &mut left, &Message::Vetoed(PoolIndex::new(false, 2).unwrap(), Veto::TooManyPools))
+        .unwrap();
+    assert!(!right.is_over_full());
+}
+
 /// Each false message of a peer ends the session with its reason.
 #[test]
 fn false_messages_are_refused() {

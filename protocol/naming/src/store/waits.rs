@@ -228,3 +228,37 @@ impl Session {
         (tombolo_base::NodeId((self.0 >> 32) as u16), self.0 as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::Limits;
+    use crate::text::parse_query;
+
+    #[test]
+    fn an_index_keeps_nothing_of_what_was_removed() {
+        let limits = Limits::default();
+        let [exact, pattern] = ["a", "a*"].map(|text| parse_query(text).unwrap().compile(&limits).unwrap());
+        let mut index = Index::default();
+        index.add(&pattern, 1);
+        index.add(&exact, 3);
+        index.add(&exact, 2);
+        assert_eq!((index.interested("a"), index.interested("ab")), (Vec::from([1, 2, 3]), Vec::from([1])));
+        index.remove(&exact, 2);
+        assert_eq!(index.interested("a"), [1, 3]);
+        index.remove(&exact, 3);
+        index.remove(&pattern, 1);
+        assert_eq!(index.interested("a"), []);
+        assert!(index.exact.is_empty() && index.patterns.is_empty());
+    }
+
+    #[test]
+    fn a_session_tells_whose_it_is() {
+        for (node, connection) in [(0, 0), (3, 7), (u16::MAX, u32::MAX)] {
+            let node = tombolo_base::NodeId(node);
+            assert_eq!(Session::of_client(node, connection).client(), (node, connection));
+        }
+    }
+}

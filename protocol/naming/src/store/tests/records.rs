@@ -219,6 +219,38 @@ fn a_costly_query_is_answered_in_pages_or_refused() {
 }
 
 #[test]
+fn a_page_has_what_its_bytes_hold_and_one_record_at_least() {
+    for (page_bytes, on_page) in [(1, 1), (usize::MAX, 3)] {
+        let mut bench = Bench::limited(Limits { page_bytes, ..Limits::default() });
+        ["a { x: 1 }", "b { x: 2 }", "c { x: 3 }"].map(|text| bench.set(1, text).unwrap());
+        let find = Operation::Find { query: Query::any(), after: String::new(), limit: 100 };
+        let Ok(Answer::Found { records, next }) = bench.ask(1, find) else { panic!("no page") };
+        assert_eq!((records.len(), next.is_some()), (on_page, on_page == 1));
+        assert_eq!(bench.find("_"), ["a { x: 1 }", "b { x: 2 }", "c { x: 3 }"]);
+    }
+}
+
+#[test]
+fn a_request_that_waits_needs_a_number_of_its_own() {
+    let mut bench = Bench::new();
+    for request in [0, 7, 7] {
+        let query = parse_query("absent").unwrap();
+        bench.naming.request(0, Session(1), request, Operation::Await { query, timeout: SECOND });
+    }
+    bench.collect();
+    let refused: Vec<u32> = bench
+        .answers
+        .iter()
+        .map(|(_, request, answer)| {
+            assert!(matches!(answer, Err(NameFault::Refused { .. })), "{answer:?}");
+            *request
+        })
+        .collect();
+    assert_eq!(refused, [7], "a request without a number has no answer");
+    assert!(bench.naming.held().contains(&("waits", 1)));
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let mut bench = Bench::new();
     let bad_name =

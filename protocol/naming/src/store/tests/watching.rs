@@ -139,4 +139,9 @@ fn watches_are_limited() {
     assert_eq!([watch(2, 8), watch(2, 8)], [None, Some(3)]);
     bench.close(1);
     assert_eq!(limit_of(bench.watch_with(2, Query::any(), EventMask::SET, false, 8)), None);
+    let refused = bench.watch_with(3, Query::any(), EventMask(8), false, 8);
+    assert!(matches!(refused, Err(NameFault::Refused { .. })), "there are three kinds of events");
+    assert!(bench.watch_with(3, Query::any(), EventMask(7), false, 8).is_ok());
+    let held = bench.naming.held();
+    assert!(held.contains(&("watches", 3)) && held.contains(&("sessions", 3)), "{held:?}");
 }
