@@ -107,6 +107,7 @@ fn a_pool_is_in_use_by_each_buffer_that_is_here() {
 #[test]
 fn what_is_upstream_is_out_of_reach_for_good() {
     let mut table = Table::assigned(layout());
+    assert!(!table.is_home() && home(false).0.is_home());
     table.receive(Verb::Move, 1, UPSTREAM).unwrap();
     assert!(!table.lose(UPSTREAM, false));
     assert!(!table.lose(UPSTREAM, true));

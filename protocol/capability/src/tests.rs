@@ -123,6 +123,16 @@ fn a_window_has_its_own_regions_with_who_has_them_mapped() {
 }
 
 #[test]
+fn whoever_derives_a_capability_is_charged_for_it() {
+    let (mut table, owner, other, third) = (table(), domain(HOST, 1), domain(ARM0, 2), domain(ARM0, 3));
+    let all = create(&mut table, memory(HOST, owner, 1));
+    let granted = table.derive(owner, all.id, None, Rights::READ | Rights::GRANT, other).unwrap();
+    table.derive(other, granted.id, None, Rights::READ, third).unwrap();
+    let charged = [owner, other, third].map(|domain| table.capabilities_of(domain));
+    assert_eq!(charged, [2, 1, 0]);
+}
+
+#[test]
 fn what_is_given_away_is_mapped_by_its_new_holder_alone() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 1));

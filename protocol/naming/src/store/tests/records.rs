@@ -231,6 +231,25 @@ fn a_page_has_what_its_bytes_hold_and_one_record_at_least() {
 }
 
 #[test]
+fn what_is_stored_and_what_is_due_is_told() {
+    let mut bench = Bench::new();
+    let bytes = |bench: &Bench| bench.naming.held()[11];
+    assert_eq!((bytes(&bench), bench.naming.next_tick()), (("bytes of records", 0), None));
+    bench.set(1, "a { x: 'text' }").unwrap();
+    let one = bytes(&bench).1;
+    bench.set(1, "b { x: 'text' }").unwrap();
+    assert!(one >= "axtext".len() && bytes(&bench).1 == 2 * one);
+    bench.delete(1, "a").unwrap();
+    assert_eq!(bytes(&bench).1, one);
+    let query = parse_query("absent").unwrap();
+    let request = bench.send(1, Operation::Await { query, timeout: SECOND });
+    assert_eq!(bench.naming.next_tick(), Some(SECOND.as_nanos() as u64));
+    bench.tick(SECOND);
+    assert!(bench.answer_to(request).is_some_and(|answer| answer.is_err()));
+    assert_eq!(bench.naming.next_tick(), None);
+}
+
+#[test]
 fn a_request_that_waits_needs_a_number_of_its_own() {
     let mut bench = Bench::new();
     for request in [0, 7, 7] {

@@ -118,6 +118,18 @@ fn notices_on_their_way_are_limited_in_bytes_too() {
 }
 
 #[test]
+fn a_watch_that_is_dropped_makes_room_for_notices_of_others() {
+    let limits = Limits { notice_bytes_per_session: 200, ..Limits::default() };
+    let mut bench = Bench::limited(limits);
+    let watches = [0, 1].map(|_| bench.watch(2, "_", EventMask::PUBLISH, false));
+    let event = || Operation::Publish { name: "e".repeat(36), attributes: Default::default() };
+    assert_eq!(bench.ask(1, event()), Ok(Answer::Published { told: 2, refused: 0 }));
+    bench.ask(2, Operation::Unwatch { watch: watches[0] }).unwrap();
+    assert_eq!(bench.ask(1, event()), Ok(Answer::Published { told: 1, refused: 0 }));
+    assert_eq!(bench.ask(1, event()), Ok(Answer::Published { told: 0, refused: 1 }));
+}
+
+#[test]
 fn a_watch_that_is_too_costly_ends_with_that_cause() {
     let mut bench = Bench::limited(Limits { steps_per_record: 500, ..Limits::default() });
     let watch = bench.watch(2, "_ { t: r'(a|aa)+b' }", EventMask::SET, false);
