@@ -162,7 +162,9 @@ fn several_calls_are_in_flight_and_are_waited_for_in_any_order() {
     serve_all(&mut server, &mut store);
     assert_eq!(put_result(&mut client, last), Ok(1));
     assert_eq!((client.counts().answers, client.counts().messages), (7, 1));
-    calls.map(|call| assert_eq!(put_result(&mut client, call), Ok(1)));
+    for call in calls {
+        assert_eq!(put_result(&mut client, call), Ok(1));
+    }
 }
 
 #[test]
@@ -177,6 +179,22 @@ fn answers_that_come_out_of_order_reach_their_calls() {
     let responder = store.waiting.remove(0);
     server.within(NOW).reply(responder, Ok(KvAwaitChangeReply { version: 1 })).unwrap();
     assert_eq!(client.wait(late).unwrap().version(), Ok(1));
+    assert_eq!(server.counts().answers, 2);
+}
+
+#[test]
+fn the_call_that_is_cancelled_is_the_one_that_was_meant() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let calls = [0, 1].map(|_| client.start(&KvAwaitChangeRequest { key: "a" }).unwrap());
+    assert_eq!(calls.each_ref().map(|call| call.number()), [0x100, 0x101]);
+    serve_all(&mut server, &mut store);
+    let [first, second] = calls;
+    client.cancel(second);
+    serve_all(&mut server, &mut store);
+    assert!(store.waiting[0].is_awaited() && !store.waiting[1].is_awaited());
+    server.within(NOW).reply(store.waiting.remove(0), Ok(KvAwaitChangeReply { version: 1 })).unwrap();
+    assert_eq!(client.wait(first).unwrap().version(), Ok(1));
 }
 
 #[test]
@@ -296,16 +314,16 @@ fn a_server_notices_the_end_of_its_client() {
 fn a_server_notices_why_an_answer_cannot_be_sent() {
     let mut store = Store::default();
     let (mut client, mut server) = both();
-    start_put(&mut client, "a", None);
+    let _ = start_put(&mut client, "a", None);
     drop(client);
     assert_eq!(server.serve_one(&mut store), Err(ServeError::Ended(Gone)));
     let (near, far) = pair(1, 4096);
     let mut client: Client = KvClient::bind(near, Events::default()).unwrap();
     let mut server = KvServer::bind(far).unwrap();
-    start_put(&mut client, "a", None);
+    let _ = start_put(&mut client, "a", None);
     assert_eq!(server.serve_one(&mut store), Ok(true));
     // It has not taken that answer.
-    start_put(&mut client, "b", None);
+    let _ = start_put(&mut client, "b", None);
     assert_eq!(server.serve_one(&mut store), Err(ServeError::ClientStuck));
 }
 
@@ -316,8 +334,20 @@ fn a_client_counts_what_makes_no_sense_while_it_waits() {
     let call = start_put(&mut client, "a", None);
     far.send_bytes(&[1]);
     far.send_bytes(&[2; 3]);
+    // Servers make no calls.
+    let mut bytes = [0; 24];
+    let body = KvGetRequest { key: "abcdefgh" };
+    Outgoing::new(Header::new(1, Kind::Call, 5), &body).unwrap().write(&mut bytes[..]);
+    far.send_bytes(&bytes);
+    // A text that is no UTF-8.
+    let (server, mut beyond) = pair(1, 4096);
+    KvServer::bind(server).unwrap().changed(&KvChanged { key: "abcdefgh", version: 1 }).unwrap();
+    let mut bytes = beyond.recv_bytes().unwrap();
+    let text = bytes.windows(8).position(|part| part == b"abcdefgh").unwrap();
+    bytes[text] = 0xff;
+    far.send_bytes(&bytes);
     assert!(client.wait(call).is_err());
-    assert_eq!((client.counts().malformed, client.counts().answers), (2, 0));
+    assert_eq!((client.counts().malformed, client.counts().messages), (4, 0));
 }
 
 #[test]

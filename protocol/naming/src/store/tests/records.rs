@@ -222,7 +222,9 @@ fn a_costly_query_is_answered_in_pages_or_refused() {
 fn a_page_has_what_its_bytes_hold_and_one_record_at_least() {
     for (page_bytes, on_page) in [(1, 1), (usize::MAX, 3)] {
         let mut bench = Bench::limited(Limits { page_bytes, ..Limits::default() });
-        ["a { x: 1 }", "b { x: 2 }", "c { x: 3 }"].map(|text| bench.set(1, text).unwrap());
+        for text in ["a { x: 1 }", "b { x: 2 }", "c { x: 3 }"] {
+            bench.set(1, text).unwrap();
+        }
         let find = Operation::Find { query: Query::any(), after: String::new(), limit: 100 };
         let Ok(Answer::Found { records, next }) = bench.ask(1, find) else { panic!("no page") };
         assert_eq!((records.len(), next.is_some()), (on_page, on_page == 1));
