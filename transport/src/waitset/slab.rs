@@ -132,6 +132,10 @@ mod tests {
         assert_eq!(c.index, a.index);
         assert_eq!(slab.get_mut(a), None);
         assert_eq!((slab.get(a), slab.get(c)), (None, Some(&'c')));
+        assert_eq!(slab.get_two_mut([b, c]), Some([&mut 'b', &mut 'c']));
+        for not_two in [[a, b], [b, a], [c, a], [b, b]] {
+            assert_eq!(slab.get_two_mut(not_two), None);
+        }
         assert_eq!(slab.tokens().collect::<Vec<_>>(), [c, b]);
         assert_eq!(Token::from_bits(c.to_bits()), c);
     }
