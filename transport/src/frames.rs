@@ -184,6 +184,12 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_this_side_are_no_loss_of_the_peer() {
+        assert!([Errno::PIPE, Errno::CONNRESET, Errno::TIMEDOUT, Errno::HOSTDOWN].into_iter().all(is_loss));
+        assert!(![Errno::NOMEM, Errno::BADF, Errno::INVAL, Errno::NOBUFS].into_iter().any(is_loss));
+    }
+
+    #[test]
     fn frames_are_golden() {
         let mut incoming = holding(3, b"\x03\0\0\0abc\0\0\0\0\x01\0\0\0d\xff\xff\xff\xff");
         assert!(incoming.holds_close());
