@@ -18,18 +18,18 @@ const PAUSE: Duration = Duration::from_micros(300);
 ///
 /// # Errors
 /// What went wrong, in words.
-pub fn run_member(trial: &str) -> Result<(), String> {
+pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
     let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
-    let found = measure(&trial).map_err(|error| error.to_string())?;
+    let found = measure(domain, &trial).map_err(|error| error.to_string())?;
     println!("{}", serde_json::to_string(&found).map_err(|error| error.to_string())?);
     Ok(())
 }
 
-fn measure(trial: &Trial) -> Result<Figure, GroupError> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+fn measure(domain: &Domain, trial: &Trial) -> Result<Figure, GroupError> {
+    let domain = domain.within(PATIENCE);
     let job = domain.job()?;
     if trial.way == Way::Sends {
-        return Ok(Sends::open(&job, trial)?.run()?);
+        return Ok(Sends::open(&domain, &job, trial)?.run()?);
     }
     // So that a message is one chunk, as long as the paper's buffer allows.
     let chunk_bytes = (trial.lines as usize * LINE_BYTES).max(64) as u32;
@@ -123,17 +123,16 @@ struct Sends<'a> {
 }
 
 impl<'a> Sends<'a> {
-    fn open(job: &Job, trial: &'a Trial) -> Result<Sends<'a>, Error> {
+    fn open(domain: &Domain, job: &Job, trial: &'a Trial) -> Result<Sends<'a>, Error> {
         // Those of groups are as large.
         let options = tombolo::ChannelOptions::default().slot_bytes(128)?.slots(512)?;
-        let domain = Domain::attach()?.with_timeout(PATIENCE);
         let mut channels = Vec::new();
         for rank in (0..job.size()).filter(|rank| *rank != job.rank()) {
             let name = job.name_between("sends", rank)?;
             channels.push(if job.rank() < rank {
-                options.export(&domain, &name)?.accept()?
+                options.export(domain, &name)?.accept()?
             } else {
-                options.connect(&domain, &name)?
+                options.connect(domain, &name)?
             });
         }
         let mut sends = Sends { channels, trial, rank: job.rank(), buffer: Vec::new() };

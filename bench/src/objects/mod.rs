@@ -183,24 +183,23 @@ fn measure(options: &Options, trial: Trial) -> Row {
 ///
 /// # Errors
 /// What went wrong, in words.
-pub fn run_member(trial: &str) -> Result<(), String> {
+pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
     let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
-    let figure = take_part(&trial).map_err(|error| error.to_string())?;
+    let figure = take_part(domain, &trial).map_err(|error| error.to_string())?;
     println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
     Ok(())
 }
 
-fn take_part(trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
+fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
     let consistency = CONTROLLERS.iter().find(|(name, _)| *name == trial.controller);
     let maps = Maps::ALL.iter().find(|(name, _)| *name == trial.maps);
     let ((_, consistency), (_, maps)) =
         consistency.zip(maps).ok_or("no such controller or way of mapping")?;
-    let domain = Domain::attach()?;
     let is_first = domain.job()?.rank() == 0;
     let graph = if is_first { graph::Graph::named(&trial.graph)? } else { graph::Graph::default() };
     let memory_bytes = if is_first { graph.arcs.len() * 8 + graph.vertices() * 24 + (1 << 20) } else { 0 };
     let timeout = Duration::from_secs(60);
-    let mut job = Job::join(&domain, JoinOptions { memory_bytes, timeout, window: trial.window.clone() })?;
+    let mut job = Job::join(domain, JoinOptions { memory_bytes, timeout, window: trial.window.clone() })?;
     let outcome = search::together(&mut job, &graph, *maps, *consistency, trial.max_steps)?;
     if is_first && outcome.labels != search::alone(&graph, trial.max_steps).0 {
         return Err("one thread gets other labels".into());

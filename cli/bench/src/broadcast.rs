@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::broadcast;
 
-use super::progress::{member_status, showing};
+use super::progress::{member_arguments, member_status, showing};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -53,14 +53,14 @@ pub(super) struct Options {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     if let Some(trial) = &options.member {
-        return Ok(member_status(broadcast::run_member(trial)));
+        return Ok(member_status(broadcast::run_member(&context.attach()?, trial)));
     }
     let bench = broadcast::Options {
         members: options.members,
         messages: options.messages,
         fan_outs: options.fan_out.clone(),
         sources: options.sources.clone(),
-        member_arguments: ["bench", "broadcast", "--member"].map(Into::into).to_vec(),
+        member_arguments: member_arguments(context, "broadcast"),
         patience: Duration::from_secs(60),
     };
     let report = showing(context, |progress| broadcast::run(&bench, progress));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::objects;
 
-use super::progress::{member_status, showing};
+use super::progress::{member_arguments, member_status, showing};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -58,7 +58,7 @@ pub(super) struct Options {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     if let Some(trial) = &options.member {
-        return Ok(member_status(objects::run_member(trial)));
+        return Ok(member_status(objects::run_member(&context.attach()?, trial)));
     }
     let bench = objects::Options {
         ranks: options.ranks.clone(),
@@ -66,7 +66,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         max_steps: options.steps,
         windows: options.window.clone(),
         repeats: options.repeats,
-        member_arguments: ["bench", "objects", "--member"].map(Into::into).to_vec(),
+        member_arguments: member_arguments(context, "objects"),
         patience: Duration::from_secs(120),
     };
     let report = showing(context, |progress| objects::run(&bench, progress));
