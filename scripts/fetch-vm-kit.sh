@@ -115,7 +115,8 @@ for package in $libraries; do
 done
 
 say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
-# From the folders drivers, virt and net/core. The kernel of aarch64 has no folder virt, and tar fails for a pattern that fits nothing.
+# From the folders drivers, virt and net/core. The kernel of aarch64 has no folder virt, and tar fails for a
+# pattern that fits nothing.
 mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules" "$work/device-modules"
 dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinu[xz]-*' '*/modules.builtin' '*/kernel/[dv]*/*' '*/kernel/net/core/*' './usr/share/doc/*/copyright'
 dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox' './usr/share/doc/*/copyright'
