@@ -47,6 +47,12 @@ pub fn skipped(what: &str) {
     let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");
 }
 
+/// Reports what was left out because the kit has no part for it that is only built when asked for, past the
+/// harness. Unlike [`skipped`] it fails nowhere.
+pub fn not_asked_for(what: &str) {
+    let _ = writeln!(std::io::stdout(), "\nOPTIONAL {what}");
+}
+
 /// Reports what this kernel cannot do, or what this user may not do, past the harness.
 pub fn unsupported(what: &str) {
     let _ = writeln!(std::io::stdout(), "\nUNSUPPORTED {what}");
