@@ -37,6 +37,8 @@ fn main() -> ExitCode {
     if init::is_init() {
         return be_init();
     }
+    // Images of programs are tens of megabytes, and a monitor is there for weeks.
+    process::return_large_buffers();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {

@@ -238,6 +238,17 @@ pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
+/// Gives memory of large buffers back to the kernel as soon as it is freed, for programs that are long there
+/// and read large files now and then. Otherwise glibc learns from such a buffer to keep twice as much.
+pub fn return_large_buffers() {
+    #[cfg(target_env = "gnu")]
+    {
+        const LARGE_BYTES: libc::c_int = 1 << 20;
+        // SAFETY: it sets numbers of the allocator, under the allocator's lock.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
