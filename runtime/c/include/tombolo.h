@@ -103,7 +103,8 @@ enum {
     TOMBOLO_FILE_FAULT = 62,   /* it cannot be done to that file: tombolo_last_error() says why */
     TOMBOLO_NOT_IN_JOB = 63,   /* this program was not started as one of a job, or there is no such rank in it */
     TOMBOLO_RELAY_DIED = 64,   /* a relay between the two ends of a channel died; the peer may live */
-    TOMBOLO_OPENING_REFUSED = 65, /* the listener refused the request with which a channel was to be opened */    TOMBOLO_HUB_CLOSED = 66, /* the hub (tombolo/hubs.h) is closed, and for one that gets it is empty; or it was closed before */
+    TOMBOLO_OPENING_REFUSED = 65, /* the listener refused the request with which a channel was to be opened */
+    TOMBOLO_HUB_CLOSED = 66, /* the hub (tombolo/hubs.h) is closed, and for one that gets it is empty; or it was closed before */
     TOMBOLO_HUB_HELD = 67,   /* the task does not hold it; or it does, and was to take it again */
     TOMBOLO_HUB_REFUSED = 68 /* the hub is of another kind or type, or has no such operation */
 };

@@ -73,8 +73,9 @@ impl<T: Waited> Future for Waiting<'_, T> {
 
 impl<T> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
-        if let Some(registration) = &mut self.set.registration {
-            registration.disarm();
+        // With the last of them ends the thread that wakes futures.
+        if let Some(registration) = self.set.registration.take() {
+            registration.forget(&*self.set);
         }
     }
 }
