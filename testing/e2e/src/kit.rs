@@ -39,8 +39,8 @@ pub fn kit_folder() -> PathBuf {
 }
 
 /// Whether the kit has virtual machines of an instruction set, and this host their emulator; reports a test
-/// that was left out if not. The kit of `make kit` has those of Arm alone; with others, their emulator may not
-/// be missing.
+/// that was left out if not. The kit of `make kit` has those of Arm alone; with others, their emulator may
+/// not be missing.
 #[must_use]
 pub fn has_virtual_machine(isa: &str) -> bool {
     let (kernel, emulator) = (kit_folder().join(isa).join("vmlinuz"), format!("qemu-system-{isa}"));
@@ -58,7 +58,8 @@ pub fn has_virtual_machine(isa: &str) -> bool {
 }
 
 /// Whether the kit has the monitor of foreign programs of an instruction set of 32 bits, and images their
-/// builds, and this host the emulator; reports a test that was left out if not. The kit of `make kit` has none.
+/// builds, and this host the emulator; reports a test that was left out if not. The kit of `make kit` has
+/// none.
 #[must_use]
 pub fn has_narrow(isa: &str, emulator: &str) -> bool {
     let monitor = kit_folder().join(isa).join("tombolod");
