@@ -299,7 +299,7 @@ impl Chosen {
     /// The value that was received from this channel.
     ///
     /// # Errors
-    /// [`HubError::BadValue`]; [`Fault::NotHeld`](crate::Fault::NotHeld) when another operation was done.
+    /// [`HubError::BadValue`]; [`Fault::NotHeld`] when another operation was done.
     pub fn value<T: Value>(self, chan: &Chan<T>) -> Result<T, HubError> {
         self.belongs_to(&chan.hub)?;
         chan.value(self.taken)
@@ -308,7 +308,7 @@ impl Chosen {
     /// The lock of this resource.
     ///
     /// # Errors
-    /// [`Fault::NotHeld`](crate::Fault::NotHeld) when another operation was done.
+    /// [`Fault::NotHeld`] when another operation was done.
     pub fn owned(self, resource: &Resource) -> Result<Owned, HubError> {
         self.belongs_to(&resource.hub)?;
         resource.owned(self.taken)
