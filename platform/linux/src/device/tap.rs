@@ -292,14 +292,17 @@ mod tests {
             let flags = unsafe { flags.ifr_ifru.ifru_flags };
             libc::c_int::from(flags) & libc::IFF_RUNNING != 0
         };
-        assert!(!is_running());
-        tap.set_carrier(true).unwrap();
         // The kernel propagates the carrier from a work queue, up to a second later.
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !is_running() {
-            assert!(Instant::now() < deadline, "the carrier did not come up");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let settles_at = |running: bool| {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while is_running() != running {
+                assert!(Instant::now() < deadline, "running is not {running}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        settles_at(false);
+        tap.set_carrier(true).unwrap();
+        settles_at(true);
         // The kernel announces itself on the link; what else is there ends with `None`.
         let mut frame = vec![0; MAX_FRAME_BYTES];
         while tap.receive(&mut frame).unwrap().is_some() {}
