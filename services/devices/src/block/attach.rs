@@ -191,6 +191,10 @@ impl<'a> Attached<'a> {
     /// Takes the next client, if there is none now.
     fn accept(&mut self, listener: &UnixListener) -> Result<(), Failure> {
         let Ok((stream, _)) = listener.accept() else { return Ok(()) };
+        // The one before may have ended, and that be told after this.
+        if let Some((_, token)) = self.front {
+            self.read_front(token);
+        }
         match Front::program(stream)? {
             // One at a time: caches of two would not know of each other.
             Some(front) if self.front.is_none() => self.use_front(front),
