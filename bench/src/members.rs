@@ -4,17 +4,46 @@ use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Starts `members` processes of this program with `arguments` and the words of a trial, and returns the
-/// figure that each printed, in the order of ranks.
+/// Runs a trial `rounds` times; what rank 0 found in each.
+pub(crate) fn repeat<F: DeserializeOwned>(
+    rounds: u32,
+    name: &str,
+    members: u32,
+    arguments: &[OsString],
+    trial: &impl Serialize,
+    patience: Duration,
+) -> Result<Vec<F>, String> {
+    let once = || {
+        let figures = run(name, members, arguments, trial, patience)?;
+        figures.into_iter().next().ok_or_else(|| "rank 0 found nothing".to_owned())
+    };
+    (0..rounds).map(|_| once()).collect()
+}
+
+/// Runs as a member of a trial, which is JSON, and prints what `measure` found.
+pub(crate) fn take_part<T: DeserializeOwned, F: Serialize, E: std::fmt::Display>(
+    trial: &str,
+    measure: impl FnOnce(&T) -> Result<F, E>,
+) -> Result<(), String> {
+    let trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
+    let figure = measure(&trial).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// Starts `members` processes of this program with `arguments` and the trial as JSON, and returns the figure
+/// that each printed, in the order of ranks.
 pub(crate) fn run<F: DeserializeOwned>(
     name: &str,
     members: u32,
     arguments: &[OsString],
-    trial: &str,
+    trial: &impl Serialize,
     patience: Duration,
 ) -> Result<Vec<F>, String> {
+    let trial = serde_json::to_string(trial).map_err(|error| error.to_string())?;
     let program = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let job = format!("bench-{name}-{}-{}", std::process::id(), tombolo_platform::time::now_ns());
     let started = Instant::now();
@@ -23,7 +52,7 @@ pub(crate) fn run<F: DeserializeOwned>(
         let membership = tombolo::job::Membership::new(rank, members, &job);
         let child = Command::new(&program)
             .args(arguments)
-            .arg(trial)
+            .arg(&trial)
             .envs(membership.variables())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

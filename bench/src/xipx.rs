@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::Domain;
 use tombolo_xipx::{Address, Client, Device, JoinOptions, Message, Node, Server, XipxError};
 
+use crate::members;
 use crate::table::{align, cells, none, significant, to_json};
 
 /// What the paper says of its Figure 4.
@@ -163,14 +164,8 @@ pub fn run(options: &Options, rcce: Vec<Rcce>, progress: &mut dyn FnMut(&str)) -
 
 fn measure(options: &Options, trial: Trial) -> Row {
     let nodes = u32::from(trial.pattern.partners()) + 1;
-    let words = serde_json::to_string(&trial).map_err(|error| error.to_string());
-    let once = |words: &str| {
-        let arguments = &options.member_arguments;
-        let figures = crate::members::run::<Figure>("xipx", nodes, arguments, words, options.patience)?;
-        figures.into_iter().next().ok_or_else(|| "node 0 found nothing".to_owned())
-    };
-    let all =
-        words.and_then(|words| (0..options.rounds).map(|_| once(&words)).collect::<Result<Vec<_>, _>>());
+    let (arguments, patience) = (&options.member_arguments, options.patience);
+    let all = members::repeat::<Figure>(options.rounds, "xipx", nodes, arguments, &trial, patience);
     match all {
         Ok(mut figures) => {
             figures.sort_by(|a, b| a.message_ns.total_cmp(&b.message_ns));
@@ -185,10 +180,7 @@ fn measure(options: &Options, trial: Trial) -> Row {
 /// # Errors
 /// What went wrong, in words.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
-    let figure = take_part(domain, &trial).map_err(|error| error.to_string())?;
-    println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
-    Ok(())
+    members::take_part(trial, |trial| take_part(domain, trial))
 }
 
 /// A device, however it is reached.

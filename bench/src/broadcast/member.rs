@@ -19,10 +19,7 @@ const PAUSE: Duration = Duration::from_micros(300);
 /// # Errors
 /// What went wrong, in words.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
-    let found = measure(domain, &trial).map_err(|error| error.to_string())?;
-    println!("{}", serde_json::to_string(&found).map_err(|error| error.to_string())?);
-    Ok(())
+    crate::members::take_part(trial, |trial| measure(domain, trial))
 }
 
 fn measure(domain: &Domain, trial: &Trial) -> Result<Figure, GroupError> {

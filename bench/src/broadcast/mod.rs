@@ -211,8 +211,7 @@ fn throughput(trial: &Trial, figures: &[Figure]) -> Option<f64> {
 
 /// Starts the members, and reads what each found.
 fn run_processes(options: &Options, trial: &Trial) -> Result<Vec<Figure>, String> {
-    let words = serde_json::to_string(trial).map_err(|error| error.to_string())?;
-    crate::members::run("broadcast", trial.members, &options.member_arguments, &words, options.patience)
+    crate::members::run("broadcast", trial.members, &options.member_arguments, trial, options.patience)
 }
 
 impl Report {

@@ -17,6 +17,7 @@ use tombolo_base::coherence::{CacheCosts, CacheCounters, EmulatedCache, Eviction
 use tombolo_base::{LINE_BYTES, Random, SharedMemory};
 
 use crate::cpus::{allowed, pair, pin};
+use crate::members;
 use crate::table::{align, cells, none, significant, to_json};
 pub use forms::{Error, Form};
 use forms::{Notified, Notifiee, Notifier};
@@ -204,14 +205,9 @@ fn when_full(form: Form, channels: usize) -> Result<(usize, usize), Error> {
 
 fn time(options: &Options, form: Form, channels: usize) -> Result<f64, String> {
     let trial = Trial { form, channels, slice_ms: options.slice_ms };
-    let words = serde_json::to_string(&trial).map_err(|error| error.to_string())?;
-    let once = || {
-        let arguments = &options.member_arguments;
-        let figures = crate::members::run::<Figure>("notification", 2, arguments, &words, options.patience)?;
-        let figure = figures.into_iter().next().ok_or_else(|| "it found nothing".to_owned())?;
-        Ok::<f64, String>(figure.event_ns)
-    };
-    let mut all = (0..options.rounds).map(|_| once()).collect::<Result<Vec<f64>, _>>()?;
+    let (arguments, patience) = (&options.member_arguments, options.patience);
+    let figures = members::repeat::<Figure>(options.rounds, "notification", 2, arguments, &trial, patience)?;
+    let mut all: Vec<f64> = figures.into_iter().map(|figure| figure.event_ns).collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().ok_or_else(|| "no rounds".to_owned())
 }
@@ -221,10 +217,7 @@ fn time(options: &Options, form: Form, channels: usize) -> Result<f64, String> {
 /// # Errors
 /// What went wrong, in words.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
-    let figure = take_part(domain, &trial).map_err(|error| error.to_string())?;
-    println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
-    Ok(())
+    members::take_part(trial, |trial| take_part(domain, trial))
 }
 
 fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {

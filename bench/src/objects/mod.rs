@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::Domain;
 use tombolo_objects::{Consistency, Job, JoinOptions};
 
+use crate::members;
 use crate::table::{align, cells, none, significant, to_json};
 pub use fit::Fit;
 use search::Maps;
@@ -164,15 +165,8 @@ fn trials(options: &Options) -> Vec<Trial> {
 }
 
 fn measure(options: &Options, trial: Trial) -> Row {
-    let words = serde_json::to_string(&trial).map_err(|error| error.to_string());
-    let once = |words: &str| {
-        let arguments = &options.member_arguments;
-        let figures =
-            crate::members::run::<Figure>("objects", trial.ranks, arguments, words, options.patience)?;
-        figures.into_iter().next().ok_or_else(|| "rank 0 found nothing".to_owned())
-    };
-    let all =
-        words.and_then(|words| (0..options.repeats).map(|_| once(&words)).collect::<Result<Vec<_>, _>>());
+    let (arguments, patience) = (&options.member_arguments, options.patience);
+    let all = members::repeat::<Figure>(options.repeats, "objects", trial.ranks, arguments, &trial, patience);
     match all.map(|figures| figures.into_iter().min_by_key(|figure| figure.time_ns)) {
         Ok(figure) => Row { trial, figure, failed: None },
         Err(why) => Row { trial, figure: None, failed: Some(why) },
@@ -184,10 +178,7 @@ fn measure(options: &Options, trial: Trial) -> Row {
 /// # Errors
 /// What went wrong, in words.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    let trial: Trial = serde_json::from_str(trial).map_err(|error| format!("no trial: {error}"))?;
-    let figure = take_part(domain, &trial).map_err(|error| error.to_string())?;
-    println!("{}", serde_json::to_string(&figure).map_err(|error| error.to_string())?);
-    Ok(())
+    members::take_part(trial, |trial| take_part(domain, trial))
 }
 
 fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
