@@ -270,7 +270,7 @@ impl Connections {
     }
 
     /// Takes in everything that has come, and arms the descriptor of the set. Whether something came.
-    pub(crate) fn hear_and_arm(&mut self) -> Result<bool, HubError> {
+    pub(crate) fn hear_all(&mut self) -> Result<bool, HubError> {
         let mut heard = false;
         loop {
             match self.set.wait(Duration::ZERO) {
@@ -283,14 +283,6 @@ impl Connections {
 
     pub(crate) fn descriptor(&self) -> RawFd {
         self.set.as_fd().as_raw_fd()
-    }
-
-    /// Takes in everything that has come.
-    pub(crate) fn hear_all(&mut self) -> Result<(), HubError> {
-        for index in 0..self.services.len() {
-            while self.services[index].lost.is_none() && self.hear(index, Duration::ZERO)? {}
-        }
-        Ok(())
     }
 
     /// Takes in the next message of a server; false when none came in time.
@@ -313,7 +305,13 @@ impl Connections {
         let answer = Answer::decode(&self.message)
             .map_err(|violation| HubError::Violation { node: service.node.clone(), violation })?;
         match answer {
-            Answer::Outcome(number, outcome) => service.take_in(number, outcome),
+            Answer::Outcome(number, outcome) => {
+                service.take_in(number, outcome);
+                if service.lost.is_some() {
+                    // What else it sends is not taken, and would be told of for ever.
+                    self.set.remove(service.token);
+                }
+            }
             Answer::Inherits(priority) => {
                 service.inherits = priority;
                 self.pass_on();

@@ -143,7 +143,7 @@ impl Task {
     /// # Errors
     /// As [`listen`](Self::listen).
     pub fn hear(&self) -> Result<bool, HubError> {
-        self.lock().hear_and_arm()
+        self.lock().hear_all()
     }
 
     pub(crate) fn listen_until(&self, deadline: Instant) -> Result<bool, HubError> {
