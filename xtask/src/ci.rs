@@ -49,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let mut steps: Vec<Step> = steps(workspace)?.into_iter().filter(wanted).collect();
     if is_new(&workspace.target) {
         for step in &mut steps {
-            step.command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
+            step.command.env("CARGO_INCREMENTAL", "0");
         }
     }
     if steps.is_empty() {
@@ -90,8 +90,8 @@ fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure>
 }
 
 /// Whether nothing was compiled incrementally in this target folder so far, as in a fresh clone: there it
-/// would cost a quarter of the time of every crate of the workspace, although most never change, and so would
-/// the lines of backtraces. On a machine that people work on both stay on.
+/// would cost a quarter of the time of every crate of the workspace, although most never change. On a machine
+/// that people work on it stays on.
 fn is_new(target: &Path) -> bool {
     // Cargo makes the folder itself in any case.
     std::fs::read_dir(target.join("debug/incremental")).map_or(true, |mut crates| crates.next().is_none())
