@@ -5,11 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use tombolo_base::SharedMemory;
-use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
+use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
 use tombolo_ring::{SlotSize, Variant};
-use tombolo_transport::wrap::Checked;
 use tombolo_transport::{Capabilities, ChannelError, Transport, TransportExt};
 
 use crate::patience::{deadline, patience};
@@ -152,90 +151,10 @@ pub(crate) fn shape(slot: SlotSize, slots: u32, variant: Variant) -> ChannelConf
     ChannelConfig::new(slot, slots, variant).expect("a possible shape")
 }
 
-/// Every slot size and variant, with rings of `slots` slots. On transports without slots the shape only
-/// sets the message limit, so one of them is enough.
-pub(crate) fn shapes<C: Carrier>(slots: u32) -> impl Iterator<Item = ChannelConfig> {
-    let every = SlotSize::ALL
-        .into_iter()
-        .flat_map(move |slot| variants::<C>().map(move |variant| shape(slot, slots, variant)));
-    every.take(if counts_slots::<C>() { usize::MAX } else { 1 })
-}
-
-/// The ways in which slots may return.
-pub(crate) fn variants<C: Carrier>() -> impl Iterator<Item = Variant> {
-    [Variant::EpochCredit, Variant::UsedFlag].into_iter().take(if C::USED_FLAG { 2 } else { 1 })
-}
-
-/// One of the [`variants`], another in each round.
-pub(crate) fn variant_of_round<C: Carrier>(round: u64) -> Variant {
-    if C::USED_FLAG && !round.is_multiple_of(2) { Variant::UsedFlag } else { Variant::EpochCredit }
-}
-
-/// Whether a full ring holds exactly as many messages as it has slots.
-pub(crate) const fn counts_slots<C: Carrier>() -> bool {
-    C::CAPABILITIES.contains(Capabilities::COUNTED_ROOM)
-}
-
-/// `count` rounds or messages, scaled to the carrier's effort; at least one.
-pub(crate) fn effort<C: Carrier>(count: u64) -> u64 {
-    (count * C::EFFORT_PERCENT).div_ceil(100).max(1)
-}
-
 /// The hello of the suite's programs.
 #[must_use]
 pub fn hello(config: ChannelConfig) -> Hello {
     Hello::new(config, 0x7075_7a7a_6c65, None)
-}
-
-/// The results of both sides of a handshake.
-pub(crate) type Opened<C> =
-    (Result<<C as Carrier>::Channel, ChannelError>, Result<<C as Carrier>::Channel, ChannelError>);
-
-/// Opens both sides at once.
-pub(crate) fn open_both<C: Carrier>(hello_a: Hello, hello_b: Hello) -> Opened<C> {
-    let length_bytes = |hello: &Hello| ChannelLayout::new(hello.config).length_bytes();
-    let larger = if length_bytes(&hello_a) > length_bytes(&hello_b) { hello_a } else { hello_b };
-    let (end_a, end_b) = C::ends(larger.config);
-    std::thread::scope(|scope| {
-        let a = scope.spawn(|| C::open(end_a, Side::A, hello_a, deadline()));
-        let b = C::open(end_b, Side::B, hello_b, deadline());
-        (a.join().expect("opening does not panic"), b)
-    })
-}
-
-/// Both ends of a channel, checked together.
-///
-/// # Panics
-/// When the channel does not open.
-#[must_use]
-pub fn pair<C: Carrier>(config: ChannelConfig) -> (Checked<C::Channel>, Checked<C::Channel>) {
-    let (a, b) = bare_pair::<C>(config);
-    match C::WATCH {
-        Watch::Both => Checked::pair(a, b),
-        Watch::Each | Watch::Nothing => (watched::<C>(a), watched::<C>(b)),
-    }
-}
-
-/// [`pair`] for races: each end is checked by itself, without the lock that would order the two.
-pub(crate) fn racing_pair<C: Carrier>(config: ChannelConfig) -> (Checked<C::Channel>, Checked<C::Channel>) {
-    let (a, b) = bare_pair::<C>(config);
-    (watched::<C>(a), watched::<C>(b))
-}
-
-/// An end that is checked by itself.
-pub(crate) fn watched<C: Carrier>(channel: C::Channel) -> Checked<C::Channel> {
-    if C::WATCH == Watch::Nothing { Checked::unwatched(channel) } else { Checked::new(channel) }
-}
-
-/// Both ends of a channel, unchecked.
-///
-/// # Panics
-/// When the channel does not open.
-#[must_use]
-pub fn bare_pair<C: Carrier>(config: ChannelConfig) -> (C::Channel, C::Channel) {
-    let (a, b) = open_both::<C>(hello(config), hello(config));
-    let opened = |end: Result<_, _>, side| end.unwrap_or_else(|error| panic!("side {side}: {error}"));
-    (opened(a, "A"), opened(b, "B"))
 }
 
 /// Waits until there is something to receive: on some links a message may still be in transit.

@@ -12,6 +12,7 @@
 //! environment ([`Rig`]). If one is missing, the case is reported as *ignored*, with the reason.
 #![forbid(unsafe_code)]
 
+mod any_channel;
 mod carrier;
 pub mod carriers;
 mod cases;
@@ -19,18 +20,20 @@ mod harness;
 pub mod messages;
 mod patience;
 pub mod peer;
+mod subject;
 
-pub use carrier::{Carrier, Hostile, Rig, Watch, bare_pair, hello, pair};
+pub use carrier::{Carrier, Hostile, Rig, Watch, hello};
 pub use cases::{Case, Need, all};
-pub use harness::{Entry, run, run_one_by_one};
+pub use harness::{run, run_one_by_one};
 pub use patience::{deadline, in_time, patience, set_patience};
+pub use subject::{Subject, bare_pair};
 
 /// The `main` of a test with `harness = false`: every case for each of the carriers named.
 #[macro_export]
 macro_rules! suite {
     ($($carrier:ty),* $(,)?) => {
         fn main() -> ::std::process::ExitCode {
-            $crate::run(vec![$($crate::Entry::new::<$carrier>()),*])
+            $crate::run(&[$($crate::Subject::of::<$carrier>()),*])
         }
     };
 }

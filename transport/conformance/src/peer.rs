@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tombolo_link::{ChannelConfig, Side};
+use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::process::Process;
 use tombolo_platform::socket::{self, SocketKind};
@@ -12,9 +12,10 @@ use tombolo_ring::SlotSize;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, TransportExt};
 
-use crate::carrier::{Carrier, hello, shape, variant_of_round, watched};
-use crate::messages::{message, recv, some_length};
+use crate::carrier::{Carrier, hello, shape};
+use crate::messages::{message, some_length};
 use crate::patience::{deadline, patience};
+use crate::subject::{AnyEnd, Subject};
 
 const IS_PEER: &str = "TOMBOLO_CONFORMANCE_PEER";
 
@@ -50,7 +51,7 @@ impl Order {
     /// The shape of the channel.
     #[must_use]
     pub fn config<C: Carrier>(self) -> ChannelConfig {
-        let variant = variant_of_round::<C>(self.round);
+        let variant = Subject::of::<C>().variant_of_round(self.round);
         shape(SlotSize::B64, [2, 16, 256][(self.round % 3) as usize], variant)
     }
 
@@ -76,7 +77,11 @@ impl Order {
 /// # Errors
 /// How the channel ended.
 pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
-    let mut channel = watched::<C>(C::open(end, Side::B, hello(order.config::<C>()), deadline())?);
+    follow(&Subject::of::<C>(), Box::new(end), hello(order.config::<C>()), order)
+}
+
+fn follow(subject: &Subject, end: AnyEnd, hello: Hello, order: Order) -> Result<(), ChannelError> {
+    let mut channel = subject.watched(subject.open(end, Side::B, hello, deadline())?);
     let (mut spin, mut buffer) = (Spin::new(order.spin_ns()), Vec::new());
     wait::send(&mut channel, &mut spin, b"here", patience())?;
     let max_bytes = channel.max_message_bytes();
@@ -114,8 +119,7 @@ pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel
     let descriptors: Vec<_> = end_b.iter().map(AsFd::as_fd).collect();
     socket::send(&ours, order.to_text(C::NAME).as_bytes(), &descriptors).expect("the peer is told");
     drop((end_b, command));
-    let mut channel = C::open(end_a, Side::A, hello(order.config::<C>()), deadline()).expect("a channel");
-    assert_eq!(recv(&mut channel, 0), b"here");
+    let channel = C::open(end_a, Side::A, hello(order.config::<C>()), deadline()).expect("a channel");
     (channel, Box::new(process))
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Child, Domain, SpawnOptions};
-use tombolo_conformance::Entry;
+use tombolo_conformance::Subject;
 use tombolo_e2e::{Machine, MachineFile, eventually, has_narrow, has_virtual_machine, image};
 use tombolo_remote_peer::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
 use tombolo_transport::Capabilities;
@@ -110,17 +110,17 @@ fn optional() -> impl Iterator<Item = (&'static str, &'static str, &'static str)
 }
 
 /// The suite for those.
-pub(crate) fn optional_entries() -> Vec<Entry> {
-    fn both<P: RemoteNode>() -> [Entry; 2] {
-        [Entry::new::<Remote<P, false>>(), Entry::new::<Remote<P, true>>()]
+pub(crate) fn optional_subjects() -> Vec<Subject> {
+    fn both<P: RemoteNode>() -> [Subject; 2] {
+        [Subject::of::<Remote<P, false>>(), Subject::of::<Remote<P, true>>()]
     }
-    let entries = |node: &str| match node {
+    let subjects = |node: &str| match node {
         X86Machine::NODE => both::<X86Machine>(),
         RiscvMachine::NODE => both::<RiscvMachine>(),
         I386::NODE => both::<I386>(),
         _ => both::<Armv7>(),
     };
-    optional().flat_map(|(node, ..)| entries(node)).collect()
+    optional().flat_map(|(node, ..)| subjects(node)).collect()
 }
 
 /// What a node has.

@@ -12,19 +12,19 @@ use std::process::ExitCode;
 
 use carrier::Remote;
 use fleet::{ArmBoard, RiscvBoard, S390x};
-use tombolo_conformance::{Entry, run_one_by_one};
+use tombolo_conformance::{Subject, run_one_by_one};
 
 fn main() -> ExitCode {
-    let mut entries = vec![
-        Entry::new::<Remote<ArmBoard, false>>(),
-        Entry::new::<Remote<ArmBoard, true>>(),
-        Entry::new::<Remote<RiscvBoard, false>>(),
-        Entry::new::<Remote<RiscvBoard, true>>(),
-        Entry::new::<Remote<S390x, false>>(),
-        Entry::new::<Remote<S390x, true>>(),
+    let mut subjects = vec![
+        Subject::of::<Remote<ArmBoard, false>>(),
+        Subject::of::<Remote<ArmBoard, true>>(),
+        Subject::of::<Remote<RiscvBoard, false>>(),
+        Subject::of::<Remote<RiscvBoard, true>>(),
+        Subject::of::<Remote<S390x, false>>(),
+        Subject::of::<Remote<S390x, true>>(),
     ];
-    entries.extend(fleet::optional_entries());
-    let outcome = run_one_by_one(entries);
+    subjects.extend(fleet::optional_subjects());
+    let outcome = run_one_by_one(&subjects);
     fleet::down();
     outcome
 }

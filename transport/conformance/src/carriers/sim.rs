@@ -9,7 +9,7 @@ use tombolo_transport::sim::{self, Conditions, Killer, SimChannel, SimEnd};
 use tombolo_transport::{Capabilities, ChannelError};
 
 use crate::carrier::{Carrier, Rig, hello};
-use crate::messages::{recv, send};
+use crate::messages::send;
 use crate::patience::deadline;
 use crate::peer::{self, Doomed, Order, Role};
 
@@ -72,7 +72,7 @@ impl Carrier for Sim {
         let killer = end_b.killer();
         let hello = hello(order.config::<Self>());
         let (mut thread, mut idle) = (None, None);
-        let mut channel = if order.role == Role::Idles {
+        let channel = if order.role == Role::Idles {
             std::thread::scope(|scope| {
                 let other = scope.spawn(|| sim::open(end_b, hello, deadline()).expect("side B"));
                 let channel = sim::open(end_a, hello, deadline()).expect("side A");
@@ -85,7 +85,6 @@ impl Carrier for Sim {
             thread = Some(std::thread::spawn(move || drop(peer::play::<Self>(end_b, order))));
             sim::open(end_a, hello, deadline()).expect("side A")
         };
-        assert_eq!(recv(&mut channel, 0), b"here");
         (channel, Box::new(Inmate { killer, thread, idle }))
     }
 }

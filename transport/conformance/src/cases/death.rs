@@ -8,15 +8,16 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::Checked;
 use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
-use crate::carrier::{Carrier, effort, watched};
+use crate::any_channel::AnyChannel;
 use crate::messages::{check, message, recv_until_end, some_length};
 use crate::patience::{deadline, in_time, patience};
 use crate::peer::{Doomed, Order, Role};
+use crate::subject::Subject;
 
 /// A live peer, and this side's end of the channel to it.
-fn with_peer<C: Carrier>(role: Role, round: u64) -> (Box<dyn Doomed>, Checked<C::Channel>) {
-    let (channel, peer) = C::doomed(Order { role, round });
-    (peer, watched::<C>(channel))
+fn with_peer(subject: &Subject, role: Role, round: u64) -> (Box<dyn Doomed>, Checked<AnyChannel>) {
+    let (channel, peer) = subject.doomed(Order { role, round });
+    (peer, channel)
 }
 
 /// Kills the peer during `wait`.
@@ -33,10 +34,10 @@ fn killed_during<R>(mut peer: Box<dyn Doomed>, random: &mut Random, wait: impl F
 
 const ROUNDS: u64 = 12;
 
-pub(crate) fn of_a_sender<C: Carrier>() {
+pub(crate) fn of_a_sender(subject: &Subject) {
     let mut random = Random::new(0x5eed);
-    for round in 0..effort::<C>(ROUNDS) {
-        let (peer, mut channel) = with_peer::<C>(Role::Sends, round);
+    for round in 0..subject.effort(ROUNDS) {
+        let (peer, mut channel) = with_peer(subject, Role::Sends, round);
         let max_bytes = channel.max_message_bytes();
         let spin_ns = if round % 2 == 0 { 0 } else { 50_000 };
         let mut number = 0;
@@ -53,11 +54,11 @@ pub(crate) fn of_a_sender<C: Carrier>() {
 }
 
 /// The receiver polls and never sleeps.
-pub(crate) fn seen_by_a_poller<C: Carrier>() {
+pub(crate) fn seen_by_a_poller(subject: &Subject) {
     let mut random = Random::new(0xca11);
-    for round in 0..effort::<C>(ROUNDS) {
+    for round in 0..subject.effort(ROUNDS) {
         let role = if round % 2 == 0 { Role::Sends } else { Role::Idles };
-        let (peer, mut channel) = with_peer::<C>(role, round);
+        let (peer, mut channel) = with_peer(subject, role, round);
         let max_bytes = channel.max_message_bytes();
         let (mut number, mut buffer) = (0, Vec::new());
         let end = killed_during(peer, &mut random, || {
@@ -78,11 +79,11 @@ pub(crate) fn seen_by_a_poller<C: Carrier>() {
 }
 
 /// The death of a receiver, and of a peer that does not receive, so that the sender soon sleeps for room.
-pub(crate) fn of_a_receiver<C: Carrier>() {
+pub(crate) fn of_a_receiver(subject: &Subject) {
     let mut random = Random::new(0xdead);
-    for round in 0..effort::<C>(ROUNDS) {
+    for round in 0..subject.effort(ROUNDS) {
         let role = if round % 2 == 0 { Role::Receives } else { Role::Idles };
-        let (peer, mut channel) = with_peer::<C>(role, round);
+        let (peer, mut channel) = with_peer(subject, role, round);
         let bytes = message(1, channel.max_message_bytes() / 2);
         let end = killed_during(peer, &mut random, || {
             let mut spin = Spin::new(if round % 3 == 0 { 0 } else { 50_000 });
@@ -98,10 +99,10 @@ pub(crate) fn of_a_receiver<C: Carrier>() {
     }
 }
 
-pub(crate) fn of_one_among_several<C: Carrier>() {
-    let (mut alive, mut channel) = with_peer::<C>(Role::Idles, 0);
+pub(crate) fn of_one_among_several(subject: &Subject) {
+    let (mut alive, mut channel) = with_peer(subject, Role::Idles, 0);
     let mut random = Random::new(0xfeed);
-    let (peer, mut doomed) = with_peer::<C>(Role::Idles, 1);
+    let (peer, mut doomed) = with_peer(subject, Role::Idles, 1);
     let index = killed_during(peer, &mut random, || {
         in_time(|| wait::any(&mut [&mut channel, &mut doomed], &mut Spin::new(0), patience(), 0))
     });
@@ -112,8 +113,8 @@ pub(crate) fn of_one_among_several<C: Carrier>() {
 }
 
 /// A channel closed here reports closed, not dead: this side's own close needs no evidence.
-pub(crate) fn of_one_that_closed_first<C: Carrier>() {
-    let (mut peer, mut channel) = with_peer::<C>(Role::Idles, 0);
+pub(crate) fn of_one_that_closed_first(subject: &Subject) {
+    let (mut peer, mut channel) = with_peer(subject, Role::Idles, 0);
     channel.close();
     peer.kill();
     for _ in 0..3 {

@@ -4,28 +4,28 @@ use tombolo_link::{ChannelConfig, CostOrigin};
 use tombolo_transport::cost::{Effort, measure, reflect};
 use tombolo_transport::{Capabilities, Transport};
 
-use crate::carrier::{Carrier, effort, pair};
 use crate::messages::{check, message, recv_awake, send};
 use crate::patience::patience;
+use crate::subject::Subject;
 
 /// Both ends report what the suite was told, also after the channel has ended.
-pub(crate) fn capabilities_are_those_of_the_carrier<C: Carrier>() {
-    let (mut a, b) = pair::<C>(ChannelConfig::default());
+pub(crate) fn capabilities_are_those_of_the_carrier(subject: &Subject) {
+    let (mut a, b) = subject.pair(ChannelConfig::default());
     let said = a.describe();
     assert_eq!(said, b.describe());
-    assert_eq!(said.capabilities, C::CAPABILITIES);
-    let (traits, atomics) = (said.kind.traits(), C::CAPABILITIES.contains(Capabilities::ATOMICS));
+    assert_eq!(said.capabilities, subject.capabilities);
+    let (traits, atomics) = (said.kind.traits(), subject.capabilities.contains(Capabilities::ATOMICS));
     assert_eq!(atomics, traits.atomics, "what the link declares");
-    assert!(!atomics || C::CAPABILITIES.contains(Capabilities::SHARED_MEMORY), "atomics on no memory");
+    assert!(!atomics || subject.capabilities.contains(Capabilities::SHARED_MEMORY), "atomics on no memory");
     drop(b);
     a.close();
     assert_eq!(a.describe(), said);
 }
 
 /// With round trips, from either end; the channel works as before afterwards.
-pub(crate) fn its_cost_can_be_measured<C: Carrier>() {
-    let (mut a, mut b) = pair::<C>(ChannelConfig::default());
-    let rounds = effort::<C>(30);
+pub(crate) fn its_cost_can_be_measured(subject: &Subject) {
+    let (mut a, mut b) = subject.pair(ChannelConfig::default());
+    let rounds = subject.effort(30);
     for _ in 0..2 {
         let cost = std::thread::scope(|scope| {
             let reflected = scope.spawn(|| reflect(&mut b, patience()));
@@ -48,8 +48,8 @@ pub(crate) fn its_cost_can_be_measured<C: Carrier>() {
 }
 
 /// Two sides that poll neither ring nor sleep.
-pub(crate) fn silence_while_awake<C: Carrier>() {
-    let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+pub(crate) fn silence_while_awake(subject: &Subject) {
+    let (mut a, mut b) = subject.pair(ChannelConfig::default());
     a.woken(true);
     b.woken(true);
     for number in 0..500 {

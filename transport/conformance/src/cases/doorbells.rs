@@ -7,13 +7,13 @@ use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::contract::Announced;
-use tombolo_transport::wrap::Checked;
 use tombolo_transport::{Transport, TransportExt};
 
 use super::transfer::{drain, fill};
-use crate::carrier::{Carrier, counts_slots, racing_pair, shape, until_readable, variants};
+use crate::carrier::{shape, until_readable};
 use crate::messages::{check, message, recv};
 use crate::patience::{deadline, patience};
+use crate::subject::{Pair, Subject};
 
 fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
     if channel.announce_sleep(awaited) == Announced::NeedsBarrier {
@@ -22,16 +22,16 @@ fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
 }
 
 /// A channel without pending rings: one side may not have read the last ring of the handshake yet.
-fn channel<C: Carrier>(variant: Variant) -> (Checked<C::Channel>, Checked<C::Channel>) {
-    let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B64, 16, variant));
+fn channel(subject: &Subject, variant: Variant) -> Pair {
+    let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B64, 16, variant));
     a.woken(true);
     b.woken(true);
     (a, b)
 }
 
-pub(crate) fn the_last_poll_sees_earlier_messages<C: Carrier>() {
-    for variant in variants::<C>() {
-        let (mut a, mut b) = channel::<C>(variant);
+pub(crate) fn the_last_poll_sees_earlier_messages(subject: &Subject) {
+    for variant in subject.variants() {
+        let (mut a, mut b) = channel(subject, variant);
         a.try_send(b"early").unwrap();
         // No side was asleep, so none was rung; over TCP the message may be in transit.
         until_readable(&mut b);
@@ -55,22 +55,22 @@ pub(crate) fn the_last_poll_sees_earlier_messages<C: Carrier>() {
     }
 }
 
-pub(crate) fn a_sleeper_is_rung_for_a_message<C: Carrier>() {
-    let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
+pub(crate) fn a_sleeper_is_rung_for_a_message(subject: &Subject) {
+    let (mut a, mut b) = channel(subject, Variant::EpochCredit);
     for _ in 0..3 {
         announce(&mut b, Interest::Read);
         assert!(b.may_sleep(Interest::Read));
         (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
-        assert!(C::rung(b.inner(), Interest::Read, patience()), "it slept over three messages");
+        assert!(subject.rung(&b, Interest::Read, patience()), "it slept over three messages");
         b.woken(true);
         (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
     }
 }
 
 /// For any number of messages, also when it sleeps for room as well.
-pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
+pub(crate) fn a_sleeper_is_rung_once(subject: &Subject) {
     for awaited in [Interest::Read, Interest::ReadWrite] {
-        let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
+        let (mut a, mut b) = channel(subject, Variant::EpochCredit);
         if awaited == Interest::ReadWrite {
             let length_bytes = b.max_message_bytes();
             fill(&mut b, length_bytes);
@@ -78,9 +78,9 @@ pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
         for round in 1..4 {
             announce(&mut b, awaited);
             assert!(b.may_sleep(awaited));
-            assert!(!C::rung(b.inner(), awaited, Duration::ZERO));
+            assert!(!subject.rung(&b, awaited, Duration::ZERO));
             (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
-            assert!(C::rung(b.inner(), awaited, patience()));
+            assert!(subject.rung(&b, awaited, patience()));
             b.woken(true);
             (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
             assert_eq!(a.stats().rings, round);
@@ -88,13 +88,13 @@ pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
     }
 }
 
-pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
-    for variant in variants::<C>() {
-        let (mut a, mut b) = channel::<C>(variant);
+pub(crate) fn a_sleeper_is_rung_for_room(subject: &Subject) {
+    for variant in subject.variants() {
+        let (mut a, mut b) = channel(subject, variant);
         let length_bytes = a.max_message_bytes();
         let mut expected = fill(&mut a, length_bytes);
         announce(&mut a, Interest::Write);
-        if !counts_slots::<C>() && !a.may_sleep(Interest::Write) {
+        if !subject.counts_slots() && !a.may_sleep(Interest::Write) {
             // The kernel has moved its bytes on, and found room of its own.
             return;
         }
@@ -102,11 +102,11 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
         let mut number = 0;
         // A ring may be in transit; after everything was received, a missing one never comes.
         let in_time = |number| if number == expected { patience() } else { Duration::ZERO };
-        while !C::rung(a.inner(), Interest::Write, in_time(number)) {
+        while !subject.rung(&a, Interest::Write, in_time(number)) {
             assert!(number < expected, "everything was received and the sender still sleeps");
             check(&recv(&mut b, 0), number, length_bytes);
             number += 1;
-            assert!(b.readable() || number == expected || !counts_slots::<C>());
+            assert!(b.readable() || number == expected || !subject.counts_slots());
         }
         a.woken(true);
         a.try_send(&message(expected, length_bytes)).unwrap();
@@ -120,14 +120,14 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
 }
 
 /// Messages do not wake a side that waits for room, nor room a side that waits for a message.
-pub(crate) fn a_side_is_rung_only_for_what_it_awaits<C: Carrier>() {
-    for variant in variants::<C>() {
-        let (mut a, mut b) = channel::<C>(variant);
+pub(crate) fn a_side_is_rung_only_for_what_it_awaits(subject: &Subject) {
+    for variant in subject.variants() {
+        let (mut a, mut b) = channel(subject, variant);
         let count = fill(&mut a, 20);
         announce(&mut a, Interest::Write);
         assert!(a.may_sleep(Interest::Write));
         b.try_send(b"a message").unwrap();
-        assert!(!C::rung(a.inner(), Interest::Write, Duration::ZERO));
+        assert!(!subject.rung(&a, Interest::Write, Duration::ZERO));
         a.woken(false);
 
         announce(&mut a, Interest::Read);
@@ -138,7 +138,7 @@ pub(crate) fn a_side_is_rung_only_for_what_it_awaits<C: Carrier>() {
         assert!(a.may_sleep(Interest::Read));
         (0..count).for_each(|number| check(&recv(&mut b, 0), number, 20));
         assert!(!b.readable());
-        assert!(!C::rung(a.inner(), Interest::Read, Duration::ZERO));
+        assert!(!subject.rung(&a, Interest::Read, Duration::ZERO));
         assert_eq!((a.stats().rings, b.stats().rings), (0, 0));
         a.woken(false);
     }
@@ -146,8 +146,8 @@ pub(crate) fn a_side_is_rung_only_for_what_it_awaits<C: Carrier>() {
 
 /// One side is about to sleep while the other sends. In whatever order the processors execute this, the
 /// last poll finds the message, or the bell is rung, or both.
-pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
-    let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
+pub(crate) fn no_wake_up_is_lost_in_a_race(subject: &Subject) {
+    let (mut a, mut b) = channel(subject, Variant::EpochCredit);
     let (round, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     let enough = Instant::now() + Duration::from_millis(400);
     let wait_for = |number: &AtomicU64, value| {
@@ -187,8 +187,7 @@ pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
             let may_sleep = b.may_sleep(Interest::Read);
             wait_for(&sent, number);
             // A ring may be in transit; a lost one never comes.
-            let lost =
-                may_sleep && !C::rung(b.inner(), Interest::Read, patience().min(Duration::from_secs(5)));
+            let lost = may_sleep && !subject.rung(&b, Interest::Read, patience().min(Duration::from_secs(5)));
             b.woken(may_sleep);
             if lost {
                 round.store(u64::MAX, Ordering::Release);

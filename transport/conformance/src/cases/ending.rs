@@ -7,9 +7,9 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use super::transfer::fill;
-use crate::carrier::{Carrier, counts_slots, pair, shapes};
 use crate::messages::{check, message, recv_until_end, send, some_length};
 use crate::patience::{in_time, patience};
+use crate::subject::Subject;
 
 /// Receives messages numbered from 0 until the channel is closed, and checks that it stays closed.
 fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn(u64) -> usize) {
@@ -26,11 +26,11 @@ fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn
     }
 }
 
-pub(crate) fn close_drains_then_reports_the_close<C: Carrier>() {
-    for config in shapes::<C>(16) {
+pub(crate) fn close_drains_then_reports_the_close(subject: &Subject) {
+    for config in subject.shapes(16) {
         let length = |number| some_length(number, config.slot.payload_bytes());
         for count in [0, 1, 7, 16] {
-            let (mut a, mut b) = pair::<C>(config);
+            let (mut a, mut b) = subject.pair(config);
             (0..count).for_each(|number| send(&mut a, 0, &message(number, length(number))));
             a.close();
             a.close();
@@ -44,9 +44,9 @@ pub(crate) fn close_drains_then_reports_the_close<C: Carrier>() {
 
 /// Both have sent and neither has received: whichever closes first, the other receives what was sent
 /// before.
-pub(crate) fn both_close_in_either_order<C: Carrier>() {
+pub(crate) fn both_close_in_either_order(subject: &Subject) {
     for a_first in [true, false] {
-        let (a, b) = pair::<C>(ChannelConfig::default());
+        let (a, b) = subject.pair(ChannelConfig::default());
         let (mut first, mut second) = if a_first { (a, b) } else { (b, a) };
         for number in 0..5 {
             send(&mut first, 0, &message(number, 30));
@@ -66,11 +66,11 @@ pub(crate) fn both_close_in_either_order<C: Carrier>() {
 }
 
 /// Also when the closing end has messages that it never received, for which TCP would discard what it sent.
-pub(crate) fn drop_closes<C: Carrier>() {
-    for config in shapes::<C>(16) {
+pub(crate) fn drop_closes(subject: &Subject) {
+    for config in subject.shapes(16) {
         let length = |number| some_length(number, config.slot.payload_bytes());
         for unread in [0, 5] {
-            let (mut a, mut b) = pair::<C>(config);
+            let (mut a, mut b) = subject.pair(config);
             (0..unread).for_each(|number| send(&mut b, 0, &message(number, 8)));
             (0..16).for_each(|number| send(&mut a, 0, &message(number, length(number))));
             drop(a);
@@ -80,8 +80,8 @@ pub(crate) fn drop_closes<C: Carrier>() {
 }
 
 /// Everything accepted arrives, although the kernel had not taken all of it when the channel was dropped.
-pub(crate) fn what_was_accepted_outlives_the_sender<C: Carrier>() {
-    let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+pub(crate) fn what_was_accepted_outlives_the_sender(subject: &Subject) {
+    let (mut a, mut b) = subject.pair(ChannelConfig::default());
     let length_bytes = a.max_message_bytes();
     let count = fill(&mut a, length_bytes);
     std::thread::scope(|scope| {
@@ -90,9 +90,9 @@ pub(crate) fn what_was_accepted_outlives_the_sender<C: Carrier>() {
     });
 }
 
-pub(crate) fn close_wakes_a_sleeping_receiver<C: Carrier>() {
+pub(crate) fn close_wakes_a_sleeping_receiver(subject: &Subject) {
     for round in 0..20 {
-        let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+        let (mut a, mut b) = subject.pair(ChannelConfig::default());
         std::thread::scope(|scope| {
             scope.spawn(|| drained_and_closed(&mut b, 1, |_| 20));
             std::thread::sleep(Duration::from_micros(300 * round));
@@ -106,9 +106,9 @@ pub(crate) fn close_wakes_a_sleeping_receiver<C: Carrier>() {
     }
 }
 
-pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
+pub(crate) fn close_wakes_a_sleeping_sender(subject: &Subject) {
     for round in 0..20 {
-        let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+        let (mut a, mut b) = subject.pair(ChannelConfig::default());
         let length_bytes = a.max_message_bytes();
         fill(&mut a, length_bytes);
         std::thread::scope(|scope| {
@@ -135,9 +135,9 @@ pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
 }
 
 /// For a program that only sends, never sleeps and never fills the channel.
-pub(crate) fn a_sender_that_never_polls_notices<C: Carrier>() {
+pub(crate) fn a_sender_that_never_polls_notices(subject: &Subject) {
     for close in [false, true] {
-        let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+        let (mut a, mut b) = subject.pair(ChannelConfig::default());
         send(&mut a, 0, b"before");
         if close {
             b.close();
@@ -154,10 +154,10 @@ pub(crate) fn a_sender_that_never_polls_notices<C: Carrier>() {
             assert!(started.elapsed() < patience());
             // A stream to a peer that still exists must be full first, which takes a while in steps of
             // five.
-            if counts_slots::<C>() {
+            if subject.counts_slots() {
                 assert!(accepted <= 2, "{accepted} messages were accepted after the peer had closed");
             }
-            if !counts_slots::<C>() && close && accepted == 100 {
+            if !subject.counts_slots() && close && accepted == 100 {
                 return;
             }
         };

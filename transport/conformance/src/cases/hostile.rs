@@ -11,16 +11,18 @@ use tombolo_ring::SlotSize;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Message, Transport, TransportExt};
 
-use crate::carrier::{Carrier, Hostile, hello, pair, shape, variant_of_round};
+use crate::any_channel::AnyChannel;
+use crate::carrier::{Hostile, hello, shape};
 use crate::messages::{check, message, recv, send};
 use crate::patience::deadline;
+use crate::subject::Subject;
 
 /// Opens a channel whose side A is hostile from now on.
-fn victim<C: Carrier>(hello: Hello) -> (Hostile, C::Channel) {
-    let (end_a, end_b) = C::ends(hello.config);
+fn victim(subject: &Subject, hello: Hello) -> (Hostile, AnyChannel) {
+    let (end_a, end_b) = subject.ends(hello.config);
     std::thread::scope(|scope| {
-        let victim = scope.spawn(|| C::open(end_b, Side::B, hello, deadline()));
-        let hostile = C::hostile(end_a, hello);
+        let victim = scope.spawn(|| subject.open(end_b, Side::B, hello, deadline()));
+        let hostile = subject.hostile(end_a, hello);
         let mut handshake = Handshake::start(&hostile.memory, Side::A, hello).unwrap();
         let deadline = deadline();
         while !matches!(handshake.step().unwrap(), Progress::Open(_)) {
@@ -81,11 +83,7 @@ fn scribble(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBool) {
 }
 
 /// Uses a channel in every way until it fails or `operations` were done. Every operation must end.
-fn use_it<C: Carrier>(
-    channel: &mut C::Channel,
-    random: &mut Random,
-    operations: u32,
-) -> Option<ChannelError> {
+fn use_it(channel: &mut AnyChannel, random: &mut Random, operations: u32) -> Option<ChannelError> {
     let mut buffer = Vec::new();
     let max_bytes = channel.max_message_bytes();
     let timeout = Duration::from_micros(50);
@@ -122,21 +120,21 @@ fn use_it<C: Carrier>(
     None
 }
 
-pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
-    let (mut good_a, mut good_b) = pair::<C>(ChannelConfig::default());
+pub(crate) fn scribbling_costs_the_channel_only(subject: &Subject) {
+    let (mut good_a, mut good_b) = subject.pair(ChannelConfig::default());
     let mut random = Random::new(0xbad);
     let mut failures = 0;
     for round in 0..60_u64 {
         let taste = [Taste::Anything, Taste::Bits, Taste::Lines][(round % 3) as usize];
-        let variant = variant_of_round::<C>(round);
+        let variant = subject.variant_of_round(round);
         let slot = SlotSize::ALL[(round / 6 % 3) as usize];
         let config = shape(slot, [2, 16][(round / 2 % 2) as usize], variant);
-        let (hostile, mut channel) = victim::<C>(hello(config));
+        let (hostile, mut channel) = victim(subject, hello(config));
         let stop = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {
             let _stops = Stops(&stop);
             scope.spawn(|| scribble(&hostile, taste, 0x1234_5678 + round, &stop));
-            let failed = use_it::<C>(&mut channel, &mut random, 300);
+            let failed = use_it(&mut channel, &mut random, 300);
             // It stays failed and reports that at once, in every kind of wait.
             if let Some(error @ ChannelError::Violation(_)) = &failed {
                 assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Broken));
@@ -153,18 +151,18 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
     assert!(failures > 0, "nothing that was scribbled was ever noticed: nothing was tested");
 }
 
-pub(crate) fn scribbling_during_the_handshake<C: Carrier>() {
+pub(crate) fn scribbling_during_the_handshake(subject: &Subject) {
     for round in 0..60 {
         let hello = hello(ChannelConfig::default());
-        let (end_a, end_b) = C::ends(hello.config);
-        let hostile = C::hostile(end_a, hello);
+        let (end_a, end_b) = subject.ends(hello.config);
+        let hostile = subject.hostile(end_a, hello);
         let stop = AtomicBool::new(false);
         let taste = if round % 2 == 0 { Taste::Bits } else { Taste::Lines };
         std::thread::scope(|scope| {
             let _stops = Stops(&stop);
             scope.spawn(|| scribble(&hostile, taste, 77 + round, &stop));
             let soon = tombolo_platform::Deadline::after(Duration::from_millis(3));
-            match C::open(end_b, Side::B, hello, soon) {
+            match subject.open(end_b, Side::B, hello, soon) {
                 Ok(_) | Err(ChannelError::Handshake(_) | ChannelError::TimedOut(_)) => {}
                 // One bit in the word of the verdict says that the peer withdrew.
                 Err(ChannelError::Closed | ChannelError::FarEnd(FarEnd::Broken)) => {}
@@ -175,8 +173,8 @@ pub(crate) fn scribbling_during_the_handshake<C: Carrier>() {
 }
 
 /// An endless stream of rings without messages.
-pub(crate) fn a_flood_of_bells_does_not_stop_the_clock<C: Carrier>() {
-    let (hostile, mut channel) = victim::<C>(hello(ChannelConfig::default()));
+pub(crate) fn a_flood_of_bells_does_not_stop_the_clock(subject: &Subject) {
+    let (hostile, mut channel) = victim(subject, hello(ChannelConfig::default()));
     let stop = AtomicBool::new(false);
     let end = deadline();
     std::thread::scope(|scope| {

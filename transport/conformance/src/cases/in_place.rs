@@ -2,17 +2,17 @@
 
 use tombolo_ring::SlotSize;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::wrap::Checked;
 use tombolo_transport::{ChannelError, Draft, EndError, Message, NotAdded, Transport, TransportExt};
 
-use crate::carrier::{Carrier, pair, shape, variants};
+use crate::carrier::shape;
 use crate::patience::{in_time, patience};
+use crate::subject::{Pair, Subject};
 
 const SLOTS: u32 = 8;
 
 /// A channel of each variant.
-fn channels<C: Carrier>() -> impl Iterator<Item = (Checked<C::Channel>, Checked<C::Channel>)> {
-    variants::<C>().map(|variant| pair::<C>(shape(SlotSize::B64, SLOTS, variant)))
+fn channels(subject: &Subject) -> impl Iterator<Item = Pair> {
+    subject.variants().map(|variant| subject.pair(shape(SlotSize::B64, SLOTS, variant)))
 }
 
 /// Receives by polling, because a stream takes time.
@@ -28,8 +28,8 @@ fn write(draft: &mut Draft<'_>, byte: u8) {
     }
 }
 
-pub(crate) fn what_is_written_in_place_is_read_in_place<C: Carrier>() {
-    for (mut a, mut b) in channels::<C>() {
+pub(crate) fn what_is_written_in_place_is_read_in_place(subject: &Subject) {
+    for (mut a, mut b) in channels(subject) {
         for (byte, length_bytes) in (1..).zip([0, 1, 8, 55, 56, 57, 64, 200, 8 * 56]) {
             a.try_send_in_place(length_bytes, |draft| write(draft, byte)).unwrap();
             received(&mut b, |message| {
@@ -51,8 +51,8 @@ pub(crate) fn what_is_written_in_place_is_read_in_place<C: Carrier>() {
     }
 }
 
-pub(crate) fn a_batch_arrives_whole_and_in_order<C: Carrier>() {
-    for (mut a, mut b) in channels::<C>() {
+pub(crate) fn a_batch_arrives_whole_and_in_order(subject: &Subject) {
+    for (mut a, mut b) in channels(subject) {
         assert_eq!(a.try_send_batch(|_| ()).unwrap(), 0);
         for start in [0, 100] {
             let sent = a.try_send_batch(|batch| {
@@ -78,8 +78,8 @@ pub(crate) fn a_batch_arrives_whole_and_in_order<C: Carrier>() {
     }
 }
 
-pub(crate) fn waiting_reads_in_place<C: Carrier>() {
-    for (mut a, mut b) in channels::<C>() {
+pub(crate) fn waiting_reads_in_place(subject: &Subject) {
+    for (mut a, mut b) in channels(subject) {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..100_u64 {
@@ -94,8 +94,8 @@ pub(crate) fn waiting_reads_in_place<C: Carrier>() {
     }
 }
 
-pub(crate) fn errors_leave_the_closures_alone<C: Carrier>() {
-    for (mut a, mut b) in channels::<C>() {
+pub(crate) fn errors_leave_the_closures_alone(subject: &Subject) {
+    for (mut a, mut b) in channels(subject) {
         let refused = a.try_send_in_place(8 * 56 + 1, |_| panic!("it is too long"));
         assert_eq!(refused, Err(EndError::TooLong));
         a.try_send(b"last").unwrap();
@@ -113,8 +113,8 @@ pub(crate) fn errors_leave_the_closures_alone<C: Carrier>() {
 }
 
 /// Only rings promise this: a batch becomes visible all at once, and ends where the ring is full.
-pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond<C: Carrier>() {
-    for (mut a, mut b) in channels::<C>() {
+pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond(subject: &Subject) {
+    for (mut a, mut b) in channels(subject) {
         let sent = a.try_send_batch(|batch| {
             for _ in 0..SLOTS {
                 assert_eq!(batch.push(b"x"), Ok(()));

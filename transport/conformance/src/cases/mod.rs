@@ -14,7 +14,8 @@ use std::fmt;
 
 use tombolo_transport::Capabilities;
 
-use crate::carrier::{Carrier, Rig};
+use crate::carrier::Rig;
+use crate::subject::Subject;
 
 /// A requirement of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,10 +27,10 @@ pub enum Need {
 }
 
 impl Need {
-    fn met_by<C: Carrier>(self) -> bool {
+    fn met_by(self, subject: &Subject) -> bool {
         match self {
-            Need::Able(needed) => C::CAPABILITIES.contains(needed),
-            Need::Rig(needed) => C::RIG.contains(&needed),
+            Need::Able(needed) => subject.capabilities.contains(needed),
+            Need::Rig(needed) => subject.rig.contains(&needed),
         }
     }
 }
@@ -51,13 +52,18 @@ pub struct Case {
     pub name: &'static str,
     /// The requirement that the carrier lacks, if any.
     pub lacks: Option<String>,
-    /// Runs the case; panics when the property does not hold.
-    pub run: fn(),
+    subject: Subject,
+    test: fn(&Subject),
 }
 
-fn case<C: Carrier>(group: &'static str, name: &'static str, needs: &[Need], run: fn()) -> Case {
-    let lacking = needs.iter().find(|need| !need.met_by::<C>());
-    Case { group, name, lacks: lacking.map(|need| format!("{} lacks {need}", C::listed_as())), run }
+impl Case {
+    /// Runs the case.
+    ///
+    /// # Panics
+    /// When the property does not hold.
+    pub fn run(&self) {
+        (self.test)(&self.subject);
+    }
 }
 
 /// The requirements behind the words in the table below.
@@ -80,15 +86,20 @@ mod needs {
 
 macro_rules! table {
     ($($group:ident { $($case:ident $([$($need:ident),+])?),* $(,)? })*) => {
-        /// Every case for `C`.
+        /// Every case for `subject`.
         #[must_use]
-        pub fn all<C: Carrier>() -> Vec<Case> {
+        pub fn all(subject: Subject) -> Vec<Case> {
+            let case = |group, name, needs: &[Need], test| {
+                let lacking = needs.iter().find(|need| !need.met_by(&subject));
+                let lacks = lacking.map(|need| format!("{} lacks {need}", subject.listed_as()));
+                Case { group, name, lacks, subject, test }
+            };
             vec![$($(
-                case::<C>(
+                case(
                     stringify!($group),
                     stringify!($case),
                     &[$($(needs::$need),+)?],
-                    $group::$case::<C>,
+                    $group::$case as fn(&Subject),
                 ),
             )*)*]
         }

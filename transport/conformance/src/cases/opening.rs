@@ -9,9 +9,10 @@ use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport, TransportExt};
 
-use crate::carrier::{Carrier, Opened, hello, open_both, shape, watched};
+use crate::carrier::{hello, shape};
 use crate::messages::{check, message, recv, send};
 use crate::patience::{deadline, patience};
+use crate::subject::{Opened, Subject};
 
 fn works<T: Transport>(a: &mut T, b: &mut T) {
     for number in 0..3 {
@@ -22,15 +23,15 @@ fn works<T: Transport>(a: &mut T, b: &mut T) {
     }
 }
 
-pub(crate) fn either_side_may_come_first<C: Carrier>() {
+pub(crate) fn either_side_may_come_first(subject: &Subject) {
     let hello = hello(ChannelConfig::default());
     for first in [Side::A, Side::B] {
-        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ends_a, ends_b) = subject.ends(hello.config);
         let ends = if first == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
         let (early, late) = std::thread::scope(|scope| {
-            let early = scope.spawn(|| C::open(ends.0, first, hello, deadline()));
+            let early = scope.spawn(|| subject.open(ends.0, first, hello, deadline()));
             std::thread::sleep(Duration::from_millis(10));
-            let late = C::open(ends.1, first.other(), hello, deadline());
+            let late = subject.open(ends.1, first.other(), hello, deadline());
             (early.join().unwrap(), late)
         });
         works(&mut early.unwrap(), &mut late.unwrap());
@@ -38,88 +39,88 @@ pub(crate) fn either_side_may_come_first<C: Carrier>() {
 }
 
 #[track_caller]
-fn refused<C: Carrier>((a, b): Opened<C>, refusal_a: Refusal, refusal_b: Refusal) {
+fn refused((a, b): Opened, refusal_a: Refusal, refusal_b: Refusal) {
     let refusal = |refusal: Refusal| Some(ChannelError::Handshake(refusal.into()));
     assert_eq!(a.err(), refusal(refusal_a), "side A");
     assert_eq!(b.err(), refusal(refusal_b), "side B");
 }
 
-pub(crate) fn both_sides_learn_of_a_difference<C: Carrier>() {
+pub(crate) fn both_sides_learn_of_a_difference(subject: &Subject) {
     let (config, one) = (ChannelConfig::default(), 1);
     let ours = hello(config);
 
     for version in [0, 2, u32::MAX] {
         let other = Hello { version, ..ours };
         let refusal = |ours, theirs| Refusal::Version { ours, theirs };
-        refused::<C>(open_both::<C>(other, ours), refusal(version, one), refusal(one, version));
-        refused::<C>(open_both::<C>(ours, other), refusal(one, version), refusal(version, one));
+        refused(subject.open_both(other, ours), refusal(version, one), refusal(one, version));
+        refused(subject.open_both(ours, other), refusal(one, version), refusal(version, one));
     }
 
     let larger = Hello { config: shape(SlotSize::B128, 256, Variant::EpochCredit), ..ours };
     let refusal = |ours, theirs| Refusal::SlotSize { ours, theirs };
-    refused::<C>(open_both::<C>(larger, ours), refusal(128, 64), refusal(64, 128));
-    refused::<C>(open_both::<C>(ours, larger), refusal(64, 128), refusal(128, 64));
+    refused(subject.open_both(larger, ours), refusal(128, 64), refusal(64, 128));
+    refused(subject.open_both(ours, larger), refusal(64, 128), refusal(128, 64));
 
     let other = Hello { interface_hash: 1, ..ours };
     let refusal = |ours, theirs| Refusal::Interface { ours, theirs };
     let hash = ours.interface_hash;
-    refused::<C>(open_both::<C>(other, ours), refusal(1, hash), refusal(hash, 1));
+    refused(subject.open_both(other, ours), refusal(1, hash), refusal(hash, 1));
 
     let deeper = Hello { config: shape(SlotSize::B64, 16, Variant::EpochCredit), ..ours };
     let flagged = Hello { config: shape(SlotSize::B64, ours.config.slots, Variant::UsedFlag), ..ours };
-    if C::SHAPE_IS_A_S {
+    if subject.shape_is_a_s {
         for theirs in [deeper, flagged] {
-            let (a, b) = open_both::<C>(theirs, ours);
-            let (mut a, mut b) = (watched::<C>(a.unwrap()), watched::<C>(b.unwrap()));
+            let (a, b) = subject.open_both(theirs, ours);
+            let (mut a, mut b) = (subject.watched(a.unwrap()), subject.watched(b.unwrap()));
             assert_eq!(a.max_message_bytes(), b.max_message_bytes());
             works(&mut a, &mut b);
         }
     } else {
         let refusal = |ours, theirs| Refusal::SlotCount { ours, theirs };
         let slots = ours.config.slots;
-        refused::<C>(open_both::<C>(deeper, ours), refusal(16, slots), refusal(slots, 16));
+        refused(subject.open_both(deeper, ours), refusal(16, slots), refusal(slots, 16));
         let refusal = |ours, theirs| Refusal::Variant { ours, theirs };
-        refused::<C>(open_both::<C>(flagged, ours), refusal(1, 0), refusal(0, 1));
+        refused(subject.open_both(flagged, ours), refusal(1, 0), refusal(0, 1));
     }
 }
 
-pub(crate) fn a_program_can_decline<C: Carrier>() {
+pub(crate) fn a_program_can_decline(subject: &Subject) {
     for reason in [0, 42, u32::MAX] {
         let hello = hello(ChannelConfig::default());
-        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ends_a, ends_b) = subject.ends(hello.config);
         std::thread::scope(|scope| {
-            let a = scope.spawn(|| C::open(ends_a, Side::A, hello, deadline()));
-            C::decline(ends_b, hello, reason).unwrap();
+            let a = scope.spawn(|| subject.open(ends_a, Side::A, hello, deadline()));
+            subject.decline(ends_b, hello, reason).unwrap();
             let declined = ChannelError::Handshake(HandshakeError::Declined { reason });
             assert_eq!(a.join().unwrap().err(), Some(declined));
         });
     }
 }
 
-pub(crate) fn silence_is_a_timeout<C: Carrier>() {
+pub(crate) fn silence_is_a_timeout(subject: &Subject) {
     for side in [Side::A, Side::B] {
         let hello = hello(ChannelConfig::default());
-        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ends_a, ends_b) = subject.ends(hello.config);
         let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
-        let opened = C::open(ours, side, hello, Deadline::after(Duration::from_millis(20)));
+        let opened = subject.open(ours, side, hello, Deadline::after(Duration::from_millis(20)));
         assert_eq!(opened.err(), Some(ChannelError::TimedOut(Awaited::Handshake)));
         drop(theirs);
     }
 }
 
 /// A peer that gave up is reported as having closed the channel at whatever stage, not as dead.
-pub(crate) fn a_side_that_gives_up_has_not_died<C: Carrier>() {
+pub(crate) fn a_side_that_gives_up_has_not_died(subject: &Subject) {
     let hello = hello(ChannelConfig::default());
     for round in 0..24 {
         let side = if round % 2 == 0 { Side::A } else { Side::B };
-        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ends_a, ends_b) = subject.ends(hello.config);
         let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
         // At once, or after the peer's hello or verdict has arrived, or when the channel is open.
         let given = Duration::from_micros(round / 2 * 20);
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| C::open(theirs, side.other(), hello, deadline()));
+            let other = scope.spawn(|| subject.open(theirs, side.other(), hello, deadline()));
             // A channel that opened after all is closed.
-            drop(C::open(ours, side, hello, Deadline::after(given)));
+            drop(subject.open(ours, side, hello, Deadline::after(given)));
             let ended = other.join().unwrap().and_then(|mut channel| {
                 let mut buffer = Vec::new();
                 wait::recv_into(&mut channel, &mut Spin::new(0), &mut buffer, patience())
@@ -129,17 +130,17 @@ pub(crate) fn a_side_that_gives_up_has_not_died<C: Carrier>() {
     }
 }
 
-pub(crate) fn a_dead_peer_is_distinguished_from_a_silent_one<C: Carrier>() {
+pub(crate) fn a_dead_peer_is_distinguished_from_a_silent_one(subject: &Subject) {
     for side in [Side::A, Side::B] {
         let hello = hello(ChannelConfig::default());
-        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ends_a, ends_b) = subject.ends(hello.config);
         let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(5));
                 drop(theirs);
             });
-            let opened = C::open(ours, side, hello, deadline());
+            let opened = subject.open(ours, side, hello, deadline());
             assert_eq!(opened.err(), Some(ChannelError::PeerDied));
         });
     }

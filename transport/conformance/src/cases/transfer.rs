@@ -6,9 +6,10 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{Capabilities, ChannelError, EndError, Stats, Transport, TransportExt};
 
-use crate::carrier::{Carrier, counts_slots, effort, pair, shape, shapes};
+use crate::carrier::shape;
 use crate::messages::{check, message, recv, send, some_length};
 use crate::patience::{deadline as a_deadline, in_time, patience};
+use crate::subject::Subject;
 
 /// Sends message `number` from one end to the other, and polls once more, which returns all slots.
 fn pass<T: Transport>(from: &mut T, to: &mut T, number: u64, length_bytes: usize) {
@@ -17,19 +18,19 @@ fn pass<T: Transport>(from: &mut T, to: &mut T, number: u64, length_bytes: usize
     assert!(!to.readable());
 }
 
-pub(crate) fn every_length<C: Carrier>() {
-    for config in shapes::<C>(16) {
-        let (mut a, mut b) = pair::<C>(config);
-        for length_bytes in (0..=300).step_by(100_usize.div_ceil(C::EFFORT_PERCENT.max(1) as usize)) {
+pub(crate) fn every_length(subject: &Subject) {
+    for config in subject.shapes(16) {
+        let (mut a, mut b) = subject.pair(config);
+        for length_bytes in (0..=300).step_by(100_usize.div_ceil(subject.effort_percent.max(1) as usize)) {
             pass(&mut a, &mut b, length_bytes as u64, length_bytes);
             pass(&mut b, &mut a, !length_bytes as u64, length_bytes);
         }
     }
 }
 
-pub(crate) fn lengths_around_slots_and_limit<C: Carrier>() {
-    for config in [2, 16, 256].into_iter().flat_map(shapes::<C>) {
-        let (mut a, mut b) = pair::<C>(config);
+pub(crate) fn lengths_around_slots_and_limit(subject: &Subject) {
+    for config in [2, 16, 256].into_iter().flat_map(|slots| subject.shapes(slots)) {
+        let (mut a, mut b) = subject.pair(config);
         let payload_bytes = config.slot.payload_bytes();
         let max_bytes = payload_bytes * config.slots as usize;
         assert_eq!(a.max_message_bytes(), max_bytes);
@@ -79,18 +80,18 @@ fn exchange<T: Transport>(channel: &mut T, count: u64, own: u64, others: u64) {
     assert_eq!(received, count);
 }
 
-pub(crate) fn order_both_ways_at_once<C: Carrier>() {
+pub(crate) fn order_both_ways_at_once(subject: &Subject) {
     let both = |config: ChannelConfig, count| {
-        let (mut a, mut b) = pair::<C>(config);
+        let (mut a, mut b) = subject.pair(config);
         std::thread::scope(|scope| {
             scope.spawn(|| exchange(&mut a, count, 0, 1 << 40));
             exchange(&mut b, count, 1 << 40, 0);
         });
         assert!(!a.readable() && !b.readable());
     };
-    both(ChannelConfig::default(), effort::<C>(100_000));
-    shapes::<C>(2).for_each(|config| both(config, effort::<C>(2_000)));
-    shapes::<C>(16).for_each(|config| both(config, effort::<C>(5_000)));
+    both(ChannelConfig::default(), subject.effort(100_000));
+    subject.shapes(2).for_each(|config| both(config, subject.effort(2_000)));
+    subject.shapes(16).for_each(|config| both(config, subject.effort(5_000)));
 }
 
 /// Fills the ring from `a` to `b`; returns the number of messages.
@@ -121,17 +122,17 @@ pub(crate) fn drain<T: Transport>(a: &mut T, b: &mut T, count: u64, length_bytes
     assert!(!b.readable());
 }
 
-pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
-    for config in [2, 16, 256].into_iter().flat_map(shapes::<C>) {
-        let (mut a, mut b) = pair::<C>(config);
+pub(crate) fn a_full_channel_refuses_and_loses_nothing(subject: &Subject) {
+    for config in [2, 16, 256].into_iter().flat_map(|slots| subject.shapes(slots)) {
+        let (mut a, mut b) = subject.pair(config);
         let single = config.slot.payload_bytes();
         // A stream takes far more than its shape says: long messages fill it sooner.
-        let lengths = if counts_slots::<C>() { vec![0, 1, single] } else { vec![a.max_message_bytes()] };
+        let lengths = if subject.counts_slots() { vec![0, 1, single] } else { vec![a.max_message_bytes()] };
         for length_bytes in lengths {
-            for _ in 0..effort::<C>(3) {
+            for _ in 0..subject.effort(3) {
                 let count = fill(&mut a, length_bytes);
                 assert!(count > 0);
-                if counts_slots::<C>() {
+                if subject.counts_slots() {
                     assert_eq!(count, u64::from(config.slots));
                     // Elsewhere the kernel may have moved some bytes on since, and made room.
                     assert_eq!(a.try_send(&message(9, length_bytes)), Err(EndError::Full));
@@ -142,12 +143,12 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
     }
 }
 
-pub(crate) fn stats_count_what_passed<C: Carrier>() {
-    let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+pub(crate) fn stats_count_what_passed(subject: &Subject) {
+    let (mut a, mut b) = subject.pair(ChannelConfig::default());
     let stats = a.stats();
     assert_eq!(stats, Stats { room: stats.room, ..Stats::default() });
     let mut bytes = 0;
-    let count = effort::<C>(1000);
+    let count = subject.effort(1000);
     for number in 0..count {
         let length_bytes = some_length(number, 1000);
         bytes += length_bytes as u64;
@@ -161,9 +162,9 @@ pub(crate) fn stats_count_what_passed<C: Carrier>() {
 }
 
 /// One slot fewer than the ring has, all of them, and one more; with messages of one slot and of several.
-pub(crate) fn room_around_the_number_of_slots<C: Carrier>() {
-    for config in [2, 16, 256].into_iter().flat_map(shapes::<C>) {
-        let (mut a, mut b) = pair::<C>(config);
+pub(crate) fn room_around_the_number_of_slots(subject: &Subject) {
+    for config in [2, 16, 256].into_iter().flat_map(|slots| subject.shapes(slots)) {
+        let (mut a, mut b) = subject.pair(config);
         let (slots, payload_bytes) = (u64::from(config.slots), config.slot.payload_bytes());
         // All but one, one, none.
         (0..slots - 1).for_each(|number| a.try_send(&message(number, 8)).unwrap());
@@ -186,13 +187,13 @@ pub(crate) fn room_around_the_number_of_slots<C: Carrier>() {
 }
 
 /// Two slots, and the most there may be. Counts beyond these are invalid.
-pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
+pub(crate) fn the_smallest_and_the_largest_shape(subject: &Subject) {
     for slots in [0, 1, 3, 65_535, 65_537, 131_072, u32::MAX] {
         assert!(ChannelConfig::new(SlotSize::B64, slots, Variant::EpochCredit).is_err(), "{slots} slots");
     }
-    for slots in [2, C::MAX_SLOTS] {
+    for slots in [2, subject.max_slots] {
         let config = shape(SlotSize::B32, slots, Variant::EpochCredit);
-        let (mut a, mut b) = pair::<C>(config);
+        let (mut a, mut b) = subject.pair(config);
         let max_bytes = slots as usize * config.slot.payload_bytes();
         assert_eq!(a.max_message_bytes(), max_bytes);
         for number in 0..3 {
@@ -207,9 +208,9 @@ pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
 }
 
 /// Readiness to send is true: there is room for a message as long as the last that found none, or an end.
-pub(crate) fn readiness_to_send_means_room<C: Carrier>() {
-    for config in shapes::<C>(16) {
-        let (mut a, mut b) = pair::<C>(config);
+pub(crate) fn readiness_to_send_means_room(subject: &Subject) {
+    for config in subject.shapes(16) {
+        let (mut a, mut b) = subject.pair(config);
         let length_bytes = a.max_message_bytes();
         let mut sent = 0;
         let deadline = a_deadline();
@@ -229,7 +230,7 @@ pub(crate) fn readiness_to_send_means_room<C: Carrier>() {
             }
             assert!(!deadline.passed(), "it is never full");
         }
-        assert!(sent > 0 || !C::CAPABILITIES.contains(Capabilities::STEADY));
+        assert!(sent > 0 || !subject.capabilities.contains(Capabilities::STEADY));
         for number in 0..sent {
             a.unsent();
             check(&recv(&mut b, 0), number, length_bytes);

@@ -10,11 +10,11 @@ use tombolo_transport::wrap::Checked;
 use tombolo_transport::{Capabilities, ChannelError, EndError, Transport, TransportExt};
 
 use super::transfer::{drain, fill};
-use crate::carrier::{
-    Carrier, counts_slots, effort, pair, racing_pair, shape, shapes, until_readable, variants,
-};
+use crate::any_channel::AnyChannel;
+use crate::carrier::{shape, until_readable};
 use crate::messages::{check, message, recv, send, some_length};
 use crate::patience::{deadline, in_time, patience};
+use crate::subject::Subject;
 
 const SHORT: Duration = Duration::from_millis(5);
 
@@ -34,25 +34,25 @@ fn ask<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
     }
 }
 
-pub(crate) fn ping_pong_asleep<C: Carrier>() {
-    let count = effort::<C>(8_000);
-    for variant in variants::<C>() {
-        let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B64, 16, variant));
+pub(crate) fn ping_pong_asleep(subject: &Subject) {
+    let count = subject.effort(8_000);
+    for variant in subject.variants() {
+        let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B64, 16, variant));
         std::thread::scope(|scope| {
             scope.spawn(|| answer(&mut b, 0, count));
             ask(&mut a, 0, count);
         });
-        let can_sleep = C::CAPABILITIES.contains(Capabilities::DESCRIPTORS);
+        let can_sleep = subject.capabilities.contains(Capabilities::DESCRIPTORS);
         let sleeps = a.stats().sleeps + b.stats().sleeps;
         assert!(!can_sleep || sleeps > 0, "neither side ever slept: nothing was tested");
     }
 }
 
 /// One side spins for just so long that it is often about to sleep when the message arrives.
-pub(crate) fn ping_pong_about_to_sleep<C: Carrier>() {
-    let count = effort::<C>(2_000);
+pub(crate) fn ping_pong_about_to_sleep(subject: &Subject) {
+    let count = subject.effort(2_000);
     for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
-        let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B32, 2, Variant::EpochCredit));
+        let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B32, 2, Variant::EpochCredit));
         std::thread::scope(|scope| {
             scope.spawn(|| answer(&mut b, spin_b, count));
             ask(&mut a, spin_a, count);
@@ -61,10 +61,10 @@ pub(crate) fn ping_pong_about_to_sleep<C: Carrier>() {
 }
 
 /// Through the smallest rings, so that both sides sleep all the time: one for room, one for messages.
-pub(crate) fn streaming_asleep<C: Carrier>() {
-    let count = effort::<C>(2_000);
-    for config in shapes::<C>(2) {
-        let (mut a, mut b) = racing_pair::<C>(config);
+pub(crate) fn streaming_asleep(subject: &Subject) {
+    let count = subject.effort(2_000);
+    for config in subject.shapes(2) {
+        let (mut a, mut b) = subject.racing_pair(config);
         let max_bytes = a.max_message_bytes();
         // From one slot to all of them.
         let length = |number: u64| (number as usize * 5) % (max_bytes + 1);
@@ -75,13 +75,13 @@ pub(crate) fn streaming_asleep<C: Carrier>() {
     }
 }
 
-pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
-    for config in shapes::<C>(16) {
-        let (mut a, mut b) = pair::<C>(config);
+pub(crate) fn a_blocked_sender_is_woken_by_room(subject: &Subject) {
+    for config in subject.shapes(16) {
+        let (mut a, mut b) = subject.pair(config);
         let short = 8;
         // A message that takes most of the ring waits while only some slots are free.
         let long = a.max_message_bytes() - config.slot.payload_bytes();
-        let first = if counts_slots::<C>() { short } else { a.max_message_bytes() };
+        let first = if subject.counts_slots() { short } else { a.max_message_bytes() };
         for blocked in [short, long] {
             let count = fill(&mut a, first);
             std::thread::scope(|scope| {
@@ -98,9 +98,9 @@ pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
     }
 }
 
-pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
-    for config in shapes::<C>(16) {
-        let (mut a, mut b) = pair::<C>(config);
+pub(crate) fn timeouts_leave_the_channel_usable(subject: &Subject) {
+    for config in subject.shapes(16) {
+        let (mut a, mut b) = subject.pair(config);
         let mut buffer = vec![1, 2, 3];
         for spin_ns in [0, 1_000_000_000] {
             for timeout in [Duration::ZERO, SHORT] {
@@ -112,11 +112,11 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
                 let length_bytes = a.max_message_bytes();
                 let mut count = fill(&mut a, length_bytes);
                 let timed_out = loop {
-                    let more = if counts_slots::<C>() { vec![7] } else { message(count, length_bytes) };
+                    let more = if subject.counts_slots() { vec![7] } else { message(count, length_bytes) };
                     match wait::send(&mut a, &mut spin, &more, timeout) {
                         // A kernel moves its bytes on over time, which makes room, until everything is
                         // full.
-                        Ok(()) if !counts_slots::<C>() => count += 1,
+                        Ok(()) if !subject.counts_slots() => count += 1,
                         result => break result,
                     }
                 };
@@ -133,10 +133,10 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
 }
 
 /// Returned slots and arriving messages wake those that wait for them, whatever the other side does.
-pub(crate) fn two_blocked_senders_both_continue<C: Carrier>() {
-    let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, Variant::EpochCredit));
-    let count = effort::<C>(300);
-    let side = |channel: &mut Checked<C::Channel>| {
+pub(crate) fn two_blocked_senders_both_continue(subject: &Subject) {
+    let (mut a, mut b) = subject.pair(shape(SlotSize::B64, 16, Variant::EpochCredit));
+    let count = subject.effort(300);
+    let side = |channel: &mut Checked<AnyChannel>| {
         let max_bytes = channel.max_message_bytes();
         let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
         let (mut sent, mut received) = (0, 0);
@@ -170,10 +170,10 @@ pub(crate) fn two_blocked_senders_both_continue<C: Carrier>() {
     });
 }
 
-type Ends<C> = Vec<Checked<<C as Carrier>::Channel>>;
+type Ends = Vec<Checked<AnyChannel>>;
 
-fn several<C: Carrier>(count: usize) -> (Ends<C>, Ends<C>) {
-    (0..count).map(|_| pair::<C>(ChannelConfig::default())).unzip()
+fn several(subject: &Subject, count: usize) -> (Ends, Ends) {
+    (0..count).map(|_| subject.pair(ChannelConfig::default())).unzip()
 }
 
 fn any<T: Transport>(
@@ -186,8 +186,8 @@ fn any<T: Transport>(
     in_time(|| wait::any(&mut each, &mut Spin::new(spin_ns), timeout, start))
 }
 
-pub(crate) fn any_serves_all_in_turn<C: Carrier>() {
-    let (mut near, mut far) = several::<C>(3);
+pub(crate) fn any_serves_all_in_turn(subject: &Subject) {
+    let (mut near, mut far) = several(subject, 3);
     for channel in &mut far {
         for number in 0..10 {
             send(channel, 0, &[number]);
@@ -207,13 +207,13 @@ pub(crate) fn any_serves_all_in_turn<C: Carrier>() {
     assert_eq!(any(&mut near, 0, start, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
     send(&mut far[1], 0, b"x");
     assert_eq!(any(&mut near, 0, usize::MAX, patience()), Ok(1));
-    assert_eq!(any::<Checked<C::Channel>>(&mut [], 0, 5, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
+    assert_eq!(any::<Checked<AnyChannel>>(&mut [], 0, 5, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
 }
 
-pub(crate) fn any_is_woken_by_each<C: Carrier>() {
-    let count = effort::<C>(2_000);
+pub(crate) fn any_is_woken_by_each(subject: &Subject) {
+    let count = subject.effort(2_000);
     for spin_ns in [0, 20_000] {
-        let (mut near, mut far) = several::<C>(4);
+        let (mut near, mut far) = several(subject, 4);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..count {
@@ -235,9 +235,9 @@ pub(crate) fn any_is_woken_by_each<C: Carrier>() {
     }
 }
 
-pub(crate) fn any_shows_an_end<C: Carrier>() {
+pub(crate) fn any_shows_an_end(subject: &Subject) {
     for spin_ns in [0, 20_000] {
-        let (mut near, mut far) = several::<C>(3);
+        let (mut near, mut far) = several(subject, 3);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(SHORT);

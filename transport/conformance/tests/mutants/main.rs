@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tombolo_conformance::carriers::{Shm, UnixStream};
-use tombolo_conformance::{Carrier, Case, Entry, all};
+use tombolo_conformance::{Case, Subject, all};
 
 use carrier::{Broken, Mutation};
 
@@ -18,18 +18,18 @@ use carrier::{Broken, Mutation};
 /// the suite itself runs the same case without the mutation and with full patience.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-fn case<C: Carrier>(name: &str) -> Case {
-    let mut cases = all::<C>().into_iter();
+fn case(subject: Subject, name: &str) -> Case {
+    let mut cases = all(subject).into_iter();
     cases.find(|case| format!("{}::{}", case.group, case.name) == name).expect("a case of that name")
 }
 
 /// The case must fail, and not be skipped.
 fn caught<M: Mutation>() -> Result<(), Failed> {
-    let case = case::<Broken<M>>(M::CAUGHT_BY);
+    let case = case(Subject::of::<Broken<M>>(), M::CAUGHT_BY);
     if let Some(lacks) = case.lacks {
         return Err(format!("{} was not tried: {lacks}", M::CAUGHT_BY).into());
     }
-    match catch_unwind(case.run) {
+    match catch_unwind(|| case.run()) {
         Err(_) => Ok(()),
         Ok(()) => Err(format!("{} finds nothing wrong with it", M::CAUGHT_BY).into()),
     }
@@ -42,7 +42,7 @@ fn trial<M: Mutation>() -> Trial {
 
 fn main() -> ExitCode {
     if std::env::var_os("TOMBOLO_CONFORMANCE_PEER").is_some() {
-        return tombolo_conformance::run(vec![Entry::new::<Shm>(), Entry::new::<UnixStream>()]);
+        return tombolo_conformance::run(&[Subject::of::<Shm>(), Subject::of::<UnixStream>()]);
     }
     let mut arguments = Arguments::from_args();
     // They wait for what does not come, and hardly compute.
