@@ -1,0 +1,458 @@
+//! The starter's side: which worker runs which task, and what becomes of it.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::{Bytes, End, Failure, FailureKind, Refusal, Violation};
+
+/// A point in time, in nanoseconds from an arbitrary origin.
+pub type Nanos = u64;
+
+/// The number of a task at its scheduler.
+pub type TaskId = u32;
+
+/// A worker, by the order in which they were added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WorkerId(pub usize);
+
+/// Where a task was started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Origin {
+    /// In the starter's own program.
+    Here,
+    /// By a task on this worker, under this number.
+    Worker(WorkerId, u32),
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Output {
+    /// A worker is to run this.
+    Start {
+        /// The worker.
+        worker: WorkerId,
+        /// The task.
+        task: TaskId,
+        /// Its function.
+        function: u64,
+        /// Its argument.
+        argument: Bytes,
+    },
+    /// A worker is to end a task that it has.
+    Cancel {
+        /// The worker.
+        worker: WorkerId,
+        /// The task.
+        task: TaskId,
+    },
+    /// A task has ended.
+    Ended {
+        /// Where it was started. A worker gets the number that it chose.
+        origin: Origin,
+        /// The task; 0 when it was refused to a worker.
+        task: TaskId,
+        /// How.
+        end: End,
+    },
+}
+
+/// The limits of a scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
+    /// The most tasks that have not ended.
+    pub tasks: u32,
+    /// The most tasks that a worker may want.
+    pub wanted: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { tasks: 1 << 20, wanted: 1024 }
+    }
+}
+
+/// What is known of a worker.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct WorkerUsage {
+    /// Its node.
+    pub node: String,
+    /// Whether it lives.
+    pub alive: bool,
+    /// Tasks that it has, those that wait included.
+    pub tasks: u32,
+    /// Tasks that it has ended.
+    pub ended: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Worker {
+    /// The number of its node, and its name.
+    pub(crate) node: u16,
+    name: String,
+    /// In any unit that all workers share; at least 1.
+    pub(crate) speed: u64,
+    pub(crate) alive: bool,
+    /// How many tasks it can take more.
+    pub(crate) wants: u32,
+    tasks: BTreeSet<TaskId>,
+    /// Tasks that it was given and that have neither ended nor waited since.
+    pub(crate) busy: u32,
+    ended: u64,
+    /// Since when it could have had a task that was left to faster workers.
+    pub(crate) passed_over: Option<Nanos>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Task {
+    /// `None` when its origin has died.
+    origin: Option<Origin>,
+    node: Option<u16>,
+    function: u64,
+    argument: Bytes,
+    worker: Option<WorkerId>,
+    /// When it was given to the worker.
+    given: Nanos,
+    cancelled: bool,
+}
+
+/// The tasks of one program and its workers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Scheduler {
+    pub(crate) workers: Vec<Worker>,
+    /// Workers, the fastest first.
+    order: Vec<WorkerId>,
+    tasks: BTreeMap<TaskId, Task>,
+    /// By number of their worker, the tasks that workers have started.
+    begun: BTreeMap<(WorkerId, u32), TaskId>,
+    /// Tasks for any node, in order.
+    pub(crate) shared: VecDeque<TaskId>,
+    /// Tasks for one node, in order.
+    pinned: BTreeMap<u16, VecDeque<TaskId>>,
+    /// What a task of each function takes: its time in nanoseconds, times the speed of its worker.
+    pub(crate) work: BTreeMap<u64, u64>,
+    next: TaskId,
+    outputs: Vec<Output>,
+    limits: Limits,
+}
+
+impl Scheduler {
+    /// Without workers yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Scheduler {
+        Scheduler {
+            workers: Vec::new(),
+            order: Vec::new(),
+            tasks: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            shared: VecDeque::new(),
+            pinned: BTreeMap::new(),
+            work: BTreeMap::new(),
+            next: 0,
+            outputs: Vec::new(),
+            limits,
+        }
+    }
+
+    /// Adds a worker on the node with this number and name. Its speed is in a unit that all workers share; 0
+    /// is taken as 1. It has nothing to do until it [wants](Self::wants) something.
+    pub fn add_worker(&mut self, node: u16, name: &str, speed: u32) -> WorkerId {
+        let worker = WorkerId(self.workers.len());
+        self.workers.push(Worker {
+            node,
+            name: name.into(),
+            speed: speed.max(1).into(),
+            alive: true,
+            wants: 0,
+            tasks: BTreeSet::new(),
+            busy: 0,
+            ended: 0,
+            passed_over: None,
+        });
+        self.order.push(worker);
+        let workers = &self.workers;
+        self.order.sort_by_key(|worker| core::cmp::Reverse(workers[worker.0].speed));
+        worker
+    }
+
+    /// What is known of each worker.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerUsage> {
+        self.workers.iter().map(|worker| WorkerUsage {
+            node: worker.name.clone(),
+            alive: worker.alive,
+            tasks: u32::try_from(worker.tasks.len()).unwrap_or(u32::MAX),
+            ended: worker.ended,
+        })
+    }
+
+    /// How many tasks have not ended.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether all tasks have ended.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// The size of every table, by content, for leak checks.
+    #[must_use]
+    pub fn held(&self) -> [(&'static str, usize); 4] {
+        [
+            ("tasks", self.tasks.len()),
+            ("tasks that workers began", self.begun.len()),
+            ("queued", self.shared.len() + self.pinned.values().map(VecDeque::len).sum::<usize>()),
+            ("with workers", self.workers.iter().map(|worker| worker.tasks.len()).sum()),
+        ]
+    }
+
+    /// What is to be done, in order.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        core::mem::take(&mut self.outputs)
+    }
+
+    /// Starts a task of this program, on a node or on any.
+    ///
+    /// # Errors
+    /// [`Refusal`]; it has not run.
+    pub fn start(
+        &mut self,
+        now: Nanos,
+        node: Option<u16>,
+        function: u64,
+        argument: Bytes,
+    ) -> Result<TaskId, Refusal> {
+        self.begin(now, Origin::Here, node, function, argument)
+    }
+
+    /// A task of a worker starts another under this number of its own. When that is refused its end says so.
+    ///
+    /// # Errors
+    /// The worker broke the protocol: its channel is to be closed, and [`worker_ended`](Self::worker_ended)
+    /// called.
+    pub fn start_by(
+        &mut self,
+        now: Nanos,
+        (worker, number): (WorkerId, u32),
+        node: Option<u16>,
+        function: u64,
+        argument: Bytes,
+    ) -> Result<(), Violation> {
+        if self.begun.contains_key(&(worker, number)) {
+            return Err(Violation::Twice(number));
+        }
+        let origin = Origin::Worker(worker, number);
+        match self.begin(now, origin, node, function, argument) {
+            Ok(task) => drop(self.begun.insert((worker, number), task)),
+            Err(refusal) => {
+                let kind = match refusal {
+                    Refusal::NoWorker => FailureKind::NoWorker,
+                    Refusal::TooMany(_) => FailureKind::TooMany,
+                };
+                let end = End::Failed(Failure::new(kind));
+                self.outputs.push(Output::Ended { origin, task: 0, end });
+            }
+        }
+        // It may have been given to a worker, and not have ended: that takes a message.
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        now: Nanos,
+        origin: Origin,
+        node: Option<u16>,
+        function: u64,
+        argument: Bytes,
+    ) -> Result<TaskId, Refusal> {
+        let fits = |worker: &Worker| worker.alive && node.is_none_or(|node| node == worker.node);
+        if !self.workers.iter().any(fits) {
+            return Err(Refusal::NoWorker);
+        }
+        if self.tasks.len() >= self.limits.tasks as usize {
+            return Err(Refusal::TooMany(self.limits.tasks));
+        }
+        // Numbers return after 2^32 tasks; one that is still in use is passed over.
+        while self.tasks.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        let origin = Some(origin);
+        let task = Task { origin, node, function, argument, worker: None, given: now, cancelled: false };
+        self.tasks.insert(id, task);
+        match node {
+            None => self.shared.push_back(id),
+            Some(node) => self.pinned.entry(node).or_default().push_back(id),
+        }
+        self.assign(now);
+        Ok(id)
+    }
+
+    /// A worker can take this many tasks more.
+    ///
+    /// # Errors
+    /// As [`start_by`](Self::start_by).
+    pub fn wants(&mut self, now: Nanos, worker: WorkerId, count: u32) -> Result<(), Violation> {
+        let Some(state) = self.workers.get_mut(worker.0) else { return Ok(()) };
+        state.wants = state.wants.saturating_add(count);
+        // What ended or waits is not busy any more.
+        state.busy = state.busy.saturating_sub(count);
+        if state.wants > self.limits.wanted {
+            return Err(Violation::Wants(state.wants));
+        }
+        self.assign(now);
+        Ok(())
+    }
+
+    /// Ends a task of this program: at once, while it is queued, and otherwise where it waits next. One that
+    /// has ended stays as it is.
+    pub fn cancel(&mut self, now: Nanos, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        match task.worker {
+            Some(worker) => {
+                if !core::mem::replace(&mut task.cancelled, true) {
+                    self.outputs.push(Output::Cancel { worker, task: id });
+                }
+            }
+            None => {
+                let queue = match task.node {
+                    None => Some(&mut self.shared),
+                    Some(node) => self.pinned.get_mut(&node),
+                };
+                if let Some(queue) = queue {
+                    queue.retain(|queued| *queued != id);
+                }
+                self.finish(id, End::Failed(Failure::new(FailureKind::Cancelled)));
+            }
+        }
+        self.assign(now);
+    }
+
+    /// A worker ends a task that it started. One that has ended stays as it is.
+    pub fn cancel_by(&mut self, now: Nanos, worker: WorkerId, number: u32) {
+        if let Some(id) = self.begun.get(&(worker, number)) {
+            self.cancel(now, *id);
+        }
+    }
+
+    /// A worker has ended a task.
+    ///
+    /// # Errors
+    /// As [`start_by`](Self::start_by).
+    pub fn ended(&mut self, now: Nanos, worker: WorkerId, id: TaskId, end: End) -> Result<(), Violation> {
+        let state = self.workers.get_mut(worker.0).ok_or(Violation::NotIts(id))?;
+        if !state.tasks.remove(&id) {
+            return Err(Violation::NotIts(id));
+        }
+        state.ended += 1;
+        let speed = state.speed;
+        let end = match end {
+            End::Failed(failure) => End::Failed(Failure { node: state.name.clone(), ..failure }),
+            done => {
+                self.measured(now, id, speed);
+                done
+            }
+        };
+        self.finish(id, end);
+        Ok(())
+    }
+
+    /// Learns what a task of its function takes.
+    fn measured(&mut self, now: Nanos, id: TaskId, speed: u64) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let work = now.saturating_sub(task.given).saturating_mul(speed);
+        let known = self.work.entry(task.function).or_insert(work);
+        *known = *known / 4 * 3 + work / 4;
+    }
+
+    /// A worker has ended, by this evidence, with all that it had.
+    pub fn worker_ended(&mut self, now: Nanos, worker: WorkerId, why: &str) {
+        let Some(state) = self.workers.get_mut(worker.0).filter(|state| state.alive) else { return };
+        (state.alive, state.wants, state.busy) = (false, 0, 0);
+        let (node, name) = (state.node, state.name.clone());
+        let lost = core::mem::take(&mut state.tasks);
+        // What its tasks started goes on, and is of no further interest.
+        let begun: Vec<(WorkerId, u32)> =
+            self.begun.range((worker, 0)..=(worker, u32::MAX)).map(|(key, _)| *key).collect();
+        for key in begun {
+            if let Some(task) = self.begun.remove(&key).and_then(|id| self.tasks.get_mut(&id)) {
+                task.origin = None;
+            }
+        }
+        let failure = |kind| Failure { kind, node: name.clone(), text: why.into() };
+        if !tombolo_base::canary!("task keeps what the dead had") {
+            for id in lost {
+                self.finish(id, End::Failed(failure(FailureKind::Lost)));
+            }
+        }
+        // What no worker can run any more does not wait for ever.
+        let alive = |node: Option<u16>| {
+            move |worker: &Worker| worker.alive && node.is_none_or(|node| node == worker.node)
+        };
+        let mut stranded = Vec::new();
+        if !self.workers.iter().any(alive(Some(node))) {
+            stranded.extend(self.pinned.remove(&node).into_iter().flatten());
+        }
+        if !self.workers.iter().any(alive(None)) {
+            stranded.extend(core::mem::take(&mut self.shared));
+        }
+        for id in stranded {
+            self.finish(id, End::Failed(failure(FailureKind::NoWorker)));
+        }
+        self.assign(now);
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        let passed_over = self.workers.iter().filter(|worker| worker.alive && worker.wants > 0);
+        passed_over.filter_map(|worker| self.patience_ends(worker)).min()
+    }
+
+    /// Gives tasks to slower workers, which faster ones have left too long.
+    pub fn tick(&mut self, now: Nanos) {
+        self.assign(now);
+    }
+
+    pub(crate) fn function_of(&self, id: TaskId) -> Option<u64> {
+        self.tasks.get(&id).map(|task| task.function)
+    }
+
+    fn finish(&mut self, id: TaskId, end: End) {
+        let Some(task) = self.tasks.remove(&id) else { return };
+        let Some(origin) = task.origin else { return };
+        if let Origin::Worker(worker, number) = origin {
+            self.begun.remove(&(worker, number));
+        }
+        self.outputs.push(Output::Ended { origin, task: id, end });
+    }
+
+    /// Gives tasks to workers that want some, the fastest first.
+    fn assign(&mut self, now: Nanos) {
+        for index in 0..self.order.len() {
+            let worker = self.order[index];
+            while self.workers[worker.0].alive && self.workers[worker.0].wants > 0 {
+                let node = self.workers[worker.0].node;
+                let pinned = self.pinned.get_mut(&node).and_then(VecDeque::pop_front);
+                let Some(id) = pinned.or_else(|| self.take_shared(now, worker)) else { break };
+                self.give(now, worker, id);
+            }
+        }
+        self.pinned.retain(|_, queue| !queue.is_empty());
+    }
+
+    fn give(&mut self, now: Nanos, worker: WorkerId, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        (task.worker, task.given) = (Some(worker), now);
+        let argument = core::mem::take(&mut task.argument);
+        let state = &mut self.workers[worker.0];
+        state.wants -= 1;
+        state.busy += 1;
+        state.tasks.insert(id);
+        let function = task.function;
+        self.outputs.push(Output::Start { worker, task: id, function, argument });
+    }
+}

@@ -1,0 +1,200 @@
+mod random;
+mod wire;
+
+use crate::{
+    Bytes, End, Failure, FailureKind, Limits, Origin, Output, Refusal, Scheduler, Violation, WorkerId,
+};
+
+const FAST: WorkerId = WorkerId(0);
+const SLOW: WorkerId = WorkerId(1);
+
+/// Node 0 is ten times as fast as node 1.
+fn unlike() -> Scheduler {
+    let mut scheduler = Scheduler::new(Limits::default());
+    assert_eq!(scheduler.add_worker(0, "host", 100), FAST);
+    assert_eq!(scheduler.add_worker(1, "arm0", 10), SLOW);
+    scheduler
+}
+
+fn start(scheduler: &mut Scheduler, now: u64, node: Option<u16>) -> u32 {
+    scheduler.start(now, node, 7, Bytes::default()).unwrap()
+}
+
+/// What was given to whom, and what has ended.
+fn given(scheduler: &mut Scheduler) -> Vec<(usize, u32)> {
+    let outputs = scheduler.take_outputs().into_iter();
+    outputs
+        .filter_map(|output| match output {
+            Output::Start { worker, task, .. } => Some((worker.0, task)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn failed(outputs: &[Output]) -> Vec<(u32, FailureKind, &str)> {
+    let outputs = outputs.iter();
+    outputs
+        .filter_map(|output| match output {
+            Output::Ended { task, end: End::Failed(failure), .. } => {
+                Some((*task, failure.kind, failure.node.as_str()))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn done() -> End {
+    End::Done(Bytes::default())
+}
+
+#[test]
+fn tasks_go_to_workers_that_want_some_the_fastest_first() {
+    let mut scheduler = unlike();
+    for _ in 0..3 {
+        start(&mut scheduler, 0, None);
+    }
+    assert_eq!(given(&mut scheduler), [], "no worker wants any yet");
+    scheduler.wants(0, SLOW, 1).unwrap();
+    assert_eq!(given(&mut scheduler), [(1, 0)], "nothing is known of the function");
+    scheduler.wants(0, FAST, 1).unwrap();
+    assert_eq!(given(&mut scheduler), [(0, 1)]);
+    scheduler.ended(5, FAST, 1, done()).unwrap();
+    scheduler.wants(5, FAST, 1).unwrap();
+    assert_eq!(given(&mut scheduler), [(0, 2)]);
+    let usage: Vec<_> = scheduler.workers().map(|worker| (worker.tasks, worker.ended)).collect();
+    assert_eq!(usage, [(1, 1), (1, 0)]);
+}
+
+#[test]
+fn the_last_tasks_are_left_to_faster_workers_for_a_time() {
+    let mut scheduler = unlike();
+    scheduler.wants(0, FAST, 1).unwrap();
+    start(&mut scheduler, 0, None);
+    scheduler.ended(10, FAST, 0, done()).unwrap();
+    scheduler.wants(10, FAST, 1).unwrap();
+    // One takes 10 ns on the fast worker, so 100 ns on the slow one.
+    scheduler.wants(10, SLOW, 1).unwrap();
+    start(&mut scheduler, 10, None);
+    start(&mut scheduler, 10, None);
+    assert_eq!(given(&mut scheduler), [(0, 0), (0, 1)], "the third is queued");
+    assert_eq!(scheduler.next_tick(), Some(110));
+    scheduler.tick(109);
+    assert_eq!(given(&mut scheduler), []);
+    scheduler.tick(110);
+    assert_eq!(given(&mut scheduler), [(1, 2)], "the fast worker has not taken it");
+    assert_eq!(scheduler.next_tick(), None);
+}
+
+#[test]
+fn a_long_queue_is_shared() {
+    let mut scheduler = unlike();
+    scheduler.wants(0, FAST, 1).unwrap();
+    start(&mut scheduler, 0, None);
+    scheduler.ended(10, FAST, 0, done()).unwrap();
+    for _ in 0..20 {
+        start(&mut scheduler, 10, None);
+    }
+    scheduler.wants(10, FAST, 1).unwrap();
+    scheduler.wants(10, SLOW, 2).unwrap();
+    assert_eq!(given(&mut scheduler), [(0, 0), (0, 1), (1, 2)], "19 are queued, then 18");
+}
+
+#[test]
+fn a_task_for_a_node_goes_there_and_nowhere_else() {
+    let mut scheduler = unlike();
+    start(&mut scheduler, 0, Some(1));
+    scheduler.wants(0, FAST, 1).unwrap();
+    assert_eq!(given(&mut scheduler), []);
+    scheduler.wants(0, SLOW, 1).unwrap();
+    assert_eq!(given(&mut scheduler), [(1, 0)]);
+    let refused = scheduler.start(0, Some(9), 7, Bytes::default());
+    assert_eq!(refused, Err(Refusal::NoWorker));
+}
+
+#[test]
+fn what_is_cancelled_in_the_queue_never_runs() {
+    let mut scheduler = unlike();
+    let (first, second) = (start(&mut scheduler, 0, None), start(&mut scheduler, 0, Some(1)));
+    scheduler.cancel(0, first);
+    scheduler.cancel(0, second);
+    scheduler.cancel(0, second);
+    let outputs = scheduler.take_outputs();
+    assert_eq!(failed(&outputs), [(0, FailureKind::Cancelled, ""), (1, FailureKind::Cancelled, "")]);
+    scheduler.wants(0, FAST, 1).unwrap();
+    assert_eq!(given(&mut scheduler), []);
+    assert!(scheduler.is_empty());
+}
+
+#[test]
+fn what_runs_is_cancelled_at_its_worker_which_may_have_a_result_first() {
+    let mut scheduler = unlike();
+    scheduler.wants(0, FAST, 2).unwrap();
+    let (first, second) = (start(&mut scheduler, 0, None), start(&mut scheduler, 0, None));
+    scheduler.take_outputs();
+    scheduler.cancel(0, first);
+    scheduler.cancel(0, first);
+    assert_eq!(scheduler.take_outputs(), [Output::Cancel { worker: FAST, task: first }]);
+    let cancelled = End::Failed(Failure::new(FailureKind::Cancelled));
+    scheduler.ended(1, FAST, first, cancelled).unwrap();
+    assert_eq!(failed(&scheduler.take_outputs()), [(first, FailureKind::Cancelled, "host")]);
+    scheduler.cancel(1, second);
+    scheduler.ended(1, FAST, second, done()).unwrap();
+    assert!(failed(&scheduler.take_outputs()).is_empty());
+    assert_eq!(scheduler.ended(1, FAST, second, done()), Err(Violation::NotIts(second)));
+}
+
+#[test]
+fn a_worker_takes_its_tasks_with_it_and_no_others() {
+    let mut scheduler = unlike();
+    scheduler.wants(0, SLOW, 1).unwrap();
+    let (there, queued) = (start(&mut scheduler, 0, Some(1)), start(&mut scheduler, 0, Some(1)));
+    let anywhere = start(&mut scheduler, 0, None);
+    scheduler.take_outputs();
+    scheduler.worker_ended(0, SLOW, "it died");
+    let outputs = scheduler.take_outputs();
+    let expected = [(there, FailureKind::Lost, "arm0"), (queued, FailureKind::NoWorker, "arm0")];
+    assert_eq!(failed(&outputs), expected);
+    scheduler.worker_ended(0, FAST, "it died");
+    assert_eq!(failed(&scheduler.take_outputs()), [(anywhere, FailureKind::NoWorker, "host")]);
+    assert!(scheduler.held().iter().all(|(_, count)| *count == 0), "{:?}", scheduler.held());
+    assert_eq!(scheduler.start(0, None, 7, Bytes::default()), Err(Refusal::NoWorker));
+}
+
+#[test]
+fn workers_start_tasks_under_their_own_numbers() {
+    let mut scheduler = unlike();
+    scheduler.wants(0, FAST, 1).unwrap();
+    let parent = start(&mut scheduler, 0, None);
+    scheduler.start_by(0, (FAST, 40), Some(1), 7, Bytes::default()).unwrap();
+    assert_eq!(scheduler.start_by(0, (FAST, 40), None, 7, Bytes::default()), Err(Violation::Twice(40)));
+    scheduler.start_by(0, (FAST, 41), Some(9), 7, Bytes::default()).unwrap();
+    scheduler.take_outputs();
+    scheduler.wants(0, SLOW, 1).unwrap();
+    let child = given(&mut scheduler)[0];
+    scheduler.ended(0, SLOW, child.1, done()).unwrap();
+    let outputs = scheduler.take_outputs();
+    let origin = Origin::Worker(FAST, 40);
+    assert_eq!(outputs, [Output::Ended { origin, task: child.1, end: done() }]);
+    // What a task started goes on when its worker dies.
+    scheduler.start_by(0, (FAST, 42), Some(1), 7, Bytes::default()).unwrap();
+    scheduler.worker_ended(0, FAST, "it died");
+    assert_eq!(failed(&scheduler.take_outputs()), [(parent, FailureKind::Lost, "host")]);
+    scheduler.wants(0, SLOW, 1).unwrap();
+    let (_, child) = given(&mut scheduler)[0];
+    scheduler.ended(0, SLOW, child, done()).unwrap();
+    assert_eq!(scheduler.take_outputs(), [], "there is nothing left to tell");
+    assert!(scheduler.is_empty());
+}
+
+#[test]
+fn limits_hold() {
+    let mut scheduler = Scheduler::new(Limits { tasks: 2, wanted: 3 });
+    let worker = scheduler.add_worker(0, "host", 0);
+    start(&mut scheduler, 0, None);
+    start(&mut scheduler, 0, None);
+    assert_eq!(scheduler.start(0, None, 7, Bytes::default()), Err(Refusal::TooMany(2)));
+    scheduler.start_by(0, (worker, 1), None, 7, Bytes::default()).unwrap();
+    assert_eq!(failed(&scheduler.take_outputs()), [(0, FailureKind::TooMany, "")]);
+    scheduler.wants(0, worker, 3).unwrap();
+    assert_eq!(scheduler.wants(0, worker, 3), Err(Violation::Wants(4)));
+}

@@ -1,0 +1,123 @@
+//! The messages between a starter and a worker: a cache line for short arguments and results.
+//!
+//! All numbers are little-endian. A header of 16 bytes: code (1), detail (1), node (2), number of the task
+//! (4), function (8); then the bytes of an argument or a result. `docs/specs/task.md` has the layout.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::{End, Failure, FailureKind, Violation};
+
+/// Bytes before an argument or a result.
+pub const HEADER_BYTES: usize = 16;
+
+/// The most bytes of an argument or a result.
+pub const MAX_VALUE_BYTES: usize = 16 * 1024;
+
+/// The most bytes of the text of a failure; longer ones are cut.
+pub const MAX_TEXT_BYTES: usize = 1024;
+
+/// Compared by the two sides when a channel opens; changes with the format.
+pub const INTERFACE_HASH: u64 = 0x7461_736b_0000_0001;
+
+/// The number of no node.
+const ANY_NODE: u16 = u16::MAX;
+
+/// A message, in either direction. Tasks have the number that the side gave them which started them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Message<'m> {
+    /// To the starter: the worker can take this many tasks more.
+    Want(u32),
+    /// Starts a task.
+    Start {
+        /// Its number.
+        task: u32,
+        /// The number of a node; `None` for any. From a starter to a worker always `None`.
+        node: Option<u16>,
+        /// The number of the function, by its name and types.
+        function: u64,
+        /// Its argument.
+        argument: &'m [u8],
+    },
+    /// Ends a task at the next point where it waits.
+    Cancel(u32),
+    /// A task has ended.
+    Ended(u32, End),
+}
+
+impl<'m> Message<'m> {
+    /// Writes it at the end of `bytes`.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Message::Want(count) => header(bytes, [1, 0], ANY_NODE, *count, 0),
+            Message::Start { task, node, function, argument } => {
+                header(bytes, [2, 0], node.unwrap_or(ANY_NODE), *task, *function);
+                bytes.extend(*argument);
+            }
+            Message::Cancel(task) => header(bytes, [3, 0], ANY_NODE, *task, 0),
+            Message::Ended(task, End::Done(result)) => {
+                header(bytes, [4, 0], ANY_NODE, *task, 0);
+                bytes.extend(result);
+            }
+            Message::Ended(task, End::Failed(failure)) => {
+                let (node, text) = (cut(&failure.node, 255), cut(&failure.text, MAX_TEXT_BYTES));
+                header(bytes, [4, failure.kind as u8], ANY_NODE, *task, node.len() as u64);
+                bytes.extend(node.as_bytes());
+                bytes.extend(text.as_bytes());
+            }
+        }
+    }
+
+    /// Reads a message from its bytes.
+    ///
+    /// # Errors
+    /// [`Violation::Malformed`].
+    pub fn decode(bytes: &'m [u8]) -> Result<Message<'m>, Violation> {
+        Self::read(bytes).ok_or(Violation::Malformed(bytes.len()))
+    }
+
+    fn read(bytes: &'m [u8]) -> Option<Message<'m>> {
+        let (header, tail) = bytes.split_at_checked(HEADER_BYTES)?;
+        let (code, detail) = (header[0], header[1]);
+        let node = u16::from_le_bytes(header.get(2..4)?.try_into().ok()?);
+        let task = u32::from_le_bytes(header.get(4..8)?.try_into().ok()?);
+        let argument = u64::from_le_bytes(header.get(8..16)?.try_into().ok()?);
+        let message = match code {
+            1 if tail.is_empty() => Message::Want(task),
+            2 if tail.len() <= MAX_VALUE_BYTES => {
+                let node = (node != ANY_NODE).then_some(node);
+                Message::Start { task, node, function: argument, argument: tail }
+            }
+            3 if tail.is_empty() => Message::Cancel(task),
+            4 if detail == 0 && tail.len() <= MAX_VALUE_BYTES => Message::Ended(task, End::Done(tail.into())),
+            4 => {
+                let kind = FailureKind::from_number(detail)?;
+                let (node, text) = tail.split_at_checked(usize::try_from(argument).ok()?)?;
+                let (node, text) = (core::str::from_utf8(node).ok()?, core::str::from_utf8(text).ok()?);
+                if text.len() > MAX_TEXT_BYTES {
+                    return None;
+                }
+                let failure = Failure { kind, node: String::from(node), text: String::from(text) };
+                Message::Ended(task, End::Failed(failure))
+            }
+            _ => return None,
+        };
+        // There is one encoding of each message.
+        let mut again = Vec::with_capacity(bytes.len());
+        message.encode(&mut again);
+        (again == bytes).then_some(message)
+    }
+}
+
+fn header(bytes: &mut Vec<u8>, start: [u8; 2], node: u16, task: u32, argument: u64) {
+    bytes.extend(start);
+    bytes.extend(node.to_le_bytes());
+    bytes.extend(task.to_le_bytes());
+    bytes.extend(argument.to_le_bytes());
+}
+
+/// The longest beginning of a text that is not longer than this.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
