@@ -1,1 +1,174 @@
-fn main() {}
+//! Tasks on all nodes: primes are counted on workers of unlike instruction sets.
+//!
+//! ```text
+//! primes WORKERS [LIMIT]            counts the primes below LIMIT, in shares, on WORKERS such as host:2,arm0
+//! primes tree WORKERS [DEPTH]       tasks that start tasks, each on any worker
+//! primes stream WORKERS FIFO        tasks that send primes to a fifo, received on this node
+//! primes measure WORKERS            times of starting and joining, beside threads
+//! ```
+
+mod measure;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::process::ExitCode;
+
+use tombolo::Domain;
+use tombolo_tasks::{Context, Function, Functions, Tasks, yield_now};
+
+/// How many primes are from the first number on and below the second, and the node that counted them.
+const COUNT: Function<(u64, u64), (u64, String)> = Function::new("count");
+/// How many tasks a tree of this depth has.
+const TREE: Function<u32, u64> = Function::new("tree");
+/// Sends the primes of a range to the fifo of this name.
+const STREAM: Function<(u64, u64, String), u64> = Function::new("stream");
+/// What a task costs that does nothing.
+const NOTHING: Function<(), ()> = Function::new("nothing");
+/// Divides by a number, and panics when it is zero.
+const DIVIDE: Function<u64, u64> = Function::new("divide");
+/// Runs until it is cancelled.
+const FOREVER: Function<(), ()> = Function::new("forever");
+
+fn main() -> ExitCode {
+    let functions = Functions::new()
+        .register(COUNT, count)
+        .register(TREE, tree)
+        .register(STREAM, stream)
+        .register(NOTHING, async |_, ()| ())
+        .register(DIVIDE, async |_, divisor| 100 / divisor)
+        .register(FOREVER, forever);
+    if let Some(status) = functions.run_worker() {
+        return status;
+    }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
+    let domain = Domain::attach()?;
+    match words {
+        ["tree", on] => run_tree(&Tasks::start(&domain, on)?, 6),
+        ["tree", on, depth] => run_tree(&Tasks::start(&domain, on)?, depth.parse()?),
+        ["stream", on, fifo] => run_stream(&domain, &Tasks::start(&domain, on)?, fifo),
+        ["measure", on] => measure::run(&domain, on),
+        ["ends", on] => run_ends(&Tasks::start(&domain, on)?),
+        [on] => run_count(&Tasks::start(&domain, on)?, 1_000_000),
+        [on, limit] => run_count(&Tasks::start(&domain, on)?, limit.parse()?),
+        _ => Err("usage: primes [tree|stream|measure|ends] WORKERS …".into()),
+    }
+}
+
+fn is_prime(number: u64) -> bool {
+    number >= 2 && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
+}
+
+async fn count(context: Context, (from, to): (u64, u64)) -> (u64, String) {
+    let primes = (from..to).filter(|number| is_prime(*number)).count() as u64;
+    (primes, context.node_name().to_owned())
+}
+
+/// The shares are alike in length and not in work, so that workers get what they can do.
+fn run_count(tasks: &Tasks, limit: u64) -> Result<(), Box<dyn Error>> {
+    let share = (limit / 100).max(1);
+    let ranges = (0..limit).step_by(usize::try_from(share)?).map(|from| (from, (from + share).min(limit)));
+    let started: Result<Vec<_>, _> = ranges.map(|range| tasks.go(COUNT, range)).collect();
+    let (mut primes, mut shares) = (0, BTreeMap::<String, u32>::new());
+    for task in started? {
+        let (count, node) = task.join()?;
+        primes += count;
+        *shares.entry(node).or_default() += 1;
+    }
+    println!("{primes} primes below {limit}");
+    for (node, count) in shares {
+        println!("{count} shares on {node}");
+    }
+    Ok(())
+}
+
+/// Each starts two, on whatever workers, and awaits them while others run in its place.
+async fn tree(context: Context, depth: u32) -> u64 {
+    if depth == 0 {
+        return 1;
+    }
+    let (Ok(left), Ok(right)) = (context.go(TREE, depth - 1), context.go(TREE, depth - 1)) else { return 0 };
+    match (left.await, right.await) {
+        (Ok(left), Ok(right)) => left + right + 1,
+        _ => 0,
+    }
+}
+
+fn run_tree(tasks: &Tasks, depth: u32) -> Result<(), Box<dyn Error>> {
+    let count = tasks.go(TREE, depth)?.join()?;
+    println!("{count} tasks in a tree of depth {depth}");
+    for worker in tasks.workers() {
+        println!("{} ended on {}", worker.ended, worker.node);
+    }
+    Ok(())
+}
+
+/// Waits for room in the fifo, while other tasks of the worker run.
+async fn stream(context: Context, (from, to, fifo): (u64, u64, String)) -> u64 {
+    let sent = async {
+        let chan = context.hubs()?.chan::<u64>(&fifo)?;
+        let mut sent = 0;
+        for number in (from..to).filter(|number| is_prime(*number)) {
+            chan.send_async(number).await?;
+            sent += 1;
+        }
+        Ok::<u64, tombolo_hubs::HubError>(sent)
+    };
+    sent.await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn run_stream(domain: &Domain, tasks: &Tasks, fifo: &str) -> Result<(), Box<dyn Error>> {
+    let primes = tombolo_hubs::Task::attach(domain)?.chan::<u64>(fifo)?;
+    let ranges = (0..10).map(|range| (range * 100, range * 100 + 100));
+    let started: Result<Vec<_>, _> =
+        ranges.map(|(from, to)| tasks.go(STREAM, (from, to, fifo.to_owned()))).collect();
+    let (mut sum, mut expected) = (0, 0);
+    // The primes below 1000.
+    for _ in 0..168 {
+        sum += primes.recv()?;
+    }
+    for task in started? {
+        expected += task.join()?;
+    }
+    println!("{expected} primes came through '{fifo}', their sum is {sum}");
+    Ok(())
+}
+
+/// Holds its worker for a moment at a time, so that others run and it can be cancelled.
+async fn forever(_: Context, (): ()) {
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        yield_now().await;
+    }
+}
+
+/// The ends of tasks that have no result.
+fn run_ends(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
+    println!("100 / 7 is {}", tasks.go(DIVIDE, 7)?.join()?);
+    if let Err(error) = tasks.go(DIVIDE, 0)?.join() {
+        println!("{error}");
+    }
+    let cancelled = tasks.go(FOREVER, ())?;
+    cancelled.cancel();
+    if let Err(error) = cancelled.join() {
+        println!("{error}");
+    }
+    if let Err(error) = tasks.go(Function::<u8, u8>::new("divide"), 1)?.join() {
+        println!("{error}");
+    }
+    // The worker dies with what it has.
+    println!("waiting");
+    if let Err(error) = tasks.go(FOREVER, ())?.join() {
+        println!("{error}");
+    }
+    Ok(())
+}

@@ -120,8 +120,6 @@ struct Task {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scheduler {
     pub(crate) workers: Vec<Worker>,
-    /// Workers, the fastest first.
-    order: Vec<WorkerId>,
     tasks: BTreeMap<TaskId, Task>,
     /// By number of their worker, the tasks that workers have started.
     begun: BTreeMap<(WorkerId, u32), TaskId>,
@@ -142,7 +140,6 @@ impl Scheduler {
     pub fn new(limits: Limits) -> Scheduler {
         Scheduler {
             workers: Vec::new(),
-            order: Vec::new(),
             tasks: BTreeMap::new(),
             begun: BTreeMap::new(),
             shared: VecDeque::new(),
@@ -169,9 +166,6 @@ impl Scheduler {
             ended: 0,
             passed_over: None,
         });
-        self.order.push(worker);
-        let workers = &self.workers;
-        self.order.sort_by_key(|worker| core::cmp::Reverse(workers[worker.0].speed));
         worker
     }
 
@@ -291,15 +285,15 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// A worker can take this many tasks more.
+    /// A worker can take this many tasks `more`; of those that it was given `released` have ended, or wait for
+    /// something for the first time.
     ///
     /// # Errors
     /// As [`start_by`](Self::start_by).
-    pub fn wants(&mut self, now: Nanos, worker: WorkerId, count: u32) -> Result<(), Violation> {
+    pub fn wants(&mut self, now: Nanos, worker: WorkerId, more: u32, released: u32) -> Result<(), Violation> {
         let Some(state) = self.workers.get_mut(worker.0) else { return Ok(()) };
-        state.wants = state.wants.saturating_add(count);
-        // What ended or waits is not busy any more.
-        state.busy = state.busy.saturating_sub(count);
+        state.wants = state.wants.saturating_add(more);
+        state.busy = state.busy.saturating_sub(released);
         if state.wants > self.limits.wanted {
             return Err(Violation::Wants(state.wants));
         }
@@ -408,8 +402,9 @@ impl Scheduler {
     /// When [`tick`](Self::tick) has something to do.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
-        let passed_over = self.workers.iter().filter(|worker| worker.alive && worker.wants > 0);
-        passed_over.filter_map(|worker| self.patience_ends(worker)).min()
+        // The one that the next task would go to: others are not asked before it.
+        let first = self.first_free(|_| true)?;
+        self.patience_ends(&self.workers[first.0])
     }
 
     /// Gives tasks to slower workers, which faster ones have left too long.
@@ -430,18 +425,23 @@ impl Scheduler {
         self.outputs.push(Output::Ended { origin, task: id, end });
     }
 
-    /// Gives tasks to workers that want some, the fastest first.
+    /// Gives tasks to workers that want some.
     fn assign(&mut self, now: Nanos) {
-        for index in 0..self.order.len() {
-            let worker = self.order[index];
-            while self.workers[worker.0].alive && self.workers[worker.0].wants > 0 {
-                let node = self.workers[worker.0].node;
-                let pinned = self.pinned.get_mut(&node).and_then(VecDeque::pop_front);
-                let Some(id) = pinned.or_else(|| self.take_shared(now, worker)) else { break };
-                self.give(now, worker, id);
+        if !self.pinned.is_empty() {
+            let nodes: Vec<u16> = self.pinned.keys().copied().collect();
+            for node in nodes {
+                while let Some(worker) = self.first_free(|worker| worker.node == node) {
+                    let Some(id) = self.pinned.get_mut(&node).and_then(VecDeque::pop_front) else { break };
+                    self.give(now, worker, id);
+                }
             }
+            self.pinned.retain(|_, queue| !queue.is_empty());
         }
-        self.pinned.retain(|_, queue| !queue.is_empty());
+        while !self.shared.is_empty() {
+            let Some(worker) = self.first_free(|_| true) else { return };
+            let Some(id) = self.take_shared(now, worker) else { return };
+            self.give(now, worker, id);
+        }
     }
 
     fn give(&mut self, now: Nanos, worker: WorkerId, id: TaskId) {

@@ -9,6 +9,18 @@
 use crate::scheduler::{Nanos, Scheduler, TaskId, Worker, WorkerId};
 
 impl Scheduler {
+    /// Of the workers that want a task the one that would end it first, if tasks are alike.
+    pub(crate) fn first_free(&self, fits: impl Fn(&Worker) -> bool) -> Option<WorkerId> {
+        let free = |(_, worker): &(usize, &Worker)| worker.alive && worker.wants > 0 && fits(worker);
+        let sooner = |(_, a): &(usize, &Worker), (_, b): &(usize, &Worker)| {
+            // (its own + 1) / its speed, of both
+            let (a_end, b_end) = (u128::from(a.busy) + 1, u128::from(b.busy) + 1);
+            (a_end * u128::from(b.speed)).cmp(&(b_end * u128::from(a.speed)))
+        };
+        let first = self.workers.iter().enumerate().filter(free).min_by(sooner)?;
+        Some(WorkerId(first.0))
+    }
+
     /// The next task for any node, unless it is better left to faster workers.
     pub(crate) fn take_shared(&mut self, now: Nanos, worker: WorkerId) -> Option<TaskId> {
         self.shared.front()?;

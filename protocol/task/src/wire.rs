@@ -26,8 +26,13 @@ const ANY_NODE: u16 = u16::MAX;
 /// A message, in either direction. Tasks have the number that the side gave them which started them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Message<'m> {
-    /// To the starter: the worker can take this many tasks more.
-    Want(u32),
+    /// To the starter, about the worker.
+    Want {
+        /// It can take this many tasks more.
+        more: u32,
+        /// This many of those that it was given have ended, or wait for something for the first time.
+        released: u32,
+    },
     /// Starts a task.
     Start {
         /// Its number.
@@ -49,7 +54,9 @@ impl<'m> Message<'m> {
     /// Writes it at the end of `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
-            Message::Want(count) => header(bytes, [1, 0], ANY_NODE, *count, 0),
+            Message::Want { more, released } => {
+                header(bytes, [1, 0], ANY_NODE, *more, (*released).into());
+            }
             Message::Start { task, node, function, argument } => {
                 header(bytes, [2, 0], node.unwrap_or(ANY_NODE), *task, *function);
                 bytes.extend(*argument);
@@ -83,7 +90,9 @@ impl<'m> Message<'m> {
         let task = u32::from_le_bytes(header.get(4..8)?.try_into().ok()?);
         let argument = u64::from_le_bytes(header.get(8..16)?.try_into().ok()?);
         let message = match code {
-            1 if tail.is_empty() => Message::Want(task),
+            1 if tail.is_empty() => {
+                Message::Want { more: task, released: u32::try_from(argument).ok()? }
+            }
             2 if tail.len() <= MAX_VALUE_BYTES => {
                 let node = (node != ANY_NODE).then_some(node);
                 Message::Start { task, node, function: argument, argument: tail }
@@ -107,6 +116,14 @@ impl<'m> Message<'m> {
         message.encode(&mut again);
         (again == bytes).then_some(message)
     }
+}
+
+/// The number of a function: FNV-1a (64 bits) of `name(argument) -> result`, of the names of its types.
+#[must_use]
+pub fn function_number(name: &str, argument: &str, result: &str) -> u64 {
+    let text = [name, "(", argument, ") -> ", result];
+    let bytes = text.iter().flat_map(|part| part.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 fn header(bytes: &mut Vec<u8>, start: [u8; 2], node: u16, task: u32, argument: u64) {

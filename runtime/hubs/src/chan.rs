@@ -42,7 +42,7 @@ impl Task {
     }
 
     fn chan_of<T: Value>(&self, name: &str, kinds: &'static [Kind]) -> Result<Chan<T>, HubError> {
-        Ok(Chan { hub: self.hub(name, kinds, T::TYPE)?, values: PhantomData })
+        Ok(Chan { hub: self.hub(name, kinds, &T::type_name())?, values: PhantomData })
     }
 }
 
@@ -131,7 +131,7 @@ impl<T: Value> Chan<T> {
         T::decode(&bytes).ok_or_else(|| HubError::BadValue {
             hub: self.hub.name().to_owned(),
             node: self.hub.node().to_owned(),
-            wanted: T::TYPE,
+            wanted: T::type_name(),
             bytes: bytes.len(),
         })
     }

@@ -49,7 +49,7 @@ pub enum HubError {
         /// The node that it is on.
         node: String,
         /// The type of the program.
-        wanted: &'static str,
+        wanted: String,
         /// Length of what came.
         bytes: usize,
     },

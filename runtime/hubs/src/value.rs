@@ -8,6 +8,12 @@ pub trait Value: Sized {
     /// The name of the type; empty fits every hub.
     const TYPE: &'static str;
 
+    /// The name of the type where it is not known as a constant: that of a tuple, `(u64, text)` say.
+    #[must_use]
+    fn type_name() -> String {
+        Self::TYPE.to_owned()
+    }
+
     /// Writes the value at the end of `bytes`.
     fn encode(&self, bytes: &mut Vec<u8>);
 
@@ -84,6 +90,49 @@ impl Value for Vec<u8> {
     }
 }
 
+/// Several values: each with its length in 4 bytes before it.
+macro_rules! tuples {
+    ($($type:ident $field:tt),*) => {
+        impl<$($type: Value),*> Value for ($($type,)*) {
+            const TYPE: &'static str = "";
+
+            fn type_name() -> String {
+                format!("({})", [$($type::type_name()),*].join(", "))
+            }
+
+            fn encode(&self, bytes: &mut Vec<u8>) {
+                $(with_length(&self.$field, bytes);)*
+            }
+
+            fn decode(mut bytes: &[u8]) -> Option<Self> {
+                let values = ($(after_length::<$type>(&mut bytes)?,)*);
+                bytes.is_empty().then_some(values)
+            }
+        }
+    };
+}
+
+tuples!(A 0, B 1);
+tuples!(A 0, B 1, C 2);
+tuples!(A 0, B 1, C 2, D 3);
+
+fn with_length<T: Value>(value: &T, bytes: &mut Vec<u8>) {
+    let at = bytes.len();
+    bytes.extend([0; 4]);
+    value.encode(bytes);
+    // Values are far shorter: a hub takes at most 16 KiB.
+    let length = u32::try_from(bytes.len() - at - 4).unwrap_or(u32::MAX);
+    bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn after_length<T: Value>(bytes: &mut &[u8]) -> Option<T> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (value, rest) = rest.split_at_checked(length)?;
+    *bytes = rest;
+    T::decode(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +153,18 @@ mod tests {
         there_and_back((), &[]);
         there_and_back("ü".to_owned(), &[0xc3, 0xbc]);
         there_and_back(vec![1_u8, 2], &[1, 2]);
+    }
+
+    #[test]
+    fn tuples_are_values() {
+        there_and_back((7_u8, "ab".to_owned()), &[1, 0, 0, 0, 7, 2, 0, 0, 0, b'a', b'b']);
+        there_and_back((1_u8, (), (true, 2_u8)), &[
+            1, 0, 0, 0, 1, 0, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 2,
+        ]);
+        assert_eq!(<(u64, String, bool)>::type_name(), "(u64, text, bool)");
+        for wrong in [&[][..], &[1, 0, 0, 0, 7], &[2, 0, 0, 0, 7], &[1, 0, 0, 0, 7, 1, 0, 0, 0, 7, 0]] {
+            assert_eq!(<(u8, u8)>::decode(wrong), None);
+        }
     }
 
     #[test]

@@ -54,12 +54,12 @@ fn tasks_go_to_workers_that_want_some_the_fastest_first() {
         start(&mut scheduler, 0, None);
     }
     assert_eq!(given(&mut scheduler), [], "no worker wants any yet");
-    scheduler.wants(0, SLOW, 1).unwrap();
+    scheduler.wants(0, SLOW, 1, 0).unwrap();
     assert_eq!(given(&mut scheduler), [(1, 0)], "nothing is known of the function");
-    scheduler.wants(0, FAST, 1).unwrap();
+    scheduler.wants(0, FAST, 1, 0).unwrap();
     assert_eq!(given(&mut scheduler), [(0, 1)]);
     scheduler.ended(5, FAST, 1, done()).unwrap();
-    scheduler.wants(5, FAST, 1).unwrap();
+    scheduler.wants(5, FAST, 1, 1).unwrap();
     assert_eq!(given(&mut scheduler), [(0, 2)]);
     let usage: Vec<_> = scheduler.workers().map(|worker| (worker.tasks, worker.ended)).collect();
     assert_eq!(usage, [(1, 1), (1, 0)]);
@@ -68,12 +68,12 @@ fn tasks_go_to_workers_that_want_some_the_fastest_first() {
 #[test]
 fn the_last_tasks_are_left_to_faster_workers_for_a_time() {
     let mut scheduler = unlike();
-    scheduler.wants(0, FAST, 1).unwrap();
+    scheduler.wants(0, FAST, 1, 0).unwrap();
     start(&mut scheduler, 0, None);
     scheduler.ended(10, FAST, 0, done()).unwrap();
-    scheduler.wants(10, FAST, 1).unwrap();
+    scheduler.wants(10, FAST, 1, 1).unwrap();
     // One takes 10 ns on the fast worker, so 100 ns on the slow one.
-    scheduler.wants(10, SLOW, 1).unwrap();
+    scheduler.wants(10, SLOW, 1, 0).unwrap();
     start(&mut scheduler, 10, None);
     start(&mut scheduler, 10, None);
     assert_eq!(given(&mut scheduler), [(0, 0), (0, 1)], "the third is queued");
@@ -88,14 +88,14 @@ fn the_last_tasks_are_left_to_faster_workers_for_a_time() {
 #[test]
 fn a_long_queue_is_shared() {
     let mut scheduler = unlike();
-    scheduler.wants(0, FAST, 1).unwrap();
+    scheduler.wants(0, FAST, 1, 0).unwrap();
     start(&mut scheduler, 0, None);
     scheduler.ended(10, FAST, 0, done()).unwrap();
     for _ in 0..20 {
         start(&mut scheduler, 10, None);
     }
-    scheduler.wants(10, FAST, 1).unwrap();
-    scheduler.wants(10, SLOW, 2).unwrap();
+    scheduler.wants(10, FAST, 1, 1).unwrap();
+    scheduler.wants(10, SLOW, 2, 0).unwrap();
     assert_eq!(given(&mut scheduler), [(0, 0), (0, 1), (1, 2)], "19 are queued, then 18");
 }
 
@@ -103,9 +103,9 @@ fn a_long_queue_is_shared() {
 fn a_task_for_a_node_goes_there_and_nowhere_else() {
     let mut scheduler = unlike();
     start(&mut scheduler, 0, Some(1));
-    scheduler.wants(0, FAST, 1).unwrap();
+    scheduler.wants(0, FAST, 1, 0).unwrap();
     assert_eq!(given(&mut scheduler), []);
-    scheduler.wants(0, SLOW, 1).unwrap();
+    scheduler.wants(0, SLOW, 1, 0).unwrap();
     assert_eq!(given(&mut scheduler), [(1, 0)]);
     let refused = scheduler.start(0, Some(9), 7, Bytes::default());
     assert_eq!(refused, Err(Refusal::NoWorker));
@@ -120,7 +120,7 @@ fn what_is_cancelled_in_the_queue_never_runs() {
     scheduler.cancel(0, second);
     let outputs = scheduler.take_outputs();
     assert_eq!(failed(&outputs), [(0, FailureKind::Cancelled, ""), (1, FailureKind::Cancelled, "")]);
-    scheduler.wants(0, FAST, 1).unwrap();
+    scheduler.wants(0, FAST, 1, 0).unwrap();
     assert_eq!(given(&mut scheduler), []);
     assert!(scheduler.is_empty());
 }
@@ -128,7 +128,7 @@ fn what_is_cancelled_in_the_queue_never_runs() {
 #[test]
 fn what_runs_is_cancelled_at_its_worker_which_may_have_a_result_first() {
     let mut scheduler = unlike();
-    scheduler.wants(0, FAST, 2).unwrap();
+    scheduler.wants(0, FAST, 2, 0).unwrap();
     let (first, second) = (start(&mut scheduler, 0, None), start(&mut scheduler, 0, None));
     scheduler.take_outputs();
     scheduler.cancel(0, first);
@@ -146,7 +146,7 @@ fn what_runs_is_cancelled_at_its_worker_which_may_have_a_result_first() {
 #[test]
 fn a_worker_takes_its_tasks_with_it_and_no_others() {
     let mut scheduler = unlike();
-    scheduler.wants(0, SLOW, 1).unwrap();
+    scheduler.wants(0, SLOW, 1, 0).unwrap();
     let (there, queued) = (start(&mut scheduler, 0, Some(1)), start(&mut scheduler, 0, Some(1)));
     let anywhere = start(&mut scheduler, 0, None);
     scheduler.take_outputs();
@@ -163,13 +163,13 @@ fn a_worker_takes_its_tasks_with_it_and_no_others() {
 #[test]
 fn workers_start_tasks_under_their_own_numbers() {
     let mut scheduler = unlike();
-    scheduler.wants(0, FAST, 1).unwrap();
+    scheduler.wants(0, FAST, 1, 0).unwrap();
     let parent = start(&mut scheduler, 0, None);
     scheduler.start_by(0, (FAST, 40), Some(1), 7, Bytes::default()).unwrap();
     assert_eq!(scheduler.start_by(0, (FAST, 40), None, 7, Bytes::default()), Err(Violation::Twice(40)));
     scheduler.start_by(0, (FAST, 41), Some(9), 7, Bytes::default()).unwrap();
     scheduler.take_outputs();
-    scheduler.wants(0, SLOW, 1).unwrap();
+    scheduler.wants(0, SLOW, 1, 0).unwrap();
     let child = given(&mut scheduler)[0];
     scheduler.ended(0, SLOW, child.1, done()).unwrap();
     let outputs = scheduler.take_outputs();
@@ -179,7 +179,7 @@ fn workers_start_tasks_under_their_own_numbers() {
     scheduler.start_by(0, (FAST, 42), Some(1), 7, Bytes::default()).unwrap();
     scheduler.worker_ended(0, FAST, "it died");
     assert_eq!(failed(&scheduler.take_outputs()), [(parent, FailureKind::Lost, "host")]);
-    scheduler.wants(0, SLOW, 1).unwrap();
+    scheduler.wants(0, SLOW, 1, 0).unwrap();
     let (_, child) = given(&mut scheduler)[0];
     scheduler.ended(0, SLOW, child, done()).unwrap();
     assert_eq!(scheduler.take_outputs(), [], "there is nothing left to tell");
@@ -195,6 +195,6 @@ fn limits_hold() {
     assert_eq!(scheduler.start(0, None, 7, Bytes::default()), Err(Refusal::TooMany(2)));
     scheduler.start_by(0, (worker, 1), None, 7, Bytes::default()).unwrap();
     assert_eq!(failed(&scheduler.take_outputs()), [(0, FailureKind::TooMany, "")]);
-    scheduler.wants(0, worker, 3).unwrap();
-    assert_eq!(scheduler.wants(0, worker, 3), Err(Violation::Wants(4)));
+    scheduler.wants(0, worker, 3, 0).unwrap();
+    assert_eq!(scheduler.wants(0, worker, 3, 0), Err(Violation::Wants(4)));
 }

@@ -86,7 +86,7 @@ impl Book {
             }
             Step::Want(worker, count) if !self.dead[worker] => {
                 self.wants[worker] += count;
-                scheduler.wants(self.now, WorkerId(worker), count).unwrap();
+                scheduler.wants(self.now, WorkerId(worker), count, count).unwrap();
             }
             Step::End(worker, which, done) if !self.running[worker].is_empty() => {
                 let which = which % self.running[worker].len();

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::wire::{MAX_TEXT_BYTES, MAX_VALUE_BYTES};
+use crate::wire::{function_number, MAX_TEXT_BYTES, MAX_VALUE_BYTES};
 use crate::{End, Failure, FailureKind, Message};
 
 fn encoded(message: &Message<'_>) -> Vec<u8> {
@@ -13,11 +13,18 @@ fn encoded(message: &Message<'_>) -> Vec<u8> {
 fn messages_have_the_same_bytes_everywhere() {
     let start = Message::Start { task: 2, node: Some(1), function: 3, argument: b"ab" };
     assert_eq!(encoded(&start), [2, 0, 1, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, b'a', b'b']);
-    assert_eq!(encoded(&Message::Want(5)), [1, 0, 255, 255, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let want = Message::Want { more: 5, released: 4 };
+    assert_eq!(encoded(&want), [1, 0, 255, 255, 5, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(encoded(&Message::Cancel(5)), [3, 0, 255, 255, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let failure = Failure { kind: FailureKind::Panicked, node: "n".into(), text: "t".into() };
     let ended = Message::Ended(6, End::Failed(failure));
     assert_eq!(encoded(&ended), [4, 1, 255, 255, 6, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'n', b't']);
+}
+
+#[test]
+fn functions_are_known_by_name_and_types() {
+    assert_eq!(function_number("", "", ""), 0xcd02_bfb8_1f3a_f2bf);
+    assert_ne!(function_number("f", "u8", "u8"), function_number("f", "u16", "u8"));
 }
 
 #[test]

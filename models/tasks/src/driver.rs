@@ -1,0 +1,292 @@
+//! The thread of a starter: it hands tasks to workers and hears how they end.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, Child, Error, Ready, Token, WaitSet};
+use tombolo_task::{
+    Bytes, End, Failure, FailureKind, Limits, Message, Origin, Output, Refusal, Scheduler, Violation,
+    WorkerId, WorkerUsage,
+};
+
+use crate::handle::{Slot, Starts};
+use crate::starter::end_all;
+use crate::worker::{Link, flush, send};
+
+/// How long to wait at a time for something to happen.
+const AWHILE: Duration = Duration::from_secs(3600);
+
+/// The most messages of one worker that are handled before others have their turn.
+const TURN: usize = 64;
+
+/// How long the exit of a worker is waited for whose channel has ended: it says how it died.
+const EXIT: Duration = Duration::from_millis(100);
+
+/// How long workers that were asked to end are waited for, together.
+const GONE: Duration = Duration::from_secs(5);
+
+/// A worker that has connected.
+#[derive(Debug)]
+pub(crate) struct Employed {
+    pub(crate) child: Child,
+    pub(crate) channel: Channel,
+    pub(crate) node: u16,
+    pub(crate) name: String,
+    pub(crate) speed: u32,
+}
+
+/// What the threads of the program and the driver share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    waker: tombolo::waitset::Waker,
+    begun: Instant,
+}
+
+#[derive(Debug)]
+struct State {
+    scheduler: Scheduler,
+    /// The tasks of this program that have not ended.
+    slots: HashMap<u32, Arc<Slot>>,
+    /// The driver waits, or is about to: it has to be woken.
+    idle: bool,
+    stopped: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn go(
+        &self,
+        node: Option<u16>,
+        function: u64,
+        argument: Bytes,
+    ) -> Result<(u32, Arc<Slot>), Refusal> {
+        let (now, slot) = (self.now(), Arc::<Slot>::default());
+        let mut state = self.lock();
+        if state.stopped {
+            return Err(Refusal::NoWorker);
+        }
+        let task = state.scheduler.start(now, node, function, argument)?;
+        state.slots.insert(task, Arc::clone(&slot));
+        self.tell_driver(state);
+        Ok((task, slot))
+    }
+
+    fn tell_driver(&self, mut state: MutexGuard<'_, State>) {
+        let idle = std::mem::replace(&mut state.idle, false);
+        drop(state);
+        if idle {
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn workers(&self) -> Vec<WorkerUsage> {
+        self.lock().scheduler.workers().collect()
+    }
+
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        self.tell_driver(state);
+    }
+}
+
+impl Starts for Shared {
+    fn cancel(&self, task: u32) {
+        let now = self.now();
+        let mut state = self.lock();
+        state.scheduler.cancel(now, task);
+        self.tell_driver(state);
+    }
+}
+
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    set: WaitSet<Link<WorkerId>>,
+    /// The channel of each worker that lives.
+    tokens: Vec<Option<Token>>,
+    children: Vec<Child>,
+    message: Vec<u8>,
+}
+
+impl Driver {
+    pub(crate) fn start(workers: Vec<Employed>) -> Result<(Arc<Shared>, thread::JoinHandle<()>), Error> {
+        let mut set = WaitSet::new()?;
+        let mut scheduler = Scheduler::new(Limits::default());
+        let (mut tokens, mut children) = (Vec::new(), Vec::new());
+        for Employed { child, channel, node, name, speed } in workers {
+            let of = scheduler.add_worker(node, &name, speed);
+            let link = Link { channel, of, outbox: VecDeque::new() };
+            tokens.push(Some(set.add(link).map_err(Error::from)?));
+            children.push(child);
+        }
+        let state = State { scheduler, slots: HashMap::new(), idle: false, stopped: false };
+        let shared = Shared { state: Mutex::new(state), waker: set.waker(), begun: Instant::now() };
+        let shared = Arc::new(shared);
+        let driver = Driver { shared: Arc::clone(&shared), set, tokens, children, message: Vec::new() };
+        let thread = thread::Builder::new().name("tasks".into()).spawn(move || driver.run());
+        let thread = thread.map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(0);
+            Error::Os { operation: "start a thread".into(), errno }
+        })?;
+        Ok((shared, thread))
+    }
+
+    fn run(mut self) {
+        let why = match self.serve() {
+            Ok(()) => "its program has ended its tasks".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let slots = {
+            let mut state = self.shared.lock();
+            state.stopped = true;
+            std::mem::take(&mut state.slots)
+        };
+        for slot in slots.into_values() {
+            slot.settle(End::Failed(Failure::new(FailureKind::Lost).with_text(why.clone())));
+        }
+        // Workers end with their channels; one that computes is killed.
+        drop(self.set);
+        end_all(self.children.iter());
+        let deadline = Instant::now() + GONE;
+        for child in &self.children {
+            let _ = child.wait(deadline.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Until it is stopped.
+    fn serve(&mut self) -> Result<(), Error> {
+        loop {
+            let (now, mut ended) = (self.shared.now(), Vec::new());
+            let (outputs, timeout) = {
+                let mut state = self.shared.lock();
+                if state.stopped {
+                    return Ok(());
+                }
+                if state.scheduler.next_tick().is_some_and(|at| at <= now) {
+                    state.scheduler.tick(now);
+                }
+                let outputs = state.scheduler.take_outputs();
+                for output in &outputs {
+                    if let Output::Ended { origin: Origin::Here, task, end } = output {
+                        ended.extend(state.slots.remove(task).map(|slot| (slot, end.clone())));
+                    }
+                }
+                state.idle = outputs.is_empty();
+                let until = |at: u64| Duration::from_nanos(at.saturating_sub(now)).min(AWHILE);
+                (outputs, state.scheduler.next_tick().map_or(AWHILE, until))
+            };
+            for (slot, end) in ended {
+                slot.settle(end);
+            }
+            if !outputs.is_empty() {
+                for output in outputs {
+                    self.carry_out(output);
+                }
+                continue;
+            }
+            let waited = self.set.wait(timeout);
+            self.shared.lock().idle = false;
+            match waited {
+                Ok(Ready::Channel(token)) => self.hear(token),
+                Ok(_) | Err(Error::TimedOut { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        let (worker, message) = match &output {
+            Output::Start { worker, task, function, argument } => {
+                (*worker, Message::Start { task: *task, node: None, function: *function, argument })
+            }
+            Output::Cancel { worker, task } => (*worker, Message::Cancel(*task)),
+            Output::Ended { origin: Origin::Worker(worker, number), end, .. } => {
+                (*worker, Message::Ended(*number, end.clone()))
+            }
+            Output::Ended { origin: Origin::Here, .. } => return,
+        };
+        let Some(token) = self.tokens[worker.0] else { return };
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        if let Err(error) = send(&mut self.set, token, bytes) {
+            self.end(token, &error);
+        }
+    }
+
+    /// Handles messages of a worker.
+    fn hear(&mut self, token: Token) {
+        if let Err(error) = flush(&mut self.set, token) {
+            return self.end(token, &error);
+        }
+        let mut message = std::mem::take(&mut self.message);
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        for _ in 0..TURN {
+            let Some(link) = self.set.get_mut(token) else { break };
+            let worker = link.of;
+            let received = link.channel.try_recv_into(&mut message);
+            let heard = match &received {
+                Ok(None) => break,
+                Ok(Some(_)) => take_in(&mut state.scheduler, shared.now(), worker, &message),
+                Err(_) => Ok(()),
+            };
+            let why: &dyn std::fmt::Display = match (&received, &heard) {
+                (Err(error), _) => error,
+                (_, Err(violation)) => violation,
+                _ => continue,
+            };
+            drop(state);
+            self.message = message;
+            return self.end(token, why);
+        }
+        self.message = message;
+    }
+
+    /// A worker has ended, or is to be left.
+    fn end(&mut self, token: Token, why: &dyn std::fmt::Display) {
+        let Some(link) = self.set.remove(token) else { return };
+        let worker = link.of;
+        self.tokens[worker.0] = None;
+        drop(link);
+        let child = &self.children[worker.0];
+        let why = match child.wait(EXIT) {
+            Ok(exit) => format!("domain {}: {exit}", child.id()),
+            Err(_) => {
+                // It lives, and breaks the protocol, or its node is lost.
+                let _ = child.kill();
+                format!("domain {}: {why}", child.id())
+            }
+        };
+        let now = self.shared.now();
+        self.shared.lock().scheduler.worker_ended(now, worker, &why);
+    }
+}
+
+fn take_in(
+    scheduler: &mut Scheduler,
+    now: u64,
+    worker: WorkerId,
+    message: &[u8],
+) -> Result<(), Violation> {
+    match Message::decode(message)? {
+        Message::Want { more, released } => scheduler.wants(now, worker, more, released),
+        Message::Start { task, node, function, argument } => {
+            scheduler.start_by(now, (worker, task), node, function, argument.into())
+        }
+        Message::Cancel(task) => {
+            scheduler.cancel_by(now, worker, task);
+            Ok(())
+        }
+        Message::Ended(task, end) => scheduler.ended(now, worker, task, end),
+    }
+}

@@ -1,0 +1,178 @@
+//! Light threads: the futures of the tasks of a worker, on its one thread.
+
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use tombolo_task::{Bytes, End, Failure, FailureKind, wire};
+
+use crate::function::Running;
+
+/// What all light threads of a worker share: those that can go on.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    queue: Mutex<VecDeque<u32>>,
+    /// The worker waits, or is about to: it has to be woken.
+    asleep: AtomicBool,
+    worker: tombolo::waitset::Waker,
+}
+
+impl Ready {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<u32>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes one light thread, from any thread.
+#[derive(Debug)]
+struct Signal {
+    task: u32,
+    /// It is in the queue already.
+    queued: AtomicBool,
+    ready: Arc<Ready>,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::SeqCst) {
+            self.ready.lock().push_back(self.task);
+            if self.ready.asleep.swap(false, Ordering::SeqCst) {
+                self.ready.worker.wake();
+            }
+        }
+    }
+}
+
+struct Light {
+    future: Running,
+    signal: Arc<Signal>,
+    waker: Waker,
+    /// It has neither ended nor waited yet.
+    fresh: bool,
+}
+
+/// What a turn of a light thread came to.
+pub(crate) struct Turn {
+    pub(crate) task: u32,
+    /// How it ended, if it did.
+    pub(crate) end: Option<End>,
+    /// It has ended or waits, for the first time.
+    pub(crate) released: bool,
+    /// How long it ran.
+    pub(crate) ran: Duration,
+}
+
+/// The light threads of a worker.
+pub(crate) struct Executor {
+    lights: HashMap<u32, Light>,
+    ready: Arc<Ready>,
+}
+
+impl Executor {
+    pub(crate) fn new(worker: tombolo::waitset::Waker) -> Executor {
+        let ready = Ready { queue: Mutex::default(), asleep: AtomicBool::new(false), worker };
+        Executor { lights: HashMap::new(), ready: Arc::new(ready) }
+    }
+
+    /// Adds a light thread, which can run.
+    pub(crate) fn add(&mut self, task: u32, future: Running) {
+        let signal = Arc::new(Signal { task, queued: AtomicBool::new(true), ready: Arc::clone(&self.ready) });
+        let waker = Waker::from(Arc::clone(&signal));
+        self.lights.insert(task, Light { future, signal, waker, fresh: true });
+        self.ready.lock().push_back(task);
+    }
+
+    /// Ends a light thread where it waits; whether it was fresh, if it was there.
+    pub(crate) fn cancel(&mut self, task: u32) -> Option<bool> {
+        let light = self.lights.remove(&task)?;
+        let fresh = light.fresh;
+        // What it holds may panic when it is dropped.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(light)));
+        Some(fresh)
+    }
+
+    /// Whether none can run. Then the next that can wakes the worker.
+    pub(crate) fn falls_asleep(&self) -> bool {
+        self.ready.asleep.store(true, Ordering::SeqCst);
+        let idle = self.ready.lock().is_empty();
+        if !idle {
+            self.ready.asleep.store(false, Ordering::SeqCst);
+        }
+        idle
+    }
+
+    /// The worker does not wait any more.
+    pub(crate) fn is_awake(&self) {
+        self.ready.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Runs the next one that can, until it awaits something or ends.
+    pub(crate) fn turn(&mut self) -> Option<Turn> {
+        loop {
+            let task = self.ready.lock().pop_front()?;
+            let Some(light) = self.lights.get_mut(&task) else { continue };
+            light.signal.queued.store(false, Ordering::SeqCst);
+            let begun = Instant::now();
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                light.future.as_mut().poll(&mut Context::from_waker(&light.waker))
+            }));
+            let ran = begun.elapsed();
+            let end = match polled {
+                Ok(Poll::Pending) => None,
+                Ok(Poll::Ready(result)) => Some(ended_with(result)),
+                Err(panic) => {
+                    let failure = Failure::new(FailureKind::Panicked).with_text(message_of(&*panic));
+                    Some(End::Failed(failure))
+                }
+            };
+            // One that only let others run goes on at once.
+            let waits = end.is_some() || !light.signal.queued.load(Ordering::SeqCst);
+            let released = waits && std::mem::replace(&mut light.fresh, false);
+            if end.is_some() {
+                self.cancel(task);
+            }
+            return Some(Turn { task, end, released, ran });
+        }
+    }
+}
+
+fn ended_with(result: Vec<u8>) -> End {
+    if result.len() > wire::MAX_VALUE_BYTES {
+        return End::Failed(Failure::new(FailureKind::TooLong));
+    }
+    End::Done(Bytes::from(result))
+}
+
+/// What a panic said.
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
+}
+
+/// Lets other tasks of the worker run, and messages come in: for tasks that compute for long. A task that is
+/// cancelled ends here.
+pub async fn yield_now() {
+    struct Yield(bool);
+
+    impl Future for Yield {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            if std::mem::replace(&mut self.0, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    Yield(false).await;
+}

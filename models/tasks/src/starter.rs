@@ -1,0 +1,213 @@
+//! The program that starts tasks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tombolo::admin::NodeInfo;
+use tombolo::{Channel, Child, Domain, Error, Listener, SpawnOptions};
+use tombolo_hubs::Value;
+use tombolo_placement::{Auto, Facts, Needs, Order, Placement, PlacementError, place};
+use tombolo_task::WorkerUsage;
+
+use crate::driver::{Driver, Employed, Shared};
+use crate::function::Function;
+use crate::handle::{JoinHandle, Starts};
+use crate::{STARTER_VARIABLE, TaskError, options};
+
+/// How long workers may take until they have connected.
+const STARTING: Duration = Duration::from_secs(60);
+
+/// How long a join waits, unless the program says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Workers of this image, and the tasks on them. Clones share both; with the last of them the workers end,
+/// and tasks that run then are cancelled.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    inner: Arc<Inner>,
+    node: Option<(u16, String)>,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    nodes: Vec<NodeInfo>,
+    driver: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl Tasks {
+    /// Starts workers of the image of this program, and waits until they have connected. `on` says where, as
+    /// `--on` of `tombolo run`: `host:2,arm0` for two workers on one node and one on another, `auto:4` for
+    /// the four best processors by measured speed. A worker has one thread.
+    ///
+    /// # Errors
+    /// [`TaskError::Placement`]; [`TaskError::NotStarted`] with the node of the worker, when the image has no
+    /// build for it say.
+    pub fn start(domain: &Domain, on: &str) -> Result<Tasks, TaskError> {
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let (nodes, facts) = (domain.nodes()?, Facts::ask(domain, &Needs::default())?);
+        let service = format!("tasks/{}/{}", domain.id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        let listener = options()?.export(domain, &service)?;
+        let mut children = Vec::new();
+        for index in places(on, &nodes, &facts)? {
+            let node = &nodes[index];
+            match spawn(domain, &node.name, &service) {
+                Ok(child) => children.push((child, node)),
+                Err(error) => {
+                    end_all(children.iter().map(|(child, _)| child));
+                    return Err(not_started(&node.name, &error));
+                }
+            }
+        }
+        let channels = match connected(&listener, &children) {
+            Ok(channels) => channels,
+            Err(error) => {
+                end_all(children.iter().map(|(child, _)| child));
+                return Err(error);
+            }
+        };
+        let speeds = Speeds::new(&facts);
+        let employ = |((child, node), channel): ((Child, &NodeInfo), Channel)| {
+            let (number, speed) = (node.id.0, speeds.of(&node.name));
+            Employed { child, channel, node: number, name: node.name.clone(), speed }
+        };
+        let workers = children.into_iter().zip(channels).map(employ).collect();
+        let (shared, driver) = Driver::start(workers)?;
+        let inner = Inner { shared, nodes, driver: Mutex::new(Some(driver)) };
+        Ok(Tasks { inner: Arc::new(inner), node: None, timeout: TIMEOUT })
+    }
+
+    /// The same, which starts tasks on workers of this node only.
+    ///
+    /// # Errors
+    /// [`TaskError::Tombolo`]: no such node.
+    pub fn on(&self, node: &str) -> Result<Tasks, TaskError> {
+        let position = tombolo_placement::position(&self.inner.nodes, node)?;
+        let node = Some((self.inner.nodes[position].id.0, node.to_owned()));
+        Ok(Tasks { node, ..self.clone() })
+    }
+
+    /// The same, whose handles join within this time: 30 s unless set.
+    #[must_use]
+    pub fn within(&self, timeout: Duration) -> Tasks {
+        Tasks { timeout, ..self.clone() }
+    }
+
+    /// Starts a task. It runs when a worker asks for it.
+    ///
+    /// # Errors
+    /// [`TaskError::NoWorker`], [`TaskError::TooMany`] (1,048,576), [`TaskError::TooLong`].
+    pub fn go<A: Value, R: Value>(
+        &self,
+        function: Function<A, R>,
+        argument: A,
+    ) -> Result<JoinHandle<R>, TaskError> {
+        let argument = function.argument(&argument)?;
+        let (node, name) = match &self.node {
+            Some((node, name)) => (Some(*node), name.as_str()),
+            None => (None, ""),
+        };
+        let started = self.inner.shared.go(node, function.number(), argument);
+        let (number, slot) = started.map_err(|refusal| TaskError::refused(function.name(), name, refusal))?;
+        let starter: Arc<dyn Starts> = Arc::clone(&self.inner.shared) as _;
+        Ok(JoinHandle::new(function.name(), number, slot, starter, self.timeout))
+    }
+
+    /// What is known of each worker.
+    #[must_use]
+    pub fn workers(&self) -> Vec<WorkerUsage> {
+        self.inner.shared.workers()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.stop();
+        let driver = self.driver.get_mut().map(Option::take).unwrap_or_default();
+        // A waker of the program may drop the last of its tasks on the driver's own thread.
+        if let Some(driver) = driver.filter(|driver| driver.thread().id() != thread::current().id()) {
+            let _ = driver.join();
+        }
+    }
+}
+
+/// The node of each worker.
+fn places(on: &str, nodes: &[NodeInfo], facts: &Facts) -> Result<Vec<usize>, TaskError> {
+    let parsed: Result<Vec<Placement>, String> = on.split(',').map(str::parse).collect();
+    let placements = parsed.map_err(PlacementError::Count)?;
+    let mut auto = Auto::new(facts.clone(), Needs::default(), None);
+    Ok(place(None, &placements, Order::Block, nodes, Some(&mut auto))?)
+}
+
+fn spawn(domain: &Domain, node: &str, service: &str) -> Result<Child, Error> {
+    let options = if domain.was_spawned() {
+        SpawnOptions::this_image()
+    } else {
+        // Started by hand: the program itself will do, on nodes that can run it.
+        SpawnOptions::image(std::env::current_exe().unwrap_or_default())
+    };
+    domain.spawn(&options.on(node).env(STARTER_VARIABLE, service))
+}
+
+/// A channel from each of them, in their order.
+fn connected(listener: &Listener, children: &[(Child, &NodeInfo)]) -> Result<Vec<Channel>, TaskError> {
+    let (deadline, slices) = (Instant::now() + STARTING, listener.within(Duration::from_millis(100)));
+    let mut channels: Vec<Option<Channel>> = children.iter().map(|_| None).collect();
+    while let Some(missing) = channels.iter().position(Option::is_none) {
+        match slices.accept() {
+            Ok(channel) => {
+                let is_its = |(child, _): &(Child, &NodeInfo)| child.id() == channel.peer();
+                if let Some(index) = children.iter().position(is_its) {
+                    channels[index] = Some(channel);
+                }
+                continue;
+            }
+            Err(error @ Error::MonitorLost { .. }) => return Err(error.into()),
+            Err(_) => {}
+        }
+        for ((child, node), _) in children.iter().zip(&channels).filter(|(_, channel)| channel.is_none()) {
+            if let Ok(exit) = child.wait(Duration::ZERO) {
+                return Err(not_started(&node.name, &format_args!("it has ended: {exit}")));
+            }
+        }
+        if Instant::now() >= deadline {
+            let why = format_args!("it has not connected in {} s", STARTING.as_secs()).to_string();
+            return Err(not_started(&children[missing].1.name, &why));
+        }
+    }
+    Ok(channels.into_iter().flatten().collect())
+}
+
+fn not_started(node: &str, why: &dyn std::fmt::Display) -> TaskError {
+    TaskError::NotStarted { node: node.to_owned(), why: why.to_string() }
+}
+
+pub(crate) fn end_all<'c>(children: impl Iterator<Item = &'c Child>) {
+    for child in children {
+        // Without a monitor there is nothing left to end.
+        let _ = child.kill();
+    }
+}
+
+/// How fast nodes are, as their monitors have measured.
+struct Speeds<'f> {
+    facts: &'f Facts,
+    /// Of nodes without a measure: the slowest of the others.
+    otherwise: u64,
+}
+
+impl<'f> Speeds<'f> {
+    fn new(facts: &'f Facts) -> Speeds<'f> {
+        let measured = facts.nodes().iter().filter_map(|node| node.integer("rounds_per_ms"));
+        Speeds { facts, otherwise: measured.min().unwrap_or(1) }
+    }
+
+    fn of(&self, node: &str) -> u32 {
+        let fact = self.facts.nodes().iter().find(|fact| fact.name() == node);
+        let speed = fact.and_then(|fact| fact.integer("rounds_per_ms")).unwrap_or(self.otherwise);
+        u32::try_from(speed).unwrap_or(u32::MAX)
+    }
+}
