@@ -377,10 +377,8 @@ impl Scheduler {
             }
         }
         let failure = |kind| Failure { kind, node: name.clone(), text: why.into() };
-        if !tombolo_base::canary!("task keeps what the dead had") {
-            for id in lost {
-                self.finish(id, End::Failed(failure(FailureKind::Lost)));
-            }
+        for id in lost {
+            self.finish(id, End::Failed(failure(FailureKind::Lost)));
         }
         // What no worker can run any more does not wait for ever.
         let alive = |node: Option<u16>| {

@@ -6,3 +6,4 @@ pub mod hubs;
 pub mod objects;
 pub mod pages;
 pub mod revocation;
+pub mod tasks;
