@@ -26,6 +26,7 @@ pub(crate) const IMAGES: &[Image] = &[
     Image::new("pingpong", "pingpong", "pingpong"),
     Image::new("frames", "frames", "frames"),
     Image::new("pipeline", "pipeline", "pipeline"),
+    Image::new("primes", "primes", "primes"),
     Image::new("communities", "communities", "communities"),
     Image::new("bench", "tombolo-bench-far", "bench-peer"),
     Image::new("bounded", "tombolo-bounded", "bounded").on_boards(),

@@ -4,6 +4,8 @@
 //! primes WORKERS [LIMIT]            counts the primes below LIMIT, in shares, on WORKERS such as host:2,arm0
 //! primes tree WORKERS [DEPTH]       tasks that start tasks, each on any worker
 //! primes stream WORKERS FIFO        tasks that send primes to a fifo, received on this node
+//! primes ends WORKERS               tasks that panic, are cancelled, or are not known to the worker
+//! primes wait WORKERS               a task whose worker is to be killed
 //! primes measure WORKERS            times of starting and joining, beside threads
 //! ```
 
@@ -14,7 +16,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use tombolo::Domain;
-use tombolo_tasks::{Context, Function, Functions, Tasks, yield_now};
+use tombolo_tasks::{Context, Function, Functions, JoinHandle, TaskError, Tasks, yield_now};
 
 /// How many primes are from the first number on and below the second, and the node that counted them.
 const COUNT: Function<(u64, u64), (u64, String)> = Function::new("count");
@@ -58,9 +60,10 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
         ["stream", on, fifo] => run_stream(&domain, &Tasks::start(&domain, on)?, fifo),
         ["measure", on] => measure::run(&domain, on),
         ["ends", on] => run_ends(&Tasks::start(&domain, on)?),
+        ["wait", on] => run_wait(&Tasks::start(&domain, on)?),
         [on] => run_count(&Tasks::start(&domain, on)?, 1_000_000),
         [on, limit] => run_count(&Tasks::start(&domain, on)?, limit.parse()?),
-        _ => Err("usage: primes [tree|stream|measure|ends] WORKERS …".into()),
+        _ => Err("usage: primes [tree|stream|ends|wait|measure] WORKERS …".into()),
     }
 }
 
@@ -154,21 +157,26 @@ async fn forever(_: Context, (): ()) {
 /// The ends of tasks that have no result.
 fn run_ends(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
     println!("100 / 7 is {}", tasks.go(DIVIDE, 7)?.join()?);
-    if let Err(error) = tasks.go(DIVIDE, 0)?.join() {
-        println!("{error}");
-    }
     let cancelled = tasks.go(FOREVER, ())?;
     cancelled.cancel();
-    if let Err(error) = cancelled.join() {
-        println!("{error}");
-    }
-    if let Err(error) = tasks.go(Function::<u8, u8>::new("divide"), 1)?.join() {
-        println!("{error}");
-    }
-    // The worker dies with what it has.
-    println!("waiting");
-    if let Err(error) = tasks.go(FOREVER, ())?.join() {
-        println!("{error}");
-    }
+    print_end(cancelled.join());
+    print_end(tasks.go(Function::<u8, u8>::new("divide"), 1)?.join());
+    print_end(tasks.go(DIVIDE, 0)?.join());
     Ok(())
+}
+
+/// A task whose worker is to be killed.
+fn run_wait(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
+    let task = tasks.go(FOREVER, ())?;
+    println!("waiting");
+    print_end(task.join());
+    print_end(tasks.go(DIVIDE, 7).and_then(JoinHandle::join));
+    Ok(())
+}
+
+fn print_end<R>(end: Result<R, TaskError>) {
+    match end {
+        Ok(_) => println!("it ended with a result"),
+        Err(error) => println!("{error}"),
+    }
 }

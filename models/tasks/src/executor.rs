@@ -1,8 +1,10 @@
 //! Light threads: the futures of the tasks of a worker, on its one thread.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -74,12 +76,19 @@ pub(crate) struct Turn {
 pub(crate) struct Executor {
     lights: HashMap<u32, Light>,
     ready: Arc<Ready>,
+    /// The one that runs.
+    current: Rc<Cell<Option<u32>>>,
 }
 
 impl Executor {
     pub(crate) fn new(worker: tombolo::waitset::Waker) -> Executor {
         let ready = Ready { queue: Mutex::default(), asleep: AtomicBool::new(false), worker };
-        Executor { lights: HashMap::new(), ready: Arc::new(ready) }
+        Executor { lights: HashMap::new(), ready: Arc::new(ready), current: Rc::default() }
+    }
+
+    /// The task that runs, whenever that is looked at.
+    pub(crate) fn current(&self) -> Rc<Cell<Option<u32>>> {
+        Rc::clone(&self.current)
     }
 
     /// Adds a light thread, which can run.
@@ -120,11 +129,13 @@ impl Executor {
             let task = self.ready.lock().pop_front()?;
             let Some(light) = self.lights.get_mut(&task) else { continue };
             light.signal.queued.store(false, Ordering::SeqCst);
+            self.current.set(Some(task));
             let begun = Instant::now();
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 light.future.as_mut().poll(&mut Context::from_waker(&light.waker))
             }));
             let ran = begun.elapsed();
+            self.current.set(None);
             let end = match polled {
                 Ok(Poll::Pending) => None,
                 Ok(Poll::Ready(result)) => Some(ended_with(result)),

@@ -1,10 +1,12 @@
 //! A worker: a domain that runs the tasks of its starter.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo::{Channel, Domain, Error, Interest, Ready, Token, WaitSet, Waited};
+use tombolo::{Channel, Domain, Error, Interest, Token, WaitSet, Waited};
 use tombolo_task::{End, Failure, FailureKind, Message, Violation};
 
 use crate::context::{Children, Context};
@@ -87,6 +89,10 @@ pub(crate) fn run(functions: Functions, starter: &str) -> Result<(), Error> {
     let token = set.add(link).map_err(Error::from)?;
     let context = Context::new(domain, Arc::clone(&children));
     let (at_hand, target) = (0, *TASKS_AT_HAND.start());
+    let set = Rc::new(RefCell::new(set));
+    if cfg!(panic = "abort") {
+        last_words::prepare(Rc::clone(&set), token, executor.current());
+    }
     let mut worker = Worker { functions, set, token, executor, children, context, at_hand, target, mean_ns: 0 };
     match worker.serve() {
         Err(Stop::Starter) => Ok(()),
@@ -111,9 +117,52 @@ impl From<Error> for Stop {
     }
 }
 
+/// The channel to the starter. It is not borrowed while a task runs.
+type SharedSet = Rc<RefCell<WaitSet<Link<()>>>>;
+
+/// In programs that end with a panic (`panic = "abort"`): tells the starter which task it was, before the
+/// worker dies with all others.
+mod last_words {
+    use std::cell::{Cell, RefCell};
+    use std::rc::Rc;
+
+    use tombolo::Token;
+    use tombolo_task::{End, Failure, FailureKind, Message};
+
+    use super::{SharedSet, send};
+
+    type Way = (SharedSet, Token, Rc<Cell<Option<u32>>>);
+
+    thread_local! {
+        static WAY: RefCell<Option<Way>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn prepare(set: SharedSet, token: Token, current: Rc<Cell<Option<u32>>>) {
+        WAY.with(|way| *way.borrow_mut() = Some((set, token, current)));
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            before(panic);
+            // A panic outside a task, or while the channel is in use, has no task to tell of.
+            let _ = WAY.try_with(|way| {
+                let (Ok(way), text) = (way.try_borrow(), panic.payload_as_str().unwrap_or("it said nothing"))
+                else {
+                    return;
+                };
+                let Some((set, token, current)) = &*way else { return };
+                if let (Some(task), Ok(mut set)) = (current.get(), set.try_borrow_mut()) {
+                    let failure = Failure::new(FailureKind::Panicked).with_text(text);
+                    let mut bytes = Vec::new();
+                    Message::Ended(task, End::Failed(failure)).encode(&mut bytes);
+                    let _ = send(&mut set, *token, bytes);
+                }
+            });
+        }));
+    }
+}
+
 struct Worker {
     functions: Functions,
-    set: WaitSet<Link<()>>,
+    set: SharedSet,
     token: Token,
     executor: Executor,
     children: Arc<Children>,
@@ -142,12 +191,11 @@ impl Worker {
                 self.want(released)?;
             }
             for message in self.children.take_outbox() {
-                send(&mut self.set, self.token, message)?;
+                send(&mut self.set.borrow_mut(), self.token, message)?;
             }
             let timeout = if self.executor.falls_asleep() { AWHILE } else { Duration::ZERO };
-            match self.set.wait(timeout) {
-                Ok(Ready::Channel(_) | Ready::Woken) | Err(Error::TimedOut { .. }) => {}
-                Ok(_) => {}
+            match self.set.borrow_mut().wait(timeout) {
+                Ok(_) | Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             self.executor.is_awake();
@@ -156,10 +204,13 @@ impl Worker {
 
     /// Takes in messages of the starter.
     fn hear(&mut self, message: &mut Vec<u8>) -> Result<(), Stop> {
-        flush(&mut self.set, self.token)?;
+        flush(&mut self.set.borrow_mut(), self.token)?;
         for _ in 0..TURN {
-            let Some(link) = self.set.get_mut(self.token) else { return Err(Stop::Starter) };
-            if link.channel.try_recv_into(message)?.is_none() {
+            let received = match self.set.borrow_mut().get_mut(self.token) {
+                None => return Err(Stop::Starter),
+                Some(link) => link.channel.try_recv_into(message)?,
+            };
+            if received.is_none() {
                 return Ok(());
             }
             let violation = match Message::decode(message) {
@@ -238,6 +289,6 @@ impl Worker {
     fn tell(&mut self, message: &Message<'_>) -> Result<(), Stop> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        Ok(send(&mut self.set, self.token, bytes)?)
+        Ok(send(&mut self.set.borrow_mut(), self.token, bytes)?)
     }
 }

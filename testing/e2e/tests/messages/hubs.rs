@@ -23,7 +23,7 @@ fn task(machine: &Machine) -> Task {
     Task::attach(&domain).expect("a task").within(PATIENCE)
 }
 
-fn serve(machine: &Machine, node: &str, hubs: &[&str]) -> Running {
+pub(crate) fn serve(machine: &Machine, node: &str, hubs: &[&str]) -> Running {
     let on = ["--on", node];
     let serving = machine.start(["hubs", "serve"].iter().chain(hubs).chain(&on));
     serving.wait_for("ready: ");
@@ -329,7 +329,7 @@ fn an_application(machine: &Machine) {
 
 #[test]
 fn hubs_of_two_nodes() {
-    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("z0", "s390x"));
     all_kinds(&machine, "host");
     all_kinds(&machine, "arm0");
     select(&machine);
@@ -337,5 +337,6 @@ fn hubs_of_two_nodes() {
     futures(&machine);
     death_of_a_waiter(&machine);
     an_application(&machine);
+    crate::tasks::on_three_nodes(&machine);
     machine.down();
 }

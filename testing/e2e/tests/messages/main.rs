@@ -12,5 +12,6 @@ mod names;
 mod names_async;
 mod objects;
 mod regions;
+mod tasks;
 mod waitset;
 mod xipx;

@@ -1,0 +1,57 @@
+//! Tasks of one image on a host, a virtual machine and a big-endian node, by the example that counts primes.
+
+use tombolo_e2e::{Machine, eventually, image};
+
+use crate::hubs::serve;
+
+const WORKERS: &str = "host,arm0,z0";
+
+/// Its cases share the machine of the hubs.
+pub(crate) fn on_three_nodes(machine: &Machine) {
+    let primes = image("primes").display().to_string();
+    let run = |words: &[&str]| machine.tombolo(["run", &primes].iter().chain(words)).ok();
+    // Every share is counted once, on whichever nodes.
+    let counted = run(&[WORKERS, "20000"]);
+    assert!(counted.contains("2262 primes below 20000"), "{counted}");
+    let shares = counted.lines().filter_map(|line| line.split_once(" shares on "));
+    let count: u32 = shares.filter_map(|(count, _)| count.trim().rsplit(' ').next()?.parse::<u32>().ok()).sum();
+    assert_eq!(count, 100, "{counted}");
+    // Tasks that start tasks and wait for them, on nodes with one thread each.
+    let tree = run(&["tree", WORKERS, "4"]);
+    assert!(tree.contains("31 tasks in a tree of depth 4"), "{tree}");
+    // Tasks that wait at a hub of another node.
+    let serving = serve(machine, "arm0", &["found:fifo:4"]);
+    let streamed = run(&["stream", WORKERS, "found"]);
+    assert!(streamed.contains("168 primes came through 'found', their sum is 76127"), "{streamed}");
+    serving.signal(rustix::process::Signal::INT);
+    serving.finish().ok();
+    for node in ["host", "arm0", "z0"] {
+        ends(machine, &primes, node);
+    }
+    machine.tombolo(["run", &primes, "mars"]).fails_with(1, &["no node 'mars'", "arm0"]);
+}
+
+/// What has no result says which task and where, and a worker that dies leaves nothing.
+fn ends(machine: &Machine, primes: &str, node: &str) {
+    let ends = machine.tombolo(["run", primes, "ends", node]).ok();
+    for line in [
+        "100 / 7 is 14".to_owned(),
+        "task 'forever' was cancelled".to_owned(),
+        format!("the worker on {node} has no function 'divide' of these types"),
+        format!("task 'divide' on {node} panicked: attempt to divide by zero"),
+    ] {
+        assert!(ends.contains(&line), "{line}: {ends}");
+    }
+    let before = machine.domains_on(node).len();
+    let waiting = machine.start(["run", primes, "wait", node]);
+    waiting.wait_for("waiting");
+    let domains = machine.domains_on(node);
+    // The last is the worker: on the host its starter is there, too.
+    let (worker, _) = domains.last().expect("a worker");
+    machine.tombolo(["kill", worker, "--signal", "KILL"]).ok();
+    let ended = waiting.finish().ok();
+    let lost = format!("task 'forever' is lost: its worker on {node} has ended (domain {worker}: ");
+    assert!(ended.contains(&lost), "{lost}: {ended}");
+    assert!(ended.contains("no worker for task 'divide' lives on any node"), "{ended}");
+    assert!(eventually(|| machine.domains_on(node).len() == before), "nothing of it is left");
+}
