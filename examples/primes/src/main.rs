@@ -68,7 +68,8 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
 }
 
 fn is_prime(number: u64) -> bool {
-    number >= 2 && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
+    number >= 2
+        && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
 }
 
 async fn count(context: Context, (from, to): (u64, u64)) -> (u64, String) {

@@ -272,12 +272,7 @@ impl Driver {
     }
 }
 
-fn take_in(
-    scheduler: &mut Scheduler,
-    now: u64,
-    worker: WorkerId,
-    message: &[u8],
-) -> Result<(), Violation> {
+fn take_in(scheduler: &mut Scheduler, now: u64, worker: WorkerId, message: &[u8]) -> Result<(), Violation> {
     match Message::decode(message)? {
         Message::Want { more, released } => scheduler.wants(now, worker, more, released),
         Message::Start { task, node, function, argument } => {

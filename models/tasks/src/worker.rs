@@ -93,7 +93,8 @@ pub(crate) fn run(functions: Functions, starter: &str) -> Result<(), Error> {
     if cfg!(panic = "abort") {
         last_words::prepare(Rc::clone(&set), token, executor.current());
     }
-    let mut worker = Worker { functions, set, token, executor, children, context, at_hand, target, mean_ns: 0 };
+    let mut worker =
+        Worker { functions, set, token, executor, children, context, at_hand, target, mean_ns: 0 };
     match worker.serve() {
         Err(Stop::Starter) => Ok(()),
         Err(Stop::Failed(error)) => Err(error),

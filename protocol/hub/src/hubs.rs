@@ -123,6 +123,13 @@ impl Hubs {
         self.hubs.is_empty()
     }
 
+    /// The name of a hub, how many items it has, and how many requests wait there.
+    #[must_use]
+    pub fn load(&self, hub: u32) -> Option<(&str, u64, u64)> {
+        let hub = self.hubs.get(hub as usize)?;
+        Some((&hub.description.name, hub.store.depth() as u64, hub.waiting() as u64))
+    }
+
     /// The size of every table, by content, for leak checks.
     #[must_use]
     pub fn held(&self) -> [(&'static str, usize); 6] {

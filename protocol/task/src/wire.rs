@@ -90,9 +90,7 @@ impl<'m> Message<'m> {
         let task = u32::from_le_bytes(header.get(4..8)?.try_into().ok()?);
         let argument = u64::from_le_bytes(header.get(8..16)?.try_into().ok()?);
         let message = match code {
-            1 if tail.is_empty() => {
-                Message::Want { more: task, released: u32::try_from(argument).ok()? }
-            }
+            1 if tail.is_empty() => Message::Want { more: task, released: u32::try_from(argument).ok()? },
             2 if tail.len() <= MAX_VALUE_BYTES => {
                 let node = (node != ANY_NODE).then_some(node);
                 Message::Start { task, node, function: argument, argument: tail }
@@ -123,7 +121,9 @@ impl<'m> Message<'m> {
 pub fn function_number(name: &str, argument: &str, result: &str) -> u64 {
     let text = [name, "(", argument, ") -> ", result];
     let bytes = text.iter().flat_map(|part| part.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn header(bytes: &mut Vec<u8>, start: [u8; 2], node: u16, task: u32, argument: u64) {

@@ -12,6 +12,7 @@ use tombolo_hub::{Answer, Operation, Outcome, Request, Taken};
 use crate::HubError;
 use crate::hub::About;
 use crate::server::options;
+use crate::traced;
 
 /// How long after the deadline of a request its answer is waited for.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -315,6 +316,7 @@ impl Connections {
             Answer::Inherits(priority) => {
                 service.inherits = priority;
                 self.pass_on();
+                traced::inherits(self.inherits());
             }
         }
         self.return_blocks();

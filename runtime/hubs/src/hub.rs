@@ -9,6 +9,7 @@ use tombolo_hub::{Fault, Kind, Operation, Outcome, Status, Taken, Violation};
 use crate::HubError;
 use crate::connections::{GRACE, Ticket};
 use crate::task::Task;
+use crate::traced;
 
 /// Where a hub is, and what.
 #[derive(Debug)]
@@ -164,13 +165,16 @@ impl Hub {
     /// # Errors
     /// [`Fault::NotHeld`], [`HubError::Lost`].
     pub fn give_back(&self, token: u64) -> Result<(), HubError> {
-        self.ask(Operation::GiveBack { token }).map(drop)
+        self.ask(Operation::GiveBack { token })?;
+        traced::gave_back(&self.about, token);
+        Ok(())
     }
 
     /// The same, without waiting for the answer. When its server has ended, so has what it held.
     pub fn release(&self, token: u64) {
         if let Ok(ticket) = self.task.send(&self.about, Operation::GiveBack { token }, false) {
             self.task.lock().ignore(ticket);
+            traced::gave_back(&self.about, token);
         }
     }
 
@@ -237,7 +241,10 @@ impl Pending {
                 self.hub.task.forget(about, ticket, true);
                 Err(about.no_answer())
             }
-            Ok(Some(Outcome::Done(taken))) => Ok(Some(taken)),
+            Ok(Some(Outcome::Done(taken))) => {
+                traced::done(about, &taken);
+                Ok(Some(taken))
+            }
             Ok(Some(Outcome::Failed(fault))) => Err(about.fault(fault)),
             Ok(Some(_)) => Err(about.wrong_answer()),
             Err(error) => Err(error),
@@ -260,10 +267,12 @@ impl Pending {
     /// # Errors
     /// Those of the operation; [`HubError::NoAnswer`] 5 seconds after its deadline.
     pub fn wait(mut self) -> Result<Taken, HubError> {
+        let mut span = None;
         loop {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);
             }
+            span = span.or_else(|| traced::wait(self.hub.name()));
             self.hub.task.listen_until(self.deadline())?;
         }
     }
@@ -273,6 +282,8 @@ impl Pending {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub async fn wait_async(mut self) -> Result<Taken, HubError> {
+        // Other futures of the thread run meanwhile, so that the wait is not a span of it.
+        traced::waits(&self.hub.about);
         loop {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);

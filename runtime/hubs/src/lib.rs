@@ -42,6 +42,7 @@ mod select;
 pub mod server;
 mod signals;
 mod task;
+mod traced;
 mod value;
 
 pub use chan::{Chan, Values};

@@ -9,6 +9,7 @@ use crate::hub::Hub;
 use crate::lock::Owned;
 use crate::pool::{Block, Pool};
 use crate::task::Task;
+use crate::traced;
 use crate::{Chan, Event, HubError, Resource, Semaphore, Value};
 
 /// Operations of which one is to be done. Each hub may be in it once.
@@ -178,7 +179,10 @@ impl Selection {
         if let Some((index, result)) = self.select.take_result() {
             let hub = &self.selecting.arms[index].hub;
             return match result {
-                Ok(taken) => Ok(Some(Chosen { index, hub: hub.clone(), taken })),
+                Ok(taken) => {
+                    traced::done(&hub.about, &taken);
+                    Ok(Some(Chosen { index, hub: hub.clone(), taken }))
+                }
                 Err(fault) => Err(self.lost.take().unwrap_or_else(|| hub.about.fault(fault))),
             };
         }
@@ -202,10 +206,12 @@ impl Selection {
     /// # Errors
     /// As [`Selecting::wait`].
     pub fn wait(mut self) -> Result<Chosen, HubError> {
+        let mut span = None;
         loop {
             if let Some(chosen) = self.try_take()? {
                 return Ok(chosen);
             }
+            span = span.or_else(|| traced::wait("select"));
             self.selecting.task.listen_until(self.next_deadline())?;
         }
     }

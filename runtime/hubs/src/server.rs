@@ -13,7 +13,7 @@ use tombolo::waitset::Waker;
 use tombolo::{Channel, ChannelOptions, Domain, Error, Interest, Listener, Ready, Token, WaitSet, Waited};
 use tombolo_hub::{Answer, Client, Description, Hubs, Key, Kind, Limits, Outcome, Output, Request, wire};
 
-use crate::HubError;
+use crate::{HubError, traced};
 
 /// How long to wait at a time for something to happen.
 const AWHILE: Duration = Duration::from_secs(3600);
@@ -203,7 +203,14 @@ impl Server {
             let ended = match served.channel.try_recv_into(&mut message) {
                 Ok(Some(_)) => {
                     let request = Request::decode(&message);
-                    request.and_then(|request| self.hubs.request(now, client, &request)).is_err()
+                    let handled = request.and_then(|request| {
+                        self.hubs.request(now, client, &request)?;
+                        if let Some((name, depth, waiting)) = self.hubs.load(request.hub) {
+                            traced::depth(name, depth, waiting);
+                        }
+                        Ok(())
+                    });
+                    handled.is_err()
                 }
                 Ok(None) => break,
                 Err(_) => true,

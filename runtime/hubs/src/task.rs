@@ -127,6 +127,25 @@ impl Task {
         Ok(Hub { task: self.clone(), about })
     }
 
+    /// What all hubs of the machine look like, by name: with the node of each. For programs that look again and
+    /// again, and keep the connections of this task.
+    ///
+    /// # Errors
+    /// [`HubError::Tombolo`]. Hubs that end meanwhile, or do not answer within the time of the task and 5
+    /// seconds, are left out.
+    pub fn list(&self) -> Result<Vec<(String, Status)>, HubError> {
+        let domain = self.lock().domain().clone();
+        let mut all = Vec::new();
+        for record in domain.names().find(&format!("r'^{RECORDS}'"))? {
+            let Some(name) = record.name.strip_prefix(RECORDS) else { continue };
+            let Ok(hub) = self.hub(name, &Kind::ALL, "") else { continue };
+            if let Ok(status) = hub.status() {
+                all.push((hub.node().to_owned(), status));
+            }
+        }
+        Ok(all)
+    }
+
     /// Waits up to `timeout` until something is heard of any hub; false when nothing was. Then an operation
     /// that was [begun](Hub::start_get) may be done.
     ///
@@ -280,14 +299,5 @@ fn text<'r>(record: &'r Record, attribute: &str) -> Option<&'r str> {
 /// # Errors
 /// [`HubError::Tombolo`]. Hubs that end meanwhile are left out.
 pub fn list(domain: &Domain) -> Result<Vec<(String, Status)>, HubError> {
-    let task = Task::attach(domain)?.within(Duration::from_secs(5));
-    let mut all = Vec::new();
-    for record in domain.names().find(&format!("r'^{RECORDS}'"))? {
-        let Some(name) = record.name.strip_prefix(RECORDS) else { continue };
-        let Ok(hub) = task.hub(name, &Kind::ALL, "") else { continue };
-        if let Ok(status) = hub.status() {
-            all.push((hub.node().to_owned(), status));
-        }
-    }
-    Ok(all)
+    Task::attach(domain)?.within(Duration::from_secs(5)).list()
 }

@@ -158,9 +158,10 @@ mod tests {
     #[test]
     fn tuples_are_values() {
         there_and_back((7_u8, "ab".to_owned()), &[1, 0, 0, 0, 7, 2, 0, 0, 0, b'a', b'b']);
-        there_and_back((1_u8, (), (true, 2_u8)), &[
-            1, 0, 0, 0, 1, 0, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 2,
-        ]);
+        there_and_back(
+            (1_u8, (), (true, 2_u8)),
+            &[1, 0, 0, 0, 1, 0, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 2],
+        );
         assert_eq!(<(u64, String, bool)>::type_name(), "(u64, text, bool)");
         for wrong in [&[][..], &[1, 0, 0, 0, 7], &[2, 0, 0, 0, 7], &[1, 0, 0, 0, 7, 1, 0, 0, 0, 7, 0]] {
             assert_eq!(<(u8, u8)>::decode(wrong), None);

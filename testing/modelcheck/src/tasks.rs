@@ -150,9 +150,7 @@ impl TaskState {
         let id = WorkerId(worker);
         let heard = match message {
             ToStarter::Want { more, released } => self.scheduler.wants(0, id, more, released),
-            ToStarter::Start(number) => {
-                self.scheduler.start_by(0, (id, number), None, 1, Bytes::default())
-            }
+            ToStarter::Start(number) => self.scheduler.start_by(0, (id, number), None, 1, Bytes::default()),
             ToStarter::Ended(task, end) => self.scheduler.ended(0, id, task, end),
             ToStarter::Died => {
                 self.scheduler.worker_ended(0, id, "");
@@ -245,7 +243,13 @@ impl Model for TaskModel {
             actions.push(TaskAction::Start);
         }
         if state.cancels > 0 {
-            actions.extend(state.ended.iter().filter(|(_, times)| **times == 0).map(|(task, _)| TaskAction::Cancel(*task)));
+            actions.extend(
+                state
+                    .ended
+                    .iter()
+                    .filter(|(_, times)| **times == 0)
+                    .map(|(task, _)| TaskAction::Cancel(*task)),
+            );
         }
         for worker in 0..WORKERS {
             if !state.to_starter[worker].is_empty() {

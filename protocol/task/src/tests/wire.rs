@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::wire::{function_number, MAX_TEXT_BYTES, MAX_VALUE_BYTES};
+use crate::wire::{MAX_TEXT_BYTES, MAX_VALUE_BYTES, function_number};
 use crate::{End, Failure, FailureKind, Message};
 
 fn encoded(message: &Message<'_>) -> Vec<u8> {
@@ -29,7 +29,8 @@ fn functions_are_known_by_name_and_types() {
 
 #[test]
 fn values_have_their_limit() {
-    for (bytes, fits) in [(MAX_VALUE_BYTES - 1, true), (MAX_VALUE_BYTES, true), (MAX_VALUE_BYTES + 1, false)] {
+    for (bytes, fits) in [(MAX_VALUE_BYTES - 1, true), (MAX_VALUE_BYTES, true), (MAX_VALUE_BYTES + 1, false)]
+    {
         let value = vec![1; bytes];
         let start = Message::Start { task: 0, node: None, function: 0, argument: &value };
         assert_eq!(Message::decode(&encoded(&start)).is_ok(), fits);

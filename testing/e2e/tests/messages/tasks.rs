@@ -14,7 +14,8 @@ pub(crate) fn on_three_nodes(machine: &Machine) {
     let counted = run(&[WORKERS, "20000"]);
     assert!(counted.contains("2262 primes below 20000"), "{counted}");
     let shares = counted.lines().filter_map(|line| line.split_once(" shares on "));
-    let count: u32 = shares.filter_map(|(count, _)| count.trim().rsplit(' ').next()?.parse::<u32>().ok()).sum();
+    let count: u32 =
+        shares.filter_map(|(count, _)| count.trim().rsplit(' ').next()?.parse::<u32>().ok()).sum();
     assert_eq!(count, 100, "{counted}");
     // Tasks that start tasks and wait for them, on nodes with one thread each.
     let tree = run(&["tree", WORKERS, "4"]);
