@@ -131,6 +131,7 @@ const ICONS = {
   domains: 'M4 5h16v4H4zM4 11h16v4H4zM4 17h10v3H4z',
   channels: 'M4 8h13l-3-3M20 16H7l3 3',
   memory: 'M5 5h14v14H5zM9 5v14M14 5v14M5 12h14',
+  hubs: 'M12 9a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM4 4l5.5 5.5M20 4l-5.5 5.5M4 20l5.5-5.5M20 20l-5.5-5.5',
   names: 'M4 4h8l8 8-8 8-8-8zM8.5 8.5v.01',
   events: 'M4 12h4l3-7 4 14 2-7h3',
   trace: 'M4 6h9M8 12h12M5 18h7',

@@ -10,6 +10,7 @@ import { node } from './node.js';
 import { domains } from './domains.js';
 import { domain } from './domain.js';
 import { channels } from './channels.js';
+import { hubs } from './hubs.js';
 import { memory } from './memory.js';
 import { names } from './names.js';
 import { events } from './events.js';
@@ -23,6 +24,7 @@ const PLACES = [
   { name: '', title: 'Map', icon: 'map', key: 'm', view: map },
   { name: 'domains', title: 'Domains', icon: 'domains', key: 'd', view: domains, count: 'domains' },
   { name: 'channels', title: 'Channels', icon: 'channels', key: 'c', view: channels, count: 'channels' },
+  { name: 'hubs', title: 'Hubs', icon: 'hubs', key: 'h', view: hubs },
   { name: 'memory', title: 'Memory', icon: 'memory', key: 'r', view: memory, count: 'regions' },
   { name: 'names', title: 'Names', icon: 'names', key: 'n', view: names },
   { name: 'events', title: 'Events', icon: 'events', key: 'e', view: events },

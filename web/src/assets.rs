@@ -35,6 +35,7 @@ const ASSETS: &[Asset] = assets![
     "facts.js" SCRIPT,
     "field.js" SCRIPT,
     "format.js" SCRIPT,
+    "hubs.js" SCRIPT,
     "index.html" HTML,
     "isa.js" SCRIPT,
     "job.js" SCRIPT,

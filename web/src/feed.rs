@@ -1,8 +1,8 @@
 //! What is asked of the monitor for a page, again and again: what the picture does not have.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,14 @@ use tombolo::names::{Record, Value};
 use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
 use tombolo::region::RegionId;
 use tombolo::{Domain, DomainId, Error, NodeId};
+use tombolo_hubs::Task;
+use tombolo_platform::unpoisoned;
 
 use crate::cache::{MonitorState, Picture, StateCache};
 use crate::rows::{Row, Rows};
 use crate::server::Site;
 use crate::text::Decoder;
-use crate::view::{self, Cut};
+use crate::view::{self, Cut, HubRow, HubsQuery};
 
 /// The time between two looks at what is remembered of the past, at least.
 const HISTORY_EVERY: Duration = Duration::from_secs(1);
@@ -29,6 +31,9 @@ const LISTS_EVERY: Duration = Duration::from_secs(1);
 
 /// The time between two looks at output, and between attempts when something is not there.
 const OUTPUT_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a hub is waited for whose record is there: it may end in that moment.
+const HUBS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long to wait for a console at a time; it bounds how late a closed view is noticed.
 const CONSOLE_WAIT: Duration = Duration::from_millis(500);
@@ -90,6 +95,7 @@ impl From<MeasureName> for Measure {
 pub(crate) enum Feed {
     Holders { region: String },
     Names(NamesQuery),
+    Hubs(HubsQuery),
     History(HistoryQuery),
     Output { domain: String },
     Console { node: String },
@@ -154,6 +160,10 @@ impl Feed {
             }
             Feed::Names(query) => {
                 repeat(&door, cache, LISTS_EVERY, move |_, domain| names(domain, &query)).await
+            }
+            Feed::Hubs(query) => {
+                let lister = Mutex::default();
+                repeat(&door, cache, LISTS_EVERY, move |_, domain| hubs(domain, &lister, &query)).await
             }
             Feed::History(query) => {
                 let every = HISTORY_EVERY.max(Duration::from_millis(query.step_ms.into()));
@@ -238,6 +248,21 @@ fn names(domain: &Domain, query: &NamesQuery) -> Answer {
     };
     let page = query.cut.of(&records, row);
     Ok(Rows { total: page.total, rows: page.rows })
+}
+
+/// Asks the servers of hubs, by connections that are kept from one look to the next: those of this domain.
+fn hubs(domain: &Domain, lister: &Mutex<Option<(DomainId, Task)>>, query: &HubsQuery) -> Answer {
+    let mut lister = unpoisoned(lister);
+    let task = match lister.take().filter(|(of, _)| *of == domain.id()) {
+        Some((_, task)) => task,
+        None => Task::attach(domain).map_err(told)?.within(HUBS_WITHIN),
+    };
+    let hubs = task.list().map_err(told)?;
+    *lister = Some((domain.id(), task));
+    let rows: Vec<HubRow> = hubs.into_iter().map(|(node, status)| HubRow::new(node, status)).collect();
+    let page = view::hubs(&rows, query);
+    let rows = page.rows.iter().map(|row| Row::new(row.key.clone(), row)).collect();
+    Ok(Rows { total: page.total, rows })
 }
 
 #[derive(Serialize)]

@@ -18,7 +18,7 @@ use crate::connection::ConnectionPermit;
 use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Output, Parcel};
 use crate::rows::{Row, Rows, Sent, failure, to_json};
 use crate::server::{Site, ended};
-use crate::view::{self, ChannelsQuery, DomainsQuery, EventsQuery, Page, RegionsQuery};
+use crate::view::{self, ChannelsQuery, DomainsQuery, EventsQuery, HubsQuery, Page, RegionsQuery};
 
 /// The time between two updates of a page.
 const PACE: Duration = Duration::from_millis(250);
@@ -62,6 +62,7 @@ enum View {
     Events(EventsQuery),
     Holders { region: String },
     Names(NamesQuery),
+    Hubs(HubsQuery),
     History(HistoryQuery),
     Output { domain: String },
     Console { node: String },
@@ -102,6 +103,7 @@ impl View {
         Some(match self.clone() {
             View::Holders { region } => Feed::Holders { region },
             View::Names(query) => Feed::Names(query),
+            View::Hubs(query) => Feed::Hubs(query),
             View::History(query) => Feed::History(query),
             View::Output { domain } => Feed::Output { domain },
             View::Console { node } => Feed::Console { node },

@@ -26,12 +26,13 @@ const TARGETS: [CTarget; 4] = [
 ];
 
 /// What programs include, each with its folder.
-const HEADERS: [(&str, &str); 8] = [
+const HEADERS: [(&str, &str); 9] = [
     ("runtime/c/include", "tombolo.h"),
     ("runtime/c/include", "tombolo/wire.h"),
     ("runtime/c/include", "tombolo/interface.h"),
     ("runtime/c/include", "tombolo/files.h"),
     ("runtime/c/include", "tombolo/hubs.h"),
+    ("runtime/c/include", "tombolo/hub_names.h"),
     ("runtime/c/include", "tombolo/opening.h"),
     ("models/rcce/include", "RCCE.h"),
     ("models/rcce/include", "iRCCE.h"),

@@ -116,6 +116,7 @@ impl Source<'_> {
             "tombolo/interface.h",
             "tombolo/files.h",
             "tombolo/hubs.h",
+            "tombolo/hub_names.h",
             "tombolo/opening.h",
         ] {
             let path = Path::new("include").join(header);

@@ -85,6 +85,7 @@ const HEADERS: &[&str] = &[
     "tombolo/interface.h",
     "tombolo/files.h",
     "tombolo/hubs.h",
+    "tombolo/hub_names.h",
     "tombolo/opening.h",
     "tombolo.h",
 ];

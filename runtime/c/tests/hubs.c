@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <tombolo/hubs.h>
+#include <tombolo/hub_names.h>
 
 #define PATIENCE_NS UINT64_C(60000000000)
 
@@ -27,9 +27,14 @@ static int fifos(const tombolo_task *task)
     uint64_t value = 7;
     EXPECT(tombolo_hub_put(fifo, &value, sizeof value, PATIENCE_NS), TOMBOLO_OK);
     value = 8;
-    EXPECT(tombolo_hub_put(fifo, &value, sizeof value, PATIENCE_NS), TOMBOLO_OK);
-    EXPECT(tombolo_hub_put(fifo, &value, sizeof value, 0), TOMBOLO_WOULD_BLOCK);
-    EXPECT(tombolo_hub_put(fifo, &value, sizeof value, TOMBOLO_MILLISECOND), TOMBOLO_TIMED_OUT);
+    EXPECT(channel_send(fifo, &value, sizeof value), TOMBOLO_OK);
+    EXPECT(L1_EnqueueFifo_NW(fifo, &value, sizeof value), TOMBOLO_WOULD_BLOCK);
+    EXPECT(L1_EnqueueFifo_WT(fifo, &value, sizeof value, TOMBOLO_MILLISECOND), TOMBOLO_TIMED_OUT);
+    uint32_t capacity = 0, buffered = 0;
+    EXPECT(channel_capacity(fifo, &capacity), TOMBOLO_OK);
+    EXPECT(channel_buffered(fifo, &buffered), TOMBOLO_OK);
+    if (capacity != 2 || buffered != 2)
+        return fprintf(stderr, "%u of %u values\n", buffered, capacity);
     char tight[4];
     size_t length = 0;
     EXPECT(tombolo_hub_get(fifo, tight, sizeof tight, &length, PATIENCE_NS), TOMBOLO_BUFFER_TOO_SHORT);
@@ -42,7 +47,7 @@ static int fifos(const tombolo_task *task)
     EXPECT(tombolo_hub_close(fifo), TOMBOLO_HUB_CLOSED);
     EXPECT(tombolo_hub_put(fifo, &value, sizeof value, PATIENCE_NS), TOMBOLO_HUB_CLOSED);
     EXPECT(tombolo_hub_get(fifo, &value, sizeof value, NULL, PATIENCE_NS), TOMBOLO_OK);
-    EXPECT(tombolo_hub_get(fifo, &value, sizeof value, NULL, PATIENCE_NS), TOMBOLO_HUB_CLOSED);
+    EXPECT(channel_receive(fifo, &value, sizeof value, &length), TOMBOLO_HUB_CLOSED);
     tombolo_held held;
     EXPECT(tombolo_hub_take(fifo, 0, &held), TOMBOLO_HUB_REFUSED);
     tombolo_hub_drop(fifo);
@@ -54,11 +59,11 @@ static int locks_and_blocks(const tombolo_task *task)
     tombolo_hub *guard, *pool;
     EXPECT(tombolo_hub_open(task, "c-guard", TOMBOLO_RESOURCE, "", PATIENCE_NS, &guard), TOMBOLO_OK);
     tombolo_held first, again;
-    EXPECT(tombolo_hub_take(guard, PATIENCE_NS, &first), TOMBOLO_OK);
-    EXPECT(tombolo_hub_take(guard, PATIENCE_NS, &again), TOMBOLO_HUB_HELD);
+    EXPECT(L1_LockResource_W(guard, &first), TOMBOLO_OK);
+    EXPECT(L1_LockResource_NW(guard, &again), TOMBOLO_HUB_HELD);
     uint8_t priority = 1;
     EXPECT(tombolo_task_inherited_priority(task, &priority), TOMBOLO_OK);
-    EXPECT(tombolo_hub_give_back(guard, first.fencing_token), TOMBOLO_OK);
+    EXPECT(L1_UnlockResource(guard, &first), TOMBOLO_OK);
     EXPECT(tombolo_hub_give_back(guard, first.fencing_token), TOMBOLO_HUB_HELD);
     EXPECT(tombolo_hub_take(guard, PATIENCE_NS, &again), TOMBOLO_OK);
     if (priority != 0 || again.fencing_token <= first.fencing_token || again.was_abandoned)

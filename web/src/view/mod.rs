@@ -3,6 +3,7 @@
 mod channels;
 mod domains;
 mod events;
+mod hubs;
 mod machine;
 mod nodes;
 mod regions;
@@ -15,6 +16,7 @@ pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channel, cha
 pub(crate) use channels::{ends as channel_ends, telling_end};
 pub use domains::{DomainDetail, DomainRow, DomainSort, DomainState, DomainsQuery, domain, domains};
 pub use events::{EventRow, EventsQuery, events};
+pub use hubs::{HubRow, HubsQuery, WaitingRow, hubs};
 pub use machine::{MachineRow, machine};
 pub use nodes::{CoreRow, EngineRow, LinkRow, NodeDetail, NodeRow, PowerRow, link, links, node, nodes};
 pub(crate) use nodes::{load, shares_kernel};

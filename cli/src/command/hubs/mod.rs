@@ -18,7 +18,8 @@ use crate::text::Table;
 ///
 /// Without a subcommand it lists the hubs of the machine. DEPTH counts what can be taken: the values of a
 /// fifo, the count of a semaphore, the free blocks of a pool. Waiting requests are shown by priority, the
-/// highest first, as PRIORITY×COUNT.
+/// highest first, as PRIORITY×COUNT. INHERITANCE of a resource is `off`, or `on` with the priority that its
+/// owner inherits.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -204,6 +205,8 @@ struct HubReport {
     owner: Option<String>,
     fencing_token: Option<u64>,
     inheritance: bool,
+    /// The priority that the owner inherits by this hub.
+    inherited: Option<u8>,
     closed: bool,
     putters: Vec<WaitingReport>,
     getters: Vec<WaitingReport>,
@@ -238,6 +241,8 @@ fn report(node: String, status: Status) -> HubReport {
         all.iter().map(report).collect()
     };
     let Description { name, kind, capacity, inheritance, .. } = status.description;
+    let inherits = kind == Kind::Resource && inheritance && status.owner.is_some();
+    let inherited = status.getters.iter().map(|waiting| waiting.priority).max().filter(|_| inherits);
     HubReport {
         name,
         kind: kind.name(),
@@ -248,6 +253,7 @@ fn report(node: String, status: Status) -> HubReport {
         owner: status.owner.and_then(|(domain, _)| DomainId::from_bits(domain)).map(|id| id.to_string()),
         fencing_token: status.owner.map(|(_, token)| token),
         inheritance,
+        inherited,
         closed: status.closed,
         putters: waiting(&status.putters),
         getters: waiting(&status.getters),
@@ -263,10 +269,11 @@ fn render(hubs: &[HubReport], colour: bool) -> String {
         all => all.iter().map(|one| format!("{}×{}", one.priority, one.count)).collect::<Vec<_>>().join(" "),
     };
     for hub in hubs {
-        let inheritance = match (hub.kind, hub.inheritance) {
-            ("resource", true) => "on",
-            ("resource", false) => "off",
-            _ => "-",
+        let inheritance = match (hub.kind, hub.inheritance, hub.inherited) {
+            ("resource", true, Some(priority)) => format!("on, {priority}"),
+            ("resource", true, None) => "on".to_owned(),
+            ("resource", false, _) => "off".to_owned(),
+            _ => "-".to_owned(),
         };
         table.row([
             hub.name.clone(),
@@ -277,7 +284,7 @@ fn render(hubs: &[HubReport], colour: bool) -> String {
             waiting(&hub.putters),
             waiting(&hub.getters),
             hub.owner.clone().unwrap_or_else(|| "-".to_owned()),
-            inheritance.to_owned(),
+            inheritance,
             if hub.closed { "closed" } else { "open" }.to_owned(),
         ]);
     }
@@ -320,7 +327,7 @@ mod tests {
             Status { description, depth: 0, held: 1, owner, closed: false, putters: Vec::new(), getters };
         let text = render(&[report("arm0".into(), status)], false);
         let row = text.lines().nth(1).expect("a row");
-        for word in ["guard", "resource", "arm0", "9×1 2×3", "on", "open"] {
+        for word in ["guard", "resource", "arm0", "9×1 2×3", "on, 9", "open"] {
             assert!(row.contains(word), "{word}: {row}");
         }
     }

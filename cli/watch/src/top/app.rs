@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tombolo::{ChannelId, DomainId, NodeId};
-use tombolo_web::view::{ChannelSort, DomainSort};
+use tombolo_web::view::{ChannelSort, DomainSort, HubRow};
 
 use super::keys::{self, Key};
 
@@ -28,10 +28,13 @@ pub(crate) enum Tab {
     Links,
     /// What happened
     Events,
+    /// Hubs, with who waits there
+    Hubs,
 }
 
 impl Tab {
-    pub(super) const ALL: [Tab; 5] = [Tab::Nodes, Tab::Domains, Tab::Channels, Tab::Links, Tab::Events];
+    pub(super) const ALL: [Tab; 6] =
+        [Tab::Nodes, Tab::Domains, Tab::Channels, Tab::Links, Tab::Events, Tab::Hubs];
 
     pub(super) fn title(self) -> &'static str {
         match self {
@@ -40,6 +43,7 @@ impl Tab {
             Tab::Channels => "Channels",
             Tab::Links => "Links",
             Tab::Events => "Events",
+            Tab::Hubs => "Hubs",
         }
     }
 
@@ -138,6 +142,8 @@ pub(super) struct App {
     pub(super) under: Option<Thing>,
     pub(super) domain_sort: DomainSort,
     pub(super) channel_sort: ChannelSort,
+    /// The hubs, as they were a moment ago.
+    pub(super) hubs: Vec<HubRow>,
     /// Lines that details are scrolled by: back from the end of a domain's output, on from the first line of
     /// anything else.
     pub(super) scrolled: usize,
@@ -159,6 +165,7 @@ impl App {
             under: None,
             domain_sort: DomainSort::Load,
             channel_sort: ChannelSort::Rate,
+            hubs: Vec::new(),
             scrolled: 0,
             said: None,
         }
@@ -267,9 +274,11 @@ impl App {
 
     fn open(&mut self) -> Option<Command> {
         let Some(thing) = self.under else {
-            let why =
-                if self.total == 0 { "there is no row" } else { "this event is of no node and no domain" };
-            self.say(why);
+            self.say(match self.tab {
+                _ if self.total == 0 => "there is no row",
+                Tab::Hubs => "this hub has no owner",
+                _ => "this event is of no node and no domain",
+            });
             return None;
         };
         (self.mode, self.scrolled) = (Mode::Details(thing), 0);
@@ -303,7 +312,9 @@ impl App {
                     ChannelSort::Id => ChannelSort::Rate,
                 };
             }
-            Tab::Nodes | Tab::Links | Tab::Events => self.say("only domains and channels can be sorted"),
+            Tab::Nodes | Tab::Links | Tab::Events | Tab::Hubs => {
+                self.say("only domains and channels can be sorted")
+            }
         }
     }
 

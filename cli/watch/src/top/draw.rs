@@ -125,7 +125,7 @@ fn sorted_by(app: &App) -> Option<&'static str> {
             ChannelSort::Depth => "depth",
             ChannelSort::Id => "number",
         },
-        Tab::Nodes | Tab::Links | Tab::Events => return None,
+        Tab::Nodes | Tab::Links | Tab::Events | Tab::Hubs => return None,
     })
 }
 

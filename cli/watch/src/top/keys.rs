@@ -44,14 +44,15 @@ const fn bind(shown: &'static str, what: &'static str, keys: &'static [(KeyCode,
 }
 
 const VIEWS: Binding = bind(
-    "1 to 5, Tab, Left, Right",
-    "nodes, domains, channels, links, events",
+    "1 to 6, Tab, Left, Right",
+    "nodes, domains, channels, links, events, hubs",
     &[
         (KeyCode::Char('1'), Key::View(0)),
         (KeyCode::Char('2'), Key::View(1)),
         (KeyCode::Char('3'), Key::View(2)),
         (KeyCode::Char('4'), Key::View(3)),
         (KeyCode::Char('5'), Key::View(4)),
+        (KeyCode::Char('6'), Key::View(5)),
         (KeyCode::Tab, Key::NextView),
         (KeyCode::Right, Key::NextView),
         (KeyCode::BackTab, Key::PreviousView),

@@ -6,8 +6,8 @@ use ratatui::text::Line;
 use tombolo::{ChannelId, NodeId};
 use tombolo_web::Picture;
 use tombolo_web::view::{
-    self, ChannelRow, ChannelsQuery, Cut, DomainRow, DomainsQuery, EventRow, EventsQuery, FlowRow, LinkRow,
-    NodeRow,
+    self, ChannelRow, ChannelsQuery, Cut, DomainRow, DomainsQuery, EventRow, EventsQuery, FlowRow, HubRow,
+    HubsQuery, LinkRow, NodeRow, WaitingRow,
 };
 
 use super::app::{App, Tab, Thing};
@@ -103,6 +103,18 @@ const LINKS: &[Column] = &[
 
 const EVENTS: &[Column] =
     &[right("AGO", 0), left("WHAT", 0), left("NODE", 1), left("DOMAIN", 1), left("MORE", 0)];
+
+const HUBS: &[Column] = &[
+    left("HUB", 0),
+    left("KIND", 1),
+    left("NODE", 1),
+    right("DEPTH", 0),
+    right("CAPACITY", 3),
+    left("PUTTING", 1),
+    left("GETTING", 1),
+    left("OWNER", 2),
+    left("STATE", 0),
+];
 
 fn plain(text: impl Into<String>) -> Cell {
     (text.into(), Tone::Plain)
@@ -268,6 +280,31 @@ fn event(picture: &Picture, row: &EventRow) -> Vec<Cell> {
     ]
 }
 
+fn hub(row: &HubRow) -> Vec<Cell> {
+    let waiting = |all: &[WaitingRow]| {
+        let each = all.iter().map(|waiting| format!("{}×{}", waiting.priority, waiting.count));
+        let text = each.collect::<Vec<_>>().join(" ");
+        if text.is_empty() { ("-".to_owned(), Tone::Dim) } else { (text, Tone::Busy) }
+    };
+    let state = match (row.closed, row.inheritance, row.inherited) {
+        (true, ..) => ("closed".to_owned(), Tone::Dim),
+        (_, _, Some(priority)) => (format!("inherits {priority}"), Tone::Busy),
+        (_, Some(false), _) => plain("no inheritance"),
+        _ => plain("open"),
+    };
+    vec![
+        foreign(&row.key),
+        plain(row.kind),
+        foreign(&row.node),
+        plain(row.depth.to_string()),
+        plain(row.capacity.to_string()),
+        waiting(&row.putters),
+        waiting(&row.getters),
+        dash(row.owner.clone(), |owner| owner),
+        state,
+    ]
+}
+
 /// Whether a row that the server's side does not filter has the word that is looked for.
 fn has(cells: &[Cell], filter: &str) -> bool {
     let filter = filter.trim().to_lowercase();
@@ -353,6 +390,12 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
             let rows = page.rows.iter().map(|row| event(picture, row)).collect();
             let things = page.rows.iter().map(|row| subject(picture, row)).collect();
             List { columns: EVENTS, rows, things, total: page.total }
+        }
+        Tab::Hubs => {
+            let page = view::hubs(&app.hubs, &HubsQuery { filter, cut });
+            let rows = page.rows.iter().map(hub).collect();
+            let owner = |row: &HubRow| row.owner.as_deref().and_then(domain_of);
+            List { columns: HUBS, rows, things: page.rows.iter().map(owner).collect(), total: page.total }
         }
     }
 }

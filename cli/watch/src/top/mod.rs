@@ -4,6 +4,7 @@ mod app;
 mod asker;
 mod details;
 mod draw;
+mod hubs;
 mod keys;
 mod lists;
 mod screen;
@@ -18,7 +19,7 @@ use ratatui::backend::TestBackend;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use serde::Serialize;
 use tombolo::observe::NodePhase;
-use tombolo_web::view::{self, Cut, DomainRow, DomainsQuery, LinkRow, MachineRow, NodeRow};
+use tombolo_web::view::{self, Cut, DomainRow, DomainsQuery, HubRow, LinkRow, MachineRow, NodeRow};
 use tombolo_web::{Picture, StateCache};
 
 use crate::context::{Context, print, print_json};
@@ -34,7 +35,7 @@ const WIDTH: u16 = 100;
 
 /// Shows a machine in the terminal, live
 ///
-/// Shows the nodes with the load of each processor, domains, channels, links and events. Enter shows the
+/// Shows the nodes with the load of each processor, domains, channels, links, events and hubs. Enter shows the
 /// details of a domain and its latest output. With --steer, keys pause, resume and kill domains. `?` lists
 /// the keys.
 #[derive(Args, Debug)]
@@ -43,6 +44,7 @@ Examples:
   tombolo top                  the machine that is up
   tombolo top --steer          with keys to pause, resume and kill domains
   tombolo top --view channels  the traffic
+  tombolo top --view hubs      queues, semaphores and locks, and who waits there
   tombolo top --once           one frame, for a script or a report
   tombolo top --json | jq '.domains[] | select(.load > 500)'")]
 pub(crate) struct Options {
@@ -76,12 +78,15 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let cache = StateCache::start(&domain).map_err(Failure::system("start a thread"))?;
     drop(domain);
     let _looker = cache.look();
-    let app = App::new(options.view, options.steer, context.colour);
+    let mut app = App::new(options.view, options.steer, context.colour);
     if !at_once {
         return screen::run(&cache, app);
     }
     let picture = first_samples(&cache);
-    if options.json { print_json(&Report::of(&picture)) } else { print(frame(app, &picture)?) }
+    if options.json || app.tab == Tab::Hubs {
+        app.hubs = hubs::now(picture.domain());
+    }
+    if options.json { print_json(&Report::of(&picture, app.hubs)) } else { print(frame(app, &picture)?) }
 }
 
 /// What there is once every node that is up has told how it is.
@@ -104,10 +109,11 @@ struct Report {
     nodes: Vec<NodeRow>,
     links: Vec<LinkRow>,
     domains: Vec<DomainRow>,
+    hubs: Vec<HubRow>,
 }
 
 impl Report {
-    fn of(picture: &Picture) -> Report {
+    fn of(picture: &Picture, hubs: Vec<HubRow>) -> Report {
         let mut domains = Vec::new();
         loop {
             let cut = Cut { offset: domains.len(), limit: view::MAX_ROWS };
@@ -123,6 +129,7 @@ impl Report {
             nodes: view::nodes(&picture.seen),
             links: view::links(&picture.seen),
             domains,
+            hubs,
         }
     }
 }

@@ -14,9 +14,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use tombolo_web::StateCache;
 
-use super::app::{App, Command};
+use super::app::{App, Command, Tab};
 use super::asker::{Asker, Wish};
 use super::draw;
+use super::hubs::HubWatch;
 use crate::failure::Failure;
 
 /// The time between two screens, where no key asks for one.
@@ -58,6 +59,7 @@ enum Input {
 /// Shows the screen until the user leaves it.
 pub(super) fn run(cache: &StateCache, mut app: App) -> Result<(), Failure> {
     let asker = Asker::start(cache).map_err(Failure::system("start a thread"))?;
+    let hubs = HubWatch::start(cache).map_err(Failure::system("start a thread"))?;
     let (sender, inputs) = channel();
     end_on_signals_and_hangup(sender.clone()).map_err(Failure::system("listen for signals"))?;
     let mut screen = Screen::new().map_err(Failure::system("set up the terminal"))?;
@@ -66,6 +68,7 @@ pub(super) fn run(cache: &StateCache, mut app: App) -> Result<(), Failure> {
         if let Some(text) = asker.said() {
             app.say(text);
         }
+        app.hubs = hubs.rows(app.tab == Tab::Hubs);
         let (picture, written) = (cache.picture(), asker.written());
         match screen.terminal.draw(|frame| draw::screen(frame, &mut app, &picture, &written)) {
             Ok(_) => {}

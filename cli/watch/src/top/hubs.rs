@@ -1,0 +1,77 @@
+//! What the servers of hubs are asked, while hubs are looked at: on a thread of its own, for one that does not
+//! answer is waited for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tombolo::Domain;
+use tombolo_cli_common::output::unpoisoned;
+use tombolo_hubs::Task;
+use tombolo_web::StateCache;
+use tombolo_web::view::HubRow;
+
+/// The time between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The time between two looks at whether hubs are looked at.
+const WANTED_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a hub is waited for whose record is there.
+const WITHIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+struct Shared {
+    wanted: AtomicBool,
+    rows: Mutex<Vec<HubRow>>,
+}
+
+/// A thread that looks at hubs. It ends with this.
+#[derive(Debug)]
+pub(super) struct HubWatch(Arc<Shared>);
+
+impl HubWatch {
+    pub(super) fn start(cache: &StateCache) -> std::io::Result<HubWatch> {
+        let shared = Arc::<Shared>::default();
+        let (weak, cache) = (Arc::downgrade(&shared), cache.clone());
+        std::thread::Builder::new().name("hubs".into()).spawn(move || {
+            let mut task: Option<(tombolo::DomainId, Task)> = None;
+            while let Some(shared) = weak.upgrade() {
+                if !shared.wanted.load(Ordering::Relaxed) {
+                    task = None;
+                    drop(shared);
+                    std::thread::sleep(WANTED_EVERY);
+                    continue;
+                }
+                if let Some(domain) = cache.picture().domain() {
+                    task = task.take().filter(|(of, _)| *of == domain.id()).or_else(|| attached(domain));
+                    *unpoisoned(&shared.rows) = task.as_ref().map(|(_, task)| rows(task)).unwrap_or_default();
+                }
+                drop(shared);
+                std::thread::sleep(EVERY);
+            }
+        })?;
+        Ok(HubWatch(shared))
+    }
+
+    /// The hubs as they were a moment ago, if they are looked at.
+    pub(super) fn rows(&self, wanted: bool) -> Vec<HubRow> {
+        self.0.wanted.store(wanted, Ordering::Relaxed);
+        unpoisoned(&self.0.rows).clone()
+    }
+}
+
+fn attached(domain: &Domain) -> Option<(tombolo::DomainId, Task)> {
+    Some((domain.id(), Task::attach(domain).ok()?.within(WITHIN)))
+}
+
+/// Without an answer of the monitor there are none to show; the screen says that it is gone.
+fn rows(task: &Task) -> Vec<HubRow> {
+    let hubs = task.list().unwrap_or_default();
+    hubs.into_iter().map(|(node, status)| HubRow::new(node, status)).collect()
+}
+
+/// The hubs of the machine, asked once.
+pub(super) fn now(domain: Option<&Domain>) -> Vec<HubRow> {
+    domain.and_then(attached).map(|(_, task)| rows(&task)).unwrap_or_default()
+}
