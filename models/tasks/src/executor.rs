@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use tombolo_task::{Bytes, End, Failure, FailureKind, wire};
 
-use crate::function::Running;
+/// A task that runs: it ends with the bytes of its result.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
 /// What all light threads of a worker share: those that can go on.
 #[derive(Debug)]

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::process::ExitCode;
 
 use tombolo_hubs::Value;
 use tombolo_task::{Bytes, wire};
 
 use crate::context::Context;
+use crate::executor::Running;
 use crate::{STARTER_VARIABLE, TaskError, worker};
 
 /// The name and the types of a function that tasks run. Programs declare it as a constant, which is used both
@@ -62,9 +62,6 @@ impl<A, R> std::fmt::Debug for Function<A, R> {
         f.debug_tuple("Function").field(&self.name).finish()
     }
 }
-
-/// A task that runs: it ends with the bytes of its result.
-pub(crate) type Running = Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
 /// Begins a task; `None` when the argument is not one.
 pub(crate) type Body = Box<dyn Fn(Context, &[u8]) -> Option<Running>>;

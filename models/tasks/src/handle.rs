@@ -70,8 +70,8 @@ pub(crate) trait Starts: Send + Sync + std::fmt::Debug {
     fn cancel(&self, task: u32);
 }
 
-/// A task that was started. As a future it ends as [`join`](Self::join) does; tasks on workers use that, since
-/// one that blocks holds all others of its worker.
+/// A task that was started. As a future it ends as [`join`](Self::join) does; tasks on workers use that,
+/// since one that blocks holds all others of its worker.
 ///
 /// Dropped, the task goes on, and its result is of no interest.
 #[derive(Debug)]

@@ -46,8 +46,8 @@ impl<K> Waited for Link<K> {
     }
 }
 
-/// Sends, or keeps for when there is room. Both sides go on receiving meanwhile, so that neither waits for the
-/// other for ever; what is kept is bounded by the number of tasks.
+/// Sends, or keeps for when there is room. Both sides go on receiving meanwhile, so that neither waits for
+/// the other for ever; what is kept is bounded by the number of tasks.
 pub(crate) fn send<K>(set: &mut WaitSet<Link<K>>, token: Token, message: Vec<u8>) -> Result<(), Error> {
     match set.get(token) {
         None => return Ok(()),

@@ -16,7 +16,7 @@ pub enum End {
 /// Why a task has no result.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Failure {
-    /// Why.
+    /// What became of the task.
     pub kind: FailureKind,
     /// The node that it ran on, or was to run on; empty when it was not given to one.
     pub node: String,

@@ -52,7 +52,7 @@ pub enum Output {
         origin: Origin,
         /// The task; 0 when it was refused to a worker.
         task: TaskId,
-        /// How.
+        /// Its result, or why it has none.
         end: End,
     },
 }
@@ -285,8 +285,8 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// A worker can take this many tasks `more`; of those that it was given `released` have ended, or wait for
-    /// something for the first time.
+    /// A worker can take this many tasks `more`; of those that it was given `released` have ended, or wait
+    /// for something for the first time.
     ///
     /// # Errors
     /// As [`start_by`](Self::start_by).

@@ -166,7 +166,7 @@ impl Hub {
     /// [`Fault::NotHeld`], [`HubError::Lost`].
     pub fn give_back(&self, token: u64) -> Result<(), HubError> {
         self.ask(Operation::GiveBack { token })?;
-        traced::gave_back(&self.about, token);
+        traced::gave_back(self.name(), self.kind(), token);
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Hub {
     pub fn release(&self, token: u64) {
         if let Ok(ticket) = self.task.send(&self.about, Operation::GiveBack { token }, false) {
             self.task.lock().ignore(ticket);
-            traced::gave_back(&self.about, token);
+            traced::gave_back(self.name(), self.kind(), token);
         }
     }
 
@@ -242,7 +242,7 @@ impl Pending {
                 Err(about.no_answer())
             }
             Ok(Some(Outcome::Done(taken))) => {
-                traced::done(about, &taken);
+                traced::done(&about.name, about.kind, &taken);
                 Ok(Some(taken))
             }
             Ok(Some(Outcome::Failed(fault))) => Err(about.fault(fault)),
@@ -283,7 +283,7 @@ impl Pending {
     /// As [`wait`](Self::wait).
     pub async fn wait_async(mut self) -> Result<Taken, HubError> {
         // Other futures of the thread run meanwhile, so that the wait is not a span of it.
-        traced::waits(&self.hub.about);
+        traced::waits(self.hub.name());
         loop {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);

@@ -180,7 +180,7 @@ impl Selection {
             let hub = &self.selecting.arms[index].hub;
             return match result {
                 Ok(taken) => {
-                    traced::done(&hub.about, &taken);
+                    traced::done(hub.name(), hub.kind(), &taken);
                     Ok(Some(Chosen { index, hub: hub.clone(), taken }))
                 }
                 Err(fault) => Err(self.lost.take().unwrap_or_else(|| hub.about.fault(fault))),

@@ -127,8 +127,8 @@ impl Task {
         Ok(Hub { task: self.clone(), about })
     }
 
-    /// What all hubs of the machine look like, by name: with the node of each. For programs that look again and
-    /// again, and keep the connections of this task.
+    /// What all hubs of the machine look like, by name: with the node of each. For programs that look again
+    /// and again, and keep the connections of this task.
     ///
     /// # Errors
     /// [`HubError::Tombolo`]. Hubs that end meanwhile, or do not answer within the time of the task and 5

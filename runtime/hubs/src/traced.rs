@@ -4,14 +4,12 @@
 use tombolo::trace;
 use tombolo_hub::{Kind, Taken};
 
-use crate::hub::About;
-
 /// Notes what a task did: what it took or put, with its length in bytes or the fencing token.
-pub(crate) fn done(hub: &About, taken: &Taken) {
+pub(crate) fn done(hub: &str, kind: Kind, taken: &Taken) {
     if !trace::is_on() {
         return;
     }
-    let what = match (hub.kind, taken) {
+    let what = match (kind, taken) {
         (Kind::Port | Kind::Fifo, Taken::Put) => "send",
         (Kind::Port | Kind::Fifo, _) => "receive",
         (Kind::Event, Taken::Put) => "raise",
@@ -26,20 +24,20 @@ pub(crate) fn done(hub: &About, taken: &Taken) {
         Taken::Block { token, .. } => *token,
         Taken::Put | Taken::Unit => 0,
     };
-    mark(&hub.name, what, value);
+    mark(hub, what, value);
 }
 
 /// Notes that a lock or a block is given back, with its fencing token.
-pub(crate) fn gave_back(hub: &About, token: u64) {
+pub(crate) fn gave_back(hub: &str, kind: Kind, token: u64) {
     if trace::is_on() {
-        mark(&hub.name, if hub.kind == Kind::Resource { "release" } else { "free" }, token);
+        mark(hub, if kind == Kind::Resource { "release" } else { "free" }, token);
     }
 }
 
 /// Notes that a task begins to wait.
-pub(crate) fn waits(hub: &About) {
+pub(crate) fn waits(hub: &str) {
     if trace::is_on() {
-        mark(&hub.name, "wait", 0);
+        mark(hub, "wait", 0);
     }
 }
 

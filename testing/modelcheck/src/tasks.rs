@@ -2,8 +2,8 @@
 //!
 //! A starter with the real scheduler and two workers of unlike speed, with a queue in each direction. The
 //! checker takes every order of starts, messages, cancellations and ends, with the death of a worker at every
-//! step, and looks at each state whether a task runs once at most and ends once, and at each last state whether
-//! all have ended.
+//! step, and looks at each state whether a task runs once at most and ends once, and at each last state
+//! whether all have ended.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -313,7 +313,7 @@ impl App {
                 };
             }
             Tab::Nodes | Tab::Links | Tab::Events | Tab::Hubs => {
-                self.say("only domains and channels can be sorted")
+                self.say("only domains and channels can be sorted");
             }
         }
     }

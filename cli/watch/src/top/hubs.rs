@@ -1,5 +1,5 @@
-//! What the servers of hubs are asked, while hubs are looked at: on a thread of its own, for one that does not
-//! answer is waited for.
+//! What the servers of hubs are asked, while hubs are looked at: on a thread of its own, for one that does
+//! not answer is waited for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -35,9 +35,9 @@ const WIDTH: u16 = 100;
 
 /// Shows a machine in the terminal, live
 ///
-/// Shows the nodes with the load of each processor, domains, channels, links, events and hubs. Enter shows the
-/// details of a domain and its latest output. With --steer, keys pause, resume and kill domains. `?` lists
-/// the keys.
+/// Shows the nodes with the load of each processor, domains, channels, links, events and hubs. Enter shows
+/// the details of a domain and its latest output. With --steer, keys pause, resume and kill domains. `?`
+/// lists the keys.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
