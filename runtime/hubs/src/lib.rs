@@ -32,6 +32,8 @@
 
 mod chan;
 mod connections;
+#[doc(hidden)]
+pub mod declared;
 mod error;
 mod hub;
 mod lock;

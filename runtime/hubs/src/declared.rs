@@ -1,0 +1,133 @@
+//! Values that an interface file declares: structs, unions and enums of owned stubs.
+
+use tombolo::interface::encode::{Out, Place, round_up};
+use tombolo::interface::message::Outgoing;
+use tombolo::interface::{Body, Budget, Header, Holds, Kind, OverLimit, Sink, View};
+
+/// Makes a type of owned stubs ([`tombolo idl compile --lang rust-owned`](tombolo::interface)) a
+/// [`Value`](crate::Value) of hubs, and of whatever else carries such values. The name is what application
+/// files have as `value`; give the declared one, with its package.
+///
+/// ```ignore
+/// tombolo_hubs::declared_value!(Job => JobView, "example.Job");
+/// ```
+///
+/// Its bytes are those of a message with one field of that type (`docs/specs/interface.md`), so that every
+/// language with stubs reads them. A value that is beyond the limits of its declaration has no bytes, which
+/// the receiver refuses.
+#[macro_export]
+macro_rules! declared_value {
+    ($type:ty => $view:ident, $name:literal) => {
+        impl $crate::Value for $type {
+            const TYPE: &'static str = $name;
+
+            fn encode(&self, bytes: &mut Vec<u8>) {
+                $crate::declared::write::<Self, $view<'_>>(self, bytes);
+            }
+
+            fn decode(bytes: &[u8]) -> Option<Self> {
+                let source = &bytes;
+                $crate::declared::read::<Self, $view<'_>>(source)
+            }
+        }
+    };
+}
+
+/// A message with one field.
+struct One<'v, T, V> {
+    value: &'v T,
+    view: std::marker::PhantomData<fn() -> V>,
+}
+
+impl<'m, T, V: View<'m> + Holds<T>> Body for One<'_, T, V> {
+    fn record_bytes(&self) -> u32 {
+        round_up(V::BYTES)
+    }
+
+    fn measure(&self) -> Result<usize, OverLimit> {
+        V::outside(self.value, "value")
+    }
+
+    fn fields<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+        V::put(self.value, place, at, out);
+    }
+}
+
+/// The ordinal of the message.
+const ORDINAL: u16 = 1;
+
+#[doc(hidden)]
+pub fn write<'m, T, V: View<'m> + Holds<T>>(value: &T, bytes: &mut Vec<u8>) {
+    let one = One::<T, V> { value, view: std::marker::PhantomData };
+    let Ok(message) = Outgoing::new(Header::new(ORDINAL, Kind::Message, 0), &one) else { return };
+    let at = bytes.len();
+    bytes.resize(at + message.length_bytes(), 0);
+    message.write(&mut bytes[at..]);
+}
+
+#[doc(hidden)]
+#[must_use]
+pub fn read<'m, T, V: View<'m> + Holds<T>>(source: &'m &'m [u8]) -> Option<T> {
+    let (header, record) = Header::read(source).ok()?;
+    if header.kind() != Kind::Message || header.ordinal() != ORDINAL {
+        return None;
+    }
+    let value = V::view(record, 0).ok()?;
+    value.check(&mut Budget::of(source)).ok()?;
+    value.own().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo::interface::Text;
+
+    use crate::Value;
+
+    tombolo::interface::owned_record! {
+        /// A struct of an interface file.
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct Job => JobView<'m>, inline 16 / 8;
+        /// Its number.
+        number @ 0: u64 => u64,
+        /// Its name.
+        name @ 8: String => Text<'m, 8>,
+    }
+
+    crate::declared_value!(Job => JobView, "example.Job");
+
+    fn encoded(name: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Job { number: 0x0102, name: name.into() }.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_declared_struct_is_a_value() {
+        let bytes = encoded("isle");
+        assert_eq!(
+            bytes[8..],
+            [2, 1, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 4, 0, 0, 0, b'i', b's', b'l', b'e', 0, 0, 0, 0]
+        );
+        assert_eq!(Job::decode(&bytes), Some(Job { number: 0x0102, name: "isle".into() }));
+        assert_eq!((Job::TYPE, Job::type_name()), ("example.Job", "example.Job".to_owned()));
+        type Pair = (Job, u8);
+        let pair = (Job { number: 1, name: String::new() }, 2);
+        let mut bytes = Vec::new();
+        pair.encode(&mut bytes);
+        assert_eq!(Pair::decode(&bytes), Some(pair));
+    }
+
+    #[test]
+    fn other_bytes_and_values_beyond_limits_are_refused() {
+        assert!(encoded("nine long").is_empty(), "it is longer than declared");
+        assert_eq!(Job::decode(&[]), None);
+        let whole = encoded("isle");
+        for end in 0..whole.len() {
+            let short = Job::decode(&whole[..end]);
+            assert_ne!(short, Job::decode(&whole), "{end} bytes");
+        }
+        let mut other = whole;
+        other[16] = 0xff;
+        assert_eq!(Job::decode(&other), None, "its name lies outside");
+    }
+}
