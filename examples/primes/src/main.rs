@@ -69,7 +69,9 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
 
 fn is_prime(number: u64) -> bool {
     number >= 2
-        && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
+        && (2..)
+            .take_while(|divisor| divisor * divisor <= number)
+            .all(|divisor| !number.is_multiple_of(divisor))
 }
 
 async fn count(context: Context, (from, to): (u64, u64)) -> (u64, String) {

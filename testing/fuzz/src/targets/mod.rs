@@ -17,6 +17,7 @@ mod naming;
 mod omp;
 mod pages;
 mod rings;
+mod tasks;
 
 use crate::Target;
 
@@ -53,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hubs", run: hubs::hubs, seeds: hubs::hubs_seeds },
     Target { name: "hub_answer", run: hubs::answer, seeds: hubs::answer_seeds },
     Target { name: "hub_files", run: hubs::files, seeds: hubs::files_seeds },
+    Target { name: "tasks", run: tasks::tasks, seeds: tasks::tasks_seeds },
     Target { name: "pages", run: pages::rank, seeds: pages::rank_seeds },
     Target { name: "group_member", run: groups::member, seeds: groups::member_seeds },
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },

@@ -1,0 +1,84 @@
+//! What workers say of tasks to their starter.
+
+use tombolo_task::{Bytes, Limits, Message, Output, Scheduler, WorkerId};
+
+use crate::read::Choices;
+
+/// A starter hears whatever three workers say, with starts of its own, cancellations, deaths and time between.
+pub(super) fn tasks(input: &[u8]) {
+    let mut choices = Choices::new(input);
+    let mut scheduler = Scheduler::new(Limits { tasks: 8, wanted: 4 });
+    for (node, speed) in [(0, 100), (0, 100), (1, 7)] {
+        scheduler.add_worker(node, "node", speed);
+    }
+    let (mut now, mut started, mut ended) = (0, 0, 0);
+    while !choices.is_empty() {
+        let what = choices.byte();
+        let worker = WorkerId(usize::from(what % 3));
+        now += u64::from(what) * 100;
+        scheduler.tick(now);
+        if what % 5 == 0 {
+            let node = (what % 2 == 0).then_some(u16::from(what % 3));
+            started += usize::from(scheduler.start(now, node, 1, Bytes::default()).is_ok());
+        }
+        if what % 7 == 0 {
+            scheduler.cancel(now, u32::from(what / 7));
+        }
+        let piece = choices.piece();
+        let Ok(message) = Message::decode(piece) else { continue };
+        let mut again = Vec::new();
+        message.encode(&mut again);
+        assert_eq!(again, piece, "what is decoded is what would be encoded");
+        let heard = match message {
+            Message::Want { more, released } => scheduler.wants(now, worker, more, released),
+            Message::Start { task, node, function, argument } => {
+                scheduler.start_by(now, (worker, task), node, function, argument.into())
+            }
+            Message::Cancel(task) => {
+                scheduler.cancel_by(now, worker, task);
+                Ok(())
+            }
+            Message::Ended(task, end) => scheduler.ended(now, worker, task, end),
+        };
+        if heard.is_err() || what > 250 {
+            scheduler.worker_ended(now, worker, "it broke the protocol");
+        }
+        for (what, count) in scheduler.held() {
+            assert!(count <= 8, "{count} {what}");
+        }
+        ended += ends(&mut scheduler);
+    }
+    (0..3).for_each(|worker| scheduler.worker_ended(now, WorkerId(worker), "it died"));
+    ended += ends(&mut scheduler);
+    assert!(scheduler.held().iter().all(|(_, count)| *count == 0), "{:?}", scheduler.held());
+    assert_eq!(started, ended, "every task of the program ends once");
+}
+
+/// How many tasks of the program have ended.
+fn ends(scheduler: &mut Scheduler) -> usize {
+    let outputs = scheduler.take_outputs().into_iter();
+    outputs
+        .filter(|output| matches!(output, Output::Ended { origin: tombolo_task::Origin::Here, .. }))
+        .count()
+}
+
+pub(super) fn tasks_seeds() -> Vec<Vec<u8>> {
+    let done = tombolo_task::End::Done((*b"result").into());
+    let failure = tombolo_task::Failure::new(tombolo_task::FailureKind::Panicked).with_text("text");
+    let messages = [
+        (0, Message::Want { more: 2, released: 0 }),
+        (5, Message::Want { more: 1, released: 0 }),
+        (10, Message::Start { task: 3, node: Some(1), function: 1, argument: b"argument" }),
+        (0, Message::Ended(0, done)),
+        (1, Message::Ended(1, tombolo_task::End::Failed(failure))),
+        (1, Message::Cancel(3)),
+    ];
+    let mut all = Vec::new();
+    for (what, message) in messages {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        all.extend([what, bytes.len() as u8, 0]);
+        all.extend(bytes);
+    }
+    vec![all]
+}
