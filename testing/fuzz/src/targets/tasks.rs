@@ -4,7 +4,8 @@ use tombolo_task::{Bytes, Limits, Message, Output, Scheduler, WorkerId};
 
 use crate::read::Choices;
 
-/// A starter hears whatever three workers say, with starts of its own, cancellations, deaths and time between.
+/// A starter hears whatever three workers say, with starts of its own, cancellations, deaths and time
+/// between.
 pub(super) fn tasks(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut scheduler = Scheduler::new(Limits { tasks: 8, wanted: 4 });
