@@ -4,9 +4,13 @@
 //! decide is the end: the last tasks on a slow worker would keep all others waiting. So a worker takes a task
 //! only if it would have ended it before faster workers had ended all that is queued, by measured speeds and
 //! tasks that are alike. That they are alike is an assumption: a task that faster workers have not taken in
-//! the time that it would have taken the slow worker is that worker's after all.
+//! the time that it would have taken the slow worker, or in a second, is that worker's after all.
 
 use crate::scheduler::{Nanos, Scheduler, TaskId, Worker, WorkerId};
+
+/// The longest that a task is left to faster workers, in nanoseconds. What tasks of a function have taken
+/// includes what they waited for, so that it may say little.
+const MAX_PATIENCE_NS: Nanos = 1_000_000_000;
 
 impl Scheduler {
     /// Of the workers that want a task the one that would end it first, if tasks are alike.
@@ -57,6 +61,6 @@ impl Scheduler {
         let since = worker.passed_over?;
         let function = self.function_of(*self.shared.front()?)?;
         let work = self.work.get(&function)?;
-        Some(since.saturating_add(work / worker.speed))
+        Some(since.saturating_add((work / worker.speed).min(MAX_PATIENCE_NS)))
     }
 }

@@ -280,6 +280,13 @@ fn death_of_a_waiter(machine: &Machine) {
         jobs["getters"].as_array().unwrap().len() == count
     };
     assert!(eventually(|| waits(1)), "the worker waits");
+    let top = machine.json(&["top", "--json"]);
+    let jobs = top["hubs"].as_array().unwrap().iter().find(|hub| hub["key"] == "jobs").unwrap();
+    assert_eq!(
+        (&jobs["kind"], &jobs["node"], &jobs["closed"]),
+        (&"fifo".into(), &"host".into(), &false.into())
+    );
+    assert_eq!(jobs["getters"], serde_json::json!([{ "priority": 100, "count": 1 }]));
     let domains = machine.domains_on("arm0");
     machine.tombolo(["kill", &domains[0].0, "--signal", "KILL"]).ok();
     assert!(eventually(|| waits(0)), "nothing of it is left");

@@ -1,6 +1,6 @@
 //! Tasks of one image on a host, a virtual machine and a big-endian node, by the example that counts primes.
 
-use tombolo_e2e::{Machine, eventually, image};
+use tombolo_e2e::{Machine, Running, eventually, image};
 
 use crate::hubs::serve;
 
@@ -22,8 +22,17 @@ pub(crate) fn on_three_nodes(machine: &Machine) {
     assert!(tree.contains("31 tasks in a tree of depth 4"), "{tree}");
     // Tasks that wait at a hub of another node.
     let serving = serve(machine, "arm0", &["found:fifo:4"]);
-    let streamed = run(&["stream", WORKERS, "found"]);
+    let file = machine.folder().join("stream.tbt");
+    let mut command = machine.command();
+    command.args(["trace", "record", "-o"]).arg(&file).arg("--").arg(tombolo_e2e::tombolo());
+    command.args(["run", &primes, "stream", WORKERS, "found"]);
+    let streamed = Running::start(&mut command).finish().ok();
     assert!(streamed.contains("168 primes came through 'found', their sum is 76127"), "{streamed}");
+    // The trace has what tasks did at the hub, and how full its server saw it.
+    let trace = machine.tombolo(["trace".as_ref(), "show".as_ref(), file.as_os_str()]).ok();
+    for event in ["marker 'hub found: send'", "marker 'hub found: receive'", "value 'hub found: depth'"] {
+        assert!(trace.contains(event), "{event}: {trace}");
+    }
     serving.signal(rustix::process::Signal::INT);
     serving.finish().ok();
     for node in ["host", "arm0", "z0"] {
