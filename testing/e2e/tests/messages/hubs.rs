@@ -280,7 +280,7 @@ fn death_of_a_waiter(machine: &Machine) {
         jobs["getters"].as_array().unwrap().len() == count
     };
     assert!(eventually(|| waits(1)), "the worker waits");
-    let top = machine.json(&["top", "--json"]);
+    let top = machine.json(&["top"]);
     let jobs = top["hubs"].as_array().unwrap().iter().find(|hub| hub["key"] == "jobs").unwrap();
     assert_eq!(
         (&jobs["kind"], &jobs["node"], &jobs["closed"]),
