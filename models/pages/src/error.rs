@@ -86,6 +86,12 @@ pub enum Error {
         /// What it sent.
         what: String,
     },
+    /// A range takes no such rank.
+    #[error("rank {rank} cannot come to these pages: ranks 1 to 63 can, each once, if rank 0 opened them so")]
+    NoSuchRank {
+        /// The rank.
+        rank: u32,
+    },
     /// There is no such page.
     #[error("page {page} is outside the range of {pages} pages")]
     NoSuchPage {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tombolo::{Domain, Job};
+use tombolo::{Channel, ChannelOptions, Domain, Job};
 
 use crate::error::Error;
 use crate::pages::Pages;
@@ -25,6 +25,7 @@ pub struct PagesOptions {
     pub(crate) ahead: u8,
     pub(crate) cpus: Vec<usize>,
     pub(crate) spin_ns: u64,
+    pub(crate) linger: Duration,
 }
 
 impl PagesOptions {
@@ -40,6 +41,7 @@ impl PagesOptions {
             ahead: 3,
             cpus: Vec::new(),
             spin_ns: 50_000,
+            linger: Duration::ZERO,
         }
     }
 
@@ -99,5 +101,47 @@ impl PagesOptions {
     /// [`Error::Length`], [`Error::TooManyRanks`]; or a channel to another rank could not be opened.
     pub fn open(&self, domain: &Domain, job: &Job, bytes: u64) -> Result<Pages, Error> {
         Pages::open(self, domain, job, bytes)
+    }
+
+    /// How long an access to a lost page waits before it ends the program: for programs that learn of a
+    /// rank's death in another way too, and end in order then. 0 unless given.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Opens a range as its rank 0, which is the home of all its pages, without waiting for other ranks: up
+    /// to 63 come later by [`open_around`](Self::open_around), each by a channel of
+    /// [`channel_options`](Self::channel_options) that is given to [`Pages::admit`]. They have no channels to
+    /// each other, so the range ends with rank 0, and [`Pages::barrier`] and [`Pages::close`] are not for
+    /// it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_center(&self, domain: &Domain, bytes: u64) -> Result<Pages, Error> {
+        Pages::open_center(&self.clone().block_pages(u32::MAX), domain, bytes)
+    }
+
+    /// Opens a range as another rank than 0 of one that was opened by [`open_center`](Self::open_center).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::NoSuchRank`].
+    pub fn open_around(
+        &self,
+        domain: &Domain,
+        rank: u32,
+        center: Channel,
+        bytes: u64,
+    ) -> Result<Pages, Error> {
+        Pages::open_around(&self.clone().block_pages(u32::MAX), domain, rank, center, bytes)
+    }
+
+    /// Options of the channel between rank 0 and another of such a range.
+    ///
+    /// # Errors
+    /// None that depends on the caller.
+    pub fn channel_options() -> Result<ChannelOptions, tombolo::Error> {
+        crate::setup::channel_options()
     }
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tombolo::waitset::Waker;
-use tombolo::{Domain, Job};
+use tombolo::{Channel, Domain, Job};
 use tombolo_base::SharedMemory;
 use tombolo_directory::{Access, Counts, Fault, Geometry, MAX_RANKS, Node, Rank, Ranks};
 use tombolo_platform::memory::PagedMemory;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::options::{MAX_BYTES, PagesOptions};
 use crate::service::{Service, Shared, State};
 use crate::setup::{self, Setup};
-use crate::store::Backing;
+use crate::store::{Backing, Content};
 
 /// A page, and what happened to it at this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,21 +44,27 @@ pub struct Pages {
     is_user_mode_only: bool,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
+    /// What ranks that come later must have in common with this one, where they may.
+    center: Option<Setup>,
 }
 
-impl Pages {
-    pub(crate) fn open(
-        options: &PagesOptions,
-        domain: &Domain,
-        job: &Job,
-        bytes: u64,
-    ) -> Result<Pages, Error> {
+/// A range that is not served yet.
+struct Prepared {
+    memory: PagedMemory,
+    node: Node<Content>,
+    setup: Setup,
+    /// Whether ranks come later.
+    admits: bool,
+}
+
+impl Prepared {
+    fn new(options: &PagesOptions, rank: u32, size: u32, bytes: u64) -> Result<Self, Error> {
         if bytes == 0 || bytes > MAX_BYTES {
             return Err(Error::Length { bytes, max_bytes: MAX_BYTES });
         }
-        let size = u8::try_from(job.size()).ok().filter(|size| *size <= MAX_RANKS);
-        let (Some(ranks), Ok(me)) = (size, u8::try_from(job.rank())) else {
-            return Err(Error::TooManyRanks { size: job.size() });
+        let ranks = u8::try_from(size).ok().filter(|size| *size <= MAX_RANKS);
+        let (Some(ranks), Ok(me)) = (ranks, u8::try_from(rank)) else {
+            return Err(Error::TooManyRanks { size });
         };
         let page_bytes = tombolo_platform::memory::page_bytes();
         let length = Error::Length { bytes, max_bytes: MAX_BYTES };
@@ -79,13 +85,28 @@ impl Pages {
             block_pages: options.block_pages.into(),
             address: options.address as u64,
         };
-        let channels = setup::connect(domain, job, &options.name, setup)?;
-        let node_of = |channel: &Option<tombolo::Channel>| {
-            channel.as_ref().map_or(domain.node_name(), |channel| channel.peer_node()).to_owned()
+        Ok(Self { memory, node, setup, admits: false })
+    }
+
+    /// Starts the thread that serves the range.
+    fn serve(
+        self,
+        options: &PagesOptions,
+        own_node: &str,
+        channels: Vec<Option<Channel>>,
+    ) -> Result<Pages, Error> {
+        let Self { memory, node, setup, admits } = self;
+        let me = node.geometry().me;
+        let pages = node.geometry().pages;
+        let node_of = |(rank, channel): (u8, &Option<Channel>)| match channel {
+            Some(channel) => channel.peer_node().to_owned(),
+            None if rank == me.0 => own_node.to_owned(),
+            None => String::new(),
         };
-        let nodes = channels.iter().map(node_of).collect();
+        let nodes = (0..).zip(&channels).map(node_of).collect();
         let (range, is_user_mode_only) = (memory.memory(), memory.is_user_mode_only());
-        let shared = Shared::new(node, Backing::new(memory), nodes)?;
+        let (address, page_bytes) = (memory.address(), memory.page_bytes());
+        let shared = Shared::new(node, Backing::new(memory), nodes, options.linger)?;
         let service = Service::new(Arc::clone(&shared), channels, options.spin_ns)?;
         let waker = service.waker();
         let cpus = options.cpus.clone();
@@ -106,13 +127,76 @@ impl Pages {
         Ok(Pages {
             shared,
             memory: range,
-            address: options.address,
+            address,
             page_bytes,
             pages,
             is_user_mode_only,
             waker,
             thread: Some(thread),
+            center: admits.then_some(setup),
         })
+    }
+}
+
+impl Pages {
+    pub(crate) fn open(
+        options: &PagesOptions,
+        domain: &Domain,
+        job: &Job,
+        bytes: u64,
+    ) -> Result<Pages, Error> {
+        let prepared = Prepared::new(options, job.rank(), job.size(), bytes)?;
+        let channels = setup::connect(domain, job, &options.name, prepared.setup)?;
+        prepared.serve(options, domain.node_name(), channels)
+    }
+
+    /// As rank 0 of a range whose other ranks come later.
+    pub(crate) fn open_center(options: &PagesOptions, domain: &Domain, bytes: u64) -> Result<Pages, Error> {
+        let mut prepared = Prepared::new(options, 0, MAX_RANKS.into(), bytes)?;
+        prepared.admits = true;
+        let channels = (0..MAX_RANKS).map(|_| None).collect();
+        prepared.serve(options, domain.node_name(), channels)
+    }
+
+    /// As another rank of a range of such a rank 0, to which this channel leads.
+    pub(crate) fn open_around(
+        options: &PagesOptions,
+        domain: &Domain,
+        rank: u32,
+        mut center: Channel,
+        bytes: u64,
+    ) -> Result<Pages, Error> {
+        if rank == 0 {
+            return Err(Error::NoSuchRank { rank });
+        }
+        let prepared = Prepared::new(options, rank, MAX_RANKS.into(), bytes)?;
+        setup::exchange(&mut center, 0, prepared.setup, domain.timeout())?;
+        let mut channels: Vec<Option<Channel>> = (0..MAX_RANKS).map(|_| None).collect();
+        channels[0] = Some(center);
+        prepared.serve(options, domain.node_name(), channels)
+    }
+
+    /// Takes a rank into a range that was opened by [`PagesOptions::open_center`], with the channel that it
+    /// connected for it. Waits for the rank's part of the setup.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]: it is 0, or 64 and more, or was taken in before, or this is no such range.
+    /// [`Error::Mismatch`]; an error of the channel.
+    pub fn admit(&self, rank: u32, mut channel: Channel, timeout: Duration) -> Result<(), Error> {
+        let setup = self.center.ok_or(Error::NoSuchRank { rank })?;
+        let known = u8::try_from(rank).ok().filter(|rank| *rank > 0 && *rank < MAX_RANKS);
+        let index = known.map(Rank).ok_or(Error::NoSuchRank { rank })?;
+        setup::exchange(&mut channel, rank, setup, timeout)?;
+        let mut state = self.shared.lock();
+        let name = &mut state.nodes[usize::from(index.0)];
+        if !name.is_empty() {
+            return Err(Error::NoSuchRank { rank });
+        }
+        channel.peer_node().clone_into(name);
+        state.admitted.push((index, channel));
+        drop(state);
+        self.waker.wake();
+        Ok(())
     }
 
     /// The range, for programs without `unsafe`: words that are accessed by atomic operations.
@@ -178,6 +262,32 @@ impl Pages {
             }
         }
         outcome
+    }
+
+    /// Fetches, for reading, all pages that are only at other ranks, so that what they are remains when those
+    /// end.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but for pages that were lost before.
+    pub fn gather(&self, timeout: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.lock();
+        let mut asked = Vec::new();
+        for page in 0..self.pages {
+            if state.node.access(page) == Access::None && state.node.lost(page).is_none() {
+                ask(&mut state, page, Access::Read)?;
+                asked.push(page);
+            }
+        }
+        self.waker.wake();
+        for page in asked {
+            while state.node.want(page) > Access::None {
+                let outcome;
+                (state, outcome) = self.wait(state, deadline, "the arrival of pages", timeout);
+                outcome?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until all ranks have called this as often as this one. Everything that they wrote before is seen

@@ -53,7 +53,12 @@ pub(crate) struct State {
     pub(crate) waiting: u32,
     /// Pages that the program asks for without accessing them.
     pub(crate) acquiring: Vec<u32>,
+    /// Ranks that came after the start, and their channels.
+    pub(crate) admitted: Vec<(Rank, Channel)>,
     pub(crate) stop: bool,
+    /// How long accesses to lost pages wait, and until when those do that wait now.
+    linger: Duration,
+    lingers_until: Option<Instant>,
     /// Standard error, without the lock that a stopped thread may hold.
     errors: File,
     pub(crate) failure: Option<String>,
@@ -64,6 +69,7 @@ impl Shared {
         node: Node<Content>,
         store: Backing,
         nodes: Vec<String>,
+        linger: Duration,
     ) -> Result<Arc<Shared>, OsError> {
         let errors = std::io::stderr().as_fd().try_clone_to_owned();
         let errors =
@@ -78,7 +84,10 @@ impl Shared {
             announcements: VecDeque::new(),
             waiting: 0,
             acquiring: Vec::new(),
+            admitted: Vec::new(),
             stop: false,
+            linger,
+            lingers_until: None,
             errors,
             failure: None,
         };
@@ -219,6 +228,10 @@ impl Service {
         let State { node, store, .. } = &mut *state;
         if node.due_ns().is_some() {
             let _ = node.tick(store, now_ns());
+        }
+        while let Some((rank, channel)) = state.admitted.pop() {
+            let token = self.set.add(channel).map_err(|not_sent| Error::from(not_sent.error))?;
+            self.peers[usize::from(rank.0)] = Some(Peer { token, backlog: VecDeque::new() });
         }
         self.send(&mut state);
         if let Some(failure) = state.store.failure.take() {
@@ -393,6 +406,14 @@ impl Service {
 
 /// Ends the accesses to pages that were lost, and says so before that ends the program.
 fn end_accesses(state: &mut State) -> Result<(), OsError> {
+    if state.store.lost.is_empty() {
+        return Ok(());
+    }
+    let linger = state.linger;
+    if !linger.is_zero() && Instant::now() < *state.lingers_until.get_or_insert_with(|| Instant::now() + linger)
+    {
+        return Ok(());
+    }
     let mut lost = std::mem::take(&mut state.store.lost);
     lost.sort_unstable();
     lost.dedup();

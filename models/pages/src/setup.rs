@@ -49,6 +49,34 @@ impl Setup {
     }
 }
 
+/// Channels between ranks.
+pub(crate) fn channel_options() -> Result<ChannelOptions, tombolo::Error> {
+    Ok(ChannelOptions::default().slot_bytes(128)?.slots(SLOTS)?.interface_hash(INTERFACE_HASH))
+}
+
+/// Compares what this rank and another have opened.
+pub(crate) fn exchange(
+    channel: &mut Channel,
+    rank: u32,
+    setup: Setup,
+    timeout: Duration,
+) -> Result<(), Error> {
+    channel.send(&setup.to_bytes())?;
+    compare(channel, rank, setup, timeout)
+}
+
+fn compare(channel: &mut Channel, rank: u32, setup: Setup, timeout: Duration) -> Result<(), Error> {
+    let mut theirs = Vec::new();
+    channel.within(timeout).recv_into(&mut theirs)?;
+    match setup.difference(&theirs) {
+        Some((what, theirs, ours)) => {
+            let node = channel.peer_node().to_owned();
+            Err(Error::Mismatch { rank, node, what, theirs, ours })
+        }
+        None => Ok(()),
+    }
+}
+
 /// Opens the channels to all other ranks, in order; nothing for this one.
 pub(crate) fn connect(
     domain: &Domain,
@@ -63,7 +91,7 @@ pub(crate) fn connect(
             continue;
         }
         let between = job.name_between(&format!("pages/{name}"), rank).map_err(tombolo::Error::from)?;
-        let options = ChannelOptions::default().slot_bytes(128)?.slots(SLOTS)?.interface_hash(INTERFACE_HASH);
+        let options = channel_options()?;
         let channel = if job.rank() < rank {
             options.export(domain, &between)?.within(domain.timeout()).accept()?
         } else {
@@ -76,12 +104,8 @@ pub(crate) fn connect(
     }
     let timeout: Duration = domain.timeout();
     for (rank, channel) in (0..).zip(&mut channels) {
-        let Some(channel) = channel else { continue };
-        let mut theirs = Vec::new();
-        channel.within(timeout).recv_into(&mut theirs)?;
-        if let Some((what, theirs, ours)) = setup.difference(&theirs) {
-            let node = channel.peer_node().to_owned();
-            return Err(Error::Mismatch { rank, node, what, theirs, ours });
+        if let Some(channel) = channel {
+            compare(channel, rank, setup, timeout)?;
         }
     }
     Ok(channels)

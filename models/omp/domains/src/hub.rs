@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tombolo::admin::Target;
-use tombolo::region::Capability;
 use tombolo::{Child, Domain, Error, Exit, Listener, Ready, Token, WaitSet};
 use tombolo_omp_team::job::env::{Mode, Read};
 use tombolo_omp_team::job::stack::{Call, Main, Stack};
@@ -16,17 +15,17 @@ use tombolo_omp_team::job::{layout, start, words, worker};
 use tombolo_omp_team::primitives::exclusive::flush;
 use tombolo_omp_team::primitives::nodes::{About, Isa};
 use tombolo_omp_team::primitives::parker::Parker;
-use tombolo_omp_team::primitives::{exclusive, sys, wake_domain};
+use tombolo_omp_team::primitives::{exclusive, pace, sys, wake_domain};
 use tombolo_omp_team::team::root::Root;
 use tombolo_omp_team::team::thread::Thread;
 use tombolo_placement::{Facts, Needs, NeedsError, choose};
 
 use self::process::{Process, ProcessState};
-use crate::memory::{self, Mapped, Variables};
+use crate::memory::{self, Access, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS};
 use crate::place::{self, JobNode, Kernel, Where};
 use crate::send_queue;
-use crate::{channel_options, fatal, report, request};
+use crate::{channel_options, fatal, report, request, sent};
 
 /// How long a worker's process may take until it has everything mapped.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +47,9 @@ pub struct Hub {
     program: Program,
     set: WaitSet,
     listener: Listener,
-    capability: Capability,
+    /// Where processes connect for pages, where memory is sent in those.
+    pages: Option<(Token, Listener)>,
+    access: Access,
     layout: Layout,
     places: Vec<JobNode>,
     mode: Mode,
@@ -129,38 +130,53 @@ impl Hub {
         let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
         let chosen = if place::is_choice(&read.nodes) { choose_nodes(&domain, &read.needs)? } else { vec![] };
         let (nodes, windows) = (domain.nodes()?, domain.windows()?);
-        let (places, memory) = place::decide(&nodes, &windows, domain.node_name(), &read.nodes, &chosen)?;
+        let (places, memory) = place::decide(&nodes, &windows, domain.node_name(), &read.nodes, &chosen, read.memory)?;
         report::open(&domain, &places[0], &read.report)?;
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);
         let listener = channel_options().listen(&domain)?;
         set.add_listener(&listener)?;
+        let pages = match memory {
+            Where::Pages => {
+                let listener = sent::listen(&domain)?;
+                Some((set.add_listener(&listener)?, listener))
+            }
+            Where::Memory { .. } | Where::Window { .. } => None,
+        };
+        let endpoints = process::Endpoints::new(&listener, pages.as_ref().map(|(_, listener)| listener));
         // What cannot be started is reported now, not in the middle of the program. And a program passes to a
         // virtual machine through its window, so it has to be there before the arena takes what room there
         // is.
         let children: Vec<Child> = places[1..]
             .iter()
             .zip(1..)
-            .map(|(place, number)| process::start(&domain, &program, &listener, place, number))
+            .map(|(place, number)| process::start(&domain, &program, &endpoints, place, number))
             .collect::<Result<_, _>>()?;
         let memory_of_job = memory::create(&domain, &memory, variables, read.settings.arena);
-        let (capability, layout) = memory_of_job.inspect_err(|_| {
+        let (access, layout) = memory_of_job.inspect_err(|_| {
             // They would report a job that never began; one that cannot be killed ends when this process
             // does.
             children.iter().for_each(|child| drop(child.kill()));
         })?;
         // SAFETY: the caller says so.
-        let mapped = unsafe { memory::map(&capability, layout, true)? };
+        let mapped = unsafe { memory::map(&domain, &access, layout, true)? };
         let mode = read.mode;
         let root = start::install(memory::format(layout, &memory), read, send_queue::start);
         exclusive::turn_on(end);
         // SAFETY: the C library's list, which no other thread looks at yet; the copy stays.
         unsafe { words::use_environment(words::copy(root.store, words::environment())) };
         add_nodes(root, &places).map_err(BeginError::Node)?;
-        // In a window the kernel of a virtual machine knows no pages.
-        let apart = sys::keep_futexes_where_they_must_be(root.futex_probe());
+        // In a window the kernel of a virtual machine knows no pages; pages that are sent are each process's
+        // own.
+        let apart = if mapped.sent().is_some() {
+            sys::keep_futexes();
+            pace::turn_on();
+            true
+        } else {
+            sys::keep_futexes_where_they_must_be(root.futex_probe())
+        };
         let several = apart || places.iter().any(|place| place.kernel != places[0].kernel);
-        debug_assert!(!apart || matches!(memory, Where::Window { .. }));
+        debug_assert!(!apart || matches!(memory, Where::Window { .. } | Where::Pages));
         if several {
             wake_domain::configure(0, send_queue::wake);
         }
@@ -170,7 +186,8 @@ impl Hub {
             program,
             set,
             listener,
-            capability,
+            pages,
+            access,
             layout,
             places,
             mode,
@@ -211,6 +228,10 @@ impl Hub {
         call.start(self.root.store);
         loop {
             if let Some(status) = call.status() {
+                if self.mapped.sent().is_some() {
+                    // Workers have pages that the end of the program needs: the machine ends them with it.
+                    std::mem::forget(self);
+                }
                 return status;
             }
             self.serve();
@@ -221,7 +242,7 @@ impl Hub {
     fn serve(&mut self) {
         match self.set.wait(TICK) {
             Ok(Ready::Woken) => self.grant_wishes(),
-            Ok(Ready::Listener(_)) => self.accept(),
+            Ok(Ready::Listener(token)) => self.accept(token),
             Ok(Ready::Channel(token)) => self.hear(token),
             Ok(Ready::Child(token)) => self.ended(token),
             Ok(_) => {}
@@ -249,7 +270,15 @@ impl Hub {
     /// Starts a process for workers of a node.
     fn spawn(&mut self, node: usize) -> Result<(), Error> {
         let number = self.processes.len() + 1;
-        let child = process::start(&self.domain, &self.program, &self.listener, &self.places[node], number)?;
+        if self.mapped.sent().is_some() && number >= sent::PROCESSES {
+            fatal(format_args!(
+                "memory that is sent in pages can be that of {} processes: OMP_TOMBOLO=hybrid has one for each node",
+                sent::PROCESSES
+            ));
+        }
+        let pages = self.pages.as_ref().map(|(_, listener)| listener);
+        let endpoints = process::Endpoints::new(&self.listener, pages);
+        let child = process::start(&self.domain, &self.program, &endpoints, &self.places[node], number)?;
         self.keep(node, child)
     }
 
@@ -263,7 +292,10 @@ impl Hub {
         Ok(())
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, token: Token) {
+        if self.pages.as_ref().is_some_and(|(pages, _)| *pages == token) {
+            return self.accept_for_pages();
+        }
         match self.listener.within(Duration::ZERO).accept() {
             Ok(channel) => match self.set.add(channel) {
                 Ok(token) => self.unknown.push(token),
@@ -271,6 +303,27 @@ impl Hub {
             },
             Err(Error::TimedOut { .. } | Error::Refused { .. }) => {}
             Err(error) => fatal(format_args!("no worker can connect any more: {error}")),
+        }
+    }
+
+    /// Takes in a process that connects for pages. One that ends meanwhile is heard of from the machine.
+    fn accept_for_pages(&mut self) {
+        let (Some((_, listener)), Some(sent)) = (&self.pages, self.mapped.sent()) else { return };
+        let channel = match listener.within(Duration::ZERO).accept() {
+            Ok(channel) => channel,
+            Err(Error::TimedOut { .. } | Error::Refused { .. }) => return,
+            Err(error) => fatal(format_args!("no worker can connect any more: {error}")),
+        };
+        let node = channel.peer_node().to_owned();
+        let wanted = |number: u32, peer| {
+            let process = (number as usize).checked_sub(1).and_then(|index| self.processes.get(index));
+            process.is_some_and(|process| {
+                process.child.id() == peer && matches!(process.state, ProcessState::Joining { .. })
+            })
+        };
+        match sent.admit(channel, wanted) {
+            Ok(()) | Err(tombolo_pages::Error::Tombolo(_)) => {}
+            Err(error) => fatal(format_args!("node {node} cannot have pages of the job: {error}")),
         }
     }
 
@@ -328,13 +381,19 @@ impl Hub {
                 "the worker on node {node} is of another image than the program: compile all builds at once with `tombolo ompcc`"
             ));
         }
-        let granted = match self.capability.grant(process.child.id(), tombolo::region::Rights::READ_WRITE) {
-            Ok(granted) => granted,
+        let granted = match &self.access {
+            Access::Region(capability) => {
+                Some(capability.grant(process.child.id(), tombolo::region::Rights::READ_WRITE))
+            }
+            Access::Center | Access::Around(_) => None,
+        };
+        let capability = match granted.transpose() {
+            Ok(granted) => granted.map(|granted| granted.id.0),
             Err(error) => fatal(format_args!("node {node} does not get at what workers share: {error}")),
         };
         process.state = ProcessState::Joining { since: Instant::now(), channel: token };
         let welcome = FromHub::Welcome {
-            capability: granted.id.0,
+            capability,
             layout: self.layout,
             root: std::ptr::from_ref(self.root) as u64,
             wake_domain: u64::from(process.wake_domain),

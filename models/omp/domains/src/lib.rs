@@ -5,6 +5,9 @@
 //! mapped at the program's addresses. It receives work as addresses, through the arena, as a thread would.
 //! Messages only start workers, and wake those that sleep in another kernel.
 //!
+//! Nodes without memory in common have pages in place of the shared memory, which are [sent](sent) by messages
+//! when they are used.
+//!
 //! The program's first thread is the [`hub`]: it starts domains, watches them, and forwards wake-ups. In a
 //! worker's process that thread is a [`worker_main`], which executes the hub's requests. The domains of a
 //! team trust each other as threads do: any domain that can write to the arena controls all of them.
@@ -18,6 +21,7 @@ pub mod replica;
 pub mod report;
 pub mod request;
 pub mod send_queue;
+pub mod sent;
 pub mod worker_main;
 
 /// The environment variable by which a process learns that it is a worker, and of which job.

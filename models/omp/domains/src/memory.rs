@@ -1,14 +1,16 @@
-//! The one region that a job's workers share, and mapping it.
+//! The memory of a team: one region that all workers share, or pages that are sent between nodes without one.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use tombolo::region::{Capability, RegionFile, RegionOptions, Rights};
 use tombolo::{Domain, Error};
+use tombolo_pages::Unavailable;
 use tombolo_omp_team::primitives::exclusive;
 use tombolo_omp_team::primitives::store::{SPAN, Store};
 
 use crate::message::Layout;
 use crate::place::Where;
+use crate::sent::{self, Ranges};
 
 /// Where the arena lies in every worker: far from where programs, their heaps and what systems map are on
 /// either processor, and within the 39 bits that the smallest of address spaces have.
@@ -20,6 +22,8 @@ const LARGEST: u64 = 64 << 30;
 const LARGEST_EMULATED: u64 = 4 << 30;
 /// What an arena has at least.
 const LEAST: u64 = 16 << 20;
+/// What an arena of pages has where nothing is said: each process keeps some 130 bytes for each page.
+const LARGEST_SENT: u64 = 256 << 20;
 /// Pages may be that large.
 const PAGE: u64 = 64 << 10;
 
@@ -72,6 +76,12 @@ pub enum MemoryError {
         /// That address.
         address: u64,
     },
+    /// A node cannot have pages that are sent.
+    #[error("memory cannot be sent in pages here: {0}")]
+    Sent(#[from] tombolo_pages::Error),
+    /// A system call that finds a page absent would fail.
+    #[error("memory cannot be sent in pages here: {}", Unavailable::Forbidden)]
+    UserModeOnly,
     /// The system does not map it.
     #[error("what is shared cannot be mapped: {0}")]
     Map(#[from] std::io::Error),
@@ -80,7 +90,17 @@ pub enum MemoryError {
     Machine(#[from] Error),
 }
 
-/// Makes the region of a new job.
+/// What a process reaches the memory of its job by.
+pub enum Access {
+    /// A region that all share.
+    Region(Capability),
+    /// Pages, in the process that begins the job, to which all are sent when they are asked for.
+    Center,
+    /// Pages, in any other process of the job.
+    Around(sent::Center),
+}
+
+/// Makes the region of a new job, unless its memory is sent in pages.
 ///
 /// # Errors
 /// [`MemoryError`].
@@ -89,7 +109,7 @@ pub fn create(
     place: &Where,
     variables: Variables,
     asked: usize,
-) -> Result<(Capability, Layout), MemoryError> {
+) -> Result<(Access, Layout), MemoryError> {
     let variables_bytes = variables.length_bytes();
     let layout = |arena_bytes| Layout {
         variables: variables.start as u64,
@@ -100,18 +120,21 @@ pub fn create(
     let make = |arena_bytes: u64| {
         let options = RegionOptions::new(variables_bytes + arena_bytes);
         domain.create_region(&match place {
-            Where::Memory { .. } => options,
+            Where::Memory { .. } | Where::Pages => options,
             Where::Window { node, .. } => options.in_window_of(node),
         })
     };
     let mut bytes = size(place, variables_bytes, asked as u64)?;
+    if *place == Where::Pages {
+        return Ok((Access::Center, layout(bytes)));
+    }
     loop {
         match make(bytes) {
-            Ok(region) => return Ok((region.into_capability(), layout(bytes))),
+            Ok(region) => return Ok((Access::Region(region.into_capability()), layout(bytes))),
             Err(_) if asked == 0 && bytes / 2 >= LEAST => bytes = (bytes / 2).next_multiple_of(SPAN as u64),
             Err(source) => {
                 let smaller = match place {
-                    Where::Memory { .. } => bytes / 2,
+                    Where::Memory { .. } | Where::Pages => bytes / 2,
                     Where::Window { left_bytes, .. } => most(*left_bytes, variables_bytes).min(bytes / 2),
                 };
                 return Err(MemoryError::NoRoom { bytes, smaller_mib: smaller.max(LEAST) >> 20, source });
@@ -134,6 +157,7 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
     let (node, left_bytes) = match place {
         Where::Memory { emulated: false } => return Ok(LARGEST),
         Where::Memory { emulated: true } => return Ok(LARGEST_EMULATED),
+        Where::Pages => return Ok(LARGEST_SENT),
         Where::Window { node, left_bytes } => (node, *left_bytes),
     };
     // Channels need room too, and other jobs, which may have left less.
@@ -148,8 +172,14 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
 /// What is mapped of a job. It stays for as long as the process does.
 #[derive(Debug)]
 pub struct Mapped {
-    file: RegionFile,
+    memory: Memory,
     layout: Layout,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Region(RegionFile),
+    Sent(Ranges),
 }
 
 impl Mapped {
@@ -159,20 +189,28 @@ impl Mapped {
         self.layout
     }
 
+    /// The pages, where memory is sent.
+    #[must_use]
+    pub fn sent(&self) -> Option<&Ranges> {
+        match &self.memory {
+            Memory::Region(_) => None,
+            Memory::Sent(ranges) => Some(ranges),
+        }
+    }
+
     /// Maps what all share, in place of whatever is in a range of it.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; memory that is sent in pages cannot be mapped otherwise.
     ///
     /// # Safety
     /// The range is of pages of the job, and what is there now is the same.
     pub unsafe fn map_again(&self, begin: usize, length: usize) -> std::io::Result<()> {
-        let Some(offset) = self.layout.offset_of(begin as u64) else {
+        let (Some(offset), Memory::Region(file)) = (self.layout.offset_of(begin as u64), &self.memory) else {
             return Err(std::io::ErrorKind::InvalidInput.into());
         };
-        let descriptor = self.file.as_fd().as_raw_fd();
         // SAFETY: the caller says so.
-        unsafe { exclusive::map_over(descriptor, self.file.offset_bytes() + offset, begin, length) }
+        unsafe { exclusive::map_over(file.as_fd().as_raw_fd(), file.offset_bytes() + offset, begin, length) }
     }
 }
 
@@ -184,7 +222,26 @@ impl Mapped {
 ///
 /// # Safety
 /// The program's variables are not used meanwhile, and the layout is that of the program.
-pub unsafe fn map(capability: &Capability, layout: Layout, bring: bool) -> Result<Mapped, MemoryError> {
+pub unsafe fn map(
+    domain: &Domain,
+    access: &Access,
+    layout: Layout,
+    bring: bool,
+) -> Result<Mapped, MemoryError> {
+    let memory = match access {
+        // SAFETY: the caller says so.
+        Access::Region(capability) => Memory::Region(unsafe { map_region(capability, layout, bring)? }),
+        // SAFETY: the caller says so.
+        Access::Center => Memory::Sent(unsafe { Ranges::begin(domain, layout)? }),
+        // SAFETY: the caller says so.
+        Access::Around(center) => Memory::Sent(unsafe { Ranges::join(domain, center, layout)? }),
+    };
+    Ok(Mapped { memory, layout })
+}
+
+/// # Safety
+/// As [`map`].
+unsafe fn map_region(capability: &Capability, layout: Layout, bring: bool) -> Result<RegionFile, MemoryError> {
     let file = capability.file(Rights::READ_WRITE)?;
     let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
     let needed = variables_bytes.checked_add(arena_bytes);
@@ -210,10 +267,10 @@ pub unsafe fn map(capability: &Capability, layout: Layout, bring: bool) -> Resul
         // SAFETY: the caller says that they are not in use, and the file has what they are.
         unsafe { exclusive::map_over(descriptor, offset, variables_address, variables_length)? };
     }
-    Ok(Mapped { file, layout })
+    Ok(file)
 }
 
-fn length(bytes: u64) -> Result<usize, MemoryError> {
+pub(crate) fn length(bytes: u64) -> Result<usize, MemoryError> {
     usize::try_from(bytes)
         .map_err(|_| MemoryError::Map(std::io::Error::other("it is longer than this processor can")))
 }

@@ -48,8 +48,8 @@ pub enum FromWorker {
 pub enum FromHub {
     /// What to map.
     Welcome {
-        /// The capability to the region with everything that is shared.
-        capability: u64,
+        /// The capability to the region with everything that is shared; `None` where it is sent in pages.
+        capability: Option<u64>,
         /// What is mapped where.
         layout: Layout,
         /// Where the root of the job is.
@@ -201,17 +201,17 @@ impl Message for FromHub {
         match *self {
             Self::Welcome { capability, layout, root, wake_domain, several, environment } => {
                 let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
-                let several = u64::from(several);
+                let flags = u64::from(several) | u64::from(capability.is_none()) << 1;
                 encode([
                     WELCOME,
-                    capability,
+                    capability.unwrap_or(0),
                     variables,
                     variables_bytes,
                     arena,
                     arena_bytes,
                     root,
                     wake_domain,
-                    several,
+                    flags,
                     environment,
                 ])
             }
@@ -245,11 +245,13 @@ impl FromHub {
                 arena_bytes,
                 root,
                 wake_domain,
-                several @ 0..=1,
+                flags @ 0..=3,
                 environment,
             ] => {
                 let layout = Layout { variables, variables_bytes, arena, arena_bytes };
-                Self::Welcome { capability, layout, root, wake_domain, several: several == 1, environment }
+                let several = flags & 1 != 0;
+                let capability = (flags & 2 == 0).then_some(capability);
+                Self::Welcome { capability, layout, root, wake_domain, several, environment }
             }
             [START, thread, stack, length] => Self::Start { thread, stack, length },
             [WAKE, ref parkers @ ..] if is_few(parkers) => Self::Wake { parkers: parkers.to_vec() },
@@ -271,10 +273,18 @@ mod tests {
             Layout { variables: 1 << 24, variables_bytes: 65536, arena: 1 << 37, arena_bytes: 1 << 30 };
         for message in [
             FromHub::Welcome {
-                capability: 7,
+                capability: Some(7),
                 layout,
                 root: 8,
                 wake_domain: 0,
+                several: true,
+                environment: 9,
+            },
+            FromHub::Welcome {
+                capability: None,
+                layout,
+                root: 8,
+                wake_domain: 1,
                 several: true,
                 environment: 9,
             },

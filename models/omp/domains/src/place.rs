@@ -4,6 +4,7 @@ use std::fmt;
 
 use tombolo::admin::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Isa, NodeId};
+use tombolo_omp_team::job::env::Memory;
 use tombolo_omp_team::primitives::nodes::Named;
 
 /// Whose kernel programs of a node run on.
@@ -45,6 +46,8 @@ pub enum Where {
         /// What is left of it, in bytes.
         left_bytes: u64,
     },
+    /// In pages that each node has in memory of its own, and that are sent by messages.
+    Pages,
 }
 
 /// Why a job cannot have its nodes.
@@ -74,8 +77,20 @@ pub enum PlaceError {
         /// What it runs.
         isa: Isa,
     },
+    /// Its emulator has no pages that can be sent.
+    #[error(
+        "OMP_TOMBOLO_NODES: node {name} cannot be in a job whose memory is sent in pages: the emulator that runs its programs \
+         (qemu-user) has no userfaultfd; use a virtual machine, or nodes that all share memory"
+    )]
+    Emulated {
+        /// The name.
+        name: String,
+    },
     /// It has no memory in common with the others.
-    #[error("OMP_TOMBOLO_NODES: node {name} shares no memory with {other}: {why}")]
+    #[error(
+        "OMP_TOMBOLO_NODES: node {name} shares no memory with {other}: {why}; without OMP_TOMBOLO_MEMORY=shared the job \
+         sends its memory in pages"
+    )]
     Apart {
         /// The name.
         name: String,
@@ -99,7 +114,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::NoWindow => {
-                "it has no window (`window` in the machine file), and pages are not sent by messages yet"
+                "it has no window (`window` in the machine file)"
             }
             Self::TwoWindows => "no window (`[[window]]` in the machine file) has all nodes of the job",
         })
@@ -118,7 +133,8 @@ pub fn is_choice(wanted: &[Named]) -> bool {
 /// What a job gets: its nodes, that of the program first, and where its memory is.
 ///
 /// Without a wish it has the program's own node alone. Where nodes are to be chosen, those of `chosen` take
-/// part that can, in that order.
+/// part that can, in that order. Where not all share memory, it is sent in pages, unless `kind` says
+/// otherwise; nodes that are to be chosen are left out instead if they do not share memory with the first.
 ///
 /// # Errors
 /// [`PlaceError`].
@@ -128,6 +144,7 @@ pub fn decide(
     own: &str,
     wanted: &[Named],
     chosen: &[String],
+    kind: Memory,
 ) -> Result<(Vec<JobNode>, Where), PlaceError> {
     let find = |name: &str| nodes.iter().find(|node| node.name == name);
     let unknown = |name: &str| {
@@ -137,14 +154,18 @@ pub fn decide(
     let limit = wanted.iter().find(|named| named.name == own).map_or(0, |named| named.threads);
     let mut places = vec![place(find(own).ok_or_else(|| unknown(own))?, limit)?];
     let machine = Surroundings { nodes, windows };
-    let mut window = None;
+    let (mut window, mut apart) = (None, kind == Memory::Pages);
     if let [Named { threads, .. }] = wanted
         && is_choice(wanted)
     {
         for node in chosen.iter().filter_map(|name| find(name)).filter(|node| node.name != own && node.up) {
             // A node that cannot take part is left out: it was not named.
             let Ok(more) = place(node, *threads) else { continue };
-            if let Ok(common) = machine.share(&places, &more) {
+            if apart {
+                if !machine.is_emulated(&more) {
+                    places.push(more);
+                }
+            } else if let Ok(common) = machine.share(&places, &more) {
                 window = common;
                 places.push(more);
             }
@@ -159,24 +180,28 @@ pub fn decide(
                 continue;
             }
             let more = place(node, *threads)?;
-            window = machine.share(&places, &more)?;
+            if !apart {
+                match machine.share(&places, &more) {
+                    Ok(common) => window = common,
+                    Err(_) if kind == Memory::Any => apart = true,
+                    Err(error) => return Err(error),
+                }
+            }
             places.push(more);
         }
     }
     let memory = match window {
+        _ if apart => match places.iter().find(|place| machine.is_emulated(place)) {
+            Some(place) => return Err(PlaceError::Emulated { name: place.name.clone() }),
+            None => Where::Pages,
+        },
         Some(window) => {
             let left_bytes = window.bytes.1.saturating_sub(window.bytes.0);
             Where::Window { node: window.name.clone(), left_bytes }
         }
-        None => Where::Memory { emulated: emulated(nodes, &places) },
+        None => Where::Memory { emulated: places.iter().any(|place| machine.is_emulated(place)) },
     };
     Ok((places, memory))
-}
-
-/// Whether the host runs programs of some node by an emulator.
-fn emulated(nodes: &[NodeInfo], places: &[JobNode]) -> bool {
-    let host = nodes.iter().find(|node| node.kind == NodeKind::Host);
-    places.iter().any(|place| place.kernel == Kernel::Host && host.is_some_and(|host| host.isa != place.isa))
 }
 
 fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
@@ -204,6 +229,12 @@ struct Surroundings<'a> {
 }
 
 impl<'a> Surroundings<'a> {
+    /// Whether the host runs the programs of a node by an emulator.
+    fn is_emulated(&self, place: &JobNode) -> bool {
+        let host = self.nodes.iter().find(|node| node.kind == NodeKind::Host);
+        place.kernel == Kernel::Host && host.is_some_and(|host| host.isa != place.isa)
+    }
+
     /// The window in which another node and those of the job share memory; `None` where they are on one
     /// kernel.
     fn share(&self, places: &[JobNode], more: &JobNode) -> Result<Option<&'a WindowInfo>, PlaceError> {
@@ -285,8 +316,12 @@ mod tests {
     }
 
     fn decided(own: &str, names: &[&str]) -> Result<(Vec<String>, Where), PlaceError> {
+        decided_as(own, names, Memory::Shared)
+    }
+
+    fn decided_as(own: &str, names: &[&str], kind: Memory) -> Result<(Vec<String>, Where), PlaceError> {
         let chosen: Vec<String> = machine().into_iter().map(|node| node.name).collect();
-        let (places, memory) = decide(&machine(), &windows(), own, &wanted(names), &chosen)?;
+        let (places, memory) = decide(&machine(), &windows(), own, &wanted(names), &chosen, kind)?;
         Ok((places.into_iter().map(|place| place.name).collect(), memory))
     }
 
@@ -319,7 +354,8 @@ mod tests {
         let (places, _) = decided("host", &["all"]).unwrap();
         assert_eq!(places, ["host", "arm-user", "arm0"]);
         let chosen = ["arm1", "big", "arm0", "arm-user", "host"].map(str::to_owned);
-        let (places, memory) = decide(&machine(), &windows(), "host", &wanted(&["all"]), &chosen).unwrap();
+        let (places, memory) = 
+            decide(&machine(), &windows(), "host", &wanted(&["all"]), &chosen, Memory::Any).unwrap();
         let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
         assert_eq!(names, ["host", "arm1", "arm-user"], "in the order of the choice");
         assert!(matches!(memory, Where::Window { node, .. } if node == "arm1"));
@@ -337,10 +373,26 @@ mod tests {
     }
 
     #[test]
+    fn where_not_all_share_memory_it_is_sent_in_pages() {
+        for (own, names) in [("host", &["arm0", "arm1"][..]), ("arm0", &["arm1"]), ("host", &["alone"])] {
+            assert_eq!(decided_as(own, names, Memory::Any).map(|(_, memory)| memory), Ok(Where::Pages));
+        }
+        assert_eq!(decided_as("host", &["arm0"], Memory::Pages).map(|(_, memory)| memory), Ok(Where::Pages));
+        assert_eq!(decided_as("host", &[], Memory::Pages).map(|(_, memory)| memory), Ok(Where::Pages));
+        let of_all = decided_as("host", &["all"], Memory::Pages).unwrap();
+        assert_eq!(of_all.0, ["host", "arm0", "arm1", "alone"], "without the one that is emulated");
+        for names in [&["arm-user", "arm0", "arm1"][..], &["alone", "arm-user"]] {
+            let refused = decided_as("host", names, Memory::Any);
+            assert_eq!(refused, Err(PlaceError::Emulated { name: "arm-user".to_owned() }));
+        }
+    }
+
+    #[test]
     fn virtual_machines_share_the_memory_of_a_window_that_has_all() {
         let decided = |windows: &[WindowInfo], own: &str, names: &[&str]| {
             let chosen: Vec<String> = machine().into_iter().map(|node| node.name).collect();
-            let (places, memory) = decide(&machine(), windows, own, &wanted(names), &chosen)?;
+            let (places, memory) =
+                decide(&machine(), windows, own, &wanted(names), &chosen, Memory::Shared)?;
             Ok::<_, PlaceError>((places.len(), memory))
         };
         let mut all = windows();
@@ -361,7 +413,7 @@ mod tests {
         let mut nodes = machine();
         nodes[1].up = false;
         assert!(matches!(
-            decide(&nodes, &windows(), "host", &wanted(&["arm-user"]), &[]),
+            decide(&nodes, &windows(), "host", &wanted(&["arm-user"]), &[], Memory::Any),
             Err(PlaceError::Down { .. })
         ));
     }

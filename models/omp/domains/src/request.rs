@@ -19,6 +19,8 @@ pub enum RequestKind {
     Share = 2,
     /// Something is to be done in the program's process, by [`serve_calls`].
     Call = 3,
+    /// This process is about to end: what only it has of memory that is sent in pages is to be fetched.
+    Leave = 4,
 }
 
 /// A request. It lies in the arena.
@@ -48,7 +50,7 @@ pub fn serve_calls(serve: Serve) {
 impl Request {
     /// What is asked for; `None` for what no thread asks for.
     pub(crate) fn kind(&self) -> Option<RequestKind> {
-        [RequestKind::Replicate, RequestKind::Share, RequestKind::Call]
+        [RequestKind::Replicate, RequestKind::Share, RequestKind::Call, RequestKind::Leave]
             .into_iter()
             .find(|kind| *kind as u32 == self.kind)
     }

@@ -9,16 +9,17 @@ use tombolo_omp_team::job::stack::Stack;
 use tombolo_omp_team::job::{layout, start, words, worker};
 use tombolo_omp_team::primitives::parker::Parker;
 use tombolo_omp_team::primitives::store::Store;
-use tombolo_omp_team::primitives::{exclusive, sys, wake_domain};
+use tombolo_omp_team::primitives::{exclusive, pace, sys, wake_domain};
 use tombolo_omp_team::team::root::Root;
 use tombolo_omp_team::team::thread::Thread;
 
 use crate::hub::{self, Image};
-use crate::memory::{self, Variables};
+use crate::memory::{self, Access, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
 use crate::outbox::{Message, Outbox};
+use crate::request::RequestKind;
 use crate::send_queue;
-use crate::{JOIN, channel_options, fatal, replica, request};
+use crate::{JOIN, channel_options, fatal, replica, request, sent};
 
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -89,16 +90,16 @@ impl WorkerMain {
         settled: impl FnOnce(&'static Store),
     ) -> Result<Self, Error> {
         let job = std::env::var(JOIN).unwrap_or_default();
-        let Some((number, name)) =
-            job.split_once(' ').and_then(|(number, name)| Some((number.parse().ok()?, name)))
-        else {
+        let mut words = job.split(' ');
+        let number = words.next().and_then(|number| number.parse::<u32>().ok());
+        let (Some(number), Some(name), pages) = (number, words.next(), words.next()) else {
             fatal(format_args!(
                 "{JOIN} is for the run-time's own use, and {job:?} is not what it says there"
             ));
         };
         let domain = Domain::attach()?.with_timeout(PATIENCE);
         let mut channel = channel_options().connect(&domain, name)?;
-        let hello = FromWorker::Hello { number, image, records: layout::fingerprint() };
+        let hello = FromWorker::Hello { number: number.into(), image, records: layout::fingerprint() };
         channel.send(&hello.encode())?;
         let mut bytes = Vec::new();
         channel.recv_into(&mut bytes)?;
@@ -110,15 +111,23 @@ impl WorkerMain {
         if layout.variables != variables.start as u64 {
             fatal("the program's variables are elsewhere than in its other builds");
         }
-        let capability = domain.capability(CapabilityId(capability))?;
+        let access = match (capability, pages) {
+            (Some(capability), _) => Access::Region(domain.capability(CapabilityId(capability))?),
+            (None, Some(name)) => Access::Around(sent::Center { name: name.to_owned(), number }),
+            (None, None) => fatal("the hub of the job sends pages, and did not say where they come from"),
+        };
         // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
-        let mapped = match unsafe { memory::map(&capability, layout, false) } {
+        let mapped = match unsafe { memory::map(&domain, &access, layout, false) } {
             Ok(mapped) => mapped,
             Err(error) => fatal(error),
         };
         // What a worker finds in the environment it may hand to others.
         // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.
         unsafe { words::use_environment(environment as *mut *mut std::ffi::c_char) };
+        if mapped.sent().is_some() {
+            sys::keep_futexes();
+            pace::turn_on();
+        }
         settle(root, u32::try_from(wake_domain).unwrap_or(0), several, layout, settled);
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);
@@ -176,6 +185,14 @@ impl WorkerMain {
     }
 }
 
+/// Called in a worker's process that is about to end because one of its threads has called `exit`: the program
+/// goes on to its end elsewhere, with memory that may be in this process only.
+pub fn leave() {
+    if pace::is_on() {
+        request::ask(start::current(), RequestKind::Leave, [0; 4]);
+    }
+}
+
 /// Makes this process one of the job.
 fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: impl FnOnce(&'static Store)) {
     let within = root.wrapping_sub(layout.arena) < layout.arena_bytes && root.is_multiple_of(64);
@@ -185,7 +202,7 @@ fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: i
     // SAFETY: it lies in the arena, and the hub has made it there; its records look as they do here.
     let root: &'static Root = unsafe { &*(root as *const Root) };
     exclusive::turn_on(|| {});
-    if sys::keep_futexes_where_they_must_be(root.futex_probe()) && wake_domain == 0 {
+    if !pace::is_on() && sys::keep_futexes_where_they_must_be(root.futex_probe()) && wake_domain == 0 {
         fatal("threads cannot be woken here: the kernel knows no pages of the arena");
     }
     start::attach(root, send_queue::start);

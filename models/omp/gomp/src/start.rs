@@ -41,6 +41,8 @@ extern "C" fn begin() {
 
 extern "C" fn end() {
     if exclusive::is_worker() {
+        #[cfg(target_env = "musl")]
+        tombolo_omp_domains::worker_main::leave();
         return;
     }
     exclusive::end();

@@ -84,15 +84,26 @@ impl Process {
     }
 }
 
+/// Where processes connect: to the hub, and for pages where memory is sent in those.
+pub(super) struct Endpoints(String);
+
+impl Endpoints {
+    pub(super) fn new(hub: &Listener, pages: Option<&Listener>) -> Self {
+        let name =
+            |listener: &Listener| listener.endpoint().map_or_else(String::new, |endpoint| endpoint.name());
+        let names: Vec<String> = [Some(hub), pages].into_iter().flatten().map(name).collect();
+        Self(names.join(" "))
+    }
+}
+
 /// Starts the process of this number, for workers on a node.
 pub(super) fn start(
     domain: &Domain,
     program: &Program,
-    listener: &Listener,
+    Endpoints(endpoints): &Endpoints,
     place: &JobNode,
     number: usize,
 ) -> Result<Child, Error> {
-    let endpoint = listener.endpoint().map_or_else(String::new, |endpoint| endpoint.name());
     let mut options = match program {
         Program::ThisImage => SpawnOptions::this_image(),
         Program::File(path) => SpawnOptions::image(path),
@@ -102,5 +113,5 @@ pub(super) fn start(
     for (name, value) in std::env::vars().filter(|(name, _)| !name.starts_with("TOMBOLO_")) {
         options = options.env(name, value);
     }
-    domain.spawn(&options.env(JOIN, format!("{number} {endpoint}")))
+    domain.spawn(&options.env(JOIN, format!("{number} {endpoints}")))
 }

@@ -3,6 +3,7 @@
 use super::{FromHub, Hub, Kernel, ProcessState};
 use crate::replica;
 use crate::request::{Request, RequestKind};
+use crate::sent::Ranges;
 
 /// What is replicated, and which requests wait for it.
 #[derive(Default)]
@@ -16,7 +17,8 @@ pub(super) struct Replicas {
 impl Hub {
     /// Whether processes of a node reach shared memory through the window.
     fn is_behind(&self, node: usize) -> bool {
-        matches!(self.places[node].kernel, Kernel::Virtual(_))
+        // Pages that are sent are in a node's own memory already, as long as they are only read.
+        self.mapped.sent().is_none() && matches!(self.places[node].kernel, Kernel::Virtual(_))
     }
 
     /// Does what a thread asks for.
@@ -28,6 +30,10 @@ impl Hub {
             Some(RequestKind::Replicate) => self.replicate(asked, false),
             Some(RequestKind::Share) => self.replicate(asked, true),
             Some(RequestKind::Call) => asked.serve(),
+            Some(RequestKind::Leave) => {
+                let gathered = self.mapped.sent().map_or(Ok(()), Ranges::gather);
+                asked.answer(if gathered.is_ok() { 0 } else { libc_errors::NO_ANSWER });
+            }
             None => asked.answer(libc_errors::INVALID),
         }
     }
@@ -94,6 +100,8 @@ impl Hub {
 mod libc_errors {
     /// `EINVAL`.
     pub(super) const INVALID: u64 = 22;
+    /// `EIO`.
+    pub(super) const NO_ANSWER: u64 = 5;
 }
 
 /// Ranges without another.

@@ -37,6 +37,31 @@ impl Mode {
     }
 }
 
+/// What the memory of a team is to be, where its workers have address spaces of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// Memory that all nodes reach, or pages if there is none.
+    #[default]
+    Any,
+    /// Memory that all nodes reach.
+    Shared,
+    /// Pages that are sent by messages.
+    Pages,
+}
+
+impl Memory {
+    /// The kind with this name; an empty name stands for [`Any`](Self::Any).
+    #[must_use]
+    pub fn named(text: &str) -> Option<Self> {
+        Some(match text {
+            "" => Self::Any,
+            "shared" => Self::Shared,
+            "pages" => Self::Pages,
+            _ => return None,
+        })
+    }
+}
+
 /// What the environment says.
 #[derive(Clone, Debug)]
 pub struct Read {
@@ -48,6 +73,8 @@ pub struct Read {
     pub places: Vec<Processors>,
     /// `OMP_TOMBOLO`: what workers are to be.
     pub mode: Mode,
+    /// `OMP_TOMBOLO_MEMORY`: what the memory of the team is to be.
+    pub memory: Memory,
     /// `OMP_TOMBOLO_GROUP`: how many threads share a process in hybrid mode.
     pub group: u32,
     /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to
@@ -124,6 +151,10 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     let mode = Mode::named(mode.as_bytes()).unwrap_or_else(|| {
         sys::fatal(format_args!("OMP_TOMBOLO={mode}: there are `shared`, `exclusive` and `hybrid`"))
     });
+    let memory = variables.text("OMP_TOMBOLO_MEMORY").unwrap_or_default();
+    let memory = Memory::named(&memory).unwrap_or_else(|| {
+        sys::fatal(format_args!("OMP_TOMBOLO_MEMORY={memory}: there are `shared` and `pages`"))
+    });
     settings.own_memory = mode == Mode::Hybrid;
     let mut group = settings.processors;
     variables.set("OMP_TOMBOLO_GROUP", positive, &mut group);
@@ -131,7 +162,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
     let places = read_places(&variables, &mut settings, processors);
     let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
-    Read { settings, affinity_format, places, mode, group, nodes, needs, report, display }
+    Read { settings, affinity_format, places, mode, memory, group, nodes, needs, report, display }
 }
 
 struct Variables<'a> {

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{local, park};
+use super::{local, pace, park};
 
 const OPEN: u32 = 0;
 const HELD: u32 = 1;
@@ -43,6 +43,9 @@ impl Lock {
 
     #[cold]
     fn acquire_slowly(&self) {
+        if pace::is_on() && self.acquire_at_a_look() {
+            return;
+        }
         let mut spin = local::budget_for_locks();
         // The holder writes to the line again soon, and each load delays it.
         let mut pause = 1;
@@ -60,6 +63,17 @@ impl Lock {
         while self.0.swap(AWAITED, Ordering::Acquire) != OPEN {
             park::sleep(&self.0, AWAITED);
         }
+    }
+
+    /// Takes the lock if it is found free within the time for which threads look.
+    fn acquire_at_a_look(&self) -> bool {
+        let mut looks = pace::Looks::new();
+        while looks.next() {
+            if self.0.load(Ordering::Relaxed) == OPEN && self.try_acquire() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Gives the lock back.

@@ -12,6 +12,7 @@ mod kernel_model;
 pub mod local;
 pub mod lock;
 pub mod nodes;
+pub mod pace;
 pub mod park;
 pub mod parker;
 pub mod places;

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::local::{self, Local};
-use super::{sys, wake_domain};
+use super::{pace, sys, wake_domain};
 
 /// How many lists there are. Two words that share one are told apart by the address that each sleeper holds.
 const LISTS: usize = 64;
@@ -46,8 +46,16 @@ impl Drop for Held<'_> {
 
 impl List {
     fn hold(&self) -> Held<'_> {
-        while self.held.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            sys::yield_now();
+        let take = || self.held.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if pace::is_on() {
+            let mut looks = pace::Looks::new();
+            while self.held.load(Ordering::Relaxed) != 0 || !take() {
+                looks.pause();
+            }
+        } else {
+            while !take() {
+                sys::yield_now();
+            }
         }
         Held(self)
     }

@@ -5,6 +5,7 @@
 use super::awake::CROWDED;
 use super::bell::{Bell, Sleepers};
 use super::local::Local;
+use super::pace;
 
 /// Turns between checks of what others write often, and of how many are awake.
 const SELDOM: u64 = 16;
@@ -41,6 +42,18 @@ pub(crate) fn until_slowly(
     condition: &mut impl FnMut() -> bool,
     seldom: &mut impl FnMut() -> bool,
 ) -> bool {
+    if pace::is_on() {
+        let mut looks = pace::Looks::new();
+        while looks.next() {
+            if condition() {
+                return true;
+            }
+            if seldom() {
+                return false;
+            }
+        }
+        return sleep_until(me, sleep, condition, seldom);
+    }
     let awake = me.awake();
     let turns = awake.turns();
     let mut spun = 0_u64;
@@ -66,6 +79,16 @@ pub(crate) fn until_slowly(
             }
         }
     }
+    sleep_until(me, sleep, condition, seldom)
+}
+
+/// The part of [`until_slowly`] in which the thread sleeps.
+fn sleep_until(
+    me: &Local,
+    sleep: Sleep<'_>,
+    condition: &mut impl FnMut() -> bool,
+    seldom: &mut impl FnMut() -> bool,
+) -> bool {
     let mut either = || condition() || seldom();
     match sleep {
         Sleep::Alone => me.parker().sleep_unless(&mut either),

@@ -1,0 +1,217 @@
+//! The memory of a team on nodes that have none in common: pages that are sent by messages.
+//!
+//! The program's process is the home of all pages (`tombolo-pages`, rank 0); the others are ranks by the
+//! numbers that the hub gave them, and come when they are started. There are two ranges, the program's
+//! variables and the arena, each with a channel from every process to that of the program.
+
+use std::time::Duration;
+
+use tombolo::{Channel, Domain, DomainId, Error, Listener};
+use tombolo_pages::{Pages, PagesOptions};
+
+use crate::memory::{MemoryError, length};
+use crate::message::Layout;
+
+/// How long an access to a page of a process that died waits before it ends the program by SIGBUS: the hub
+/// learns of the death by itself and ends the job in order.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long a page stays where it was fetched to.
+const HOLD: Duration = Duration::from_micros(50);
+/// Pages that are fetched with one that is read.
+const AHEAD: u8 = 7;
+/// How long a process that connects may take to say what for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the pages of a process that leaves may take.
+const GATHERING: Duration = Duration::from_secs(60);
+
+/// Processes that a job can have, that of the program included.
+pub const PROCESSES: usize = 64;
+
+/// Where pages are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Range {
+    Variables,
+    Arena,
+}
+
+/// The order in which ranges are opened, and how they are called in the first message of a channel.
+const ORDER: [Range; 2] = [Range::Variables, Range::Arena];
+
+impl Range {
+    fn bounds(self, layout: Layout) -> (u64, u64) {
+        match self {
+            Self::Variables => (layout.variables, layout.variables_bytes),
+            Self::Arena => (layout.arena, layout.arena_bytes),
+        }
+    }
+}
+
+/// Where a process finds the home of all pages, and which it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Center {
+    /// Its name for channels.
+    pub name: String,
+    /// The number of this process.
+    pub number: u32,
+}
+
+/// The pages of the job at this process. They are there until the process ends: what the program does at its
+/// end uses its variables.
+#[derive(Debug)]
+pub struct Ranges {
+    /// In [`ORDER`]; an image without variables has no range of them.
+    ranges: [Option<&'static Pages>; 2],
+}
+
+impl Ranges {
+    /// In the process of the program, which brings what its variables are.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    ///
+    /// # Safety
+    /// The program's variables are not used meanwhile, and the layout is that of the program.
+    pub unsafe fn begin(domain: &Domain, layout: Layout) -> Result<Self, MemoryError> {
+        let (address, bytes) = (length(layout.variables)?, length(layout.variables_bytes)?);
+        // SAFETY: the caller says that they are there and do not change.
+        let values = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }.to_vec();
+        // SAFETY: the caller says so.
+        let ranges = unsafe {
+            Self::open(layout, |options, _, bytes| Ok(options.open_center(domain, bytes)?))?
+        };
+        for (at, page) in (address..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
+            // All is zero, and stays without a page of memory where nothing else is written.
+            if page.iter().any(|byte| *byte != 0) {
+                // SAFETY: the range has just been opened there, for as many bytes.
+                unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), at as *mut u8, page.len()) };
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// In any other process.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin).
+    pub unsafe fn join(domain: &Domain, center: &Center, layout: Layout) -> Result<Self, MemoryError> {
+        let open = |options: PagesOptions, range: Range, bytes| {
+            let mut channel = PagesOptions::channel_options()?.connect(domain, &center.name)?;
+            channel.send(&hello(center.number, range))?;
+            Ok(options.open_around(domain, center.number, channel, bytes)?)
+        };
+        // SAFETY: the caller says so.
+        unsafe { Self::open(layout, open) }
+    }
+
+    /// # Safety
+    /// As [`begin`](Self::begin).
+    unsafe fn open(
+        layout: Layout,
+        mut open: impl FnMut(PagesOptions, Range, u64) -> Result<Pages, MemoryError>,
+    ) -> Result<Self, MemoryError> {
+        let mut ranges: [Option<&'static Pages>; 2] = [None; 2];
+        for (range, place) in ORDER.into_iter().zip(&mut ranges) {
+            let (address, bytes) = range.bounds(layout);
+            if bytes == 0 {
+                continue;
+            }
+            if range == Range::Variables {
+                // SAFETY: the caller says that they are not used; pages take their place before they are.
+                unsafe { libc::munmap(length(address)? as *mut libc::c_void, length(bytes)?) };
+            }
+            let options = PagesOptions::new("omp").address(length(address)?).hold(HOLD).ahead(AHEAD);
+            let pages = open(options.linger(LINGER), range, bytes)?;
+            if pages.is_user_mode_only() {
+                return Err(MemoryError::UserModeOnly);
+            }
+            let pages: &'static Pages = Box::leak(Box::new(pages));
+            *place = Some(pages);
+        }
+        Ok(Self { ranges })
+    }
+
+    /// Takes a process in that has connected; which processes are wanted, by their numbers, `wanted` says.
+    ///
+    /// # Errors
+    /// The process is none that is wanted, does not say what it has to, or ended.
+    pub fn admit(
+        &self,
+        mut channel: Channel,
+        wanted: impl Fn(u32, DomainId) -> bool,
+    ) -> Result<(), tombolo_pages::Error> {
+        let mut bytes = Vec::new();
+        channel.within(PATIENCE).recv_into(&mut bytes)?;
+        let meant = understand(&bytes).filter(|(number, _)| wanted(*number, channel.peer()));
+        let pages = meant.and_then(|(number, range)| Some((number, self.at(range)?)));
+        match pages {
+            Some((number, pages)) => pages.admit(number, channel, PATIENCE),
+            None => Ok(()),
+        }
+    }
+
+    fn at(&self, range: Range) -> Option<&'static Pages> {
+        ORDER.iter().zip(self.ranges).find_map(|(at, pages)| pages.filter(|_| *at == range))
+    }
+
+    /// Fetches what only other processes have, one of which is about to end.
+    ///
+    /// # Errors
+    /// A process ended with some of it, or does not answer.
+    pub fn gather(&self) -> Result<(), tombolo_pages::Error> {
+        self.ranges.into_iter().flatten().try_for_each(|pages| pages.gather(GATHERING))
+    }
+
+    /// Faults at this process: to read, to write, and to write what it could read; and how many pages were
+    /// taken by others.
+    #[must_use]
+    pub fn faults(&self) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for pages in self.ranges.into_iter().flatten() {
+            let counts = pages.totals();
+            let more = [counts.read_faults, counts.write_faults, counts.upgrades, counts.taken];
+            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += u64::from(more));
+        }
+        sum
+    }
+}
+
+/// Bytes of variables that are looked at together.
+const CHUNK: usize = 4096;
+
+/// Where processes connect.
+///
+/// # Errors
+/// Those of channels.
+pub fn listen(domain: &Domain) -> Result<Listener, Error> {
+    PagesOptions::channel_options()?.listen(domain)
+}
+
+fn hello(number: u32, range: Range) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes[4] = ORDER.iter().position(|at| *at == range).unwrap_or(0) as u8;
+    bytes
+}
+
+fn understand(bytes: &[u8]) -> Option<(u32, Range)> {
+    let [a, b, c, d, range, 0, 0, 0] = *bytes else { return None };
+    Some((u32::from_le_bytes([a, b, c, d]), *ORDER.get(usize::from(range))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_connects_says_what_for() {
+        for range in ORDER {
+            assert_eq!(understand(&hello(0x0102_0304, range)), Some((0x0102_0304, range)));
+        }
+        for wrong in [&[][..], &[0; 7], &[0; 9], &[1, 0, 0, 0, 2, 0, 0, 0], &[1, 0, 0, 0, 0, 0, 0, 1]] {
+            assert_eq!(understand(wrong), None, "{wrong:?}");
+        }
+    }
+}
