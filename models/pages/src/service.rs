@@ -21,6 +21,8 @@ use crate::store::{Backing, Content};
 
 /// Messages of one rank, or faults, that are handled before the others are looked at.
 const IN_A_ROW: usize = 32;
+/// Pages that are mapped after one that this rank holds and uses for the first time.
+const AROUND: usize = 15;
 /// How long to sleep at most. Everything that ends a sleep wakes the thread; this is for what does not.
 const NAP: Duration = Duration::from_secs(1);
 
@@ -262,7 +264,16 @@ impl Service {
             let access =
                 if fault.writes { tombolo_directory::Access::Write } else { tombolo_directory::Access::Read };
             match node.fault(store, now_ns(), fault.page, access) {
-                Ok(Fault::Resolved) => store.resolve(fault.page, node.access(fault.page)),
+                Ok(Fault::Resolved) => {
+                    store.resolve(fault.page, node.access(fault.page));
+                    // Pages that were not used before are often used in a row.
+                    for next in (fault.page + 1..node.geometry().pages).take(AROUND) {
+                        if node.access(next) < tombolo_directory::Access::Write || store.is_mapped(next) {
+                            break;
+                        }
+                        store.resolve(next, tombolo_directory::Access::Write);
+                    }
+                }
                 Ok(Fault::Lost(with)) => store.lost.push((fault.page, with)),
                 // Only of pages outside the range, where nothing is registered.
                 Ok(Fault::Asked) | Err(_) => {}

@@ -56,6 +56,11 @@ impl Backing {
         }
     }
 
+    /// Whether the program accesses a page without a fault.
+    pub(crate) fn is_mapped(&self, page: u32) -> bool {
+        self.mapped[page as usize]
+    }
+
     /// A thread stopped at a page that the program may access.
     pub(crate) fn resolve(&mut self, page: u32, access: Access) {
         let writable = access == Access::Write;

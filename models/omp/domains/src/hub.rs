@@ -4,12 +4,14 @@ mod process;
 mod replicate;
 
 use std::ffi::{c_char, c_int};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tombolo::admin::Target;
 use tombolo::{Child, Domain, Error, Exit, Listener, Ready, Token, WaitSet};
 use tombolo_omp_team::job::env::{Mode, Read};
+use tombolo_omp_team::job::report::{self, Memory};
 use tombolo_omp_team::job::stack::{Call, Main, Stack};
 use tombolo_omp_team::job::{layout, start, words, worker};
 use tombolo_omp_team::primitives::exclusive::flush;
@@ -25,7 +27,8 @@ use crate::memory::{self, Access, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS};
 use crate::place::{self, JobNode, Kernel, Where};
 use crate::send_queue;
-use crate::{channel_options, fatal, report, request, sent};
+use crate::sent::Ranges;
+use crate::{channel_options, fatal, request, sent};
 
 /// How long a worker's process may take until it has everything mapped.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,7 +108,7 @@ enum BeginError {
     Memory(#[from] memory::MemoryError),
     /// The report has no file.
     #[error(transparent)]
-    Report(#[from] report::NotGranted),
+    Report(#[from] crate::report::NotGranted),
     /// The table of nodes does not take one.
     #[error("{0}")]
     Node(String),
@@ -131,7 +134,7 @@ impl Hub {
         let chosen = if place::is_choice(&read.nodes) { choose_nodes(&domain, &read.needs)? } else { vec![] };
         let (nodes, windows) = (domain.nodes()?, domain.windows()?);
         let (places, memory) = place::decide(&nodes, &windows, domain.node_name(), &read.nodes, &chosen, read.memory)?;
-        report::open(&domain, &places[0], &read.report)?;
+        crate::report::open(&domain, &places[0], &read.report)?;
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);
         let listener = channel_options().listen(&domain)?;
@@ -160,6 +163,7 @@ impl Hub {
         })?;
         // SAFETY: the caller says so.
         let mapped = unsafe { memory::map(&domain, &access, layout, true)? };
+        tell_report(&memory, &mapped);
         let mode = read.mode;
         let root = start::install(memory::format(layout, &memory), read, send_queue::start);
         exclusive::turn_on(end);
@@ -574,6 +578,18 @@ pub(crate) fn by_wake_domain(parkers: Vec<&'static Parker>) -> Vec<(u32, Vec<u64
         }
     }
     domains
+}
+
+/// Where the memory of the job is, for its report.
+static MEMORY: OnceLock<(Where, Option<Ranges>)> = OnceLock::new();
+
+fn tell_report(memory: &Where, mapped: &Mapped) {
+    let _ = MEMORY.set((memory.clone(), mapped.sent().copied()));
+    report::memory_by(|| match MEMORY.get() {
+        Some((_, Some(ranges))) => Memory::Pages(ranges.faults()),
+        Some((Where::Window { node, .. }, _)) => Memory::Window(node.clone()),
+        _ => Memory::Kernel,
+    });
 }
 
 /// Called as the program ends. The machine ends the workers with it.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use tombolo::{Channel, Domain, DomainId, Error, Listener};
+use tombolo_omp_team::job::report::Faults;
 use tombolo_pages::{Pages, PagesOptions};
 
 use crate::memory::{MemoryError, length};
@@ -57,7 +58,7 @@ pub struct Center {
 
 /// The pages of the job at this process. They are there until the process ends: what the program does at its
 /// end uses its variables.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Ranges {
     /// In [`ORDER`]; an image without variables has no range of them.
     ranges: [Option<&'static Pages>; 2],
@@ -164,15 +165,23 @@ impl Ranges {
         self.ranges.into_iter().flatten().try_for_each(|pages| pages.gather(GATHERING))
     }
 
-    /// Faults at this process: to read, to write, and to write what it could read; and how many pages were
-    /// taken by others.
+    /// Faults of this process.
     #[must_use]
-    pub fn faults(&self) -> [u64; 4] {
-        let mut sum = [0; 4];
+    pub fn faults(&self) -> Faults {
+        let mut sum = Faults::default();
         for pages in self.ranges.into_iter().flatten() {
             let counts = pages.totals();
-            let more = [counts.read_faults, counts.write_faults, counts.upgrades, counts.taken];
-            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += u64::from(more));
+            sum.read += u64::from(counts.read_faults);
+            sum.written += u64::from(counts.write_faults);
+            sum.upgraded += u64::from(counts.upgrades);
+            sum.taken += u64::from(counts.taken);
+        }
+        if std::env::var_os("HOT").is_some() {
+            for pages in self.ranges.into_iter().flatten() {
+                for hot in pages.hottest(24) {
+                    eprintln!("{:#x} {:?}", hot.address, hot.counts);
+                }
+            }
         }
         sum
     }

@@ -119,7 +119,7 @@ impl WorkerMain {
         // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
         let mapped = match unsafe { memory::map(&domain, &access, layout, false) } {
             Ok(mapped) => mapped,
-            Err(error) => fatal(error),
+            Err(error) => fatal(format_args!("node {}: {error}", domain.node_name())),
         };
         // What a worker finds in the environment it may hand to others.
         // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.

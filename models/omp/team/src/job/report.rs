@@ -74,6 +74,60 @@ pub fn write_by(write: impl Fn(&str) -> Result<(), String> + Send + Sync + 'stat
     let _ = WRITE.set(Box::new(write));
 }
 
+/// Where the memory of a team is, whose workers have address spaces of their own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// In memory of the one kernel that all workers are on.
+    Kernel,
+    /// In the window of this name.
+    Window(String),
+    /// In pages that are sent between nodes.
+    Pages(Faults),
+}
+
+/// How often threads of the program's process waited for pages, and how often pages went.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Faults {
+    /// Waits for pages that were read.
+    pub read: u64,
+    /// Waits for pages that were written.
+    pub written: u64,
+    /// Waits until pages could be written that could be read before.
+    pub upgraded: u64,
+    /// Pages that other processes took.
+    pub taken: u64,
+}
+
+static MEMORY: OnceLock<fn() -> Memory> = OnceLock::new();
+
+/// Sets what says where the memory of the team is.
+pub fn memory_by(memory: fn() -> Memory) {
+    let _ = MEMORY.set(memory);
+}
+
+impl Memory {
+    fn text(&self) -> String {
+        match self {
+            Self::Kernel => "memory: that of the one kernel that all workers are on".to_owned(),
+            Self::Window(name) => format!("memory: the window {name}"),
+            Self::Pages(Faults { read, written, upgraded, taken }) => format!(
+                "memory: pages sent by messages; the program's process waited for {read} pages to read, {written} to write and \
+                 {upgraded} to write after it had read them, and gave {taken} away"
+            ),
+        }
+    }
+
+    fn json(&self) -> String {
+        match self {
+            Self::Kernel => r#"{"memory":"kernel"}"#.to_owned(),
+            Self::Window(name) => format!("{{\"memory\":\"window\",\"window\":{}}}", quoted(name)),
+            Self::Pages(Faults { read, written, upgraded, taken }) => format!(
+                "{{\"memory\":\"pages\",\"read\":{read},\"written\":{written},\"upgraded\":{upgraded},\"taken\":{taken}}}"
+            ),
+        }
+    }
+}
+
 /// Writes the report, if there is to be one, where it is to be. `name` says what a function is called.
 pub fn write(root: &Root, name: impl Fn(usize) -> String) {
     match form() {
@@ -114,6 +168,9 @@ fn imbalance(line: &RegionTally) -> u64 {
 fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
     let nodes = root.nodes();
     let mut text = String::new();
+    if let Some(memory) = MEMORY.get() {
+        let _ = writeln!(text, "tombolo omp: {}", memory().text());
+    }
     if nodes.several() {
         text.push_str("tombolo omp: nodes; speeds are steps in a millisecond\n");
         let _ = writeln!(text, "{:>10} {:>8}  node", "processors", "speed");
@@ -186,6 +243,9 @@ fn write_sum(text: &mut String, who: &str, sum: &Sum) {
 fn json(root: &Root, name: impl Fn(usize) -> String) -> String {
     let nodes = root.nodes();
     let mut text = String::new();
+    if let Some(memory) = MEMORY.get() {
+        let _ = writeln!(text, "{}", memory().json());
+    }
     for (_, node) in nodes.all() {
         let (name, isa) = (quoted(&node.name()), node.isa().name());
         let (processors, speed) = (node.processors(), node.speed());
