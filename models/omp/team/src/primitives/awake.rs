@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::sys;
+use super::{pace, sys};
 
-/// What all threads on the processors of a node know of each other's waiting. It lies in the store.
+/// What all threads on the processors of a node know of each other's waiting. It lies in the store. Where that
+/// is sent in pages, threads [wait otherwise](super::pace), and nothing is counted.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Awake {
@@ -96,11 +97,17 @@ impl Awake {
 
     /// One more thread runs.
     pub fn came(&self) {
+        if pace::is_on() {
+            return;
+        }
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One thread fewer runs.
     pub fn went(&self) {
+        if pace::is_on() {
+            return;
+        }
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -112,11 +119,17 @@ impl Awake {
 
     /// This many threads have begun a region.
     pub fn engage(&self, threads: u32) {
+        if pace::is_on() {
+            return;
+        }
         self.engaged.fetch_add(threads, Ordering::Relaxed);
     }
 
     /// This many threads have ended a region.
     pub fn disengage(&self, threads: u32) {
+        if pace::is_on() {
+            return;
+        }
         self.engaged.fetch_sub(threads, Ordering::Relaxed);
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::cache::{CLASSES, Free, FreeList, SMALL, class_of, size_of_class};
 use super::lock::Spinlock;
-use super::{local, sys};
+use super::{local, pace, sys};
 
 const SPAN_BITS: u32 = 16;
 /// Bytes of a span.
@@ -234,7 +234,12 @@ impl Store {
     }
 
     fn refill(&self, list: &FreeList, class: usize) -> Option<*mut u8> {
-        let wanted = (KEEP / 2 / size_of_class(class)).clamp(1, 32);
+        let size = size_of_class(class);
+        let wanted = match pace::is_on() {
+            // All of a page: no other thread is to write beside this one.
+            true => (PAGE / size).max(1),
+            false => (KEEP / 2 / size).clamp(1, 32),
+        };
         let central = &self.central[class];
         let _held = central.lock.hold();
         if central.list.get().is_null() {
@@ -441,7 +446,17 @@ impl Store {
 
     /// Places a value for good, or until it is given back by its owner.
     pub fn place<T: 'static>(&self, value: T) -> &'static T {
-        let Some(memory) = self.allocate(size_of::<T>().max(16), align_of::<T>()) else { self.exhausted() };
+        self.place_at(value, align_of::<T>())
+    }
+
+    /// The same, for what one thread writes again and again: where memory is sent in pages, it has pages to
+    /// itself.
+    pub fn place_apart<T: 'static>(&self, value: T) -> &'static T {
+        self.place_at(value, if pace::is_on() { PAGE.max(align_of::<T>()) } else { align_of::<T>() })
+    }
+
+    fn place_at<T: 'static>(&self, value: T, align: usize) -> &'static T {
+        let Some(memory) = self.allocate(size_of::<T>().max(16), align) else { self.exhausted() };
         let memory: *mut T = memory.cast();
         // SAFETY: fresh memory of the right size and alignment, that is never unmapped.
         unsafe {

@@ -93,7 +93,7 @@ unsafe impl Sync for Thread {}
 impl Thread {
     /// A thread on a node that has no team yet.
     pub fn create(root: &'static Root, node: u32) -> &'static Self {
-        let thread = root.store.place(Self {
+        let thread = root.store.place_apart(Self {
             parker: Parker::default(),
             given_id: Cell::new(0),
             given_team: Cell::new(ptr::null()),
