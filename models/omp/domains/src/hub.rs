@@ -233,8 +233,8 @@ impl Hub {
         loop {
             if let Some(status) = call.status() {
                 if self.mapped.sent().is_some() {
-                    // Workers have pages that the end of the program needs: the machine ends them with it.
-                    std::mem::forget(self);
+                    // Workers have pages that the end of the program needs, so they have to be there for it.
+                    sys::exit(status);
                 }
                 return status;
             }
