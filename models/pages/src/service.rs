@@ -421,7 +421,8 @@ fn end_accesses(state: &mut State) -> Result<(), OsError> {
         return Ok(());
     }
     let linger = state.linger;
-    if !linger.is_zero() && Instant::now() < *state.lingers_until.get_or_insert_with(|| Instant::now() + linger)
+    if !linger.is_zero()
+        && Instant::now() < *state.lingers_until.get_or_insert_with(|| Instant::now() + linger)
     {
         return Ok(());
     }

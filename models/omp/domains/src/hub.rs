@@ -133,7 +133,8 @@ impl Hub {
         let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
         let chosen = if place::is_choice(&read.nodes) { choose_nodes(&domain, &read.needs)? } else { vec![] };
         let (nodes, windows) = (domain.nodes()?, domain.windows()?);
-        let (places, memory) = place::decide(&nodes, &windows, domain.node_name(), &read.nodes, &chosen, read.memory)?;
+        let (places, memory) =
+            place::decide(&nodes, &windows, domain.node_name(), &read.nodes, &chosen, read.memory)?;
         crate::report::open(&domain, &places[0], &read.report)?;
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);

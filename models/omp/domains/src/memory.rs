@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tombolo::region::{Capability, RegionFile, RegionOptions, Rights};
 use tombolo::{Domain, Error};
-use tombolo_pages::Unavailable;
 use tombolo_omp_team::primitives::exclusive;
 use tombolo_omp_team::primitives::store::{SPAN, Store};
+use tombolo_pages::Unavailable;
 
 use crate::message::Layout;
 use crate::place::Where;
@@ -241,7 +241,11 @@ pub unsafe fn map(
 
 /// # Safety
 /// As [`map`].
-unsafe fn map_region(capability: &Capability, layout: Layout, bring: bool) -> Result<RegionFile, MemoryError> {
+unsafe fn map_region(
+    capability: &Capability,
+    layout: Layout,
+    bring: bool,
+) -> Result<RegionFile, MemoryError> {
     let file = capability.file(Rights::READ_WRITE)?;
     let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
     let needed = variables_bytes.checked_add(arena_bytes);

@@ -113,9 +113,7 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::NoWindow => {
-                "it has no window (`window` in the machine file)"
-            }
+            Self::NoWindow => "it has no window (`window` in the machine file)",
             Self::TwoWindows => "no window (`[[window]]` in the machine file) has all nodes of the job",
         })
     }
@@ -354,7 +352,7 @@ mod tests {
         let (places, _) = decided("host", &["all"]).unwrap();
         assert_eq!(places, ["host", "arm-user", "arm0"]);
         let chosen = ["arm1", "big", "arm0", "arm-user", "host"].map(str::to_owned);
-        let (places, memory) = 
+        let (places, memory) =
             decide(&machine(), &windows(), "host", &wanted(&["all"]), &chosen, Memory::Any).unwrap();
         let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
         assert_eq!(names, ["host", "arm1", "arm-user"], "in the order of the choice");
@@ -391,8 +389,7 @@ mod tests {
     fn virtual_machines_share_the_memory_of_a_window_that_has_all() {
         let decided = |windows: &[WindowInfo], own: &str, names: &[&str]| {
             let chosen: Vec<String> = machine().into_iter().map(|node| node.name).collect();
-            let (places, memory) =
-                decide(&machine(), windows, own, &wanted(names), &chosen, Memory::Shared)?;
+            let (places, memory) = decide(&machine(), windows, own, &wanted(names), &chosen, Memory::Shared)?;
             Ok::<_, PlaceError>((places.len(), memory))
         };
         let mut all = windows();

@@ -77,9 +77,8 @@ impl Ranges {
         // SAFETY: the caller says that they are there and do not change.
         let values = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }.to_vec();
         // SAFETY: the caller says so.
-        let ranges = unsafe {
-            Self::open(layout, |options, _, bytes| Ok(options.open_center(domain, bytes)?))?
-        };
+        let ranges =
+            unsafe { Self::open(layout, |options, _, bytes| Ok(options.open_center(domain, bytes)?))? };
         for (at, page) in (address..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
             // All is zero, and stays without a page of memory where nothing else is written.
             if page.iter().any(|byte| *byte != 0) {
@@ -176,13 +175,6 @@ impl Ranges {
             sum.upgraded += u64::from(counts.upgrades);
             sum.taken += u64::from(counts.taken);
         }
-        if std::env::var_os("HOT").is_some() {
-            for pages in self.ranges.into_iter().flatten() {
-                for hot in pages.hottest(24) {
-                    eprintln!("{:#x} {:?}", hot.address, hot.counts);
-                }
-            }
-        }
         sum
     }
 }
@@ -190,7 +182,7 @@ impl Ranges {
 /// Bytes of variables that are looked at together.
 const CHUNK: usize = 4096;
 
-/// Where processes connect.
+/// Where the processes of a job connect for its pages.
 ///
 /// # Errors
 /// Those of channels.

@@ -185,8 +185,8 @@ impl WorkerMain {
     }
 }
 
-/// Called in a worker's process that is about to end because one of its threads has called `exit`: the program
-/// goes on to its end elsewhere, with memory that may be in this process only.
+/// Called in a worker's process that is about to end because one of its threads has called `exit`: the
+/// program goes on to its end elsewhere, with memory that may be in this process only.
 pub fn leave() {
     if pace::is_on() {
         request::ask(start::current(), RequestKind::Leave, [0; 4]);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{pace, sys};
 
-/// What all threads on the processors of a node know of each other's waiting. It lies in the store. Where that
-/// is sent in pages, threads [wait otherwise](super::pace), and nothing is counted.
+/// What all threads on the processors of a node know of each other's waiting. It lies in the store. Where
+/// that is sent in pages, threads [wait otherwise](super::pace), and nothing is counted.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Awake {

@@ -22,7 +22,7 @@ pub fn turn_on() {
     ON.store(true, Ordering::Release);
 }
 
-/// Whether it is.
+/// Whether the memory of the job is sent in pages.
 #[inline]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
