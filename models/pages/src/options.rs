@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Domain, Job};
 
-use crate::error::Error;
+use crate::error::{Error, LostPage};
 use crate::pages::Pages;
 
 /// Where the range begins unless another address is given: within what every 64-bit kernel gives programs,
@@ -25,7 +25,7 @@ pub struct PagesOptions {
     pub(crate) ahead: u8,
     pub(crate) cpus: Vec<usize>,
     pub(crate) spin_ns: u64,
-    pub(crate) linger: Duration,
+    pub(crate) on_loss: Option<(Duration, fn(&LostPage))>,
 }
 
 impl PagesOptions {
@@ -41,7 +41,7 @@ impl PagesOptions {
             ahead: 3,
             cpus: Vec::new(),
             spin_ns: 50_000,
-            linger: Duration::ZERO,
+            on_loss: None,
         }
     }
 
@@ -103,11 +103,12 @@ impl PagesOptions {
         Pages::open(self, domain, job, bytes)
     }
 
-    /// How long an access to a lost page waits before it ends the program: for programs that learn of a
-    /// rank's death in another way too, and end in order then. 0 unless given.
+    /// What is called when the program has accessed a lost page and waited for as long, before the access
+    /// ends the program: for programs that learn of a rank's death in another way too, or have an end of
+    /// their own. It is called by the thread that serves the pages, so it may access none.
     #[must_use]
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
+    pub fn on_loss(mut self, after: Duration, call: fn(&LostPage)) -> Self {
+        self.on_loss = Some((after, call));
         self
     }
 

@@ -106,7 +106,7 @@ impl Prepared {
         let nodes = (0..).zip(&channels).map(node_of).collect();
         let (range, is_user_mode_only) = (memory.memory(), memory.is_user_mode_only());
         let (address, page_bytes) = (memory.address(), memory.page_bytes());
-        let shared = Shared::new(node, Backing::new(memory), nodes, options.linger)?;
+        let shared = Shared::new(node, Backing::new(memory), nodes, options.on_loss)?;
         let service = Service::new(Arc::clone(&shared), channels, options.spin_ns)?;
         let waker = service.waker();
         let cpus = options.cpus.clone();

@@ -58,8 +58,8 @@ pub(crate) struct State {
     /// Ranks that came after the start, and their channels.
     pub(crate) admitted: Vec<(Rank, Channel)>,
     pub(crate) stop: bool,
-    /// How long accesses to lost pages wait, and until when those do that wait now.
-    linger: Duration,
+    /// How long accesses to lost pages wait, and what is called then; and until when those do that wait now.
+    on_loss: Option<(Duration, fn(&LostPage))>,
     lingers_until: Option<Instant>,
     /// Standard error, without the lock that a stopped thread may hold.
     errors: File,
@@ -71,7 +71,7 @@ impl Shared {
         node: Node<Content>,
         store: Backing,
         nodes: Vec<String>,
-        linger: Duration,
+        on_loss: Option<(Duration, fn(&LostPage))>,
     ) -> Result<Arc<Shared>, OsError> {
         let errors = std::io::stderr().as_fd().try_clone_to_owned();
         let errors =
@@ -88,7 +88,7 @@ impl Shared {
             acquiring: Vec::new(),
             admitted: Vec::new(),
             stop: false,
-            linger,
+            on_loss,
             lingers_until: None,
             errors,
             failure: None,
@@ -420,9 +420,9 @@ fn end_accesses(state: &mut State) -> Result<(), OsError> {
     if state.store.lost.is_empty() {
         return Ok(());
     }
-    let linger = state.linger;
-    if !linger.is_zero()
-        && Instant::now() < *state.lingers_until.get_or_insert_with(|| Instant::now() + linger)
+    let on_loss = state.on_loss;
+    if let Some((after, _)) = on_loss
+        && Instant::now() < *state.lingers_until.get_or_insert_with(|| Instant::now() + after)
     {
         return Ok(());
     }
@@ -436,6 +436,9 @@ fn end_accesses(state: &mut State) -> Result<(), OsError> {
             continue;
         }
         let page_lost = state.lost_page(page, with);
+        if let Some((_, call)) = on_loss {
+            call(&page_lost);
+        }
         let _ = writeln!(&mut state.errors, "error: {page_lost}; this program accesses it, which ends it");
         state.store.memory.poison(page)?;
     }

@@ -60,7 +60,7 @@ pub enum MemoryError {
     },
     /// The window is too small.
     #[error(
-        "the window to {node} has {left_bytes} bytes left, and an arena takes {least_bytes} at least; `window_mib` in the machine file makes it larger"
+        "the window to {node} has {left_bytes} bytes left, and an arena takes {least_bytes} at least; `window_mib` in the machine file makes it larger, and OMP_TOMBOLO_MEMORY=pages needs none"
     )]
     SmallWindow {
         /// To which node.

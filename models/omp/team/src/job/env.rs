@@ -91,6 +91,11 @@ pub struct Read {
 impl Read {
     /// Ends the program if it is to have workers on other nodes, where there can be none.
     pub fn has_one_node(&self) {
+        if self.memory == Memory::Pages {
+            sys::fatal(
+                "OMP_TOMBOLO_MEMORY=pages: only a program that `tombolo ompcc` made can have its memory in pages, and OMP_TOMBOLO has to be exclusive or hybrid",
+            );
+        }
         if !self.nodes.is_empty() {
             let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
             sys::fatal(format_args!(
