@@ -14,6 +14,9 @@ const DEFAULT_ADDRESS: usize = 0x1000_0000_0000;
 /// The most bytes of a range: 16 GiB. What each rank keeps of each page is about 1/30 of it.
 pub(crate) const MAX_BYTES: u64 = 16 << 30;
 
+/// After how long of an access to a lost page what is called.
+pub(crate) type OnLoss = (Duration, fn(&LostPage));
+
 /// How a range is opened. Name, address, length and [`block_pages`](Self::block_pages) must be the same at
 /// all ranks.
 #[derive(Clone, Debug)]
@@ -25,7 +28,7 @@ pub struct PagesOptions {
     pub(crate) ahead: u8,
     pub(crate) cpus: Vec<usize>,
     pub(crate) spin_ns: u64,
-    pub(crate) on_loss: Option<(Duration, fn(&LostPage))>,
+    pub(crate) on_loss: Option<OnLoss>,
 }
 
 impl PagesOptions {

@@ -17,6 +17,7 @@ use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, unpoisoned};
 
 use crate::error::{Error, LostPage};
+use crate::options::OnLoss;
 use crate::store::{Backing, Content};
 
 /// Messages of one rank, or faults, that are handled before the others are looked at.
@@ -59,7 +60,7 @@ pub(crate) struct State {
     pub(crate) admitted: Vec<(Rank, Channel)>,
     pub(crate) stop: bool,
     /// How long accesses to lost pages wait, and what is called then; and until when those do that wait now.
-    on_loss: Option<(Duration, fn(&LostPage))>,
+    on_loss: Option<OnLoss>,
     lingers_until: Option<Instant>,
     /// Standard error, without the lock that a stopped thread may hold.
     errors: File,
@@ -71,7 +72,7 @@ impl Shared {
         node: Node<Content>,
         store: Backing,
         nodes: Vec<String>,
-        on_loss: Option<(Duration, fn(&LostPage))>,
+        on_loss: Option<OnLoss>,
     ) -> Result<Arc<Shared>, OsError> {
         let errors = std::io::stderr().as_fd().try_clone_to_owned();
         let errors =

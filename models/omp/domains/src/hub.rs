@@ -1,20 +1,19 @@
 //! The first thread of the program: it starts domains for workers, watches them, and passes wake-ups on.
 
+mod ends;
 mod process;
 mod replicate;
+mod sent_pages;
 
 use std::ffi::{c_char, c_int};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tombolo::admin::Target;
-use tombolo::{Child, Domain, Error, Exit, Listener, Ready, Token, WaitSet};
+use tombolo::{Child, Domain, Error, Listener, Ready, Token, WaitSet};
 use tombolo_omp_team::job::env::{Mode, Read};
-use tombolo_omp_team::job::report::{self, Memory};
 use tombolo_omp_team::job::stack::{Call, Main, Stack};
 use tombolo_omp_team::job::{layout, start, words, worker};
-use tombolo_omp_team::primitives::exclusive::flush;
 use tombolo_omp_team::primitives::nodes::{About, Isa};
 use tombolo_omp_team::primitives::parker::Parker;
 use tombolo_omp_team::primitives::{exclusive, pace, sys, wake_domain};
@@ -27,7 +26,6 @@ use crate::memory::{self, Access, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS};
 use crate::place::{self, JobNode, Kernel, Where};
 use crate::send_queue;
-use crate::sent::Ranges;
 use crate::{channel_options, fatal, request, sent};
 
 /// How long a worker's process may take until it has everything mapped.
@@ -66,6 +64,8 @@ pub struct Hub {
     /// Connections that have not said yet whose they are.
     unknown: Vec<Token>,
     mapped: Mapped,
+    /// Whether a process that is about to end has had its pages fetched.
+    has_gathered: bool,
     replicas: replicate::Replicas,
 }
 
@@ -164,7 +164,7 @@ impl Hub {
         })?;
         // SAFETY: the caller says so.
         let mapped = unsafe { memory::map(&domain, &access, layout, true)? };
-        tell_report(&memory, &mapped);
+        sent_pages::tell_report(&memory, &mapped);
         let mode = read.mode;
         let root = start::install(memory::format(layout, &memory), read, send_queue::start);
         exclusive::turn_on(end);
@@ -203,6 +203,7 @@ impl Hub {
             processes: Vec::new(),
             unknown: Vec::new(),
             mapped,
+            has_gathered: false,
             replicas: replicate::Replicas::default(),
         };
         for (child, node) in children.into_iter().zip(1..) {
@@ -308,27 +309,6 @@ impl Hub {
             },
             Err(Error::TimedOut { .. } | Error::Refused { .. }) => {}
             Err(error) => fatal(format_args!("no worker can connect any more: {error}")),
-        }
-    }
-
-    /// Takes in a process that connects for pages. One that ends meanwhile is heard of from the machine.
-    fn accept_for_pages(&mut self) {
-        let (Some((_, listener)), Some(sent)) = (&self.pages, self.mapped.sent()) else { return };
-        let channel = match listener.within(Duration::ZERO).accept() {
-            Ok(channel) => channel,
-            Err(Error::TimedOut { .. } | Error::Refused { .. }) => return,
-            Err(error) => fatal(format_args!("no worker can connect any more: {error}")),
-        };
-        let node = channel.peer_node().to_owned();
-        let wanted = |number: u32, peer| {
-            let process = (number as usize).checked_sub(1).and_then(|index| self.processes.get(index));
-            process.is_some_and(|process| {
-                process.child.id() == peer && matches!(process.state, ProcessState::Joining { .. })
-            })
-        };
-        match sent.admit(channel, wanted) {
-            Ok(()) | Err(tombolo_pages::Error::Tombolo(_)) => {}
-            Err(error) => fatal(format_args!("node {node} cannot have pages of the job: {error}")),
         }
     }
 
@@ -493,76 +473,6 @@ impl Hub {
             self.say(index, FromHub::Wake { parkers });
         }
     }
-
-    /// A worker's process has ended, and so does the job.
-    fn ended(&mut self, token: Token) {
-        let Some(process) = self.processes.iter().find(|process| process.token == token) else { return };
-        if ENDING.load(Ordering::Acquire) {
-            return;
-        }
-        let how = process.child.wait(Duration::ZERO);
-        // Another thread may end the program just now, which its workers heard of before.
-        std::thread::sleep(Duration::from_millis(1));
-        if ENDING.load(Ordering::Acquire) {
-            return;
-        }
-        let node = process.child.node_name().to_owned();
-        let joined = !matches!(process.state, ProcessState::Started { .. });
-        flush();
-        match how {
-            Ok(Exit::Exited { status }) if joined => {
-                // A worker said `exit`, which ends the program wherever it is said.
-                sys::exit(i32::from(status))
-            }
-            Ok(Exit::Exited { status }) => {
-                fatal(format_args!("the worker on node {node} ended with status {status} before it began"))
-            }
-            Ok(Exit::Signalled { signal }) => {
-                let hint = if signal == 11 || signal == 7 {
-                    "; it touched memory that workers have not, or its stack is too small (OMP_STACKSIZE)"
-                } else {
-                    ""
-                };
-                sys::complain(format_args!(
-                    "tombolo omp: the worker on node {node} was ended by signal {signal}{hint}: the job ends\n"
-                ));
-                sys::exit_now(128 + i32::from(signal));
-            }
-            Ok(Exit::NodeLost { cause }) => {
-                let cause = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
-                fatal(format_args!("the worker on node {node} was lost with its node{cause}: the job ends"))
-            }
-            Ok(Exit::Left) => {
-                fatal(format_args!("the worker on node {node} has left the machine: the job ends"))
-            }
-            Err(error) => {
-                fatal(format_args!("what became of the worker on node {node} is not known: {error}"))
-            }
-        }
-    }
-
-    fn check_deadlines(&self) {
-        for process in &self.processes {
-            if process.outbox.full_for() > HEARING {
-                let node = process.child.node_name();
-                fatal(format_args!(
-                    "the worker on node {node} has not heard anything for {} s",
-                    HEARING.as_secs()
-                ));
-            }
-            let (ProcessState::Started { since } | ProcessState::Joining { since, .. }) = process.state
-            else {
-                continue;
-            };
-            if since.elapsed() > PATIENCE {
-                fatal(format_args!(
-                    "the worker on node {} has not come within {} s",
-                    process.child.node_name(),
-                    PATIENCE.as_secs()
-                ));
-            }
-        }
-    }
 }
 
 /// Parkers by the wake domains of their threads, as messages carry them.
@@ -579,18 +489,6 @@ pub(crate) fn by_wake_domain(parkers: Vec<&'static Parker>) -> Vec<(u32, Vec<u64
         }
     }
     domains
-}
-
-/// Where the memory of the job is, for its report.
-static MEMORY: OnceLock<(Where, Option<Ranges>)> = OnceLock::new();
-
-fn tell_report(memory: &Where, mapped: &Mapped) {
-    let _ = MEMORY.set((memory.clone(), mapped.sent().copied()));
-    report::memory_by(|| match MEMORY.get() {
-        Some((_, Some(ranges))) => Memory::Pages(ranges.faults()),
-        Some((Where::Window { node, .. }, _)) => Memory::Window(node.clone()),
-        _ => Memory::Kernel,
-    });
 }
 
 /// Called as the program ends. The machine ends the workers with it.

@@ -5,7 +5,7 @@
 //! mapped at the program's addresses. It receives work as addresses, through the arena, as a thread would.
 //! Messages only start workers, and wake those that sleep in another kernel.
 //!
-//! Nodes without memory in common have pages in place of the shared memory, which are [sent](sent) by
+//! Nodes without memory in common have pages in place of the shared memory, which are [sent] by
 //! messages when they are used.
 //!
 //! The program's first thread is the [`hub`]: it starts domains, watches them, and forwards wake-ups. In a

@@ -31,6 +31,7 @@ impl Hub {
             Some(RequestKind::Share) => self.replicate(asked, true),
             Some(RequestKind::Call) => asked.serve(),
             Some(RequestKind::Leave) => {
+                self.has_gathered = true;
                 let gathered = self.mapped.sent().map_or(Ok(()), Ranges::gather);
                 asked.answer(if gathered.is_ok() { 0 } else { libc_errors::NO_ANSWER });
             }

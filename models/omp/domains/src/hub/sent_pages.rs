@@ -1,0 +1,49 @@
+//! What the hub does where the memory of the job is sent in pages.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tombolo::Error;
+use tombolo_omp_team::job::report::{self, Memory};
+
+use super::{Hub, ProcessState};
+use crate::fatal;
+use crate::memory::Mapped;
+use crate::place::Where;
+use crate::sent::Ranges;
+
+impl Hub {
+    /// Takes in a process that connects for pages. One that ends meanwhile is heard of from the machine.
+    pub(super) fn accept_for_pages(&mut self) {
+        let (Some((_, listener)), Some(sent)) = (&self.pages, self.mapped.sent()) else { return };
+        let channel = match listener.within(Duration::ZERO).accept() {
+            Ok(channel) => channel,
+            Err(Error::TimedOut { .. } | Error::Refused { .. }) => return,
+            Err(error) => fatal(format_args!("no worker can connect any more: {error}")),
+        };
+        let node = channel.peer_node().to_owned();
+        let wanted = |number: u32, peer| {
+            let process = (number as usize).checked_sub(1).and_then(|index| self.processes.get(index));
+            process.is_some_and(|process| {
+                process.child.id() == peer && matches!(process.state, ProcessState::Joining { .. })
+            })
+        };
+        match sent.admit(channel, wanted) {
+            Ok(()) | Err(tombolo_pages::Error::Tombolo(_)) => {}
+            Err(error) => fatal(format_args!("node {node} cannot have pages of the job: {error}")),
+        }
+    }
+}
+
+/// Where the memory of the job is, for its report.
+static MEMORY: OnceLock<(Where, Option<Ranges>)> = OnceLock::new();
+
+/// Sets what the report says about the memory of the job.
+pub(super) fn tell_report(memory: &Where, mapped: &Mapped) {
+    let _ = MEMORY.set((memory.clone(), mapped.sent().copied()));
+    report::memory_by(|| match MEMORY.get() {
+        Some((_, Some(ranges))) => Memory::Pages(ranges.faults()),
+        Some((Where::Window { node, .. }, _)) => Memory::Window(node.clone()),
+        _ => Memory::Kernel,
+    });
+}
