@@ -56,6 +56,7 @@ int main(int count, char **words) {
         if (omp_get_thread_num() == 2) {
             if (!strcmp(how, "killed")) raise(SIGKILL);
             if (!strcmp(how, "exit")) exit(7);
+            if (!strcmp(how, "gone")) _exit(6);
             if (!strcmp(how, "stack")) printf("%d\n", deep(1000000));
             /* 1 MiB: less than a system gives by default. */
             if (!strcmp(how, "frames")) printf("%d\n", deep(250));
