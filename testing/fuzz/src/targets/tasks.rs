@@ -18,11 +18,11 @@ pub(super) fn tasks(input: &[u8]) {
         let worker = WorkerId(usize::from(what % 3));
         now += u64::from(what) * 100;
         scheduler.tick(now);
-        if what % 5 == 0 {
-            let node = (what % 2 == 0).then_some(u16::from(what % 3));
+        if what.is_multiple_of(5) {
+            let node = (what.is_multiple_of(2)).then_some(u16::from(what % 3));
             started += usize::from(scheduler.start(now, node, 1, Bytes::default()).is_ok());
         }
-        if what % 7 == 0 {
+        if what.is_multiple_of(7) {
             scheduler.cancel(now, u32::from(what / 7));
         }
         let piece = choices.piece();
