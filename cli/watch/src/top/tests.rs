@@ -12,6 +12,7 @@ use tombolo::observe::{
     SeenDomain, SeenEvent, SeenLink, SeenNode,
 };
 use tombolo::{ChannelId, DomainId, NodeId, TransportKind};
+use tombolo_web::view::{HubRow, WaitingRow};
 use tombolo_web::{MonitorState, Picture};
 
 use super::app::{Action, App, Command, Mode, Tab, Thing};
@@ -203,7 +204,7 @@ fn domains_are_listed_by_load() {
         shown(&mut app, 80, 8),
         "\
 duo  1 of 2 nodes up  3 domains  0 channels  load 2.41  0/s  0 B/s
- 1 Nodes  2 Domains  3 Channels  4 Links  5 Events
+ 1 Nodes  2 Domains  3 Channels  4 Links  5 Events  6 Hubs
 DOMAIN NODE LOAD MEMORY THREADS CHANNELS    AGE STATE  PROGRAM
 0.1.2  host 0.99  3 MiB       2        1 1m 15s        work\u{fffd}[31m --all
 0.1.4  host 0.25  3 MiB       2        1 1m 15s        ping
@@ -338,12 +339,45 @@ fn keys_are_shown_and_leave() {
     assert_eq!(press(&mut app, KeyCode::Char('q')), Some(Command::Quit));
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(app.key(interrupt), Some(Command::Quit));
-    for (key, tab) in [('1', Tab::Nodes), ('5', Tab::Events)] {
+    for (key, tab) in [('1', Tab::Nodes), ('5', Tab::Events), ('6', Tab::Hubs)] {
         press(&mut app, KeyCode::Char(key));
         assert_eq!(app.tab, tab);
     }
     press(&mut app, KeyCode::Tab);
     assert_eq!(app.tab, Tab::Nodes);
+}
+
+/// Hubs that a domain owns, with one that waits for each.
+fn locks() -> Vec<HubRow> {
+    let lock = |key: &str| HubRow {
+        key: key.to_owned(),
+        kind: "resource",
+        node: "host".to_owned(),
+        capacity: 1,
+        depth: 0,
+        held: 1,
+        owner: Some("0.1.2".to_owned()),
+        fencing_token: Some(7),
+        inheritance: Some(true),
+        inherited: Some(9),
+        closed: false,
+        putters: Vec::new(),
+        getters: vec![WaitingRow { priority: 9, count: 1 }],
+    };
+    ["guard", "lid", "rope"].map(lock).to_vec()
+}
+
+#[test]
+fn hubs_show_who_waits_and_what_is_inherited() {
+    let mut app = App::new(Tab::Hubs, false, true);
+    app.hubs = locks();
+    let text = screen(&mut app, &crowded(), &Written::default(), 100, 8);
+    let row = text.lines().find(|line| line.starts_with("guard")).expect("a row");
+    for word in ["resource", "host", "9×1", "0.1.2", "inherits 9"] {
+        assert!(row.contains(word), "{word}: {text}");
+    }
+    app.filter = "lid".to_owned();
+    assert!(!screen(&mut app, &crowded(), &Written::default(), 100, 8).contains("guard"));
 }
 
 /// Every key that a terminal has and that could be bound.
@@ -374,6 +408,7 @@ fn a_key_does_something_in_every_view_exactly_if_the_help_shows_it() {
     let picture = crowded();
     for (tab, steer) in Tab::ALL.into_iter().flat_map(|tab| [(tab, false), (tab, true)]) {
         let mut list = App::new(tab, steer, true);
+        list.hubs = locks();
         let _ = screen(&mut list, &picture, &Written::default(), 100, 12);
         list.selected = 1;
         let _ = screen(&mut list, &picture, &Written::default(), 100, 12);
@@ -409,8 +444,10 @@ fn each_row_has_details() {
         (Tab::Channels, "58k             58k"),
         (Tab::Links, "round trip  900 ns"),
         (Tab::Events, "0.1.2 on host"),
+        (Tab::Hubs, "started 1m 15s ago"),
     ] {
         let mut app = App::new(tab, false, true);
+        app.hubs = locks();
         let _ = screen(&mut app, &picture, &Written::default(), 100, 30);
         press(&mut app, KeyCode::Enter);
         let text = screen(&mut app, &picture, &Written::default(), 100, 30);
