@@ -1,5 +1,5 @@
 //! Figures that nodes take of themselves, beside those of the thesis that Tombolo follows: `tombolo bench
-//! memory`, `compute`, `map` and `boot`; and those that two nodes take together, `pages`.
+//! memory`, `compute`, `map` and `boot`; and those that two nodes take together, `pages` and `messages`.
 //!
 //! The thesis is "Message passing and bulk transport on heterogeneous multiprocessors" (Achermann, ETH Zurich
 //! 2014), measured on a Xeon E5 v2 host and Xeon Phi cards. Its times in cycles are given here in ns, by the
@@ -9,6 +9,7 @@ pub mod boot;
 pub mod compute;
 pub mod map;
 pub mod memory;
+pub mod messages;
 pub mod pages;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use tombolo_bench_far::figures::read;
 use crate::ring::{Error, ended};
 pub use crate::suite::Failed;
 
-/// The longest that one measurement of a node may take.
+/// The longest that one measurement of a node may take, unless it says otherwise.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a node measured, by name.
@@ -33,6 +34,7 @@ type Figures = BTreeMap<String, f64>;
 struct Peers<'a> {
     domain: &'a Domain,
     image: &'a Path,
+    patience: Duration,
     said: Arc<Mutex<BTreeMap<DomainId, Vec<u8>>>>,
 }
 
@@ -47,7 +49,12 @@ impl<'a> Peers<'a> {
             let mut said = keeps.lock().unwrap_or_else(PoisonError::into_inner);
             said.entry(id).or_default().extend_from_slice(bytes);
         });
-        Ok(Peers { domain, image, said })
+        Ok(Peers { domain, image, patience: PATIENCE, said })
+    }
+
+    /// The same for measurements that may take longer.
+    fn within(self, patience: Duration) -> Peers<'a> {
+        Peers { patience, ..self }
     }
 
     fn start(&self, node: &str, words: &[String]) -> Result<Child, Error> {
@@ -57,7 +64,7 @@ impl<'a> Peers<'a> {
 
     /// Waits for the end of a peer; what it measured.
     fn figures_of(&self, child: &Child) -> Result<Figures, Error> {
-        let exit = child.wait(PATIENCE).inspect_err(|_| {
+        let exit = child.wait(self.patience).inspect_err(|_| {
             // The error of waiting is the one to report.
             let _ = child.kill();
         })?;

@@ -58,6 +58,7 @@ Examples:
   tombolo bench map                      making and mapping regions, by domains at once
   tombolo bench boot                     boards coming up, by their number
   tombolo bench pages                    coherent pages between this host and each node
+  tombolo bench messages                 messages as Popcorn's were measured
   tombolo bench tracing                  what counters and traces cost
   tombolo bench devices                  a network and a disk across nodes
   tombolo bench hub                      semaphores, ports and fifos that tasks share")]
@@ -91,6 +92,7 @@ enum BenchCommand {
     Map(figures::MapOptions),
     Boot(figures::BootOptions),
     Pages(figures::PagesOptions),
+    Messages(figures::MessagesOptions),
     Devices(devices::Options),
     Hub(hub::Options),
     All(AllOptions),
@@ -309,6 +311,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Boot(options) => figures::boot(context, options),
         BenchCommand::Hub(options) => hub::run(context, options).map(|()| 0),
         BenchCommand::Pages(options) => figures::pages(context, options),
+        BenchCommand::Messages(options) => figures::messages(context, options),
         BenchCommand::Devices(options) => {
             devices::run(context, options, |file, run| suite::with_machine(context, Some(file), run))
                 .map(|()| 0)

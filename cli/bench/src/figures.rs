@@ -1,5 +1,5 @@
 //! `tombolo bench memory`, `compute`, `map` and `boot`: figures that nodes take of themselves, beside those
-//! of the thesis; and `pages`, which two take together.
+//! of the thesis; and `pages` and `messages`, which two take together.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use tombolo::Domain;
-use tombolo_bench::figures::{Failed, boot, compute, map, memory, pages};
+use tombolo_bench::figures::{Failed, boot, compute, map, memory, messages, pages};
 use tombolo_machine::Kit;
 use tombolo_platform::memory::create_sealed as memory_file;
 
@@ -211,6 +211,53 @@ pub(super) struct PagesOptions {
 pub(super) fn pages(context: &Context, options: &PagesOptions) -> Result<u8, Failure> {
     let report = options.common.measure(context, |domain, image, progress| {
         Ok(pages::run((domain, image), (&options.on, options.rounds), progress)?)
+    })?;
+    print(if options.common.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+/// Measures messages between this host and each node, as Popcorn's message layer was measured
+///
+/// Two ranks, one on the host and one on the node. Round trips of 4 KiB, by direct stores into the rings of a
+/// channel and by an engine into a pool of buffers; from 4 threads that send 25 messages each at once; and of
+/// many messages of 64 B to 16 KiB over 1 to 4 channels. All from the host to each node, and from each other
+/// node to the host. The paper's figures are in the table.
+///
+/// The JSON has, for each of `pairs`: from, to, figures by name in ns or s, no_priority,
+/// lengths_faster_with_channels and runs_faster_direct; and the `paper`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench messages
+  tombolo bench messages --up machines/default.toml --on host,arm0
+  tombolo bench messages --real-time        also with threads that go before all others
+  tombolo bench messages --json | jq '.pairs[] | {from, to, mean_ns: .figures.direct_mean_ns}'")]
+pub(super) struct MessagesOptions {
+    #[command(flatten)]
+    common: Common,
+
+    /// The nodes at the other side [default: all that are up]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// Messages of each run over several channels
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    messages: u32,
+
+    /// Round trips of 4 KiB
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rounds: u32,
+
+    /// Also measure round trips with both threads at real-time priority 10 (SCHED_FIFO), where permitted
+    #[arg(long)]
+    real_time: bool,
+}
+
+pub(super) fn messages(context: &Context, options: &MessagesOptions) -> Result<u8, Failure> {
+    let MessagesOptions { messages, rounds, real_time, .. } = *options;
+    let plan = messages::Plan { messages, rounds, real_time };
+    let report = options.common.measure(context, |domain, image, progress| {
+        Ok(messages::run((domain, image), (&options.on, plan), progress)?)
     })?;
     print(if options.common.json { report.to_json() } else { report.table() })?;
     Ok(u8::from(!report.failed.is_empty()))

@@ -6,6 +6,7 @@
 mod compute;
 mod map;
 mod memory;
+pub mod messages;
 mod pages;
 
 use std::time::{Duration, Instant};
@@ -48,6 +49,7 @@ pub fn run(words: &[&str]) -> Result<(), Error> {
             map::run(name, number(domains)?, number(bytes)?, number(rounds)?)
         }
         ["pages", rounds] => pages::run(rounds.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(wrong)?),
+        ["messages", words @ ..] => messages::run(messages::Plan::of(words).ok_or_else(wrong)?),
         _ => Err(wrong()),
     }
 }
@@ -84,7 +86,14 @@ mod tests {
 
     #[test]
     fn other_words_are_refused() {
-        for words in [&["memory"][..], &["memory", "x", "1"], &["compute"], &["map", "n", "1"], &[]] {
+        for words in [
+            &["messages", "1"][..],
+            &["memory"],
+            &["memory", "x", "1"],
+            &["compute"],
+            &["map", "n", "1"],
+            &[],
+        ] {
             assert!(matches!(run(words), Err(Error::Arguments { .. })), "{words:?}");
         }
         assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![])), (2.0, 0.0));

@@ -128,6 +128,19 @@ fn bulk_data_is_measured_to_every_node_and_back() {
     ] {
         every_length_is_there(rows, peer, metric, figure);
     }
+    let report = machine.json(&["bench", "messages", "--on=host,arm0", "--messages=8", "--rounds=2"]);
+    assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
+    let pairs = report["pairs"].as_array().expect("a list");
+    assert_eq!(pairs.len(), 3, "{report}");
+    for pair in pairs {
+        for figure in
+            ["direct_mean_ns", "engine_sd_ns", "overload_max_ns", "direct_4x16384_s", "engine_1x64_s"]
+        {
+            assert!(pair["figures"][figure].as_f64().is_some_and(|figure| figure > 0.0), "{figure}: {pair}");
+        }
+        // Only where it is asked for; no test does.
+        assert!(pair["no_priority"].is_string() && pair["figures"]["priority_mean_ns"].is_null(), "{pair}");
+    }
     machine.tombolo(["bench", "bulk", "--parts=memory"]).fails_with(2, &["memory", "nodes"]);
     machine.tombolo(["bench", "bulk", "--peers=nobody"]).fails_with(2, &["nobody", "pool: move"]);
     machine.down();

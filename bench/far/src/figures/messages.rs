@@ -1,0 +1,421 @@
+//! What messages cost between two ranks, one on each node, as Popcorn's message layer was measured: round
+//! trips of a page by direct stores and by an engine, also at a real-time priority; many messages over
+//! several channels; and more messages at once than are sent (Saya, "Efficient inter-kernel communication in
+//! a heterogeneous multikernel operating system", 3.4).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tombolo::bulk::{BulkOptions, PoolOptions};
+use tombolo::engines::{Engine, Location, Request, SharedMemory, finish};
+use tombolo::latency::{LatencyOptions, Scheduling};
+use tombolo::{BulkChannel, Channel, ChannelOptions, Domain, Job, Pool};
+use tombolo_engine::cpu::Threads;
+use tombolo_platform::copy::Loop;
+
+use super::tell;
+use crate::Error;
+
+/// How long the other side may take for one message.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The most channels at once, as in the paper; each has a thread on both sides.
+pub const CHANNELS: usize = 4;
+/// Lengths of messages, as in the paper.
+pub const LENGTHS: [usize; 5] = [64, 256, 1024, 4096, 16384];
+/// The message whose round trip is measured: a page.
+pub const PAGE_BYTES: usize = 4096;
+/// Messages that each of [`CHANNELS`] threads sends at once, as in the paper.
+pub const AT_ONCE: usize = 25;
+/// The real-time priority, as in the paper.
+pub const PRIORITY: u8 = 10;
+
+/// Slots of each ring, of 128 bytes: [`AT_ONCE`] pages have room, and several of the longest messages.
+const SLOTS: u32 = 1024;
+/// Bytes under way on a channel: half of a ring, so that the other side always has room to answer.
+const UNDER_WAY_BYTES: usize = 1 << 16;
+/// Buffers of each pool.
+const BUFFERS: u32 = 8;
+/// How often many are sent at once.
+const REPEATS: usize = 20;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Messages of the runs over several channels, all channels together.
+    pub messages: u32,
+    /// Round trips of a page.
+    pub rounds: u32,
+    /// Also at a real-time priority.
+    pub real_time: bool,
+}
+
+impl Plan {
+    /// The words that say it to the program.
+    #[must_use]
+    pub fn words(&self) -> [String; 4] {
+        let real_time = u8::from(self.real_time);
+        ["messages".into(), self.messages.to_string(), self.rounds.to_string(), real_time.to_string()]
+    }
+
+    /// Reads those after the first.
+    #[must_use]
+    pub fn of(words: &[&str]) -> Option<Plan> {
+        let [messages, rounds, real_time] = words else { return None };
+        let (messages, rounds) = (messages.parse().ok()?, rounds.parse().ok()?);
+        let real_time = match *real_time {
+            "0" => false,
+            "1" => true,
+            _ => return None,
+        };
+        (messages > 0 && rounds > 0).then_some(Plan { messages, rounds, real_time })
+    }
+}
+
+/// One end of what carries messages.
+trait Way: Send {
+    fn send(&mut self, message: &[u8]) -> Result<(), Error>;
+
+    /// Receives into `message`, which gets the length of what came.
+    fn recv(&mut self, message: &mut Vec<u8>) -> Result<(), Error>;
+}
+
+/// The processor stores messages into the ring.
+impl Way for Channel {
+    fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        Ok(Channel::send(self, message)?)
+    }
+
+    fn recv(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
+        self.recv_into(message)?;
+        Ok(())
+    }
+}
+
+/// An engine copies messages into buffers that the other side reaches, as a controller for DMA does.
+struct ByEngine {
+    bulk: BulkChannel,
+    pool: Pool,
+    engine: Threads,
+    /// What is to be sent: memory that engines take.
+    source: SharedMemory,
+}
+
+impl ByEngine {
+    fn open(domain: &Domain, job: &Job, number: usize) -> Result<ByEngine, Error> {
+        let name = between(job, &format!("engine/{number}"))?;
+        let options = BulkOptions::default();
+        let longest = LENGTHS[LENGTHS.len() - 1];
+        let pool = PoolOptions::new(longest as u64, BUFFERS);
+        let (bulk, pool) = if job.rank() == 0 {
+            let mut bulk = options.export(domain, &name)?.within(PATIENCE).accept_bulk()?;
+            let pool = bulk.create_pool(&pool)?;
+            bulk.recv_pool()?;
+            (bulk, pool)
+        } else {
+            let mut bulk = options.connect(domain, &name)?;
+            bulk.recv_pool()?;
+            let pool = bulk.create_pool(&pool)?;
+            (bulk, pool)
+        };
+        let engine = Threads::start(Loop::Best, 1, 1)?;
+        Ok(ByEngine { bulk, pool, engine, source: SharedMemory::zeroed(longest) })
+    }
+}
+
+impl Way for ByEngine {
+    fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        let mut buffer = self.bulk.take(&self.pool)?;
+        tombolo_platform::copy::write(Loop::Best, &self.source, 0, message).map_err(Error::of_figures)?;
+        let target = buffer.memory().ok_or_else(|| {
+            Error::of_figures("copy by an engine: the two nodes have no memory in common for it")
+        })?;
+        let request =
+            Request::copy(Location::mapped(&self.source), Location::mapped(&target), message.len() as u64);
+        self.engine.submit(request).map_err(Error::of_figures)?;
+        let copied = finish(&mut self.engine, PATIENCE)?;
+        copied.ok_or(Error::Stalled { waited: PATIENCE })?.result.map_err(Error::of_figures)?;
+        buffer.set_part(0, message.len() as u64)?;
+        Ok(self.bulk.move_to(buffer, &[]).map_err(tombolo::Error::from)?)
+    }
+
+    fn recv(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
+        let mut metadata = Vec::new();
+        let buffer = self.bulk.recv_moved(&mut metadata)?;
+        message.resize(buffer.len_bytes() as usize, 0);
+        buffer.read(0, message)?;
+        Ok(self.bulk.pass(buffer, &[]).map_err(tombolo::Error::from)?)
+    }
+}
+
+fn between(job: &Job, name: &str) -> Result<String, Error> {
+    Ok(job.name_between(name, 1 - job.rank().min(1)).map_err(tombolo::Error::from)?)
+}
+
+fn channel(domain: &Domain, job: &Job, number: usize) -> Result<Channel, Error> {
+    let name = between(job, &format!("direct/{number}"))?;
+    let options = ChannelOptions::default().slot_bytes(128)?.slots(SLOTS)?;
+    Ok(if job.rank() == 0 {
+        options.export(domain, &name)?.within(PATIENCE).accept()?
+    } else {
+        options.connect(domain, &name)?
+    })
+}
+
+/// Measures with the other rank of its job, which runs the same. Rank 0 tells.
+pub(super) fn run(plan: Plan) -> Result<(), Error> {
+    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let job = domain.job()?;
+    let leads = job.rank() == 0;
+    let mut direct = Vec::new();
+    for number in 0..CHANNELS {
+        direct.push(channel(&domain, &job, number)?);
+    }
+    round_trips(leads, "direct", &mut direct[0], plan.rounds)?;
+    if plan.real_time {
+        with_priority(leads, &mut direct[0], plan.rounds)?;
+    }
+    overload(leads, &mut direct)?;
+    for_all(leads, "direct", &mut direct, plan.messages)?;
+    drop(direct);
+    let mut engines = Vec::new();
+    for number in 0..CHANNELS {
+        engines.push(ByEngine::open(&domain, &job, number)?);
+    }
+    round_trips(leads, "engine", &mut engines[0], plan.rounds)?;
+    for_all(leads, "engine", &mut engines, plan.messages)
+}
+
+/// Answers `count` messages.
+fn answer(way: &mut impl Way, count: usize) -> Result<(), Error> {
+    let mut message = Vec::new();
+    (0..count).try_for_each(|_| {
+        way.recv(&mut message)?;
+        way.send(&message)
+    })
+}
+
+/// A message of this length, told from others by its number.
+fn stamp(message: &mut [u8], number: usize) {
+    let number = (number as u64).to_le_bytes();
+    let at = message.len() - number.len();
+    message[..number.len()].copy_from_slice(&number);
+    message[at..].copy_from_slice(&number);
+}
+
+/// Receives the answer to message `number`.
+fn hear(way: &mut impl Way, expected: &mut [u8], heard: &mut Vec<u8>, number: usize) -> Result<(), Error> {
+    way.recv(heard)?;
+    stamp(expected, number);
+    if heard == expected { Ok(()) } else { Err(Error::Corrupt { message: number as u64 }) }
+}
+
+/// One page after the other, there and back.
+fn round_trips(leads: bool, name: &str, way: &mut impl Way, rounds: u32) -> Result<(), Error> {
+    let (rounds, warm) = (rounds as usize, 20);
+    if !leads {
+        return answer(way, rounds + warm);
+    }
+    let (mut message, mut heard) = (vec![7; PAGE_BYTES], Vec::new());
+    let mut times_ns = Vec::new();
+    for number in 0..rounds + warm {
+        stamp(&mut message, number);
+        let began = Instant::now();
+        way.send(&message)?;
+        way.recv(&mut heard)?;
+        let took_ns = began.elapsed().as_nanos() as f64;
+        if heard != message {
+            return Err(Error::Corrupt { message: number as u64 });
+        }
+        // The first find caches and processors cold.
+        if number >= warm {
+            times_ns.push(took_ns);
+        }
+    }
+    tell_times(name, times_ns);
+    Ok(())
+}
+
+/// The same with both threads before all others of their nodes, if both may.
+fn with_priority(leads: bool, channel: &mut Channel, rounds: u32) -> Result<(), Error> {
+    let placed = LatencyOptions::default().scheduling(Scheduling::Fifo(PRIORITY)).apply();
+    let mut theirs = Vec::new();
+    channel.send(&[u8::from(placed.is_ok())])?;
+    channel.recv_into(&mut theirs)?;
+    let refused = |rank: f64| {
+        if leads {
+            tell("priority_refused_by", rank);
+        }
+    };
+    match (&placed, theirs.as_slice()) {
+        (Ok(_), [1]) => round_trips(leads, "priority", channel, rounds)?,
+        (Err(tombolo::Error::Scheduling { .. }), _) => refused(0.0),
+        (Ok(_), _) => refused(1.0),
+        (Err(_), _) => drop(placed?),
+    }
+    Ok(())
+}
+
+/// Mean, deviation, percentiles and the longest.
+fn tell_times(name: &str, mut times_ns: Vec<f64>) {
+    times_ns.sort_unstable_by(f64::total_cmp);
+    let count = times_ns.len().max(1) as f64;
+    let mean = times_ns.iter().sum::<f64>() / count;
+    let variance = times_ns.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+    let at = |percent: usize| times_ns.get(times_ns.len() * percent / 100).copied().unwrap_or(0.0);
+    tell(&format!("{name}_mean_ns"), mean);
+    tell(&format!("{name}_sd_ns"), variance.sqrt());
+    tell(&format!("{name}_p50_ns"), at(50));
+    tell(&format!("{name}_p99_ns"), at(99));
+    tell(&format!("{name}_max_ns"), times_ns.last().copied().unwrap_or(0.0));
+}
+
+/// Runs `work` of each channel on a thread of its own, all at once.
+fn at_once<W: Way, T: Send>(
+    ways: &mut [W],
+    work: impl Fn(&mut W) -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
+    let start = Arc::new(std::sync::Barrier::new(ways.len()));
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = ways
+            .iter_mut()
+            .map(|way| {
+                let start = Arc::clone(&start);
+                scope.spawn(move || {
+                    start.wait();
+                    work(way)
+                })
+            })
+            .collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, Result<T, Error>>| {
+            thread.join().unwrap_or_else(|_| Err(Error::of_figures("run a thread: it panicked")))
+        };
+        threads.into_iter().map(ended).collect()
+    })
+}
+
+/// Threads that each send more at once than the other side answers in the time.
+fn overload(leads: bool, channels: &mut [Channel]) -> Result<(), Error> {
+    let mut times_ns = Vec::new();
+    for _ in 0..REPEATS {
+        if !leads {
+            at_once(channels, |channel| answer(channel, AT_ONCE))?;
+            continue;
+        }
+        for times in at_once(channels, pour)? {
+            times_ns.extend(times);
+        }
+    }
+    if leads {
+        tell_times("overload", times_ns);
+    }
+    Ok(())
+}
+
+/// Sends without waiting for answers, and takes those that have come in between.
+fn pour(channel: &mut Channel) -> Result<Vec<f64>, Error> {
+    let (mut message, mut heard) = (vec![7; PAGE_BYTES], Vec::new());
+    let (mut began, mut times_ns) = (Vec::new(), Vec::new());
+    while times_ns.len() < AT_ONCE {
+        if began.len() < AT_ONCE {
+            stamp(&mut message, began.len());
+            began.push(Instant::now());
+            channel.send(&message)?;
+            if channel.try_recv_into(&mut heard)?.is_none() {
+                continue;
+            }
+        } else {
+            channel.recv_into(&mut heard)?;
+        }
+        let number = times_ns.len();
+        times_ns.push(began[number].elapsed().as_nanos() as f64);
+        stamp(&mut message, number);
+        if heard != message {
+            return Err(Error::Corrupt { message: number as u64 });
+        }
+    }
+    Ok(times_ns)
+}
+
+/// The time of `messages` there and back, by the number of channels and the length.
+fn for_all<W: Way>(leads: bool, name: &str, ways: &mut [W], messages: u32) -> Result<(), Error> {
+    for bytes in LENGTHS {
+        for channels in 1..=ways.len() {
+            let each = (messages as usize).div_ceil(channels);
+            if !leads {
+                at_once(&mut ways[..channels], |way| answer(way, each))?;
+                continue;
+            }
+            let began = Instant::now();
+            at_once(&mut ways[..channels], |way| stream(way, each, bytes))?;
+            tell(&format!("{name}_{channels}x{bytes}_s"), began.elapsed().as_secs_f64());
+        }
+    }
+    Ok(())
+}
+
+/// Sends `count` messages as far ahead of their answers as there is surely room.
+fn stream(way: &mut impl Way, count: usize, bytes: usize) -> Result<(), Error> {
+    let ahead = (UNDER_WAY_BYTES / bytes).clamp(1, BUFFERS as usize);
+    let (mut message, mut expected, mut heard) = (vec![7; bytes], vec![7; bytes], Vec::new());
+    let mut sent = 0;
+    for number in 0..count {
+        while sent < count && sent - number < ahead {
+            stamp(&mut message, sent);
+            way.send(&message)?;
+            sent += 1;
+        }
+        hear(way, &mut expected, &mut heard, number)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    #[test]
+    fn plans_survive_and_others_are_refused() {
+        let plan = Plan { messages: 100_000, rounds: 7, real_time: true };
+        let words = plan.words();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!((words[0], Plan::of(&words[1..])), ("messages", Some(plan)));
+        for wrong in [&["0", "1", "0"][..], &["1", "0", "0"], &["1", "1", "2"], &["1", "1"], &["x", "1", "0"]]
+        {
+            assert_eq!(Plan::of(wrong), None, "{wrong:?}");
+        }
+    }
+
+    /// Answers by itself; the message of number `.1` with another byte.
+    struct Echo(VecDeque<Vec<u8>>, usize, usize);
+
+    impl Way for Echo {
+        fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+            let mut message = message.to_vec();
+            if self.2 == self.1 {
+                message[20] ^= 1;
+            }
+            self.2 += 1;
+            self.0.push_back(message);
+            assert!(self.0.len() <= BUFFERS as usize);
+            Ok(())
+        }
+
+        fn recv(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
+            *message = self.0.pop_front().ok_or(Error::Stalled { waited: PATIENCE })?;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn answers_are_compared_with_what_was_sent() {
+        for bytes in LENGTHS {
+            stream(&mut Echo(VecDeque::new(), usize::MAX, 0), 100, bytes).unwrap();
+            let error = stream(&mut Echo(VecDeque::new(), 41, 0), 100, bytes);
+            assert!(matches!(error, Err(Error::Corrupt { message: 41 })), "{error:?}");
+        }
+    }
+}
