@@ -15,6 +15,7 @@ mod kill;
 mod litmus;
 mod names;
 mod new;
+mod pages;
 mod place;
 mod ps;
 pub(crate) mod rccerun;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Names(names::Options),
     Channels(channels::Options),
     Regions(regions::Options),
+    Pages(pages::Options),
     Bulk(bulk::Options),
     Trace(trace::Options),
     Capture(capture::Options),
@@ -110,6 +112,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Names(options) => names::run(context, &options)?,
         Command::Channels(options) => channels::run(context, &options)?,
         Command::Regions(options) => regions::run(context, &options)?,
+        Command::Pages(options) => pages::run(context, &options)?,
         Command::Bulk(options) => bulk::run(context, &options)?,
         Command::Capture(options) => capture::run(context, &options)?,
         Command::Replay(options) => replay::run(context, &options)?,

@@ -19,11 +19,15 @@ mod options;
 mod pages;
 mod service;
 mod setup;
+mod statistics;
 mod store;
 
 pub use error::{Error, LostPage};
 pub use options::PagesOptions;
 pub use pages::{HotPage, Pages};
+pub use statistics::judge::{Hot, Sharing, hot};
+pub use statistics::report::{PageReport, RankReport, list};
+pub use statistics::touched::Place;
 pub use tombolo_base::SharedMemory;
 pub use tombolo_directory::{Access, Counts};
 pub use tombolo_platform::memory::Unavailable;

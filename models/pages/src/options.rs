@@ -103,7 +103,9 @@ impl PagesOptions {
     /// [`Error::Unavailable`]: this node has no such memory, or the range is in use. [`Error::Mismatch`],
     /// [`Error::Length`], [`Error::TooManyRanks`]; or a channel to another rank could not be opened.
     pub fn open(&self, domain: &Domain, job: &Job, bytes: u64) -> Result<Pages, Error> {
-        Pages::open(self, domain, job, bytes)
+        let mut pages = Pages::open(self, domain, job, bytes)?;
+        pages.report(domain, job, &self.name);
+        Ok(pages)
     }
 
     /// What is called when the program has accessed a lost page and waited for as long, before the access

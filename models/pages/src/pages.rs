@@ -18,6 +18,8 @@ use crate::options::{MAX_BYTES, PagesOptions};
 use crate::service::{Service, Shared, State};
 use crate::setup::{self, Setup};
 use crate::store::{Backing, Content};
+use crate::statistics::reporter::Reporter;
+use crate::statistics::touched::Place;
 
 /// A page, and what happened to it at this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +48,7 @@ pub struct Pages {
     thread: Option<JoinHandle<()>>,
     /// What ranks that come later must have in common with this one, where they may.
     center: Option<Setup>,
+    reporter: Option<Reporter>,
 }
 
 /// A range that is not served yet.
@@ -134,6 +137,7 @@ impl Prepared {
             waker,
             thread: Some(thread),
             center: admits.then_some(setup),
+            reporter: None,
         })
     }
 }
@@ -197,6 +201,12 @@ impl Pages {
         drop(state);
         self.waker.wake();
         Ok(())
+    }
+
+    /// Has `tombolo pages` show this rank's pages.
+    pub(crate) fn report(&mut self, domain: &Domain, job: &Job, range: &str) {
+        let about = (self.address, self.page_bytes, self.pages);
+        self.reporter = Reporter::start(Arc::clone(&self.shared), domain, job, range, about);
     }
 
     /// The range, for programs without `unsafe`: words that are accessed by atomic operations.
@@ -347,33 +357,35 @@ impl Pages {
     /// What happened to all pages at this rank.
     #[must_use]
     pub fn totals(&self) -> Counts {
-        let state = self.shared.lock();
-        (0..self.pages).map(|page| state.node.counts(page)).fold(Counts::default(), |mut sum, counts| {
-            sum.read_faults += counts.read_faults;
-            sum.write_faults += counts.write_faults;
-            sum.upgrades += counts.upgrades;
-            sum.taken += counts.taken;
-            sum.returned += counts.returned;
-            sum
-        })
+        self.shared.lock().totals(self.pages)
     }
 
     /// The pages with the most faults at this rank, up to `most`, the hottest first. A page that came back
     /// often goes back and forth: if the ranks use different variables in it, they belong on different pages.
     #[must_use]
     pub fn hottest(&self, most: usize) -> Vec<HotPage> {
-        let state = self.shared.lock();
-        let report = |page| HotPage {
+        let hottest = self.shared.lock().hottest(self.pages, most);
+        let report = |(page, counts)| HotPage {
             page,
             address: self.address + page as usize * self.page_bytes,
-            counts: state.node.counts(page),
+            counts,
         };
-        let mut pages: Vec<HotPage> =
-            (0..self.pages).map(report).filter(|hot| hot.counts.faults() > 0).collect();
-        drop(state);
-        pages.sort_by_key(|hot| std::cmp::Reverse(hot.counts.faults()));
-        pages.truncate(most);
-        pages
+        hottest.into_iter().map(report).collect()
+    }
+
+    /// Places of a page where threads of this rank faulted, the most frequent first, and what lies there: an
+    /// object that was [named](Self::name_object), or a variable of the program's symbol table. A sample: an
+    /// access faults only if it is the first after the page came.
+    #[must_use]
+    pub fn places(&self, page: u32) -> Vec<(Place, Option<String>)> {
+        self.shared.lock().places(page)
+    }
+
+    /// Says what lies in a part of the range, given in bytes from its start, for [`places`](Self::places)
+    /// and `tombolo pages`. Variables of the program have names already.
+    pub fn name_object(&self, part: Range<usize>, name: &str) {
+        let at = |offset_bytes: usize| self.address.saturating_add(offset_bytes) as u64;
+        self.shared.lock().named.add(at(part.start)..at(part.end), name);
     }
 
     /// Waits for a change.

@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use tombolo::waitset::Trigger;
 use tombolo::{Channel, Interest, Ready, Token, WaitSet};
 use tombolo_directory::wire::{self, HEAD_BYTES};
-use tombolo_directory::{Fault, Message, Node, Rank, Ranks};
+use tombolo_directory::{Counts, Fault, Message, Node, Rank, Ranks};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, unpoisoned};
 
 use crate::error::{Error, LostPage};
 use crate::options::OnLoss;
+use crate::statistics::objects::Objects;
+use crate::statistics::touched::{Place, Touched};
 use crate::store::{Backing, Content};
 
 /// Messages of one rank, or faults, that are handled before the others are looked at.
@@ -58,6 +60,11 @@ pub(crate) struct State {
     pub(crate) acquiring: Vec<u32>,
     /// Ranks that came after the start, and their channels.
     pub(crate) admitted: Vec<(Rank, Channel)>,
+    /// Where threads faulted.
+    touched: Touched,
+    /// What the program has named, and what lies in the range, once that was looked up.
+    pub(crate) named: Objects,
+    pub(crate) objects: Option<Objects>,
     pub(crate) stop: bool,
     /// How long accesses to lost pages wait, and what is called then; and until when those do that wait now.
     on_loss: Option<OnLoss>,
@@ -88,6 +95,9 @@ impl Shared {
             waiting: 0,
             acquiring: Vec::new(),
             admitted: Vec::new(),
+            touched: Touched::default(),
+            named: Objects::default(),
+            objects: None,
             stop: false,
             on_loss,
             lingers_until: None,
@@ -133,6 +143,31 @@ impl State {
     fn violation(&self, from: Rank, what: &dyn std::fmt::Display) -> Error {
         let node = self.nodes.get(usize::from(from.0)).cloned().unwrap_or_default();
         Error::Violation { rank: from.0.into(), node, what: what.to_string() }
+    }
+
+    /// What happened to all pages.
+    pub(crate) fn totals(&self, pages: u32) -> Counts {
+        (0..pages).map(|page| self.node.counts(page)).fold(Counts::default(), Counts::and)
+    }
+
+    /// The pages with the most faults, up to `most`, the hottest first.
+    pub(crate) fn hottest(&self, pages: u32, most: usize) -> Vec<(u32, Counts)> {
+        let counted = (0..pages).map(|page| (page, self.node.counts(page)));
+        let mut pages: Vec<(u32, Counts)> = counted.filter(|(_, counts)| counts.faults() > 0).collect();
+        pages.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.faults()));
+        pages.truncate(most);
+        pages
+    }
+
+    /// The places of a page that faulted, and what lies there.
+    pub(crate) fn places(&self, page: u32) -> Vec<(Place, Option<String>)> {
+        let start = (self.store.memory.address() + page as usize * self.store.memory.page_bytes()) as u64;
+        let object = |place: Place| {
+            let address = start + u64::from(place.offset_bytes);
+            let named = self.named.at(address);
+            (place, named.or_else(|| self.objects.as_ref()?.at(address)))
+        };
+        self.touched.of(page).into_iter().map(object).collect()
     }
 
     /// The first rank that is dead and was not done.
@@ -259,9 +294,10 @@ impl Service {
     fn take_faults(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        let State { node, store, .. } = &mut *state;
+        let State { node, store, touched, .. } = &mut *state;
         for _ in 0..IN_A_ROW {
             let Some(fault) = store.memory.next_fault()? else { return Ok(()) };
+            touched.note(fault.page, fault.offset_bytes, fault.writes);
             let access =
                 if fault.writes { tombolo_directory::Access::Write } else { tombolo_directory::Access::Read };
             match node.fault(store, now_ns(), fault.page, access) {

@@ -1,7 +1,7 @@
 //! What the home of a page does: it knows who holds the page, and grants it to one after the other.
 
 use crate::message::{Access, Message};
-use crate::node::{Node, Store, Violation};
+use crate::node::{Counts, Node, Store, Violation};
 use crate::ranks::{Rank, Ranks};
 
 /// Who holds a page, and who waits for it.
@@ -233,6 +233,7 @@ impl<C: Clone> Node<C> {
             directory.holders.add(me);
             store.install(page, Access::Read, content.clone());
             record.access = Access::Read;
+            Counts::count(&mut record.counts.fetched);
         }
         if access == Access::Write && !dead.has(requester) {
             self.collect(store, page);

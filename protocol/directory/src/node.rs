@@ -139,6 +139,8 @@ pub struct Counts {
     pub write_faults: u32,
     /// Faults of programs that write, to a page that they could read.
     pub upgrades: u32,
+    /// Times that its content came from another rank.
+    pub fetched: u32,
     /// Times that access was reduced because another rank needed the page.
     pub taken: u32,
     /// Times that it came back after that: each is half a turn of a page that goes back and forth.
@@ -152,7 +154,20 @@ impl Counts {
         self.read_faults.saturating_add(self.write_faults).saturating_add(self.upgrades)
     }
 
-    fn count(counter: &mut u32) {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Counts) -> Counts {
+        Counts {
+            read_faults: self.read_faults.saturating_add(other.read_faults),
+            write_faults: self.write_faults.saturating_add(other.write_faults),
+            upgrades: self.upgrades.saturating_add(other.upgrades),
+            fetched: self.fetched.saturating_add(other.fetched),
+            taken: self.taken.saturating_add(other.taken),
+            returned: self.returned.saturating_add(other.returned),
+        }
+    }
+
+    pub(crate) fn count(counter: &mut u32) {
         *counter = counter.saturating_add(1);
     }
 }
@@ -179,7 +194,7 @@ pub(crate) struct Page<C> {
     pub(crate) lost: Option<Rank>,
     /// It was taken, and is not back.
     away: bool,
-    counts: Counts,
+    pub(crate) counts: Counts,
     /// What this rank knows as its home, or will need as that.
     pub(crate) directory: Directory<C>,
 }
@@ -474,10 +489,16 @@ impl<C: Clone> Node<C> {
     where
         S: Store<Content = C>,
     {
+        let me = self.geometry.me;
         let record = self.sent_by_home(from, page)?;
         match (record.access, content) {
             (held, _) if held >= access => {}
-            (Access::None, Some(content)) => store.install(page, access, content),
+            (Access::None, Some(content)) => {
+                if from != me {
+                    Counts::count(&mut record.counts.fetched);
+                }
+                store.install(page, access, content);
+            }
             (Access::Read, _) => store.raise(page),
             (Access::None | Access::Write, _) => return Err(Violation::Holding(page)),
         }

@@ -47,7 +47,7 @@ fn pages_are_shared_and_taken() {
     assert_eq!(accesses(&world, 2), [Some(Write), Some(None), Some(None)]);
     assert_eq!(world.latest[2], 2);
     let counts = world.members[0].as_ref().unwrap().node.counts(2);
-    let expected = Counts { read_faults: 2, write_faults: 0, upgrades: 1, taken: 1, returned: 1 };
+    let expected = Counts { read_faults: 2, write_faults: 0, upgrades: 1, fetched: 2, taken: 1, returned: 1 };
     assert_eq!((counts, counts.faults()), (expected, 3));
 }
 

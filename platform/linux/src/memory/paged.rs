@@ -69,9 +69,10 @@ const MODE_MINOR: u64 = 4;
 const CONTINUE_WRITE_PROTECTED: u64 = 2;
 
 /// What is needed: bits of `uffdio_api.features`, and what they are.
-const NEEDED: [(u64, &str); 3] = [
+const NEEDED: [(u64, &str); 4] = [
     (1 << 0, "write protection (Linux 5.7, on arm64 6.10)"),
     (1 << 10, "minor faults of shared memory (Linux 5.14)"),
+    (1 << 11, "exact addresses of faults (Linux 5.18)"),
     (1 << 12, "write protection of shared memory (Linux 5.19)"),
 ];
 /// `UFFD_FEATURE_POISON` (Linux 6.6).
@@ -120,6 +121,8 @@ pub enum Unavailable {
 pub struct PageFault {
     /// The page, from the start of the range.
     pub page: u32,
+    /// Where in the page the access begins, in bytes.
+    pub offset_bytes: usize,
     /// The thread writes.
     pub writes: bool,
 }
@@ -238,6 +241,7 @@ impl PagedMemory {
             {
                 return Ok(Some(PageFault {
                     page,
+                    offset_bytes: offset_bytes % self.page_bytes,
                     writes: flags & (FAULT_WRITES | FAULT_IS_PROTECTED) != 0,
                 }));
             }
@@ -541,7 +545,7 @@ mod tests {
         let (memory, words) = (paged.memory(), paged.page_bytes() / 8);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| memory.load_le(words + 1, Ordering::Relaxed));
-            assert_eq!(fault(&paged), PageFault { page: 1, writes: false });
+            assert_eq!(fault(&paged), PageFault { page: 1, offset_bytes: 8, writes: false });
             let mut content = vec![0; paged.page_bytes()];
             content[8] = 77;
             paged.copy_in(1, &content).unwrap();
@@ -549,7 +553,7 @@ mod tests {
             assert_eq!(reader.join().unwrap(), 77);
             // It may not be written to.
             let writer = scope.spawn(|| memory.store_le(words + 1, 78, Ordering::Relaxed));
-            assert_eq!(fault(&paged), PageFault { page: 1, writes: true });
+            assert_eq!(fault(&paged), PageFault { page: 1, offset_bytes: 8, writes: true });
             paged.copy_out(1, &mut content).unwrap();
             assert_eq!(content[8], 77);
             paged.unprotect(1).unwrap();
@@ -557,7 +561,7 @@ mod tests {
             // Protected again, and taken away.
             paged.protect(1).unwrap();
             let writer = scope.spawn(|| memory.store_le(words + 1, 79, Ordering::Relaxed));
-            assert_eq!(fault(&paged), PageFault { page: 1, writes: true });
+            assert_eq!(fault(&paged), PageFault { page: 1, offset_bytes: 8, writes: true });
             paged.unmap(1).unwrap();
             paged.copy_out(1, &mut content).unwrap();
             assert_eq!(content[8], 78);
@@ -568,7 +572,7 @@ mod tests {
             assert_eq!(memory.load_le(words + 1, Ordering::Relaxed), 79);
             // A page that was never filled is zero.
             let writer = scope.spawn(|| memory.words()[3 * words].fetch_add(5, Ordering::Relaxed));
-            assert_eq!(fault(&paged), PageFault { page: 3, writes: true });
+            assert_eq!(fault(&paged), PageFault { page: 3, offset_bytes: 0, writes: true });
             paged.map(3, true).unwrap();
             assert_eq!(writer.join().unwrap(), 0);
             // Mapping it twice does nothing.

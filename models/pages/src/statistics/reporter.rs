@@ -1,0 +1,119 @@
+//! The thread that sets the record of a rank.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tombolo::{Domain, Job};
+use tombolo_directory::Counts;
+use tombolo_platform::unpoisoned;
+
+use super::objects::Objects;
+use super::report::{MAX_HOT, PageReport, RankReport};
+use crate::service::Shared;
+
+/// How often it looks whether something changed.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The thread, until dropped; the record stays until the program ends or closes the range.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is known of the range from the start.
+struct About {
+    domain: Domain,
+    report: RankReport,
+}
+
+impl Reporter {
+    /// Starts it. Without it a range works as well, so that a system that refuses a thread is no failure.
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        domain: &Domain,
+        job: &Job,
+        range: &str,
+        (address, page_bytes, pages): (usize, usize, u32),
+    ) -> Option<Reporter> {
+        let report = RankReport {
+            job: job.id().to_owned(),
+            range: range.to_owned(),
+            rank: job.rank(),
+            node: domain.node_name().to_owned(),
+            address: address as u64,
+            page_bytes: page_bytes as u32,
+            pages,
+            totals: Counts::default(),
+            hot: Vec::new(),
+        };
+        let mut about = About { domain: domain.clone(), report };
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stops = Arc::clone(&stop);
+        let run = move || {
+            let (stop, changed) = &*stops;
+            let mut stopped = unpoisoned(stop);
+            while !*stopped {
+                let waited = changed.wait_timeout(stopped, PERIOD);
+                (stopped, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+                if !*stopped {
+                    drop(stopped);
+                    about.update(&shared);
+                    stopped = unpoisoned(stop);
+                }
+            }
+            drop(shared);
+            about.withdraw();
+        };
+        let thread = std::thread::Builder::new().name("pages-report".to_owned()).spawn(run).ok()?;
+        Some(Reporter { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        *unpoisoned(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl About {
+    /// Sets the record if something changed since the last time.
+    fn update(&mut self, shared: &Shared) {
+        let pages = self.report.pages;
+        let mut state = shared.lock();
+        let totals = state.totals(pages);
+        if totals == self.report.totals {
+            return;
+        }
+        if state.objects.is_none() {
+            // The file of the program can be long: not while the pages wait.
+            drop(state);
+            let length_bytes = u64::from(pages) * u64::from(self.report.page_bytes);
+            let range = self.report.address..self.report.address.saturating_add(length_bytes);
+            let found = Objects::of_program(&range);
+            state = shared.lock();
+            state.objects = Some(found);
+        }
+        let hottest = state.hottest(pages, MAX_HOT);
+        self.report.totals = totals;
+        self.report.hot = hottest
+            .into_iter()
+            .map(|(page, counts)| PageReport { page, counts, places: state.places(page) })
+            .collect();
+        drop(state);
+        // A monitor that is gone, or names that are full, are no concern of the pages.
+        let _ = self.domain.names().set(&self.report.record());
+    }
+
+    /// The range is closed.
+    fn withdraw(&self) {
+        if self.report.totals != Counts::default() {
+            let _ = self.domain.names().delete(&self.report.name());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Which places of a page faulted: a sample of what the program accesses there. Only the first access after
+//! a page came faults, so places that are always accessed second are not seen.
+
+use std::collections::BTreeMap;
+
+/// The most pages that places are kept of; later ones have none.
+const MAX_PAGES: usize = 4096;
+/// The most places of a page; further ones are not kept.
+const MAX_PLACES: usize = 16;
+/// Bytes that count as one place: what is accessed at once.
+const PLACE_BYTES: usize = 8;
+
+/// A place in a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// From the start of the page, a multiple of 8 bytes.
+    pub offset_bytes: u32,
+    /// Faults of threads that read there.
+    pub reads: u32,
+    /// Faults of threads that wrote there.
+    pub writes: u32,
+}
+
+/// The places that faulted, by page.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    pages: BTreeMap<u32, Vec<Place>>,
+}
+
+impl Touched {
+    /// A thread faulted.
+    pub(crate) fn note(&mut self, page: u32, offset_bytes: usize, writes: bool) {
+        if self.pages.len() >= MAX_PAGES && !self.pages.contains_key(&page) {
+            return;
+        }
+        let places = self.pages.entry(page).or_default();
+        let offset_bytes = (offset_bytes / PLACE_BYTES * PLACE_BYTES) as u32;
+        let place = match places.iter_mut().position(|place| place.offset_bytes == offset_bytes) {
+            Some(index) => &mut places[index],
+            None if places.len() < MAX_PLACES => {
+                places.push(Place { offset_bytes, reads: 0, writes: 0 });
+                let last = places.len() - 1;
+                &mut places[last]
+            }
+            None => return,
+        };
+        let counter = if writes { &mut place.writes } else { &mut place.reads };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// The places of a page that faulted, the most frequent first.
+    pub(crate) fn of(&self, page: u32) -> Vec<Place> {
+        let mut places = self.pages.get(&page).cloned().unwrap_or_default();
+        places.sort_by_key(|place| std::cmp::Reverse(place.reads.saturating_add(place.writes)));
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_words_and_their_number_is_bounded() {
+        let mut touched = Touched::default();
+        for offset_bytes in 0..8 * (MAX_PLACES + 3) {
+            touched.note(7, offset_bytes, offset_bytes % 8 == 0);
+        }
+        touched.note(7, 17, false);
+        let places = touched.of(7);
+        assert_eq!(places.len(), MAX_PLACES);
+        assert_eq!(places[0], Place { offset_bytes: 16, reads: 8, writes: 1 });
+        assert_eq!(touched.of(8), []);
+        for page in 0..2 * MAX_PAGES as u32 {
+            touched.note(page, 0, true);
+        }
+        assert_eq!(touched.pages.len(), MAX_PAGES);
+    }
+}
