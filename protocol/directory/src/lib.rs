@@ -14,6 +14,9 @@
 //! with [`Message::Lost`]. The pages that the dead was home of get the next living rank as their home, which
 //! learns from all others what they hold before it grants anything.
 //!
+//! With [`Consistency::Release`] several ranks write to copies of one page, and send home in what theirs
+//! [differs](difference) when the program releases what it wrote.
+//!
 //! * [`Node`] is the state of one rank. Its inputs are faults of its program, messages, deaths and the time.
 //! * A [`Store`] is what the protocol changes of the rank's memory: what pages the program may access.
 //! * [`wire`] has the bytes of messages.
@@ -26,11 +29,15 @@
 
 extern crate alloc;
 
+pub mod difference;
 mod home;
 mod message;
 mod node;
 mod ranks;
 mod recovery;
+mod release;
+#[doc(hidden)]
+pub mod released;
 #[cfg(test)]
 mod tests;
 pub mod wire;
@@ -38,7 +45,7 @@ pub mod wire;
 pub mod world;
 
 pub use message::{Access, Message};
-pub use node::{Counts, Fault, Geometry, Node, Store, Unusable, Violation};
+pub use node::{Consistency, Counts, Fault, Geometry, Node, Store, Unusable, Violation};
 pub use ranks::{MAX_RANKS, Rank, Ranks};
 
 /// The most pages of a range: 16 TiB of 4 KiB each.

@@ -73,6 +73,23 @@ pub enum Message<C> {
         /// All that it knows to be dead.
         dead: Ranks,
     },
+    /// To the home, with release consistency: in what the sender's copy differs from what it got.
+    Difference {
+        /// The page.
+        page: u32,
+        /// The [bytes](crate::difference) that differ.
+        content: C,
+    },
+    /// To a home, with release consistency: answer when all differences that came before are merged.
+    Confirm {
+        /// The release of the sender.
+        number: u64,
+    },
+    /// From a home: they are.
+    Confirmed {
+        /// The release of the receiver.
+        number: u64,
+    },
 }
 
 impl<C> Message<C> {
@@ -81,6 +98,7 @@ impl<C> Message<C> {
     pub fn content(&self) -> Option<&C> {
         match self {
             Message::Yield { content, .. } | Message::Grant { content, .. } => content.as_ref(),
+            Message::Difference { content, .. } => Some(content),
             _ => None,
         }
     }
@@ -97,6 +115,9 @@ impl<C> Message<C> {
             Message::Lost { page, with } => Message::Lost { page, with },
             Message::Held { first, count, access } => Message::Held { first, count, access },
             Message::Reported { dead } => Message::Reported { dead },
+            Message::Difference { page, content } => Message::Difference { page, content: change(content) },
+            Message::Confirm { number } => Message::Confirm { number },
+            Message::Confirmed { number } => Message::Confirmed { number },
         }
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::home::Directory;
 use crate::message::{Access, Message};
 use crate::ranks::{MAX_RANKS, Rank, Ranks};
+use crate::release::Copies;
 
 /// What the protocol changes of a rank's memory.
 ///
@@ -26,6 +27,33 @@ pub trait Store {
 
     /// Has every access to `page`, which is invalid, fail: its content died with a rank.
     fn lose(&mut self, page: u32, with: Rank);
+
+    /// What is in `page`. With release consistency: of a copy that the program may only read, or at home,
+    /// where the program may write to it at that time.
+    fn copy(&mut self, page: u32) -> Self::Content;
+
+    /// In what `page`, which the program may only read, differs from `before`; nothing if in nothing.
+    fn difference(&mut self, page: u32, before: &Self::Content) -> Option<Self::Content>;
+
+    /// Puts the bytes of a difference into `page`, which is at home, and no others; the program may write to
+    /// those at that time. False, and nothing changed, if it is not a difference.
+    fn merge(&mut self, page: u32, difference: Self::Content) -> bool;
+
+    /// Takes back content that is of no use any more.
+    fn recycle(&mut self, content: Self::Content) {
+        drop(content);
+    }
+}
+
+/// What programs see of each other's writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Consistency {
+    /// Each at once: one rank writes to a page, or several read it. Also of atomic operations.
+    #[default]
+    Sequential,
+    /// What another rank has released when this one refreshes; several write to a page, each to other bytes
+    /// of it, until then. Atomic operations are for threads of one rank.
+    Release,
 }
 
 /// The range that a job has in common, and who is in the job. The same at all ranks, but for `me`.
@@ -44,6 +72,8 @@ pub struct Geometry {
     pub hold_ns: u64,
     /// How many pages after one that the program wants to read are asked for as well.
     pub ahead: u8,
+    /// What the programs see of each other's writes.
+    pub consistency: Consistency,
 }
 
 /// A geometry that cannot be.
@@ -114,9 +144,15 @@ pub enum Violation {
     /// A report about a page whose home already grants it, or of two that write to it.
     #[error("a report about page {0} that cannot be")]
     Report(u32),
-    /// A request for no access.
-    #[error("a request for no access to page {0}")]
+    /// A request for no access, or for one that the consistency of the range does not know.
+    #[error("a request for an access to page {0} that cannot be")]
     Request(u32),
+    /// Bytes that are not a difference between two contents of a page.
+    #[error("bytes that are not a difference of page {0}")]
+    Difference(u32),
+    /// A confirmation of what was not asked for.
+    #[error("a confirmation of release {0}, which did not ask for it")]
+    Confirmation(u64),
 }
 
 /// What becomes of a fault.
@@ -186,14 +222,14 @@ struct Deferred {
 pub(crate) struct Page<C> {
     pub(crate) access: Access,
     /// What the program waits for.
-    want: Access,
+    pub(crate) want: Access,
     /// What the home was asked for and has not granted.
     asked: Access,
     granted_ns: u64,
     deferred: Option<Deferred>,
     pub(crate) lost: Option<Rank>,
     /// It was taken, and is not back.
-    away: bool,
+    pub(crate) away: bool,
     pub(crate) counts: Counts,
     /// What this rank knows as its home, or will need as that.
     pub(crate) directory: Directory<C>,
@@ -212,6 +248,8 @@ pub struct Node<C> {
     outgoing: VecDeque<(Rank, Message<C>)>,
     /// Recalls that wait, by the time when they end.
     deferred: BTreeSet<(u64, u32)>,
+    /// With release consistency: what is here of pages of other homes.
+    pub(crate) copies: Copies<C>,
 }
 
 impl<C: Clone> Node<C> {
@@ -247,6 +285,7 @@ impl<C: Clone> Node<C> {
             loopback: VecDeque::new(),
             outgoing: VecDeque::new(),
             deferred: BTreeSet::new(),
+            copies: Copies::none(),
         })
     }
 
@@ -326,6 +365,9 @@ impl<C: Clone> Node<C> {
             (Access::Read, Access::Write) => &mut record.counts.upgrades,
             (_, Access::Write) => &mut record.counts.write_faults,
         });
+        if self.geometry.consistency == Consistency::Release {
+            return Ok(self.fault_of_copy(store, page, access));
+        }
         record.want = record.want.max(access);
         self.ask(page);
         self.settle_own(store, now_ns)?;
@@ -413,6 +455,9 @@ impl<C: Clone> Node<C> {
     where
         S: Store<Content = C>,
     {
+        if self.geometry.consistency == Consistency::Release {
+            return self.handle_of_copies(store, from, message);
+        }
         match message {
             Message::Want { page, access, ahead } => self.wanted(store, from, page, access, ahead),
             Message::Recall { page, leave, content } => {
@@ -440,6 +485,10 @@ impl<C: Clone> Node<C> {
                 self.take_over();
                 self.serve_settled(store);
                 Ok(())
+            }
+            Message::Difference { page, .. } => Err(Violation::Difference(page)),
+            Message::Confirm { number } | Message::Confirmed { number } => {
+                Err(Violation::Confirmation(number))
             }
         }
     }

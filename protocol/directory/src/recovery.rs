@@ -1,7 +1,7 @@
 //! The death of a rank: its pages get another home, which first learns who holds them.
 
 use crate::message::{Access, Message};
-use crate::node::{Node, Store, Violation};
+use crate::node::{Consistency, Node, Store, Violation};
 use crate::ranks::Rank;
 
 impl<C: Clone> Node<C> {
@@ -22,6 +22,10 @@ impl<C: Clone> Node<C> {
         }
         let before = self.dead;
         self.dead.add(died);
+        if self.geometry.consistency == Consistency::Release {
+            self.home_of_copies_died(store, died);
+            return Ok(());
+        }
         let mut report = Report::default();
         for page in 0..self.geometry.pages {
             let home = self.geometry.home(page, before);

@@ -3,7 +3,15 @@ use tombolo_base::random::Random;
 use super::*;
 use crate::world::{Memory, World};
 
-const GEOMETRY: Geometry = Geometry { ranks: 3, me: Rank(0), pages: 6, block_pages: 2, hold_ns: 0, ahead: 0 };
+const GEOMETRY: Geometry = Geometry {
+    ranks: 3,
+    me: Rank(0),
+    pages: 6,
+    block_pages: 2,
+    hold_ns: 0,
+    ahead: 0,
+    consistency: Consistency::Sequential,
+};
 
 /// Delivers until nothing is on its way.
 fn settle(world: &mut World) {
@@ -205,5 +213,144 @@ fn messages_of_any_kind_from_anywhere_never_panic() {
             while node.take_outgoing().is_some() {}
             assert_eq!(memory.misuse, None, "seed {seed}");
         }
+    }
+}
+
+mod release {
+    use super::*;
+    use crate::released::{Released, Waits};
+
+    fn settle(world: &mut Released) {
+        for step in 0.. {
+            let Some((from, to)) = world.loaded().next() else { break };
+            world.deliver(from, to);
+            assert!(step < 10_000, "it does not end");
+        }
+        assert_eq!(world.broken, None);
+    }
+
+    fn cells(world: &Released, rank: usize, page: usize) -> (Access, Vec<u8>) {
+        world.members[rank].as_ref().unwrap().memory.pages[page].clone()
+    }
+
+    fn write(world: &mut Released, rank: usize, page: u32) {
+        world.begin(rank, Waits::Write(page, false));
+        settle(world);
+    }
+
+    #[test]
+    fn two_write_to_one_page_at_once_and_see_it_when_they_refresh() {
+        let mut world = Released::new(GEOMETRY);
+        // Its home is rank 1, which writes as well.
+        for rank in [0, 2, 1, 0] {
+            write(&mut world, rank, 2);
+        }
+        assert_eq!(cells(&world, 0, 2), (Access::Write, vec![2, 0, 0, 0]));
+        assert_eq!(cells(&world, 1, 2), (Access::Write, vec![0, 1, 0, 0]));
+        for rank in [0, 2] {
+            world.release(rank);
+            assert!(!world.is_idle(rank));
+            settle(&mut world);
+            assert!(world.is_idle(rank));
+        }
+        assert_eq!(cells(&world, 1, 2), (Access::Write, vec![2, 1, 1, 0]));
+        // A copy stays as it is until then.
+        assert_eq!(cells(&world, 0, 2), (Access::Read, vec![2, 0, 0, 0]));
+        world.refresh(0);
+        world.begin(0, Waits::Read(2));
+        settle(&mut world);
+        assert_eq!(cells(&world, 0, 2), (Access::Read, vec![2, 1, 1, 0]));
+        let counts = world.members[0].as_ref().unwrap().node.counts(2);
+        let expected =
+            Counts { read_faults: 1, write_faults: 1, upgrades: 0, fetched: 2, taken: 1, returned: 1 };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn what_was_asked_for_before_a_refresh_is_asked_for_again() {
+        let mut world = Released::new(GEOMETRY);
+        world.begin(0, Waits::Read(2));
+        world.deliver(0, 1);
+        // The old content is on its way when another releases.
+        world.begin(2, Waits::Write(2, false));
+        world.deliver(2, 1);
+        world.deliver(1, 2);
+        world.release(2);
+        world.deliver(2, 1);
+        world.deliver(2, 1);
+        world.deliver(1, 2);
+        assert!(world.is_idle(2));
+        world.refresh(0);
+        world.deliver(1, 0);
+        assert!(!world.is_idle(0));
+        settle(&mut world);
+        assert_eq!(cells(&world, 0, 2), (Access::Read, vec![0, 0, 1, 0]));
+    }
+
+    #[test]
+    fn a_page_under_a_lock_has_the_last_write() {
+        let mut world = Released::new(GEOMETRY);
+        for rank in [0, 1, 2, 0, 2, 1] {
+            assert!(world.is_free());
+            world.lock(rank);
+            for page in [2, 4] {
+                world.begin(rank, Waits::Write(page, true));
+                settle(&mut world);
+            }
+            world.release(rank);
+            settle(&mut world);
+        }
+        assert_eq!((cells(&world, 1, 2).1[3], cells(&world, 2, 4).1[3]), (6, 6));
+    }
+
+    #[test]
+    fn pages_of_a_dead_home_are_lost_with_what_was_written() {
+        let mut world = Released::new(GEOMETRY);
+        write(&mut world, 0, 2);
+        write(&mut world, 0, 4);
+        world.release(0);
+        world.kill(1);
+        settle(&mut world);
+        assert!(world.is_idle(0) && world.members[0].as_mut().unwrap().node.take_failed().is_none());
+        assert_eq!(world.members[0].as_ref().unwrap().node.lost(2), Some(Rank(1)));
+        world.begin(0, Waits::Read(2));
+        write(&mut world, 2, 0);
+        assert_eq!((world.refused, cells(&world, 2, 0).1[2]), (1, 1));
+        // Without a release under way, the next one learns of it.
+        write(&mut world, 0, 4);
+        world.kill(2);
+        settle(&mut world);
+        assert_eq!(world.members[0].as_mut().unwrap().node.take_failed(), Some(Rank(2)));
+    }
+
+    #[test]
+    fn messages_that_do_not_fit_are_refused() {
+        let world = Released::new(GEOMETRY);
+        let member = world.members[0].clone().unwrap();
+        let read = Access::Read;
+        for (message, violation) in [
+            (Message::Want { page: 6, access: read, ahead: 0 }, Violation::Page(6)),
+            (Message::Want { page: 2, access: read, ahead: 0 }, Violation::NotHome(2)),
+            (Message::Want { page: 0, access: Access::Write, ahead: 0 }, Violation::Request(0)),
+            (Message::Want { page: 0, access: read, ahead: 1 }, Violation::Request(0)),
+            (Message::Grant { page: 2, access: read, content: Some(vec![0; 4]) }, Violation::Holding(2)),
+            (Message::Grant { page: 4, access: read, content: Some(vec![0; 4]) }, Violation::NotHome(4)),
+            (Message::Grant { page: 9, access: read, content: Some(vec![0; 4]) }, Violation::Page(9)),
+            (Message::Recall { page: 2, leave: read, content: true }, Violation::Holding(2)),
+            (Message::Difference { page: 2, content: vec![0, 1] }, Violation::NotHome(2)),
+            (Message::Difference { page: 0, content: vec![9, 1] }, Violation::Difference(0)),
+            (Message::Confirmed { number: 1 }, Violation::Confirmation(1)),
+            (Message::Held { first: 0, count: 1, access: read }, Violation::Holding(0)),
+        ] {
+            let (mut node, mut memory) = (member.node.clone(), member.memory.clone());
+            assert_eq!(node.receive(&mut memory, 0, Rank(1), message.clone()), Err(violation), "{message:?}");
+            assert_eq!((memory.misuse, memory.pages), (None, member.memory.pages.clone()));
+        }
+        // And what belongs to release consistency where there is none.
+        let mut node = Node::<u32>::new(GEOMETRY).unwrap();
+        let mut memory = Memory { pages: (0..6).map(|page| (node.access(page), 0)).collect(), misuse: None };
+        let difference = Message::Difference { page: 0, content: 1 };
+        assert_eq!(node.receive(&mut memory, 0, Rank(1), difference), Err(Violation::Difference(0)));
+        assert!(node.receive(&mut memory, 0, Rank(1), Message::Confirm { number: 1 }).is_err());
     }
 }

@@ -1,19 +1,23 @@
-//! The bytes of messages: a head of 16 bytes and, if a message carries content, a page.
+//! The bytes of messages: a head of 16 bytes and, if a message carries content, a page, or the bytes in which
+//! one differs.
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 0 | kind: 1 want, 2 recall, 3 yield, 4 grant, 5 lost, 6 held, 7 reported |
+//! | 0 | kind: 1 want, 2 recall, 3 yield, 4 grant, 5 lost, 6 held, 7 reported, 8 difference, 9 confirm, 10 confirmed |
 //! | 1 | access: 0 none, 1 read, 2 write |
 //! | 2 | 1 if content follows, or is asked for |
 //! | 3 | `ahead` of a want, the rank of lost |
 //! | 4–7 | the page, little-endian |
-//! | 8–15 | number of pages of held, ranks of reported, otherwise 0; little-endian |
+//! | 8–15 | number of pages of held, ranks of reported, number of confirm and confirmed, otherwise 0; little-endian |
 
+use crate::difference;
 use crate::message::{Access, Message};
 use crate::ranks::{Rank, Ranks};
 
 /// Bytes before the content.
 pub const HEAD_BYTES: usize = 16;
+
+const DIFFERENCE: u8 = 8;
 
 /// Bytes that are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,6 +35,9 @@ pub fn head<C>(message: &Message<C>) -> [u8; HEAD_BYTES] {
         Message::Lost { page, with } => (5, Access::None, false, with.0, *page, 0),
         Message::Held { first, count, access } => (6, *access, false, 0, *first, u64::from(*count)),
         Message::Reported { dead } => (7, Access::None, false, 0, 0, dead.0),
+        Message::Difference { page, .. } => (8, Access::None, true, 0, *page, 0),
+        Message::Confirm { number } => (9, Access::None, false, 0, 0, *number),
+        Message::Confirmed { number } => (10, Access::None, false, 0, 0, *number),
     };
     let mut bytes = [0; HEAD_BYTES];
     bytes[..4].copy_from_slice(&[kind, access as u8, u8::from(flag), small]);
@@ -39,7 +46,8 @@ pub fn head<C>(message: &Message<C>) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-/// Reads a message with content of exactly `page_bytes`.
+/// Reads a message with content of exactly `page_bytes`, or a difference of at most
+/// [`difference::max_bytes`].
 ///
 /// # Errors
 /// [`Malformed`].
@@ -62,10 +70,12 @@ pub fn decode(bytes: &[u8], page_bytes: usize) -> Result<Message<&[u8]>, Malform
     };
     let content = match rest.len() {
         0 => None,
-        length if length == page_bytes => Some(rest),
+        length if kind == DIFFERENCE && length <= difference::max_bytes(page_bytes) => Some(rest),
+        length if kind != DIFFERENCE && length == page_bytes => Some(rest),
         _ => return Err(malformed),
     };
-    let carries = matches!(kind, 3 | 4);
+    let carries = matches!(kind, 3 | 4 | DIFFERENCE);
+    let long = u64::from(high) << 32 | u64::from(low);
     let message = match kind {
         1 => Message::Want { page, access, ahead: small },
         2 => Message::Recall { page, leave: access, content: flag },
@@ -73,7 +83,10 @@ pub fn decode(bytes: &[u8], page_bytes: usize) -> Result<Message<&[u8]>, Malform
         4 => Message::Grant { page, access, content },
         5 => Message::Lost { page, with: Rank(small) },
         6 => Message::Held { first: page, count: low, access },
-        7 => Message::Reported { dead: Ranks(u64::from(high) << 32 | u64::from(low)) },
+        7 => Message::Reported { dead: Ranks(long) },
+        DIFFERENCE => Message::Difference { page, content: content.ok_or(malformed)? },
+        9 => Message::Confirm { number: long },
+        10 => Message::Confirmed { number: long },
         _ => return Err(malformed),
     };
     // What a message does not use is 0, so that each has one form.
@@ -90,7 +103,7 @@ mod tests {
     fn message() -> impl Strategy<Value = Message<Vec<u8>>> {
         let access = prop_oneof![Just(Access::None), Just(Access::Read), Just(Access::Write)];
         let content = prop_oneof![Just(None), proptest::collection::vec(any::<u8>(), 32).prop_map(Some)];
-        (0..7, any::<u32>(), access, any::<u8>(), any::<u64>(), any::<bool>(), content).prop_map(
+        (0..10, any::<u32>(), access, any::<u8>(), any::<u64>(), any::<bool>(), content).prop_map(
             |(kind, page, access, small, long, flag, content)| match kind {
                 0 => Message::Want { page, access, ahead: small },
                 1 => Message::Recall { page, leave: access, content: flag },
@@ -98,7 +111,10 @@ mod tests {
                 3 => Message::Grant { page, access, content },
                 4 => Message::Lost { page, with: Rank(small) },
                 5 => Message::Held { first: page, count: long as u32, access },
-                _ => Message::Reported { dead: Ranks(long) },
+                6 => Message::Reported { dead: Ranks(long) },
+                7 => Message::Difference { page, content: content.unwrap_or_else(|| vec![1; 5]) },
+                8 => Message::Confirm { number: long },
+                _ => Message::Confirmed { number: long },
             },
         )
     }

@@ -51,15 +51,76 @@ impl Store for Memory {
             self.misuse = Some("a valid page was lost");
         }
     }
+
+    fn copy(&mut self, page: u32) -> u32 {
+        self.misuse = Some("a page was copied, which sequential consistency needs not");
+        self.pages[page as usize].1
+    }
+
+    fn difference(&mut self, _: u32, _: &u32) -> Option<u32> {
+        self.misuse = Some("a page was compared, which sequential consistency needs not");
+        None
+    }
+
+    fn merge(&mut self, _: u32, _: u32) -> bool {
+        self.misuse = Some("a page was merged, which sequential consistency needs not");
+        false
+    }
 }
 
 /// What is on its way.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Carried {
+pub enum Carried<C> {
     /// A message.
-    Message(Message<u32>),
+    Message(Message<C>),
     /// Evidence that the sender is dead. Nothing follows.
     Death,
+}
+
+/// What each rank has sent to each, in order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Links<C> {
+    ranks: usize,
+    /// From `from * ranks + to`.
+    all: Vec<VecDeque<Carried<C>>>,
+}
+
+impl<C: Clone> Links<C> {
+    pub(crate) fn new(ranks: usize) -> Self {
+        Links { ranks, all: alloc::vec![VecDeque::new(); ranks * ranks] }
+    }
+
+    pub(crate) fn of(&self, from: usize, to: usize) -> &VecDeque<Carried<C>> {
+        &self.all[from * self.ranks + to]
+    }
+
+    pub(crate) fn of_mut(&mut self, from: usize, to: usize) -> &mut VecDeque<Carried<C>> {
+        &mut self.all[from * self.ranks + to]
+    }
+
+    /// Those with something on its way, as pairs of sender and receiver.
+    pub(crate) fn loaded(&self) -> impl Iterator<Item = (usize, usize)> {
+        let loaded = self.all.iter().enumerate().filter(|(_, link)| !link.is_empty());
+        loaded.map(|(index, _)| (index / self.ranks, index % self.ranks))
+    }
+
+    /// The last message before the news of a death is lost.
+    pub(crate) fn lose(&mut self, from: usize, to: usize) {
+        let link = self.of_mut(from, to);
+        if link.len() > 1 {
+            let _ = link.remove(link.len() - 2);
+        }
+    }
+
+    /// Nothing to `died` arrives, and all that `lives` learn of its death after what it sent.
+    pub(crate) fn end(&mut self, died: usize, lives: impl Fn(usize) -> bool) {
+        for other in 0..self.ranks {
+            self.of_mut(other, died).clear();
+            if lives(other) {
+                self.of_mut(died, other).push_back(Carried::Death);
+            }
+        }
+    }
 }
 
 /// One rank, and what its program does.
@@ -78,8 +139,7 @@ pub struct Member {
 pub struct World {
     /// By rank; `None` for the dead.
     pub members: Vec<Option<Member>>,
-    /// What each has sent to each, from `from * ranks + to`.
-    links: Vec<VecDeque<Carried>>,
+    links: Links<u32>,
     /// The last number written to each page.
     pub latest: Vec<u32>,
     /// Accesses that were completed.
@@ -105,7 +165,7 @@ impl World {
         };
         World {
             members: (0..ranks).map(member).collect(),
-            links: alloc::vec![VecDeque::new(); ranks * ranks],
+            links: Links::new(ranks),
             latest: alloc::vec![0; geometry.pages as usize],
             completed: 0,
             refused: 0,
@@ -113,24 +173,15 @@ impl World {
         }
     }
 
-    fn link(&mut self, from: usize, to: usize) -> &mut VecDeque<Carried> {
-        let ranks = self.members.len();
-        &mut self.links[from * ranks + to]
-    }
-
     /// The links with something on its way, as pairs of sender and receiver.
     pub fn loaded(&self) -> impl Iterator<Item = (usize, usize)> {
-        let ranks = self.members.len();
-        let loaded = self.links.iter().enumerate().filter(|(_, link)| !link.is_empty());
-        loaded.map(move |(index, _)| (index / ranks, index % ranks))
+        self.links.loaded()
     }
 
     /// The links on which the last message of a dead rank is on its way.
     pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.loaded().filter(|(from, to)| {
-            let ranks = self.members.len();
-            self.members[*from].is_none() && self.links[from * ranks + to].len() > 1
-        })
+        self.loaded()
+            .filter(|(from, to)| self.members[*from].is_none() && self.links.of(*from, *to).len() > 1)
     }
 
     /// The program of a rank accesses a page.
@@ -180,14 +231,14 @@ impl World {
             self.members[rank].as_mut().and_then(|member| member.node.take_outgoing())
         {
             if self.members[usize::from(to.0)].is_some() {
-                self.link(rank, usize::from(to.0)).push_back(Carried::Message(message));
+                self.links.of_mut(rank, usize::from(to.0)).push_back(Carried::Message(message));
             }
         }
     }
 
     /// The next of what is on its way between two arrives.
     pub fn deliver(&mut self, from: usize, to: usize, now_ns: u64) {
-        let Some(carried) = self.link(from, to).pop_front() else { return };
+        let Some(carried) = self.links.of_mut(from, to).pop_front() else { return };
         let Some(member) = &mut self.members[to] else { return };
         let Member { node, memory, .. } = member;
         let rank = Rank(from as u8);
@@ -229,27 +280,19 @@ impl World {
     /// A rank dies, at this moment.
     pub fn kill(&mut self, rank: usize) {
         self.members[rank] = None;
-        for other in 0..self.members.len() {
-            self.link(other, rank).clear();
-            if self.members[other].is_some() {
-                self.link(rank, other).push_back(Carried::Death);
-            }
-        }
+        self.links.end(rank, |other| self.members[other].is_some());
     }
 
     /// The last message that a dead rank sent to another is lost.
     pub fn lose(&mut self, from: usize, to: usize) {
-        let link = self.link(from, to);
-        if link.len() > 1 {
-            let _ = link.remove(link.len() - 2);
-        }
+        self.links.lose(from, to);
     }
 
     /// Whether nothing is on its way, and no recall waits.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let waits = |member: &Member| member.node.due_ns().is_some();
-        self.links.iter().all(VecDeque::is_empty) && !self.members.iter().flatten().any(waits)
+        self.loaded().next().is_none() && !self.members.iter().flatten().any(waits)
     }
 
     /// Whether a program waits.
@@ -280,7 +323,7 @@ impl World {
         if let Some(misuse) = self.members.iter().flatten().find_map(|member| member.memory.misuse) {
             self.broken = Some(misuse);
         }
-        if self.links.iter().any(|link| link.len() > self.most()) {
+        if self.loaded().any(|(from, to)| self.links.of(from, to).len() > self.most()) {
             self.broken = Some("more is on its way than the protocol allows");
         }
     }

@@ -5,5 +5,6 @@ pub mod broadcast;
 pub mod hubs;
 pub mod objects;
 pub mod pages;
+pub mod release;
 pub mod revocation;
 pub mod tasks;

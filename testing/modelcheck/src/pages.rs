@@ -6,7 +6,7 @@
 
 use stateright::{Model, Property};
 use tombolo_directory::world::World;
-use tombolo_directory::{Access, Geometry, Rank};
+use tombolo_directory::{Access, Consistency, Geometry, Rank};
 
 /// What may happen in a run.
 #[derive(Clone, Debug)]
@@ -62,6 +62,7 @@ impl Model for Pages {
             block_pages: self.block_pages,
             hold_ns: u64::from(self.holds),
             ahead: self.ahead,
+            consistency: Consistency::Sequential,
         });
         vec![PagesState { world, accesses: self.accesses, deaths: self.deaths }]
     }

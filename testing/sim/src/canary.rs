@@ -50,8 +50,8 @@ pub const CANARIES: &[(&str, u64)] = &[
 /// # Errors
 /// When there is no such mistake, or this build has none.
 pub fn plant(name: &str) -> Result<(), NoCanary> {
-    let known =
-        CANARIES.iter().chain(&crate::pages::CANARIES).map(|(known, _)| *known).find(|known| *known == name);
+    let all = CANARIES.iter().chain(&crate::pages::CANARIES).chain(&crate::release::CANARIES);
+    let known = all.map(|(known, _)| *known).find(|known| *known == name);
     match known {
         Some(known) => planting::plant(known),
         None if name.is_empty() => planting::plant(""),

@@ -26,6 +26,7 @@ pub mod pages;
 pub mod plan;
 pub mod process;
 pub mod relays;
+pub mod release;
 pub mod rights;
 pub mod root;
 pub mod shared;

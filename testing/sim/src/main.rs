@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use clap::{CommandFactory, Parser};
 use tombolo_sim::broadcast;
 use tombolo_sim::canary::{self, CANARIES};
-use tombolo_sim::pages;
 use tombolo_sim::plan::{MAX_NODES, Options, Scenario};
 use tombolo_sim::relays;
 use tombolo_sim::rights::Counts;
 use tombolo_sim::world::{Outcome, run};
+use tombolo_sim::{pages, release};
 
 /// Simulates whole machines, one per seed: the real protocols and monitors, with virtual time and faults.
 ///
@@ -129,8 +129,12 @@ fn run_pages(arguments: &Arguments) -> bool {
     };
     let mut sum = pages::Summary::default();
     for seed in seeds.clone() {
-        match pages::run(seed) {
-            Ok(summary) => sum += summary,
+        let both = pages::run(seed).and_then(|sequential| Ok((sequential, release::run(seed)?)));
+        match both {
+            Ok((sequential, released)) => {
+                sum += sequential;
+                sum += released;
+            }
             Err(failure) => {
                 let canary = &arguments.canary;
                 let planted = if canary.is_empty() { String::new() } else { format!(" --canary '{canary}'") };
@@ -147,15 +151,22 @@ fn run_pages(arguments: &Arguments) -> bool {
     true
 }
 
-/// Plants every mistake in the protocol of pages; whether each was found in time.
+/// Simulates a seed.
+type Run = fn(u64) -> Result<pages::Summary, String>;
+/// A mistake, in how many seeds it must be found, and what simulates one.
+type Planted = (&'static str, u64, Run);
+
+/// Plants every mistake in the protocols of pages; whether each was found in time.
 fn try_page_canaries() -> bool {
     let mut all_found = true;
-    for (name, within) in pages::CANARIES {
+    let released: [Planted; 4] = release::CANARIES.map(|(name, within)| (name, within, release::run as Run));
+    let sequential = pages::CANARIES.map(|(name, within)| (name, within, pages::run as Run));
+    for (name, within, run) in sequential.into_iter().chain(released) {
         if let Err(error) = canary::plant(name) {
             say(&format!("canary '{name}': {error}"));
             return false;
         }
-        match (1..=within).find_map(|seed| Some((seed, pages::run(seed).err()?))) {
+        match (1..=within).find_map(|seed| Some((seed, run(seed).err()?))) {
             Some((seed, failure)) => say(&format!("canary '{name}' is found by seed {seed}: {failure}")),
             None => {
                 say(&format!("canary '{name}' is NOT found by any of {within} seeds"));

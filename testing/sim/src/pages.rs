@@ -2,7 +2,7 @@
 
 use tombolo_base::random::Random;
 use tombolo_directory::world::World;
-use tombolo_directory::{Access, Geometry, Rank};
+use tombolo_directory::{Access, Consistency, Geometry, Rank};
 
 /// The mistakes that can be planted in the directory protocol in a build with `--cfg sim`, and in how many
 /// seeds, from the first on, each must be found.
@@ -56,6 +56,7 @@ pub fn run(seed: u64) -> Result<Summary, String> {
         block_pages: random.between(1, 3) as u32,
         hold_ns: random.below(3) * 20,
         ahead: random.below(3) as u8,
+        consistency: Consistency::Sequential,
     };
     let mut world = World::new(geometry);
     let mut summary = Summary::default();

@@ -1,7 +1,7 @@
 //! What the other ranks of a job say about pages.
 
 use tombolo_directory::world::Memory;
-use tombolo_directory::{Access, Geometry, Message, Node, Rank, wire};
+use tombolo_directory::{Access, Consistency, Geometry, Message, Node, Rank, wire};
 
 use crate::read::Choices;
 
@@ -19,6 +19,7 @@ pub(super) fn rank(input: &[u8]) {
         block_pages: 2,
         hold_ns: u64::from(choices.below(4)),
         ahead: 2,
+        consistency: Consistency::Sequential,
     };
     let mut node = Node::new(geometry).expect("a job that can be");
     let mut memory = Memory { pages: (0..PAGES).map(|page| (node.access(page), 0)).collect(), misuse: None };

@@ -1,0 +1,394 @@
+//! Several ranks with release consistency in one process, as [`world`](crate::world) has them without: what
+//! tests, the model checker and the simulator run.
+//!
+//! A page consists of cells: one of each rank, which only that writes, and one that is written under a lock.
+//! Each write gives a cell the next number, so that an older one tells that a write was lost, or was merged
+//! after a later one.
+
+use alloc::vec::Vec;
+
+use crate::message::Access;
+use crate::node::{Consistency, Fault, Geometry, Node, Store};
+use crate::ranks::Rank;
+use crate::world::{Carried, Links};
+
+/// The cells of a page; of a difference, pairs of a cell and its number.
+pub type Cells = Vec<u8>;
+
+/// The memory of a rank.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Memory {
+    /// Of each page, what the program may do, and its cells.
+    pub pages: Vec<(Access, Cells)>,
+    /// What should not have been asked of it.
+    pub misuse: Option<&'static str>,
+}
+
+impl Store for Memory {
+    type Content = Cells;
+
+    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<Cells> {
+        let (access, cells) = &mut self.pages[page as usize];
+        if *access == Access::None {
+            self.misuse = Some("access to an invalid page was reduced");
+        }
+        *access = leave.min(*access);
+        content.then(|| cells.clone())
+    }
+
+    fn install(&mut self, page: u32, access: Access, content: Cells) {
+        if self.pages[page as usize].0 != Access::None {
+            self.misuse = Some("a valid page was replaced");
+        }
+        self.pages[page as usize] = (access, content);
+    }
+
+    fn raise(&mut self, page: u32) {
+        if self.pages[page as usize].0 != Access::Read {
+            self.misuse = Some("a page that could not be read became writable");
+        }
+        self.pages[page as usize].0 = Access::Write;
+    }
+
+    fn lose(&mut self, page: u32, _: Rank) {
+        if self.pages[page as usize].0 != Access::None {
+            self.misuse = Some("a valid page was lost");
+        }
+    }
+
+    fn copy(&mut self, page: u32) -> Cells {
+        if self.pages[page as usize].0 == Access::None {
+            self.misuse = Some("an invalid page was copied");
+        }
+        self.pages[page as usize].1.clone()
+    }
+
+    fn difference(&mut self, page: u32, before: &Cells) -> Option<Cells> {
+        let (access, cells) = &self.pages[page as usize];
+        if *access != Access::Read {
+            self.misuse = Some("a page was compared that the program may write to, or not read");
+        }
+        let differ = (0_u8..).zip(before.iter().zip(cells)).filter(|(_, (before, now))| before != now);
+        let pairs: Cells = differ.flat_map(|(cell, (_, now))| [cell, *now]).collect();
+        (!pairs.is_empty()).then_some(pairs)
+    }
+
+    fn merge(&mut self, page: u32, difference: Cells) -> bool {
+        let (access, cells) = &mut self.pages[page as usize];
+        if *access != Access::Write {
+            self.misuse = Some("a page was merged that is not at home");
+        }
+        let (pairs, rest) = difference.as_chunks::<2>();
+        if !rest.is_empty() || pairs.iter().any(|[cell, _]| usize::from(*cell) >= cells.len()) {
+            return false;
+        }
+        for [cell, number] in pairs {
+            cells[usize::from(*cell)] = *number;
+        }
+        true
+    }
+}
+
+/// What a program waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Waits {
+    /// To read a page.
+    Read(u32),
+    /// To write to a page: to its own cell, or to the one under the lock.
+    Write(u32, bool),
+    /// For the end of a release; then it gives up the lock if it has it.
+    Release(u64),
+}
+
+/// One rank, and what its program does.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Member {
+    /// The protocol.
+    pub node: Node<Cells>,
+    /// The memory.
+    pub memory: Memory,
+    /// What the program waits for.
+    pub waits: Option<Waits>,
+    /// By page and cell, what the program is to see at least.
+    sees: Vec<Cells>,
+}
+
+/// All ranks of a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Released {
+    /// By rank; `None` for the dead.
+    pub members: Vec<Option<Member>>,
+    links: Links<Cells>,
+    /// By page and cell, the last number that was written.
+    written: Vec<Cells>,
+    /// The same, of those that were released.
+    released: Vec<Cells>,
+    /// Who has the lock, or had it when it died.
+    lock: Option<usize>,
+    /// Accesses and releases that were completed.
+    pub completed: u32,
+    /// Accesses that were refused because a page was lost.
+    pub refused: u32,
+    /// What did not hold.
+    pub broken: Option<&'static str>,
+}
+
+impl Released {
+    /// A job at its start.
+    ///
+    /// # Panics
+    /// When the geometry cannot be.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Released {
+        let ranks = usize::from(geometry.ranks);
+        let cells: Vec<Cells> = alloc::vec![alloc::vec![0; ranks + 1]; geometry.pages as usize];
+        let member = |rank: usize| {
+            let geometry = Geometry { me: Rank(rank as u8), consistency: Consistency::Release, ..geometry };
+            let node = Node::new(geometry).expect("a job that can be");
+            let pages = (0..geometry.pages).map(|page| (node.access(page), alloc::vec![0; ranks + 1]));
+            let memory = Memory { pages: pages.collect(), misuse: None };
+            Some(Member { node, memory, waits: None, sees: cells.clone() })
+        };
+        Released {
+            members: (0..ranks).map(member).collect(),
+            links: Links::new(ranks),
+            written: cells.clone(),
+            released: cells,
+            lock: None,
+            completed: 0,
+            refused: 0,
+            broken: None,
+        }
+    }
+
+    /// The pairs of ranks between which something is on its way to a rank that lives.
+    pub fn loaded(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.links.loaded().filter(|(_, to)| self.members[*to].is_some())
+    }
+
+    /// The pairs of which the first is dead, and something that it sent is still on its way.
+    pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.links.loaded().filter(|(from, to)| {
+            self.members[*from].is_none()
+                && self.members[*to].is_some()
+                && self.links.of(*from, *to).len() > 1
+        })
+    }
+
+    /// Whether a rank lives and its program waits for nothing.
+    #[must_use]
+    pub fn is_idle(&self, rank: usize) -> bool {
+        self.members[rank].as_ref().is_some_and(|member| member.waits.is_none())
+    }
+
+    /// Whether a rank has the lock.
+    #[must_use]
+    pub fn has_lock(&self, rank: usize) -> bool {
+        self.lock == Some(rank)
+    }
+
+    /// Whether the lock can be taken: not while something of a dead holder is on its way.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.lock.is_none_or(|holder| {
+            self.members[holder].is_none() && self.links.loaded().all(|(from, _)| from != holder)
+        })
+    }
+
+    /// The program of a rank begins something. It must be idle, and have the lock to write under it.
+    pub fn begin(&mut self, rank: usize, what: Waits) {
+        if let Some(member) = &mut self.members[rank] {
+            member.waits = Some(what);
+        }
+        self.proceed(rank);
+    }
+
+    /// The program of a rank begins to release, the lock too if it has it.
+    pub fn release(&mut self, rank: usize) {
+        if let Some(member) = &mut self.members[rank] {
+            let number = member.node.release(&mut member.memory);
+            member.waits = Some(Waits::Release(number));
+        }
+        self.proceed(rank);
+    }
+
+    /// The program of a rank takes the lock, which is free.
+    pub fn lock(&mut self, rank: usize) {
+        if self.lock.replace(rank).is_some() {
+            self.forget_torn();
+        }
+        self.refresh(rank);
+    }
+
+    /// Who had the lock died: of what it wrote under it, that counts which has come home.
+    fn forget_torn(&mut self) {
+        let shared = self.members.len();
+        for member in self.members.iter().flatten() {
+            let geometry = member.node.geometry();
+            for (page, (_, cells)) in member.memory.pages.iter().enumerate() {
+                if geometry.home(page as u32, crate::Ranks::NONE) == Some(geometry.me) {
+                    self.written[page][shared] = cells[shared];
+                    self.released[page][shared] = cells[shared];
+                }
+            }
+        }
+    }
+
+    /// The program of a rank is to see what was released until now.
+    pub fn refresh(&mut self, rank: usize) {
+        if let Some(member) = &mut self.members[rank] {
+            member.node.refresh(&mut member.memory);
+            member.sees.clone_from(&self.released);
+        }
+        self.settle(rank);
+    }
+
+    fn proceed(&mut self, rank: usize) {
+        let own = rank;
+        let shared = self.members.len();
+        let Some(member) = &mut self.members[rank] else { return };
+        let (page, access) = match member.waits {
+            None => return self.settle(rank),
+            Some(Waits::Release(number)) => {
+                if member.node.is_released(number) {
+                    member.waits = None;
+                    member.node.take_failed();
+                    self.completed += 1;
+                    let held = self.lock == Some(rank);
+                    for (released, written) in self.released.iter_mut().zip(&self.written) {
+                        released[own] = written[own];
+                        if held {
+                            released[shared] = written[shared];
+                        }
+                    }
+                    if held {
+                        self.lock = None;
+                    }
+                }
+                return self.settle(rank);
+            }
+            Some(Waits::Read(page)) => (page, Access::Read),
+            Some(Waits::Write(page, _)) => (page, Access::Write),
+        };
+        if member.memory.pages[page as usize].0 >= access {
+            self.perform(rank, page);
+        } else {
+            match member.node.fault(&mut member.memory, 0, page, access) {
+                Ok(Fault::Lost(_)) => {
+                    member.waits = None;
+                    self.refused += 1;
+                }
+                Ok(Fault::Resolved) if member.memory.pages[page as usize].0 >= access => {
+                    self.perform(rank, page);
+                }
+                Ok(Fault::Asked) => {}
+                Ok(Fault::Resolved) => {
+                    self.broken = Some("a fault is resolved, and the page is not there");
+                }
+                Err(_) => self.broken = Some("a fault is refused"),
+            }
+        }
+        self.settle(rank);
+    }
+
+    /// The program accesses a page that it may access so.
+    fn perform(&mut self, rank: usize, page: u32) {
+        let shared = self.members.len();
+        let Some(member) = &mut self.members[rank] else { return };
+        if let Some(Waits::Write(_, under_lock)) = member.waits {
+            let cell = if under_lock { shared } else { rank };
+            let value = &mut member.memory.pages[page as usize].1[cell];
+            let last = &mut self.written[page as usize][cell];
+            if *value != *last {
+                self.broken = Some("a program writes after one whose write it does not see");
+            }
+            *last += 1;
+            *value = *last;
+        }
+        member.waits = None;
+        self.completed += 1;
+    }
+
+    /// Sends, and looks whether all holds.
+    fn settle(&mut self, rank: usize) {
+        while let Some((to, message)) =
+            self.members[rank].as_mut().and_then(|member| member.node.take_outgoing())
+        {
+            if self.members[usize::from(to.0)].is_some() {
+                self.links.of_mut(rank, usize::from(to.0)).push_back(Carried::Message(message));
+            }
+        }
+        self.check();
+    }
+
+    /// The next of what is on its way between two arrives.
+    pub fn deliver(&mut self, from: usize, to: usize) {
+        let Some(carried) = self.links.of_mut(from, to).pop_front() else { return };
+        let Some(Member { node, memory, .. }) = &mut self.members[to] else { return };
+        let rank = Rank(from as u8);
+        let handled = match carried {
+            Carried::Message(message) => node.receive(memory, 0, rank, message),
+            Carried::Death => node.died(memory, 0, rank),
+        };
+        if handled.is_err() {
+            self.broken = Some("an honest message is refused");
+        }
+        self.proceed(to);
+    }
+
+    /// A rank dies, at this moment.
+    pub fn kill(&mut self, rank: usize) {
+        self.members[rank] = None;
+        self.links.end(rank, |other| self.members[other].is_some());
+    }
+
+    /// The last message that a dead rank sent to another is lost.
+    pub fn lose(&mut self, from: usize, to: usize) {
+        self.links.lose(from, to);
+    }
+
+    /// Whether nothing is on its way.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.loaded().next().is_none()
+    }
+
+    /// Whether a program waits.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.members.iter().flatten().any(|member| member.waits.is_some())
+    }
+
+    fn check(&mut self) {
+        for (rank, member) in self.members.iter().enumerate() {
+            let Some(member) = member else { continue };
+            for (page, (access, cells)) in member.memory.pages.iter().enumerate() {
+                if *access != member.node.access(page as u32) {
+                    self.broken = Some("the protocol and the memory differ");
+                }
+                if *access == Access::None {
+                    continue;
+                }
+                for (cell, number) in cells.iter().enumerate() {
+                    let written = self.written[page][cell];
+                    if *number > written {
+                        self.broken = Some("a number was read that no program has written");
+                    }
+                    if *number < member.sees[page][cell] {
+                        self.broken = Some("a program does not see what was released before it refreshed");
+                    }
+                    if cell == rank && *number != written {
+                        self.broken = Some("a program does not see what it wrote itself");
+                    }
+                    let at_home = member.node.geometry().home(page as u32, crate::Ranks::NONE);
+                    if at_home == Some(Rank(rank as u8)) && *number < self.released[page][cell] {
+                        self.broken = Some("the home lacks what was released");
+                    }
+                }
+            }
+            if let Some(misuse) = member.memory.misuse {
+                self.broken = Some(misuse);
+            }
+        }
+    }
+}
