@@ -16,7 +16,7 @@ use crate::table::{align, cells, significant};
 pub const TARGET: f64 = 3.0;
 
 /// What is measured, by its name among the figures.
-const ROWS: [(&str, &str); 15] = [
+const ROWS: [(&str, &str); 17] = [
     ("bare_fault", "bare fault, resolved by a thread of the program"),
     ("round_trip", "round trip of a channel, both awake"),
     ("round_trip_asleep", "the same to a receiver that sleeps"),
@@ -30,6 +30,8 @@ const ROWS: [(&str, &str); 15] = [
     ("upgrade_home_here", "read page written (an invalidation), home here"),
     ("turn", "turn of two that write to one page"),
     ("turn_held", "the same, pages stay for 100 µs"),
+    ("interleaved", "both write to every second word of a page, meet and read it"),
+    ("interleaved_released", "the same with release consistency"),
     ("floor", "floor: bare fault + round trip to a sleeper + copy"),
     ("floor_awake", "bare fault + round trip of two awake + copy"),
 ];

@@ -183,7 +183,8 @@ pub(super) fn map(context: &Context, options: &MapOptions) -> Result<u8, Failure
 ///
 /// Two ranks, one on the host and one on the node, have a range of pages in common. Rank 0 measures faults:
 /// of reading and of writing a page that rank 1 has written, of writing a page that both have read, with the
-/// home of the page at either; and turns of two that write to one page. Beside them, what a fault cannot do
+/// home of the page at either; turns of two that write to one page; and both at once, with sequential and
+/// with release consistency. Beside them, what a fault cannot do
 /// without: a bare fault that a thread of the program resolves, a round trip of a channel to a receiver that
 /// sleeps, and the copy of a page. The target for read faults is 3 times the sum of these.
 ///

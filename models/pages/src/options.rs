@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tombolo::{Channel, ChannelOptions, Domain, Job};
+use tombolo_directory::Consistency;
 
 use crate::error::{Error, LostPage};
 use crate::pages::Pages;
@@ -29,6 +30,7 @@ pub struct PagesOptions {
     pub(crate) cpus: Vec<usize>,
     pub(crate) spin_ns: u64,
     pub(crate) on_loss: Option<OnLoss>,
+    pub(crate) consistency: Consistency,
 }
 
 impl PagesOptions {
@@ -45,6 +47,7 @@ impl PagesOptions {
             cpus: Vec::new(),
             spin_ns: 50_000,
             on_loss: None,
+            consistency: Consistency::Sequential,
         }
     }
 
@@ -93,6 +96,17 @@ impl PagesOptions {
     #[must_use]
     pub fn spin_ns(mut self, spin_ns: u64) -> Self {
         self.spin_ns = spin_ns;
+        self
+    }
+
+    /// What the ranks see of each other's writes: each at once unless given. With
+    /// [`Consistency::Release`], which all ranks must choose, several write to one page at the same time,
+    /// each to other bytes, and see what the others wrote after [`Pages::barrier`], or after
+    /// [`Pages::release`] there and [`Pages::refresh`] here. Then the homes of pages do not change, and one
+    /// that dies takes its pages with it.
+    #[must_use]
+    pub fn consistency(mut self, consistency: Consistency) -> Self {
+        self.consistency = consistency;
         self
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tombolo::waitset::Waker;
 use tombolo::{Channel, Domain, Job};
 use tombolo_base::SharedMemory;
-use tombolo_directory::{Access, Counts, Fault, Geometry, MAX_RANKS, Node, Rank, Ranks};
+use tombolo_directory::{Access, Consistency, Counts, Fault, Geometry, MAX_RANKS, Node, Rank, Ranks};
 use tombolo_platform::memory::PagedMemory;
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, unpoisoned};
@@ -43,6 +43,7 @@ pub struct Pages {
     address: usize,
     page_bytes: usize,
     pages: u32,
+    consistency: Consistency,
     is_user_mode_only: bool,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
@@ -80,6 +81,7 @@ impl Prepared {
             block_pages: options.block_pages,
             hold_ns: u64::try_from(options.hold.as_nanos()).unwrap_or(u64::MAX),
             ahead: options.ahead,
+            consistency: options.consistency,
         };
         let node = Node::new(geometry)?;
         let setup = Setup {
@@ -87,6 +89,7 @@ impl Prepared {
             pages: pages.into(),
             block_pages: options.block_pages.into(),
             address: options.address as u64,
+            consistency: options.consistency as u64,
         };
         Ok(Self { memory, node, setup, admits: false })
     }
@@ -133,6 +136,7 @@ impl Prepared {
             address,
             page_bytes,
             pages,
+            consistency: options.consistency,
             is_user_mode_only,
             waker,
             thread: Some(thread),
@@ -300,13 +304,60 @@ impl Pages {
         Ok(())
     }
 
+    /// With release consistency: waits until all that this rank wrote is where other ranks find it when they
+    /// refresh. Call it before you tell them: before a lock is unlocked, or a message sent. Threads of this
+    /// rank may write meanwhile. Does nothing with sequential consistency.
+    ///
+    /// # Errors
+    /// [`Error::RankEnded`]: the home of a page that was written to ended, with what was written;
+    /// [`Error::TimedOut`]; [`Error::NotServed`].
+    pub fn release(&self, timeout: Duration) -> Result<(), Error> {
+        if self.consistency == Consistency::Sequential {
+            return Ok(());
+        }
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.lock();
+        let State { node, store, .. } = &mut *state;
+        let number = node.release(store);
+        self.waker.wake();
+        while !state.node.is_released(number) {
+            let outcome;
+            (state, outcome) = self.wait(state, deadline, "the release of what was written", timeout);
+            outcome?;
+        }
+        match state.node.take_failed() {
+            None => Ok(()),
+            Some(rank) => Err(state.rank_ended(rank)),
+        }
+    }
+
+    /// With release consistency: sees what other ranks have released. Call it after they told this one: after
+    /// a lock was locked, or a message received. The copies of pages here are fetched again when they are
+    /// next accessed. Does nothing with sequential consistency.
+    pub fn refresh(&self) {
+        if self.consistency == Consistency::Release {
+            let mut state = self.shared.lock();
+            let State { node, store, .. } = &mut *state;
+            node.refresh(store);
+            drop(state);
+            self.waker.wake();
+        }
+    }
+
     /// Waits until all ranks have called this as often as this one. Everything that they wrote before is seen
-    /// afterwards, as always.
+    /// afterwards: with release consistency it [releases](Self::release) and [refreshes](Self::refresh).
     ///
     /// # Errors
     /// [`Error::RankEnded`]: one ended, or ends; [`Error::TimedOut`]; [`Error::NotServed`].
     pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + timeout;
+        self.release(timeout)?;
+        self.meet(deadline, timeout)?;
+        self.refresh();
+        Ok(())
+    }
+
+    fn meet(&self, deadline: Instant, timeout: Duration) -> Result<(), Error> {
         let mut state = self.shared.lock();
         let meeting = state.arrive();
         self.waker.wake();
@@ -319,8 +370,7 @@ impl Pages {
             }
             let never = Ranks(late.0 & (state.node.dead().0 | state.done.0)).first();
             if let Some(rank) = never {
-                let node = state.nodes[usize::from(rank.0)].clone();
-                return Err(Error::RankEnded { rank: rank.0.into(), node });
+                return Err(state.rank_ended(rank));
             }
             let outcome;
             (state, outcome) = self.wait(state, deadline, "a meeting of all ranks", timeout);
@@ -334,6 +384,7 @@ impl Pages {
     /// [`Error::RankEnded`]: one ended without this call; [`Error::TimedOut`]. The range is gone in any case.
     pub fn close(self, timeout: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + timeout;
+        let released = self.release(timeout);
         let mut state = self.shared.lock();
         state.be_done();
         self.waker.wake();
@@ -345,7 +396,7 @@ impl Pages {
         }
         let ended = state.ended();
         drop(state);
-        ended.map_or(Ok(()), Err)
+        ended.map_or(released, Err)
     }
 
     /// What happened to a page at this rank; nothing outside the range.

@@ -173,8 +173,12 @@ impl State {
     /// The first rank that is dead and was not done.
     pub(crate) fn ended(&self) -> Option<Error> {
         let rank = Ranks(self.node.dead().0 & !self.done.0).first()?;
+        Some(self.rank_ended(rank))
+    }
+
+    pub(crate) fn rank_ended(&self, rank: Rank) -> Error {
         let node = self.nodes.get(usize::from(rank.0)).cloned().unwrap_or_default();
-        Some(Error::RankEnded { rank: rank.0.into(), node })
+        Error::RankEnded { rank: rank.0.into(), node }
     }
 }
 
@@ -395,7 +399,8 @@ impl Service {
             let head = wire::head(&message);
             let bytes = match message {
                 Message::Yield { content: Some(Content(mut bytes)), .. }
-                | Message::Grant { content: Some(Content(mut bytes)), .. } => {
+                | Message::Grant { content: Some(Content(mut bytes)), .. }
+                | Message::Difference { content: Content(mut bytes), .. } => {
                     bytes[..HEAD_BYTES].copy_from_slice(&head);
                     bytes
                 }

@@ -7,7 +7,7 @@ use tombolo::{Channel, ChannelOptions, Domain, Job};
 use crate::error::Error;
 
 /// Stands for the messages of `protocol/directory` and of this crate; changes with them.
-const INTERFACE_HASH: u64 = 0x7061_6765_7300_0001;
+const INTERFACE_HASH: u64 = 0x7061_6765_7300_0002;
 
 /// A page and its head, in slots of 128 bytes, several times.
 const SLOTS: u32 = 512;
@@ -19,20 +19,23 @@ pub(crate) struct Setup {
     pub(crate) pages: u64,
     pub(crate) block_pages: u64,
     pub(crate) address: u64,
+    /// 0 sequential, 1 release.
+    pub(crate) consistency: u64,
 }
 
 impl Setup {
-    fn fields(self) -> [(&'static str, u64); 4] {
+    fn fields(self) -> [(&'static str, u64); 5] {
         [
             ("page size", self.page_bytes),
             ("number of pages", self.pages),
             ("block size", self.block_pages),
             ("address", self.address),
+            ("consistency (0 sequential, 1 release)", self.consistency),
         ]
     }
 
-    fn to_bytes(self) -> [u8; 32] {
-        let mut bytes = [0; 32];
+    fn to_bytes(self) -> [u8; 40] {
+        let mut bytes = [0; 40];
         for (target, (_, value)) in bytes.chunks_exact_mut(8).zip(self.fields()) {
             target.copy_from_slice(&value.to_le_bytes());
         }
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        let setup = Setup { page_bytes: 4096, pages: 7, block_pages: 16, address: 1 << 44 };
+        let setup = Setup { page_bytes: 4096, pages: 7, block_pages: 16, address: 1 << 44, consistency: 0 };
         assert_eq!(setup.difference(&setup.to_bytes()), None);
         let theirs = Setup { pages: 8, address: 0, ..setup };
         assert_eq!(setup.difference(&theirs.to_bytes()), Some(("number of pages", 8, 7)));

@@ -1,7 +1,7 @@
 //! The pages of this program, as the protocol changes them.
 
 use tombolo_directory::wire::HEAD_BYTES;
-use tombolo_directory::{Access, Rank, Store};
+use tombolo_directory::{Access, Rank, Store, difference};
 use tombolo_platform::OsError;
 use tombolo_platform::memory::PagedMemory;
 
@@ -88,13 +88,7 @@ impl Store for Backing {
             };
             self.note(done);
         }
-        content.then(|| {
-            let mut buffer = self.buffer();
-            buffer.resize(HEAD_BYTES + self.memory.page_bytes(), 0);
-            let done = self.memory.copy_out(page, &mut buffer[HEAD_BYTES..]);
-            self.note(done);
-            Content(buffer)
-        })
+        content.then(|| self.copy(page))
     }
 
     fn install(&mut self, page: u32, access: Access, content: Content) {
@@ -118,5 +112,42 @@ impl Store for Backing {
 
     fn lose(&mut self, page: u32, with: Rank) {
         self.lost.push((page, with));
+    }
+
+    fn copy(&mut self, page: u32) -> Content {
+        let mut buffer = self.buffer();
+        buffer.resize(HEAD_BYTES + self.memory.page_bytes(), 0);
+        let done = self.memory.copy_out(page, &mut buffer[HEAD_BYTES..]);
+        self.note(done);
+        Content(buffer)
+    }
+
+    fn difference(&mut self, page: u32, before: &Content) -> Option<Content> {
+        let now = self.copy(page);
+        let mut buffer = self.buffer();
+        buffer.clear();
+        buffer.resize(HEAD_BYTES, 0);
+        let differs = difference::write(before.bytes(), now.bytes(), &mut buffer);
+        Store::recycle(self, now);
+        if differs {
+            return Some(Content(buffer));
+        }
+        Store::recycle(self, Content(buffer));
+        None
+    }
+
+    fn merge(&mut self, page: u32, difference: Content) -> bool {
+        let Some(lines) = difference::lines(difference.bytes(), self.memory.page_bytes()) else {
+            return false;
+        };
+        let merged = lines.map(|line| self.memory.merge(page, line.offset_bytes, line.mask, &line.bytes));
+        let done = merged.collect::<Result<(), OsError>>();
+        self.note(done);
+        Store::recycle(self, difference);
+        true
+    }
+
+    fn recycle(&mut self, content: Content) {
+        Backing::recycle(self, content.0);
     }
 }

@@ -103,6 +103,7 @@ impl<C: Clone> Node<C> {
     pub fn refresh<S: Store<Content = C>>(&mut self, store: &mut S) {
         // What the program itself wrote, perhaps on another thread, is not lost.
         self.send_differences(store);
+        self.copies.twins.clear();
         for page in core::mem::take(&mut self.copies.here) {
             let record = &mut self.pages[page as usize];
             record.access = Access::None;
@@ -129,8 +130,6 @@ impl<C: Clone> Node<C> {
             }
             if tombolo_base::canary!("a twin outlives its release") {
                 self.copies.twins.insert(page, before);
-                self.pages[page as usize].access = Access::Write;
-                store.raise(page);
             } else {
                 store.recycle(before);
             }
@@ -166,7 +165,9 @@ impl<C: Clone> Node<C> {
 
     /// Keeps the twin of a page that the program may read.
     fn begin_to_write<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
-        self.copies.twins.insert(page, store.copy(page));
+        if !(tombolo_base::canary!("a twin outlives its release") && self.copies.twins.contains_key(&page)) {
+            self.copies.twins.insert(page, store.copy(page));
+        }
         let record = &mut self.pages[page as usize];
         (record.access, record.want) = (Access::Write, Access::None);
     }

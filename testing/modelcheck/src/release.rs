@@ -81,6 +81,10 @@ impl Model for Release {
             if state.deaths > 0 && world.members[rank].is_some() {
                 steps.push(Step::Kill(rank));
             }
+            if state.operations > 0 && world.members[rank].is_some() {
+                // Also by another thread, while the program waits.
+                steps.push(Step::Refresh(rank));
+            }
             if state.operations == 0 || !world.is_idle(rank) {
                 continue;
             }
@@ -90,7 +94,7 @@ impl Model for Release {
                     steps.push(Step::Write(rank, page, true));
                 }
             }
-            steps.extend([Step::Release(rank), Step::Refresh(rank)]);
+            steps.push(Step::Release(rank));
             if self.lock && world.is_free() {
                 steps.push(Step::Lock(rank));
             }

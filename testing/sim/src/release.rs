@@ -12,8 +12,8 @@ use crate::pages::Summary;
 pub const CANARIES: [(&str, u64); 4] = [
     ("a difference is lost", 50),
     ("confirmation overtakes differences", 500),
-    ("a twin outlives its release", 50),
-    ("old copies arrive after a refresh", 500),
+    ("a twin outlives its release", 500),
+    ("old copies arrive after a refresh", 3000),
 ];
 
 /// Simulates a job from a seed, and checks after every step that programs see what was released, and in the
@@ -44,6 +44,9 @@ pub fn run(seed: u64) -> Result<Summary, String> {
             summary.deaths += 1;
         } else if random.chance(busy) && world.is_idle(rank) {
             begin(&mut world, rank, &geometry, &mut random);
+        } else if random.chance(30) {
+            // Another thread of a program that waits.
+            world.refresh(rank);
         } else {
             deliver(&mut world, &mut random, &mut summary);
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tombolo::{Channel, ChannelOptions, Domain};
-use tombolo_pages::{Pages, PagesOptions};
+use tombolo_pages::{Consistency, Pages, PagesOptions};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::memory::PagedMemory;
@@ -92,6 +92,39 @@ pub(super) fn run(rounds: u32) -> Result<(), Error> {
             obey(&mut channel, &mut long, &pages)?;
         }
         pages.close(PATIENCE).map_err(Error::of_figures)?;
+    }
+    for (name, consistency) in
+        [("interleaved", Consistency::Sequential), ("interleaved_released", Consistency::Release)]
+    {
+        let options = PagesOptions::new(name).consistency(consistency).ahead(0);
+        let pages = options.open(&domain, &job, 4 * 4096).map_err(Error::of_figures)?;
+        interleaved(&pages, job.rank(), rounds, name)?;
+        pages.close(PATIENCE).map_err(Error::of_figures)?;
+    }
+    Ok(())
+}
+
+/// Both ranks write to every second word of a page at the same time, meet, and read it all.
+fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), Error> {
+    let words = &pages.memory().words()[..pages.page_bytes() / 8];
+    let meet = || pages.barrier(PATIENCE).map_err(Error::of_figures);
+    let mut times_ns = Vec::new();
+    for round in 1..=u64::from(rounds.min(200)) {
+        meet()?;
+        let began = Instant::now();
+        for word in words.iter().skip(rank as usize).step_by(2) {
+            word.store(round, Ordering::Relaxed);
+        }
+        meet()?;
+        let expected = round * words.len() as u64;
+        let sum: u64 = words.iter().map(|word| word.load(Ordering::Relaxed)).sum();
+        if sum != expected {
+            return Err(Error::Corrupt { message: round });
+        }
+        times_ns.push(began.elapsed().as_nanos() as u64);
+    }
+    if rank == 0 {
+        tell_times(name, times_ns);
     }
     Ok(())
 }

@@ -266,6 +266,40 @@ impl PagedMemory {
         copied.map_err(|_| OsError::new("fill a page", Errno::INVAL))
     }
 
+    /// Replaces some bytes of a page, which threads may access at that time, and no others: of the 64 at
+    /// `offset_bytes`, a multiple of 8, those whose bits are set in `mask`, the lowest for the first.
+    ///
+    /// # Errors
+    /// `EINVAL`: they are not within a page.
+    pub fn merge(&self, page: u32, offset_bytes: usize, mask: u64, source: &[u8; 64]) -> Result<(), OsError> {
+        let invalid = || OsError::new("change a page", Errno::INVAL);
+        if page >= self.pages || !offset_bytes.is_multiple_of(8) {
+            return Err(invalid());
+        }
+        let (first, (chunks, _)) = ((self.offset_bytes(page) + offset_bytes) / 8, source.as_chunks::<8>());
+        for (index, chunk) in chunks.iter().enumerate() {
+            let changes = (mask >> (8 * index)) as u8;
+            if changes == 0 {
+                continue;
+            }
+            if offset_bytes + 8 * index >= self.page_bytes {
+                return Err(invalid());
+            }
+            let word = self.alias.words().get(first + index).ok_or_else(invalid)?;
+            let value = u64::from_ne_bytes(*chunk);
+            if changes == u8::MAX {
+                word.store(value, Ordering::Release);
+                continue;
+            }
+            let bits =
+                u64::from_ne_bytes(core::array::from_fn(|at| if changes >> at & 1 == 1 { 0xff } else { 0 }));
+            // A thread may change the other bytes of the word at this moment.
+            let _ = word
+                .fetch_update(Ordering::Release, Ordering::Relaxed, |old| Some(old & !bits | value & bits));
+        }
+        Ok(())
+    }
+
     /// Maps a page, and wakes the threads that were stopped by its absence.
     ///
     /// # Errors
@@ -580,6 +614,34 @@ mod tests {
         });
         assert_eq!(paged.next_fault().unwrap(), None);
         assert!(paged.copy_in(4, &vec![0; paged.page_bytes()]).is_err());
+    }
+
+    #[test]
+    fn bytes_are_merged_while_others_are_written() {
+        let Some(paged) = create(0x2700_0000_0000, 2) else { return };
+        let (memory, words) = (paged.memory(), paged.page_bytes() / 8);
+        paged.map(1, true).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=1000_u64 {
+                    memory.words()[words].fetch_add(1 << 8, Ordering::Relaxed);
+                    memory.words()[words + 7].store(number, Ordering::Relaxed);
+                }
+            });
+            for number in 1..=200_u8 {
+                let mut line = [number; 64];
+                line[1] = 99;
+                paged.merge(1, 0, 0b1 | 0xff << 8, &line).unwrap();
+            }
+        });
+        assert_eq!(memory.load_le(words, Ordering::Relaxed), 200 | 1000 << 8);
+        assert_eq!(memory.load_le(words + 1, Ordering::Relaxed), u64::from_le_bytes([200; 8]));
+        assert_eq!(memory.load_le(words + 7, Ordering::Relaxed), 1000);
+        let end = paged.page_bytes();
+        assert!(paged.merge(1, end - 8, 0xff, &[1; 64]).is_ok());
+        for (page, offset_bytes, mask) in [(2, 0, 1), (1, 4, 1), (1, end, 1), (1, end - 8, 1 << 8)] {
+            assert!(paged.merge(page, offset_bytes, mask, &[1; 64]).is_err(), "{page} {offset_bytes}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One address range over the memories of a host and an Arm machine.
 
-use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, unsupported};
+use serde_json::{Value, json};
+use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, eventually, unsupported};
 
 /// Whether a node has no such memory; reports it if so.
 fn is_refused(finished: &Finished) -> bool {
@@ -30,6 +31,20 @@ fn pages_of_the_host_and_an_arm_machine() {
     for (on, dies_on) in [("host:2,arm0", "arm0"), ("host,arm0,host", "host")] {
         killed(&machine, on, dies_on);
     }
+    for on in ["host:2", "host,arm0", "arm0,host:2"] {
+        let released = machine.actor(on, &["pages-release", "20"]).ok();
+        assert_eq!(
+            released.matches("released 20 rounds").count(),
+            released.lines().count(),
+            "{on}: {released}"
+        );
+    }
+    let image = actor_image().display().to_string();
+    let homeless = machine.tombolo(["run", "--keep-going", "--on", "host:2,arm0", &image, "pages-lose-home"]);
+    for line in ["lost 5 with 2 on arm0", "page 3 has 7"] {
+        assert_eq!(homeless.text().matches(line).count(), 2, "{line}: {homeless:?}");
+    }
+    shown(&machine);
     let differ = machine.actor("host:2", &["pages-refuse", "8192"]).ok();
     for (rank, theirs, ours) in [(0, 3, 2), (1, 2, 3)] {
         let line = format!("another number of pages: {theirs}, and this rank with {ours}");
@@ -54,4 +69,30 @@ fn killed(machine: &Machine, on: &str, dies_on: &str) {
     // Rank 1 ended by SIGBUS, and the reason was said before.
     let reason = format!("page 0 (0x100000000000) existed only at rank 2 on {dies_on}, which ended");
     finished.fails_with(135, &[&reason, "SIGBUS", "2 of 3 domains failed"]);
+}
+
+/// While a job runs, `tombolo pages` tells pages whose ranks access different words from those whose ranks
+/// access one.
+fn shown(machine: &Machine) {
+    let running = machine.start_actor("host,arm0", &["pages-share"]);
+    let hot = |report: &Value, page: u64| {
+        report["pages"].as_array().and_then(|pages| pages.iter().find(|hot| hot["page"] == page).cloned())
+    };
+    let mut report = Value::Null;
+    let both = eventually(|| {
+        report = machine.json(&["pages"]);
+        (1..3).all(|page| hot(&report, page).is_some_and(|hot| hot["ping_pong"] == json!([0, 1])))
+    });
+    assert!(both, "{report}");
+    let sharing: Vec<Value> = (1..3).map(|page| hot(&report, page).unwrap()["sharing"].clone()).collect();
+    assert_eq!(sharing, ["false sharing", "common"], "{report}");
+    let table = machine.tombolo(["pages"]).ok();
+    for part in ["count_of_0 (0), count_of_1 (1)", "all+24 (0 1)"] {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    machine.tombolo(["names", "set", "enough"]).ok();
+    assert_eq!(running.finish().ok().matches("shared").count(), 2);
+    machine.tombolo(["names", "delete", "enough"]).ok();
+    // A range that is closed is not shown.
+    assert_eq!(machine.json(&["pages"])["pages"], json!([]));
 }

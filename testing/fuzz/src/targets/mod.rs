@@ -56,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hub_files", run: hubs::files, seeds: hubs::files_seeds },
     Target { name: "tasks", run: tasks::tasks, seeds: tasks::tasks_seeds },
     Target { name: "pages", run: pages::rank, seeds: pages::rank_seeds },
+    Target { name: "pages-released", run: pages::released, seeds: pages::released_seeds },
     Target { name: "group_member", run: groups::member, seeds: groups::member_seeds },
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
     Target { name: "endpoint", run: fabric::endpoint, seeds: fabric::endpoint_seeds },

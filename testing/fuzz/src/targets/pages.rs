@@ -1,7 +1,7 @@
 //! What the other ranks of a job say about pages.
 
 use tombolo_directory::world::Memory;
-use tombolo_directory::{Access, Consistency, Geometry, Message, Node, Rank, wire};
+use tombolo_directory::{Access, Consistency, Geometry, Message, Node, Rank, released, wire};
 
 use crate::read::Choices;
 
@@ -56,6 +56,67 @@ pub(super) fn rank(input: &[u8]) {
             assert_eq!(memory.pages[page as usize].0, node.access(page));
         }
     }
+}
+
+/// The same of a rank with release consistency, whose program also releases and refreshes.
+pub(super) fn released(input: &[u8]) {
+    let mut choices = Choices::new(input);
+    let geometry = Geometry {
+        ranks: 3,
+        me: Rank(0),
+        pages: PAGES,
+        block_pages: 2,
+        hold_ns: 0,
+        ahead: choices.below(3),
+        consistency: Consistency::Release,
+    };
+    let mut node = Node::new(geometry).expect("a job that can be");
+    let mut memory = released::Memory {
+        pages: (0..PAGES).map(|page| (node.access(page), vec![0; CONTENT_BYTES])).collect(),
+        misuse: None,
+    };
+    while !choices.is_empty() {
+        match choices.below(8) {
+            0 => {
+                let access = if choices.below(2) == 0 { Access::Read } else { Access::Write };
+                let page = u32::from(choices.below(8));
+                assert_eq!(node.fault(&mut memory, 0, page, access).is_err(), page >= PAGES);
+            }
+            1 => node.died(&mut memory, 0, Rank(choices.below(4))).expect("no message"),
+            2 => {
+                let number = node.release(&mut memory);
+                assert!(node.is_released(number) || node.dead().count() < 2);
+            }
+            3 => node.refresh(&mut memory),
+            from => {
+                let Ok(message) = wire::decode(choices.piece(), CONTENT_BYTES) else { continue };
+                let _ = node.receive(&mut memory, 0, Rank(from % 3), message.map(<[u8]>::to_vec));
+            }
+        }
+        while node.take_outgoing().is_some() {}
+        assert_eq!(memory.misuse, None);
+        for (page, (access, cells)) in (0..).zip(&memory.pages) {
+            assert_eq!((*access, cells.len()), (node.access(page), CONTENT_BYTES));
+        }
+    }
+}
+
+pub(super) fn released_seeds() -> Vec<Vec<u8>> {
+    let content: &[u8] = &[5; CONTENT_BYTES];
+    let messages = [
+        Message::Grant { page: 2, access: Access::Read, content: Some(content) },
+        Message::Want { page: 0, access: Access::Read, ahead: 0 },
+        Message::Difference { page: 0, content: &[3, 7] },
+        Message::Confirm { number: 1 },
+        Message::Confirmed { number: 1 },
+    ];
+    let bytes = messages.iter().flat_map(|message| {
+        let content = message.content().copied().unwrap_or_default();
+        let length = wire::HEAD_BYTES + content.len();
+        [4, length as u8, 0].into_iter().chain(wire::head(message)).chain(content.to_vec()).collect::<Vec<u8>>()
+    });
+    // After a fault that writes to page 2, and then a release and a refresh.
+    vec![[0, 0, 1, 2].into_iter().chain(bytes).chain([2, 3]).collect()]
 }
 
 pub(super) fn rank_seeds() -> Vec<Vec<u8>> {

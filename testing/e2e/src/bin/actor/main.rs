@@ -78,6 +78,9 @@ fn main() -> ExitCode {
         // Pages in common.
         ["pages-count", increments] => pages::count(increments),
         ["pages-lose"] => pages::lose(),
+        ["pages-share"] => pages::share(),
+        ["pages-release", rounds] => pages::release(rounds),
+        ["pages-lose-home"] => pages::lose_home(),
         ["pages-refuse", bytes] => pages::refuse(bytes),
         // Bulk data.
         ["bulk-chain", trust, window, rounds] => bulk::chain(trust, window, rounds),

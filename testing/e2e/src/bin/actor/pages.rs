@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::{Signal, getpid, kill_process};
 use tombolo::Domain;
 use tombolo_base::Random;
-use tombolo_pages::{Access, Error, Pages, PagesOptions};
+use tombolo_pages::{Access, Consistency, Error, Pages, PagesOptions};
 
 use crate::{Outcome, PATIENCE};
 
@@ -166,4 +166,120 @@ pub(crate) fn refuse(bytes: &str) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// Each rank writes to a word of its own of one page, `apart`, and all to one word of the next, until the
+/// record `enough` is set.
+pub(crate) fn share() -> Outcome {
+    let domain = crate::attach()?;
+    let job = domain.job()?;
+    let pages = PagesOptions::new("share").open(&domain, &job, PAGES * PAGE_BYTES)?;
+    let rank = job.rank() as usize;
+    let (apart, common) = (512 + 8 * rank, 1024 + 3);
+    for other in 0..job.size() as usize {
+        let at = 8 * (512 + 8 * other);
+        pages.name_object(at..at + 8, &format!("count_of_{other}"));
+    }
+    pages.name_object(8 * 1024..8 * 1024 + 64, "all");
+    pages.barrier(PATIENCE)?;
+    let (words, started) = (pages.memory().words(), Instant::now());
+    while !domain.names().exists("enough")? {
+        if started.elapsed() > PATIENCE {
+            return Err("the record `enough` was not set".into());
+        }
+        for _ in 0..100 {
+            words[apart].fetch_add(1, Relaxed);
+            words[common].fetch_add(1, Relaxed);
+        }
+    }
+    pages.barrier(PATIENCE)?;
+    println!("shared");
+    pages.close(PATIENCE)?;
+    Ok(())
+}
+
+/// Release consistency: all ranks write at the same time to words of the same pages, and see what the others
+/// wrote after a barrier; and count in one word under a lock.
+pub(crate) fn release(rounds: &str) -> Outcome {
+    let rounds: u64 = rounds.parse()?;
+    let domain = crate::attach()?;
+    let job = domain.job()?;
+    let options = PagesOptions::new("release").consistency(Consistency::Release).block_pages(1);
+    let pages = options.open(&domain, &job, PAGES * PAGE_BYTES)?;
+    let (rank, size) = (u64::from(job.rank()), u64::from(job.size()));
+    let words = pages.memory().words();
+    let array = &words[..NUMBERS];
+    pages.barrier(PATIENCE)?;
+    for round in 1..=rounds {
+        for index in (rank as usize..NUMBERS).step_by(size as usize) {
+            array[index].store(round * 1_000_000 + index as u64, Relaxed);
+        }
+        pages.barrier(PATIENCE)?;
+        for (index, word) in array.iter().enumerate() {
+            let (value, expected) = (word.load(Relaxed), round * 1_000_000 + index as u64);
+            if value != expected {
+                return Err(format!("round {round}: word {index} is {value}, not {expected}").into());
+            }
+        }
+        // Before the next round is written.
+        pages.barrier(PATIENCE)?;
+    }
+    let counts: Vec<&AtomicU64> = (0..3).map(|page| &words[(40 + page) * 512]).collect();
+    for _ in 0..rounds {
+        let guard = domain.names().lock(&job.name("guard"))?.acquire(PATIENCE)?;
+        pages.refresh();
+        for count in &counts {
+            count.store(count.load(Relaxed) + 1, Relaxed);
+        }
+        pages.release(PATIENCE)?;
+        drop(guard);
+    }
+    pages.barrier(PATIENCE)?;
+    for count in counts {
+        if count.load(Relaxed) != rounds * size {
+            return Err(format!("counted {}, not {}", count.load(Relaxed), rounds * size).into());
+        }
+    }
+    println!("released {rounds} rounds, {:?}", pages.totals());
+    pages.close(PATIENCE)?;
+    Ok(())
+}
+
+/// The last of three ranks is killed, which is the home of a page that others have copies of and write to.
+pub(crate) fn lose_home() -> Outcome {
+    let domain = crate::attach()?;
+    let job = domain.job()?;
+    let options = PagesOptions::new("home").consistency(Consistency::Release).block_pages(1).ahead(0);
+    let pages = options.open(&domain, &job, PAGES * PAGE_BYTES)?;
+    pages.barrier(PATIENCE)?;
+    if job.rank() == 2 {
+        put(&pages, 3, 7);
+    } else {
+        put(&pages, 5, 8);
+    }
+    // Not for rank 0, whose write is gone with rank 2.
+    if job.rank() > 0 {
+        pages.release(PATIENCE)?;
+    }
+    // All have written.
+    domain.names().barrier(&job.name("written"), 3)?.wait(PATIENCE)?;
+    if job.rank() == 2 {
+        kill_process(getpid(), Signal::KILL)?;
+    }
+    while pages.acquire(5..6, Access::Read, PATIENCE).is_ok() {
+        std::thread::yield_now();
+    }
+    match pages.acquire(5..6, Access::Read, PATIENCE) {
+        Err(Error::Lost(lost)) => println!("lost {} with {} on {}", lost.page, lost.rank, lost.node),
+        other => return Err(format!("the lost page: {other:?}").into()),
+    }
+    match (job.rank(), pages.release(PATIENCE)) {
+        (0, Err(Error::RankEnded { rank: 2, .. })) | (1, Ok(())) => {}
+        (_, other) => return Err(format!("the release: {other:?}").into()),
+    }
+    pages.refresh();
+    println!("page 3 has {}", get(&pages, 3));
+    // Rank 0 is the home of that page.
+    domain.names().barrier(&job.name("read"), 2)?.wait(PATIENCE)?;
+    Ok(())
 }
