@@ -229,7 +229,7 @@ pub(crate) struct Page<C> {
     deferred: Option<Deferred>,
     pub(crate) lost: Option<Rank>,
     /// It was taken, and is not back.
-    pub(crate) away: bool,
+    away: bool,
     pub(crate) counts: Counts,
     /// What this rank knows as its home, or will need as that.
     pub(crate) directory: Directory<C>,
@@ -538,14 +538,11 @@ impl<C: Clone> Node<C> {
     where
         S: Store<Content = C>,
     {
-        let me = self.geometry.me;
         let record = self.sent_by_home(from, page)?;
         match (record.access, content) {
             (held, _) if held >= access => {}
             (Access::None, Some(content)) => {
-                if from != me {
-                    Counts::count(&mut record.counts.fetched);
-                }
+                Counts::count(&mut record.counts.fetched);
                 store.install(page, access, content);
             }
             (Access::Read, _) => store.raise(page),

@@ -105,10 +105,7 @@ impl<C: Clone> Node<C> {
         self.send_differences(store);
         self.copies.twins.clear();
         for page in core::mem::take(&mut self.copies.here) {
-            let record = &mut self.pages[page as usize];
-            record.access = Access::None;
-            record.away = true;
-            Counts::count(&mut record.counts.taken);
+            self.pages[page as usize].access = Access::None;
             let _ = store.lower(page, Access::None, false);
         }
         if !tombolo_base::canary!("old copies arrive after a refresh") {
@@ -257,9 +254,6 @@ impl<C: Clone> Node<C> {
         record.want = Access::None;
         record.access = if writes { Access::Write } else { Access::Read };
         Counts::count(&mut record.counts.fetched);
-        if core::mem::take(&mut record.away) {
-            Counts::count(&mut record.counts.returned);
-        }
         self.copies.here.insert(page);
         if writes {
             self.copies.twins.insert(page, content.clone());
@@ -291,8 +285,11 @@ impl<C: Clone> Node<C> {
                 let _ = store.lower(page, Access::None, false);
             }
             let record = &mut self.pages[page as usize];
+            let is_awaited = record.want > Access::None;
             (record.access, record.want, record.lost) = (Access::None, Access::None, Some(died));
-            store.lose(page, died);
+            if is_awaited {
+                store.lose(page, died);
+            }
         }
     }
 }

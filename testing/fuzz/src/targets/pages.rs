@@ -113,7 +113,11 @@ pub(super) fn released_seeds() -> Vec<Vec<u8>> {
     let bytes = messages.iter().flat_map(|message| {
         let content = message.content().copied().unwrap_or_default();
         let length = wire::HEAD_BYTES + content.len();
-        [4, length as u8, 0].into_iter().chain(wire::head(message)).chain(content.to_vec()).collect::<Vec<u8>>()
+        [4, length as u8, 0]
+            .into_iter()
+            .chain(wire::head(message))
+            .chain(content.to_vec())
+            .collect::<Vec<u8>>()
     });
     // After a fault that writes to page 2, and then a release and a refresh.
     vec![[0, 0, 1, 2].into_iter().chain(bytes).chain([2, 3]).collect()]
