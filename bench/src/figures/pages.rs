@@ -30,7 +30,7 @@ const ROWS: [(&str, &str); 17] = [
     ("upgrade_home_here", "read page written (an invalidation), home here"),
     ("turn", "turn of two that write to one page"),
     ("turn_held", "the same, pages stay for 100 µs"),
-    ("interleaved", "both write to every second word of a page, meet and read it"),
+    ("interleaved", "both compute every second word of a page, 10 µs each, meet, read"),
     ("interleaved_released", "the same with release consistency"),
     ("floor", "floor: bare fault + round trip to a sleeper + copy"),
     ("floor_awake", "bare fault + round trip of two awake + copy"),
@@ -132,11 +132,17 @@ impl Report {
                 let ratio = format!("{:.2}", median_ns / floor_ns);
                 lines.push(vec![what.to_owned(), significant(median_ns / 1000.0), p99, ratio]);
             }
+            let faults = |name: &str| {
+                let faults = pair.figures.get(&format!("{name}_faults")).copied();
+                faults.map_or_else(crate::table::none, significant)
+            };
             let met = if pair.met { "met" } else { "missed" };
             text += &format!(
-                "\nrank 1 on {}\n\n{}\nread fault by the floor: {:.2}; target {:.1}, {met}; with both awake {:.2}\n",
+                "\nrank 1 on {}\n\n{}\nfaults of rank 0 at the page that both compute, each time: {}; with release consistency {}\nread fault by the floor: {:.2}; target {:.1}, {met}; with both awake {:.2}\n",
                 pair.node,
                 align(&lines),
+                faults("interleaved"),
+                faults("interleaved_released"),
                 pair.read_ratio,
                 self.target,
                 pair.read_ratio_awake

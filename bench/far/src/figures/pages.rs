@@ -21,6 +21,9 @@ const BARE_ADDRESS: usize = 0x2000_0000_0000;
 /// How long pages stay in the turns that are taken with a hold.
 const HOLD: Duration = Duration::from_micros(100);
 
+/// How long a rank computes after it wrote a word of a page that both write to.
+const PER_WORD: Duration = Duration::from_micros(10);
+
 /// After so long without a message the other side sleeps.
 const ASLEEP: Duration = Duration::from_millis(1);
 /// A page and the head of its message.
@@ -104,16 +107,20 @@ pub(super) fn run(rounds: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both ranks write to every second word of a page at the same time, meet, and read it all.
+/// Both ranks compute every second word of a page at the same time, meet, and read it all.
 fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), Error> {
     let words = &pages.memory().words()[..pages.page_bytes() / 8];
     let meet = || pages.barrier(PATIENCE).map_err(Error::of_figures);
     let mut times_ns = Vec::new();
-    for round in 1..=u64::from(rounds.min(200)) {
+    for round in 1..=u64::from(rounds.min(100)) {
         meet()?;
         let began = Instant::now();
         for word in words.iter().skip(rank as usize).step_by(2) {
             word.store(round, Ordering::Relaxed);
+            let computes = Instant::now();
+            while computes.elapsed() < PER_WORD {
+                std::hint::spin_loop();
+            }
         }
         meet()?;
         let expected = round * words.len() as u64;
@@ -124,6 +131,8 @@ fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), 
         times_ns.push(began.elapsed().as_nanos() as u64);
     }
     if rank == 0 {
+        let faults = f64::from(pages.counts(0).faults()) / times_ns.len().max(1) as f64;
+        tell(&format!("{name}_faults"), faults);
         tell_times(name, times_ns);
     }
     Ok(())
