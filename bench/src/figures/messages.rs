@@ -35,8 +35,8 @@ const fn paper(what: &'static str, mean_us: f64, sd_us: f64, place: &'static str
     Paper { what, mean_us, sd_us, place }
 }
 
-/// The figures of the paper that are numbers: round trips of 4 KiB. Its threads had priority 10, but for those
-/// of the fifth row.
+/// The figures of the paper that are numbers: round trips of 4 KiB. Its threads had priority 10, but for
+/// those of the fifth row.
 pub const PAPER: [Paper; 6] = [
     paper("x86 to Arm and back, direct stores", 28.54, 5.463_229, "table 2.2"),
     paper("x86 to Arm and back, DMA", 51.22, 11.500_18, "table 2.2"),
@@ -57,7 +57,7 @@ const ROWS: [(&str, &str); 4] = [
 /// The ways that carry many messages.
 const WAYS: [&str; 2] = ["direct", "engine"];
 
-/// One direction.
+/// What was measured in one direction.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
     /// The node that sends first and measures.

@@ -190,7 +190,7 @@ impl Counts {
         self.read_faults.saturating_add(self.write_faults).saturating_add(self.upgrades)
     }
 
-    /// Both together.
+    /// The sums of both, count by count.
     #[must_use]
     pub fn and(self, other: Counts) -> Counts {
         Counts {

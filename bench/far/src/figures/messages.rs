@@ -39,7 +39,7 @@ const BUFFERS: u32 = 8;
 /// How often many are sent at once.
 const REPEATS: usize = 20;
 
-/// What is measured.
+/// What the two programs measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Messages of the runs over several channels, all channels together.
