@@ -252,7 +252,7 @@ mod tests {
         let report =
             Report { host: Host::describe(), messages: 10, pairs: vec![pair], failed: vec![], paper: PAPER };
         let text = report.table();
-        for part in ["28.5", "4 of 5 lengths", "15 of 20 runs", "10 messages there and back", "285"] {
+        for part in ["28.5", "4 of 5 lengths", "15 of 20 runs", "10 messages there and back", "286"] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }
