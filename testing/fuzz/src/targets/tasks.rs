@@ -19,8 +19,6 @@ pub(super) fn tasks(input: &[u8]) {
         now += u64::from(what) * 100;
         scheduler.tick(now);
         if what.is_multiple_of(5) {
-            let node = (what.is_multiple_of(2)).then_some(u16::from(what % 3));
-        if what.is_multiple_of(5) {
             let node = what.is_multiple_of(2).then_some(u16::from(what % 3));
             started += usize::from(scheduler.start(now, node, 1, Bytes::default()).is_ok());
         }
