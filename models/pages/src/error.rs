@@ -5,6 +5,9 @@ use std::time::Duration;
 use tombolo_platform::OsError;
 use tombolo_platform::memory::Unavailable;
 
+/// After how long of an access to a lost page what is called.
+pub(crate) type OnLoss = (Duration, fn(&LostPage));
+
 /// A page that is lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("page {page} ({address:#x}) existed only at rank {rank} on {node}, which ended")]

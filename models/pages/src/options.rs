@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo::{Channel, ChannelOptions, Domain, Job};
 use tombolo_directory::Consistency;
 
-use crate::error::{Error, LostPage};
+use crate::error::{Error, LostPage, OnLoss};
 use crate::pages::Pages;
 
 /// Where the range begins unless another address is given: within what every 64-bit kernel gives programs,
@@ -14,9 +14,6 @@ const DEFAULT_ADDRESS: usize = 0x1000_0000_0000;
 
 /// The most bytes of a range: 16 GiB. What each rank keeps of each page is about 1/30 of it.
 pub(crate) const MAX_BYTES: u64 = 16 << 30;
-
-/// After how long of an access to a lost page what is called.
-pub(crate) type OnLoss = (Duration, fn(&LostPage));
 
 /// How a range is opened. Name, address, length and [`block_pages`](Self::block_pages) must be the same at
 /// all ranks.

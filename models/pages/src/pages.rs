@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::options::{MAX_BYTES, PagesOptions};
 use crate::service::{Service, Shared, State};
 use crate::setup::{self, Setup};
-use crate::store::{Backing, Content};
 use crate::statistics::reporter::Reporter;
 use crate::statistics::touched::Place;
+use crate::store::{Backing, Content};
 
 /// A page, and what happened to it at this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

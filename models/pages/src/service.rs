@@ -16,8 +16,7 @@ use tombolo_directory::{Counts, Fault, Message, Node, Rank, Ranks};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, unpoisoned};
 
-use crate::error::{Error, LostPage};
-use crate::options::OnLoss;
+use crate::error::{Error, LostPage, OnLoss};
 use crate::statistics::objects::Objects;
 use crate::statistics::touched::{Place, Touched};
 use crate::store::{Backing, Content};

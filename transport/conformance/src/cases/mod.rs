@@ -57,7 +57,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Runs the case.
+    /// Tries the property on the subject.
     ///
     /// # Panics
     /// When the property does not hold.
