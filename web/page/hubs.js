@@ -1,8 +1,8 @@
 // Hubs: what many programs share, and who waits there.
 
-import { h, text } from './dom.js';
+import { h } from './dom.js';
 import * as format from './format.js';
-import { Table, meter } from './table.js';
+import { OWNER, Table, meter } from './table.js';
 
 /** Requests that wait, by priority, the highest first. */
 const waiting = (all) => (all ?? []).map((one) => `${one.priority} × ${one.count}`).join(', ');
@@ -23,16 +23,7 @@ const COLUMNS = [
   } },
   { key: 'putters', title: 'Putting', cell: (row) => waiting(row.putters) },
   { key: 'getters', title: 'Getting', cell: (row) => waiting(row.getters) },
-  { key: 'owner', title: 'Owner', draw: (td, row) => {
-    let link = td.firstChild;
-    if (!link) {
-      link = h('a', { class: 'data' });
-      td.append(link);
-    }
-    link.hidden = !row.owner;
-    text(link, row.owner ?? '');
-    if (row.owner) link.setAttribute('href', `#/domain/${row.owner}`);
-  } },
+  OWNER,
   { key: 'state', title: 'State', minor: true, cell: state },
 ];
 

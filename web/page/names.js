@@ -1,7 +1,7 @@
 // Names and what is said of them.
 
-import { h, text } from './dom.js';
-import { Table } from './table.js';
+import { h } from './dom.js';
+import { OWNER, Table } from './table.js';
 import { shortened } from './text.js';
 
 const COLUMNS = [
@@ -14,16 +14,7 @@ const COLUMNS = [
     td.replaceChildren(...pairs.slice(0, 12).flatMap(([name, value]) => [h('span', { class: 'pair' }, h('span', { class: 'faint data' }, name), ' ', h('span', { class: 'data' }, shortened(value, 160))), ' ']));
     if (pairs.length > 12) td.append(h('span', { class: 'faint' }, `and ${pairs.length - 12} more`));
   } },
-  { key: 'owner', title: 'Owner', draw: (td, row) => {
-    let link = td.firstChild;
-    if (!link) {
-      link = h('a', { class: 'data' });
-      td.append(link);
-    }
-    link.hidden = !row.owner;
-    text(link, row.owner ?? '');
-    if (row.owner) link.setAttribute('href', `#/domain/${row.owner}`);
-  } },
+  OWNER,
   { key: 'endpoint', title: 'Connects', minor: true, cell: (row) => (row.endpoint ? 'yes' : '') },
   { key: 'version', title: 'Version', number: true, minor: true, cell: (row) => String(row.version ?? '') },
 ];

@@ -226,3 +226,15 @@ export function meter(td, share, label, kind = '') {
   if (bar.firstChild.style.width !== width) bar.firstChild.style.setProperty('width', width);
   text(bar.lastChild, label);
 }
+
+/** The column of the domain that owns what a row shows, with a link to it. */
+export const OWNER = { key: 'owner', title: 'Owner', draw: (td, row) => {
+  let link = td.firstChild;
+  if (!link) {
+    link = h('a', { class: 'data' });
+    td.append(link);
+  }
+  link.hidden = !row.owner;
+  text(link, row.owner ?? '');
+  attribute(link, 'href', row.owner ? `#/domain/${row.owner}` : null);
+} };

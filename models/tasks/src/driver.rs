@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tombolo::{Channel, Child, Error, Ready, Token, WaitSet};
 use tombolo_task::{
-    Bytes, End, Failure, FailureKind, Limits, Message, Origin, Output, Refusal, Scheduler, Violation,
-    WorkerId, WorkerUsage,
+    Bytes, End, Failure, FailureKind, Limits, Message, Origin, Output, Refusal, Scheduler, WorkerId,
+    WorkerUsage,
 };
 
 use crate::handle::{Slot, Starts};
@@ -237,7 +237,7 @@ impl Driver {
             let received = link.channel.try_recv_into(&mut message);
             let heard = match &received {
                 Ok(None) => break,
-                Ok(Some(_)) => take_in(&mut state.scheduler, shared.now(), worker, &message),
+                Ok(Some(_)) => state.scheduler.receive(shared.now(), worker, &message),
                 Err(_) => Ok(()),
             };
             let why: &dyn std::fmt::Display = match (&received, &heard) {
@@ -269,19 +269,5 @@ impl Driver {
         };
         let now = self.shared.now();
         self.shared.lock().scheduler.worker_ended(now, worker, &why);
-    }
-}
-
-fn take_in(scheduler: &mut Scheduler, now: u64, worker: WorkerId, message: &[u8]) -> Result<(), Violation> {
-    match Message::decode(message)? {
-        Message::Want { more, released } => scheduler.wants(now, worker, more, released),
-        Message::Start { task, node, function, argument } => {
-            scheduler.start_by(now, (worker, task), node, function, argument.into())
-        }
-        Message::Cancel(task) => {
-            scheduler.cancel_by(now, worker, task);
-            Ok(())
-        }
-        Message::Ended(task, end) => scheduler.ended(now, worker, task, end),
     }
 }

@@ -8,82 +8,29 @@
 use alloc::vec::Vec;
 
 use crate::message::Access;
-use crate::node::{Consistency, Fault, Geometry, Node, Store};
+use crate::node::{Consistency, Fault, Geometry, Node};
 use crate::ranks::Rank;
-use crate::world::{Carried, Links};
+use crate::world::{Carried, Cell, Links, Memory};
 
 /// The cells of a page; of a difference, pairs of a cell and its number.
 pub type Cells = Vec<u8>;
 
-/// The memory of a rank.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Memory {
-    /// Of each page, what the program may do, and its cells.
-    pub pages: Vec<(Access, Cells)>,
-    /// What should not have been asked of it.
-    pub misuse: Option<&'static str>,
-}
+impl Cell for Cells {
+    const MERGES: bool = true;
 
-impl Store for Memory {
-    type Content = Cells;
-
-    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<Cells> {
-        let (access, cells) = &mut self.pages[page as usize];
-        if *access == Access::None {
-            self.misuse = Some("access to an invalid page was reduced");
-        }
-        *access = leave.min(*access);
-        content.then(|| cells.clone())
-    }
-
-    fn install(&mut self, page: u32, access: Access, content: Cells) {
-        if self.pages[page as usize].0 != Access::None {
-            self.misuse = Some("a valid page was replaced");
-        }
-        self.pages[page as usize] = (access, content);
-    }
-
-    fn raise(&mut self, page: u32) {
-        if self.pages[page as usize].0 != Access::Read {
-            self.misuse = Some("a page that could not be read became writable");
-        }
-        self.pages[page as usize].0 = Access::Write;
-    }
-
-    fn lose(&mut self, page: u32, _: Rank) {
-        if self.pages[page as usize].0 != Access::None {
-            self.misuse = Some("a valid page was lost");
-        }
-    }
-
-    fn copy(&mut self, page: u32) -> Cells {
-        if self.pages[page as usize].0 == Access::None {
-            self.misuse = Some("an invalid page was copied");
-        }
-        self.pages[page as usize].1.clone()
-    }
-
-    fn difference(&mut self, page: u32, before: &Cells) -> Option<Cells> {
-        let (access, cells) = &self.pages[page as usize];
-        if *access != Access::Read {
-            self.misuse = Some("a page was compared that the program may write to, or not read");
-        }
-        let differ = (0_u8..).zip(before.iter().zip(cells)).filter(|(_, (before, now))| before != now);
+    fn difference(&self, before: &Cells) -> Option<Cells> {
+        let differ = (0_u8..).zip(before.iter().zip(self)).filter(|(_, (before, now))| before != now);
         let pairs: Cells = differ.flat_map(|(cell, (_, now))| [cell, *now]).collect();
         (!pairs.is_empty()).then_some(pairs)
     }
 
-    fn merge(&mut self, page: u32, difference: Cells) -> bool {
-        let (access, cells) = &mut self.pages[page as usize];
-        if *access != Access::Write {
-            self.misuse = Some("a page was merged that is not at home");
-        }
+    fn merge(&mut self, difference: Cells) -> bool {
         let (pairs, rest) = difference.as_chunks::<2>();
-        if !rest.is_empty() || pairs.iter().any(|[cell, _]| usize::from(*cell) >= cells.len()) {
+        if !rest.is_empty() || pairs.iter().any(|[cell, _]| usize::from(*cell) >= self.len()) {
             return false;
         }
         for [cell, number] in pairs {
-            cells[usize::from(*cell)] = *number;
+            self[usize::from(*cell)] = *number;
         }
         true
     }
@@ -106,7 +53,7 @@ pub struct Member {
     /// The protocol.
     pub node: Node<Cells>,
     /// The memory.
-    pub memory: Memory,
+    pub memory: Memory<Cells>,
     /// What the program waits for.
     pub waits: Option<Waits>,
     /// By page and cell, what the program is to see at least.

@@ -11,60 +11,89 @@ use crate::message::{Access, Message};
 use crate::node::{Fault, Geometry, Node, Store};
 use crate::ranks::Rank;
 
+/// What tests have in pages.
+pub trait Cell: Clone {
+    /// Whether pages of it are compared and merged, as release consistency does.
+    const MERGES: bool;
+
+    /// What it has that `before` had not; nothing if they are the same.
+    fn difference(&self, before: &Self) -> Option<Self>;
+
+    /// Takes in a difference; false when it cannot be one.
+    fn merge(&mut self, difference: Self) -> bool;
+}
+
+/// A number is only replaced.
+impl Cell for u32 {
+    const MERGES: bool = false;
+
+    fn difference(&self, _: &u32) -> Option<u32> {
+        None
+    }
+
+    fn merge(&mut self, _: u32) -> bool {
+        false
+    }
+}
+
 /// The memory of a rank.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Memory {
-    /// Of each page, what the program may do, and the number in it.
-    pub pages: Vec<(Access, u32)>,
+pub struct Memory<C> {
+    /// Of each page, what the program may do, and what is in it.
+    pub pages: Vec<(Access, C)>,
     /// What should not have been asked of it.
     pub misuse: Option<&'static str>,
 }
 
-impl Store for Memory {
-    type Content = u32;
-
-    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<u32> {
-        let (access, number) = &mut self.pages[page as usize];
-        if *access == Access::None {
-            self.misuse = Some("access to an invalid page was reduced");
+impl<C> Memory<C> {
+    /// A page, which must be accessible as said.
+    fn page(&mut self, page: u32, is: impl FnOnce(Access) -> bool, else_misuse: &'static str) -> &mut C {
+        let (access, content) = &mut self.pages[page as usize];
+        if !is(*access) {
+            self.misuse = Some(else_misuse);
         }
+        content
+    }
+}
+
+impl<C: Cell> Store for Memory<C> {
+    type Content = C;
+
+    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<C> {
+        let found = self.page(page, |access| access > Access::None, "access to an invalid page was reduced");
+        let content = content.then(|| found.clone());
+        let access = &mut self.pages[page as usize].0;
         *access = leave.min(*access);
-        content.then_some(*number)
+        content
     }
 
-    fn install(&mut self, page: u32, access: Access, content: u32) {
-        if self.pages[page as usize].0 != Access::None {
-            self.misuse = Some("a valid page was replaced");
-        }
+    fn install(&mut self, page: u32, access: Access, content: C) {
+        self.page(page, |access| access == Access::None, "a valid page was replaced");
         self.pages[page as usize] = (access, content);
     }
 
     fn raise(&mut self, page: u32) {
-        if self.pages[page as usize].0 != Access::Read {
-            self.misuse = Some("a page that was not shared became writable");
-        }
+        self.page(page, |access| access == Access::Read, "a page that could not be read became writable");
         self.pages[page as usize].0 = Access::Write;
     }
 
     fn lose(&mut self, page: u32, _: Rank) {
-        if self.pages[page as usize].0 != Access::None {
-            self.misuse = Some("a valid page was lost");
-        }
+        self.page(page, |access| access == Access::None, "a valid page was lost");
     }
 
-    fn copy(&mut self, page: u32) -> u32 {
-        self.misuse = Some("a page was copied, which sequential consistency needs not");
-        self.pages[page as usize].1
+    fn copy(&mut self, page: u32) -> C {
+        let is = |access| C::MERGES && access > Access::None;
+        self.page(page, is, "a page was copied that is invalid, or of sequential consistency").clone()
     }
 
-    fn difference(&mut self, _: u32, _: &u32) -> Option<u32> {
-        self.misuse = Some("a page was compared, which sequential consistency needs not");
-        None
+    fn difference(&mut self, page: u32, before: &C) -> Option<C> {
+        let is = |access| C::MERGES && access == Access::Read;
+        self.page(page, is, "a page was compared that may be written to, or not read").difference(before)
     }
 
-    fn merge(&mut self, _: u32, _: u32) -> bool {
-        self.misuse = Some("a page was merged, which sequential consistency needs not");
-        false
+    fn merge(&mut self, page: u32, difference: C) -> bool {
+        let is = |access| C::MERGES && access == Access::Write;
+        self.page(page, is, "a page was merged that is not at home").merge(difference)
     }
 }
 
@@ -129,7 +158,7 @@ pub struct Member {
     /// The protocol.
     pub node: Node<u32>,
     /// The memory.
-    pub memory: Memory,
+    pub memory: Memory<u32>,
     /// What the program waits for.
     pub waits: Option<(u32, Access)>,
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::Description;
+use crate::{Description, Kind};
 
 /// Requests of one priority that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,4 +35,12 @@ pub struct Status {
 impl Status {
     /// The most priorities that are told for each side: the highest ones.
     pub const MAX_PRIORITIES: usize = 32;
+
+    /// The priority that the owner of a resource inherits here, where it does.
+    #[must_use]
+    pub fn inherited(&self) -> Option<u8> {
+        let Description { kind, inheritance, .. } = self.description;
+        let inherits = kind == Kind::Resource && inheritance && self.owner.is_some();
+        self.getters.iter().map(|waiting| waiting.priority).max().filter(|_| inherits)
+    }
 }

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Bytes, End, Failure, FailureKind, Refusal, Violation};
+use crate::{Bytes, End, Failure, FailureKind, Message, Refusal, Violation};
 
 /// A point in time, in nanoseconds from an arbitrary origin.
 pub type Nanos = u64;
@@ -283,6 +283,24 @@ impl Scheduler {
         }
         self.assign(now);
         Ok(id)
+    }
+
+    /// Takes in a [`Message`] of a worker.
+    ///
+    /// # Errors
+    /// As [`start_by`](Self::start_by), or no such message.
+    pub fn receive(&mut self, now: Nanos, worker: WorkerId, message: &[u8]) -> Result<(), Violation> {
+        match Message::decode(message)? {
+            Message::Want { more, released } => self.wants(now, worker, more, released),
+            Message::Start { task, node, function, argument } => {
+                self.start_by(now, (worker, task), node, function, argument.into())
+            }
+            Message::Cancel(number) => {
+                self.cancel_by(now, worker, number);
+                Ok(())
+            }
+            Message::Ended(task, end) => self.ended(now, worker, task, end),
+        }
     }
 
     /// A worker can take this many tasks `more`; of those that it was given `released` have ended, or wait

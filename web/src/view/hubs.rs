@@ -55,10 +55,8 @@ impl HubRow {
             let row = |waiting: &Waiting| WaitingRow { priority: waiting.priority, count: waiting.count };
             all.iter().map(row).collect()
         };
+        let inherited = status.inherited();
         let Description { name, kind, capacity, inheritance, .. } = status.description;
-        let is_resource = kind == Kind::Resource;
-        let getters = waiting(&status.getters);
-        let inherits = is_resource && inheritance && status.owner.is_some();
         HubRow {
             key: name,
             kind: kind.name(),
@@ -68,11 +66,11 @@ impl HubRow {
             held: status.held,
             owner: status.owner.and_then(|(domain, _)| DomainId::from_bits(domain)).map(|id| id.to_string()),
             fencing_token: status.owner.map(|(_, token)| token),
-            inheritance: is_resource.then_some(inheritance),
-            inherited: getters.iter().map(|waiting| waiting.priority).max().filter(|_| inherits),
+            inheritance: (kind == Kind::Resource).then_some(inheritance),
+            inherited,
             closed: status.closed,
             putters: waiting(&status.putters),
-            getters,
+            getters: waiting(&status.getters),
         }
     }
 }

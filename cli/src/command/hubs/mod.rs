@@ -240,9 +240,8 @@ fn report(node: String, status: Status) -> HubReport {
         let report = |waiting: &Waiting| WaitingReport { priority: waiting.priority, count: waiting.count };
         all.iter().map(report).collect()
     };
+    let inherited = status.inherited();
     let Description { name, kind, capacity, inheritance, .. } = status.description;
-    let inherits = kind == Kind::Resource && inheritance && status.owner.is_some();
-    let inherited = status.getters.iter().map(|waiting| waiting.priority).max().filter(|_| inherits);
     HubReport {
         name,
         kind: kind.name(),

@@ -13,7 +13,7 @@ use tombolo_machine::image::ImageBuilder;
 const MODES: [&str; 2] = ["exclusive", "hybrid"];
 
 /// A machine with these nodes, and programs compiled for it; none, aloud, where they cannot be compiled.
-fn machine(file: &MachineFile, programs: &[&str]) -> Option<Machine> {
+pub(crate) fn machine(file: &MachineFile, programs: &[&str]) -> Option<Machine> {
     if !omp::can_link() {
         return None;
     }
@@ -27,7 +27,7 @@ fn machine(file: &MachineFile, programs: &[&str]) -> Option<Machine> {
     Some(machine)
 }
 
-fn compile(machine: &Machine, source: &str, name: &str, options: &[&str]) {
+pub(crate) fn compile(machine: &Machine, source: &str, name: &str, options: &[&str]) {
     let output = format!("{name}.tbi");
     let words = [&["ompcc", "-O2", "-fopenmp", source, "-o", &output, "-lm"], options].concat();
     machine.tombolo(words).ok();

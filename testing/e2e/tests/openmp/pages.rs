@@ -1,32 +1,14 @@
 //! OpenMP teams on nodes without common memory: their memory is sent in pages.
 
 use std::fs;
-use std::path::Path;
 
-use tombolo_e2e::{Finished, Machine, MachineFile, eventually, omp};
+use tombolo_e2e::{Finished, Machine, MachineFile, eventually};
+
+use crate::nodes::{compile, machine};
 
 const PAGES: &str = "OMP_TOMBOLO_MEMORY=pages";
 const EXCLUSIVE: &str = "OMP_TOMBOLO=exclusive";
 const HYBRID: &str = "OMP_TOMBOLO=hybrid";
-
-/// A machine and programs of `testing/omp`; none, aloud, where they cannot be compiled.
-fn machine(file: &MachineFile, programs: &[&str]) -> Option<Machine> {
-    if !omp::can_link() {
-        return None;
-    }
-    let machine = Machine::up(file);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/programs");
-    for program in programs {
-        let source = folder.join(program).with_extension("c");
-        compile(&machine, &source.to_string_lossy(), program);
-    }
-    Some(machine)
-}
-
-fn compile(machine: &Machine, source: &str, name: &str) {
-    let output = format!("{name}.tbi");
-    machine.tombolo(["ompcc", "-O2", "-fopenmp", "-Wall", source, "-o", &output, "-lm"]).ok();
-}
 
 fn run(machine: &Machine, on: &str, variables: &[&str], words: &[&str]) -> Finished {
     machine.tombolo(all_words(on, variables, words))
@@ -103,7 +85,7 @@ fn two_virtual_machines_without_a_common_window_are_a_team() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
     let Some(machine) = machine(&file, &["atomics", "kernels"]) else { return };
     fs::write(machine.folder().join("stays.c"), STAYS).unwrap();
-    compile(&machine, "stays.c", "stays");
+    compile(&machine, "stays.c", "stays", &[]);
     let nodes = "OMP_TOMBOLO_NODES=arm0,arm1";
     let variables = [HYBRID, nodes, "OMP_NUM_THREADS=3", "OMP_TOMBOLO_REPORT=1"];
     let done = run(&machine, "host", &variables, &["atomics.tbi"]);

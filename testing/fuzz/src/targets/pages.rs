@@ -1,7 +1,7 @@
 //! What the other ranks of a job say about pages.
 
 use tombolo_directory::world::Memory;
-use tombolo_directory::{Access, Consistency, Geometry, Message, Node, Rank, released, wire};
+use tombolo_directory::{Access, Consistency, Geometry, Message, Node, Rank, wire};
 
 use crate::read::Choices;
 
@@ -71,7 +71,7 @@ pub(super) fn released(input: &[u8]) {
         consistency: Consistency::Release,
     };
     let mut node = Node::new(geometry).expect("a job that can be");
-    let mut memory = released::Memory {
+    let mut memory = Memory {
         pages: (0..PAGES).map(|page| (node.access(page), vec![0; CONTENT_BYTES])).collect(),
         misuse: None,
     };

@@ -30,17 +30,7 @@ pub(super) fn tasks(input: &[u8]) {
         let mut again = Vec::new();
         message.encode(&mut again);
         assert_eq!(again, piece, "what is decoded is what would be encoded");
-        let heard = match message {
-            Message::Want { more, released } => scheduler.wants(now, worker, more, released),
-            Message::Start { task, node, function, argument } => {
-                scheduler.start_by(now, (worker, task), node, function, argument.into())
-            }
-            Message::Cancel(task) => {
-                scheduler.cancel_by(now, worker, task);
-                Ok(())
-            }
-            Message::Ended(task, end) => scheduler.ended(now, worker, task, end),
-        };
+        let heard = scheduler.receive(now, worker, piece);
         if heard.is_err() || what > 250 {
             scheduler.worker_ended(now, worker, "it broke the protocol");
         }
