@@ -105,7 +105,7 @@ pub(crate) fn polled<T: Transport>(channel: &T, awaited: Interest, timeout: Dura
 /// How the channels of a carrier are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// Both ends together, except in races: [`Checked::pair`].
+    /// Both ends together, except in races: [`tombolo_transport::wrap::Checked::pair`].
     Both,
     /// Each end by itself.
     Each,

@@ -26,7 +26,7 @@ use crate::memory::{self, Access, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS};
 use crate::place::{self, JobNode, Kernel, Where};
 use crate::send_queue;
-use crate::{channel_options, fatal, request, sent};
+use crate::{channel_options, death, fatal, request, sent};
 
 /// How long a worker's process may take until it has everything mapped.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -294,6 +294,7 @@ impl Hub {
         let near = !self.apart && self.places[node].kernel == self.places[0].kernel;
         let wake_domain = if near { 0 } else { u32::try_from(number).unwrap_or(u32::MAX) };
         let token = self.set.add_child(&child)?;
+        death::add_worker(&child);
         self.processes.push(Process::new(node, wake_domain, child, token));
         Ok(())
     }

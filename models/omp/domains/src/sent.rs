@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tombolo::{Channel, Domain, DomainId, Error, Listener};
 use tombolo_omp_team::job::report::Faults;
-use tombolo_pages::{LostPage, Pages, PagesOptions};
+use tombolo_pages::{Pages, PagesOptions};
 
-use crate::fatal;
+use crate::death;
 use crate::memory::{MemoryError, length};
 use crate::message::Layout;
 
@@ -124,7 +124,7 @@ impl Ranges {
                 unsafe { libc::munmap(length(address)? as *mut libc::c_void, length(bytes)?) };
             }
             let options = PagesOptions::new("omp").address(length(address)?).hold(HOLD).ahead(AHEAD);
-            let pages = open(options.on_loss(LINGER, lose), range, bytes)?;
+            let pages = open(options.on_loss(LINGER, death::lose), range, bytes)?;
             if pages.is_user_mode_only() {
                 return Err(MemoryError::UserModeOnly);
             }
@@ -189,11 +189,6 @@ const CHUNK: usize = 4096;
 /// Those of channels.
 pub fn listen(domain: &Domain) -> Result<Listener, Error> {
     PagesOptions::channel_options()?.listen(domain)
-}
-
-/// Ends the job, which needs a page that only a process had that died.
-fn lose(page: &LostPage) {
-    fatal(format_args!("the worker on node {} ended with memory that only it had: the job ends", page.node))
 }
 
 fn hello(number: u32, range: Range) -> [u8; 8] {

@@ -8,7 +8,7 @@ use tombolo_omp_team::primitives::exclusive::flush;
 use tombolo_omp_team::primitives::sys;
 
 use super::{ENDING, HEARING, Hub, PATIENCE, ProcessState};
-use crate::fatal;
+use crate::{death, fatal};
 
 impl Hub {
     /// A worker's process has ended, and so does the job.
@@ -23,9 +23,7 @@ impl Hub {
         if ENDING.load(Ordering::Acquire) {
             return;
         }
-        let node = process.child.node_name().to_owned();
         let joined = !matches!(process.state, ProcessState::Started { .. });
-        flush();
         match how {
             Ok(Exit::Exited { status }) if joined && self.mapped.sent().is_some() && !self.has_gathered => {
                 // It ended at once, with pages that the end of the program may need.
@@ -33,31 +31,15 @@ impl Hub {
             }
             Ok(Exit::Exited { status }) if joined => {
                 // A worker said `exit`, which ends the program wherever it is said.
+                flush();
                 sys::exit(i32::from(status))
             }
-            Ok(Exit::Exited { status }) => {
-                fatal(format_args!("the worker on node {node} ended with status {status} before it began"))
-            }
-            Ok(Exit::Signalled { signal }) => {
-                let hint = if signal == 11 || signal == 7 {
-                    "; it touched memory that workers have not, or its stack is too small (OMP_STACKSIZE)"
-                } else {
-                    ""
-                };
-                sys::complain(format_args!(
-                    "tombolo omp: the worker on node {node} was ended by signal {signal}{hint}: the job ends\n"
-                ));
-                sys::exit_now(128 + i32::from(signal));
-            }
-            Ok(Exit::NodeLost { cause }) => {
-                let cause = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
-                fatal(format_args!("the worker on node {node} was lost with its node{cause}: the job ends"))
-            }
-            Ok(Exit::Left) => {
-                fatal(format_args!("the worker on node {node} has left the machine: the job ends"))
-            }
-            Err(error) => {
-                fatal(format_args!("what became of the worker on node {node} is not known: {error}"))
+            how => {
+                let status = death::explain(&how, process.child.node_name());
+                // Streams may have buffers in pages that only that process had: then the thread that serves
+                // pages ends the job, with this status.
+                flush();
+                sys::exit_now(status)
             }
         }
     }
