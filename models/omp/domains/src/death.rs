@@ -1,0 +1,71 @@
+//! How the job ends when the process of a worker has.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tombolo::{Child, Error, Exit};
+use tombolo_omp_team::primitives::sys;
+use tombolo_pages::LostPage;
+
+/// How long the machine may take to say how a process ended.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The processes of workers, by their numbers less 1.
+static WORKERS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// What the job ends with, once the reason was given; negative before.
+static STATUS: AtomicI32 = AtomicI32::new(-1);
+
+/// Notes the process that has the next number.
+pub(crate) fn add_worker(child: &Child) {
+    WORKERS.lock().unwrap_or_else(PoisonError::into_inner).push(child.clone());
+}
+
+/// Gives the reason for the end of the job, and returns its status.
+pub(crate) fn explain(how: &Result<Exit, Error>, node: &str) -> i32 {
+    let mut status = 1;
+    let say = |reason: std::fmt::Arguments<'_>| {
+        sys::complain(format_args!("tombolo omp: the worker on node {node} {reason}: the job ends\n"));
+    };
+    match how {
+        Ok(Exit::Exited { status }) => say(format_args!("ended with status {status} before it began")),
+        Ok(Exit::Signalled { signal }) => {
+            status = 128 + i32::from(*signal);
+            let hint = if *signal == 11 || *signal == 7 {
+                "; it touched memory that workers have not, or its stack is too small (OMP_STACKSIZE)"
+            } else {
+                ""
+            };
+            say(format_args!("was ended by signal {signal}{hint}"));
+        }
+        Ok(Exit::NodeLost { cause }) if cause.is_empty() => say(format_args!("was lost with its node")),
+        Ok(Exit::NodeLost { cause }) => say(format_args!("was lost with its node ({cause})")),
+        Ok(Exit::Left) => say(format_args!("has left the machine")),
+        Err(error) => say(format_args!("ended, and how is not known ({error})")),
+    }
+    STATUS.store(status, Ordering::Release);
+    status
+}
+
+/// Ends the job, which needs a page that only a process had that died. Called by the thread that serves
+/// pages: the hub may wait for such a page too, before or after it gave the reason.
+pub(crate) fn lose(page: &LostPage) {
+    let status = STATUS.load(Ordering::Acquire);
+    if status >= 0 {
+        sys::exit_now(status);
+    }
+    let index = (page.rank as usize).checked_sub(1);
+    let workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = index.and_then(|index| workers.get(index)).cloned();
+    drop(workers);
+    match child.map(|child| child.wait(PATIENCE)) {
+        // It ended at once, with pages that the end of the program may need.
+        Some(Ok(Exit::Exited { status })) => sys::exit_now(i32::from(status)),
+        Some(how) => sys::exit_now(explain(&how, &page.node)),
+        None => sys::fatal(format_args!(
+            "a process on node {} ended with memory that only it had: the job ends",
+            page.node
+        )),
+    }
+}
