@@ -9,7 +9,7 @@ use tombolo_omp_team::primitives::sys;
 use tombolo_pages::LostPage;
 
 /// How long the machine may take to say how a process ended.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The processes of workers, by their numbers less 1.
 static WORKERS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
