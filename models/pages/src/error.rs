@@ -5,8 +5,17 @@ use std::time::Duration;
 use tombolo_platform::OsError;
 use tombolo_platform::memory::Unavailable;
 
+/// What becomes of an access to a lost page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LostAccess {
+    /// It ends the program with SIGBUS.
+    Ends,
+    /// It waits as long again.
+    Waits,
+}
+
 /// After how long of an access to a lost page what is called.
-pub(crate) type OnLoss = (Duration, fn(&LostPage));
+pub(crate) type OnLoss = (Duration, fn(&LostPage) -> LostAccess);
 
 /// A page that is lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

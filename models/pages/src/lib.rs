@@ -23,7 +23,7 @@ mod setup;
 mod statistics;
 mod store;
 
-pub use error::{Error, LostPage};
+pub use error::{Error, LostAccess, LostPage};
 pub use options::PagesOptions;
 pub use pages::{HotPage, Pages};
 pub use statistics::judge::{Hot, Sharing, hot};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo::{Channel, ChannelOptions, Domain, Job};
 use tombolo_directory::Consistency;
 
-use crate::error::{Error, LostPage, OnLoss};
+use crate::error::{Error, LostAccess, LostPage, OnLoss};
 use crate::pages::Pages;
 
 /// Where the range begins unless another address is given: within what every 64-bit kernel gives programs,
@@ -119,11 +119,11 @@ impl PagesOptions {
         Ok(pages)
     }
 
-    /// What is called when the program has accessed a lost page and waited for as long, before the access
-    /// ends the program: for programs that learn of a rank's death in another way too, or have an end of
-    /// their own. It is called by the thread that serves the pages, so it may access none.
+    /// What is called when the program has accessed a lost page and waited for as long, and says what becomes
+    /// of the access: for programs that learn of a rank's death in another way too, or have an end of their
+    /// own. It is called by the thread that serves the pages, so it may access none.
     #[must_use]
-    pub fn on_loss(mut self, after: Duration, call: fn(&LostPage)) -> Self {
+    pub fn on_loss(mut self, after: Duration, call: fn(&LostPage) -> LostAccess) -> Self {
         self.on_loss = Some((after, call));
         self
     }

@@ -16,7 +16,7 @@ use tombolo_directory::{Counts, Fault, Message, Node, Rank, Ranks};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, unpoisoned};
 
-use crate::error::{Error, LostPage, OnLoss};
+use crate::error::{Error, LostAccess, LostPage, OnLoss};
 use crate::statistics::objects::Objects;
 use crate::statistics::touched::{Place, Touched};
 use crate::store::{Backing, Content};
@@ -477,8 +477,12 @@ fn end_accesses(state: &mut State) -> Result<(), OsError> {
             continue;
         }
         let page_lost = state.lost_page(page, with);
-        if let Some((_, call)) = on_loss {
-            call(&page_lost);
+        if let Some((after, call)) = on_loss
+            && call(&page_lost) == LostAccess::Waits
+        {
+            state.store.lost.push((page, with));
+            state.lingers_until = Some(Instant::now() + after);
+            continue;
         }
         let _ = writeln!(&mut state.errors, "error: {page_lost}; this program accesses it, which ends it");
         state.store.memory.poison(page)?;

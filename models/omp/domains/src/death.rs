@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tombolo::{Child, Error, Exit};
 use tombolo_omp_team::primitives::sys;
-use tombolo_pages::LostPage;
+use tombolo_pages::{LostAccess, LostPage};
 
 /// How long the machine may take to say how a process ended.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,9 +48,15 @@ pub(crate) fn explain(how: &Result<Exit, Error>, node: &str) -> i32 {
     status
 }
 
-/// Ends the job, which needs a page that only a process had that died. Called by the thread that serves
-/// pages: the hub may wait for such a page too, before or after it gave the reason.
-pub(crate) fn lose(page: &LostPage) {
+/// What a worker does that needs a page which only a process had that died: the program's process knows how
+/// that died, and ends the job and this one.
+pub(crate) fn await_end(_: &LostPage) -> LostAccess {
+    LostAccess::Waits
+}
+
+/// Ends the job, which needs such a page. Called by the thread of the program's process that serves pages:
+/// the hub may wait for one too, before or after it gave the reason.
+pub(crate) fn lose(page: &LostPage) -> LostAccess {
     let status = STATUS.load(Ordering::Acquire);
     if status >= 0 {
         sys::exit_now(status);

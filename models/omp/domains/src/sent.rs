@@ -78,8 +78,11 @@ impl Ranges {
         // SAFETY: the caller says that they are there and do not change.
         let values = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }.to_vec();
         // SAFETY: the caller says so.
-        let ranges =
-            unsafe { Self::open(layout, |options, _, bytes| Ok(options.open_center(domain, bytes)?))? };
+        let ranges = unsafe {
+            Self::open(layout, |options, _, bytes| {
+                Ok(options.on_loss(LINGER, death::lose).open_center(domain, bytes)?)
+            })?
+        };
         for (at, page) in (address..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
             // All is zero, and stays without a page of memory where nothing else is written.
             if page.iter().any(|byte| *byte != 0) {
@@ -101,6 +104,7 @@ impl Ranges {
         let open = |options: PagesOptions, range: Range, bytes| {
             let mut channel = PagesOptions::channel_options()?.connect(domain, &center.name)?;
             channel.send(&hello(center.number, range))?;
+            let options = options.on_loss(LINGER, death::await_end);
             Ok(options.open_around(domain, center.number, channel, bytes)?)
         };
         // SAFETY: the caller says so.
@@ -124,7 +128,7 @@ impl Ranges {
                 unsafe { libc::munmap(length(address)? as *mut libc::c_void, length(bytes)?) };
             }
             let options = PagesOptions::new("omp").address(length(address)?).hold(HOLD).ahead(AHEAD);
-            let pages = open(options.on_loss(LINGER, death::lose), range, bytes)?;
+            let pages = open(options, range, bytes)?;
             if pages.is_user_mode_only() {
                 return Err(MemoryError::UserModeOnly);
             }
