@@ -14,6 +14,7 @@ mod measure;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use tombolo::Domain;
 use tombolo_tasks::{Context, Function, Functions, JoinHandle, TaskError, Tasks, yield_now};
@@ -30,6 +31,8 @@ const NOTHING: Function<(), ()> = Function::new("nothing");
 const DIVIDE: Function<u64, u64> = Function::new("divide");
 /// Runs until it is cancelled.
 const FOREVER: Function<(), ()> = Function::new("forever");
+
+const USAGE: &str = "usage: primes [tree|stream|ends|wait|measure] WORKERS …";
 
 fn main() -> ExitCode {
     let functions = Functions::new()
@@ -56,15 +59,19 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
     let domain = Domain::attach()?;
     match words {
         ["tree", on] => run_tree(&Tasks::start(&domain, on)?, 6),
-        ["tree", on, depth] => run_tree(&Tasks::start(&domain, on)?, depth.parse()?),
+        ["tree", on, depth] => run_tree(&Tasks::start(&domain, on)?, number(depth)?),
         ["stream", on, fifo] => run_stream(&domain, &Tasks::start(&domain, on)?, fifo),
         ["measure", on] => measure::run(&domain, on),
         ["ends", on] => run_ends(&Tasks::start(&domain, on)?),
         ["wait", on] => run_wait(&Tasks::start(&domain, on)?),
         [on] => run_count(&Tasks::start(&domain, on)?, 1_000_000),
-        [on, limit] => run_count(&Tasks::start(&domain, on)?, limit.parse()?),
-        _ => Err("usage: primes [tree|stream|ends|wait|measure] WORKERS …".into()),
+        [on, limit] => run_count(&Tasks::start(&domain, on)?, number(limit)?),
+        _ => Err(USAGE.into()),
     }
+}
+
+fn number<N: FromStr>(word: &str) -> Result<N, String> {
+    word.parse().map_err(|_| format!("'{word}' is not a number that fits; {USAGE}"))
 }
 
 fn is_prime(number: u64) -> bool {
