@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tombolo::waitset::Waker;
 use tombolo::{Channel, Domain, Job};
 use tombolo_base::SharedMemory;
 use tombolo_directory::{Access, Consistency, Counts, Fault, Geometry, MAX_RANKS, Node, Rank, Ranks};
 use tombolo_platform::memory::PagedMemory;
-use tombolo_platform::time::now_ns;
+use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{OsError, unpoisoned};
 
 use crate::error::Error;
@@ -254,7 +254,7 @@ impl Pages {
         if pages.end > self.pages {
             return Err(Error::NoSuchPage { page: pages.end.saturating_sub(1), pages: self.pages });
         }
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::after(timeout);
         let mut state = self.shared.lock();
         state.acquiring.extend(pages.clone());
         let mut outcome = Ok(());
@@ -284,7 +284,7 @@ impl Pages {
     /// # Errors
     /// As [`acquire`](Self::acquire), but for pages that were lost before.
     pub fn gather(&self, timeout: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::after(timeout);
         let mut state = self.shared.lock();
         let mut asked = Vec::new();
         for page in 0..self.pages {
@@ -315,7 +315,7 @@ impl Pages {
         if self.consistency == Consistency::Sequential {
             return Ok(());
         }
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::after(timeout);
         let mut state = self.shared.lock();
         let State { node, store, .. } = &mut *state;
         let number = node.release(store);
@@ -350,14 +350,14 @@ impl Pages {
     /// # Errors
     /// [`Error::RankEnded`]: one ended, or ends; [`Error::TimedOut`]; [`Error::NotServed`].
     pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::after(timeout);
         self.release(timeout)?;
         self.meet(deadline, timeout)?;
         self.refresh();
         Ok(())
     }
 
-    fn meet(&self, deadline: Instant, timeout: Duration) -> Result<(), Error> {
+    fn meet(&self, deadline: Deadline, timeout: Duration) -> Result<(), Error> {
         let mut state = self.shared.lock();
         let meeting = state.arrive();
         self.waker.wake();
@@ -383,7 +383,7 @@ impl Pages {
     /// # Errors
     /// [`Error::RankEnded`]: one ended without this call; [`Error::TimedOut`]. The range is gone in any case.
     pub fn close(self, timeout: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::after(timeout);
         let released = self.release(timeout);
         let mut state = self.shared.lock();
         state.be_done();
@@ -443,7 +443,7 @@ impl Pages {
     fn wait<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
-        deadline: Instant,
+        deadline: Deadline,
         what: &'static str,
         timeout: Duration,
     ) -> (MutexGuard<'a, State>, Result<(), Error>) {
@@ -451,7 +451,7 @@ impl Pages {
             let failure = Error::NotServed(failure.clone());
             return (state, Err(failure));
         }
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.remaining();
         if left.is_zero() {
             return (state, Err(Error::TimedOut { what, timeout }));
         }

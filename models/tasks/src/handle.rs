@@ -42,13 +42,13 @@ impl Slot {
     }
 
     fn wait(&self, timeout: Duration) -> Option<End> {
-        let deadline = Instant::now() + timeout;
+        let begun = Instant::now();
         let mut state = self.lock();
         loop {
             if let Some(end) = state.end.take() {
                 return Some(end);
             }
-            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            let left = timeout.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())?;
             state = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -150,5 +150,20 @@ impl<R: Value> Future for JoinHandle<R> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.slot.poll(context).map(|end| self.result(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_timeout_is_one() {
+        let slot = Arc::new(Slot::default());
+        let settles = Arc::clone(&slot);
+        let thread = std::thread::spawn(move || settles.settle(End::Done(Default::default())));
+        assert_eq!(slot.wait(Duration::MAX), Some(End::Done(Default::default())));
+        thread.join().expect("it does not panic");
+        assert_eq!(slot.wait(Duration::ZERO), None);
     }
 }
