@@ -164,7 +164,7 @@ fn ended_with(result: Vec<u8>) -> End {
 }
 
 /// What a panic said.
-fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
 }

@@ -131,6 +131,7 @@ mod last_words {
     use tombolo_task::{End, Failure, FailureKind, Message};
 
     use super::{SharedSet, send};
+    use crate::executor::message_of;
 
     type Way = (SharedSet, Token, Rc<Cell<Option<u32>>>);
 
@@ -145,13 +146,10 @@ mod last_words {
             before(panic);
             // A panic outside a task, or while the channel is in use, has no task to tell of.
             let _ = WAY.try_with(|way| {
-                let (Ok(way), text) = (way.try_borrow(), panic.payload_as_str().unwrap_or("it said nothing"))
-                else {
-                    return;
-                };
+                let Ok(way) = way.try_borrow() else { return };
                 let Some((set, token, current)) = &*way else { return };
                 if let (Some(task), Ok(mut set)) = (current.get(), set.try_borrow_mut()) {
-                    let failure = Failure::new(FailureKind::Panicked).with_text(text);
+                    let failure = Failure::new(FailureKind::Panicked).with_text(message_of(panic.payload()));
                     let mut bytes = Vec::new();
                     Message::Ended(task, End::Failed(failure)).encode(&mut bytes);
                     let _ = send(&mut set, *token, bytes);

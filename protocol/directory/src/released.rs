@@ -115,11 +115,7 @@ impl Released {
 
     /// The pairs of which the first is dead, and something that it sent is still on its way.
     pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.links.loaded().filter(|(from, to)| {
-            self.members[*from].is_none()
-                && self.members[*to].is_some()
-                && self.links.of(*from, *to).len() > 1
-        })
+        self.links.losable(|rank| self.members[rank].is_some())
     }
 
     /// Whether a rank lives and its program waits for nothing.

@@ -133,6 +133,11 @@ impl<C: Clone> Links<C> {
         loaded.map(|(index, _)| (index / self.ranks, index % self.ranks))
     }
 
+    /// Those on which the last message of a dead rank is on its way to one that lives.
+    pub(crate) fn losable(&self, lives: impl Fn(usize) -> bool) -> impl Iterator<Item = (usize, usize)> {
+        self.loaded().filter(move |(from, to)| !lives(*from) && lives(*to) && self.of(*from, *to).len() > 1)
+    }
+
     /// The last message before the news of a death is lost.
     pub(crate) fn lose(&mut self, from: usize, to: usize) {
         let link = self.of_mut(from, to);
@@ -209,8 +214,7 @@ impl World {
 
     /// The links on which the last message of a dead rank is on its way.
     pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.loaded()
-            .filter(|(from, to)| self.members[*from].is_none() && self.links.of(*from, *to).len() > 1)
+        self.links.losable(|rank| self.members[rank].is_some())
     }
 
     /// The program of a rank accesses a page.

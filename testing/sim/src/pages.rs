@@ -103,9 +103,14 @@ pub fn run(seed: u64) -> Result<Summary, String> {
 fn kill(world: &mut World, rank: usize, random: &mut Random) {
     world.kill(rank);
     let losable: Vec<(usize, usize)> = world.losable().filter(|(from, _)| *from == rank).collect();
+    lose_some(&losable, random, |from, to| world.lose(from, to));
+}
+
+/// Up to three of the last messages on each link are lost.
+pub(crate) fn lose_some(losable: &[(usize, usize)], random: &mut Random, mut lose: impl FnMut(usize, usize)) {
     for (from, to) in losable {
         for _ in 0..random.below(4) {
-            world.lose(from, to);
+            lose(*from, *to);
         }
     }
 }

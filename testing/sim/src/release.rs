@@ -5,7 +5,7 @@ use tombolo_base::random::Random;
 use tombolo_directory::released::{Released, Waits};
 use tombolo_directory::{Consistency, Geometry, Rank};
 
-use crate::pages::Summary;
+use crate::pages::{Summary, lose_some};
 
 /// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on,
 /// each must be found.
@@ -86,11 +86,7 @@ fn begin(world: &mut Released, rank: usize, geometry: &Geometry, random: &mut Ra
 fn kill(world: &mut Released, rank: usize, random: &mut Random) {
     world.kill(rank);
     let losable: Vec<(usize, usize)> = world.losable().filter(|(from, _)| *from == rank).collect();
-    for (from, to) in losable {
-        for _ in 0..random.below(4) {
-            world.lose(from, to);
-        }
-    }
+    lose_some(&losable, random, |from, to| world.lose(from, to));
 }
 
 /// Something on its way arrives.
