@@ -39,7 +39,7 @@ pub use tombolo_engine::{
 };
 pub use tombolo_platform::Deadline;
 pub use tombolo_platform::copy::attach::{ForeignProcess, allow as allow_copies_by};
-pub use tombolo_platform::copy::cuda::{Device, DeviceMemory};
+pub use tombolo_platform::copy::cuda::{Device, DeviceMemory, PinnedMemory};
 
 use crate::channel::Channel;
 use crate::domain::Domain;

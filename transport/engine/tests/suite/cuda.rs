@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use tombolo_platform::copy::cuda::{CudaError, Device, DeviceMemory};
+use tombolo_base::SharedMemory;
+use tombolo_platform::copy::CopyError;
+use tombolo_platform::copy::cuda::{CudaError, Device, DeviceMemory, PinnedMemory};
 
 /// Tells a second process of the suite that it runs with the fake driver.
 const WITH_FAKE: &str = "TOMBOLO_ENGINE_TEST_FAKE_CUDA";
@@ -22,7 +24,7 @@ pub(crate) fn prepare() -> Prepared {
     match Device::open(0) {
         Ok(device) => {
             let kind = if fake { "the fake driver of this test" } else { "a real driver" };
-            println!("graphics processor: {} ({kind})", device.name());
+            println!("GPU: {} ({kind})", device.name());
             refusals(fake);
             Prepared::Here(Ok(()))
         }
@@ -44,6 +46,18 @@ fn refusals(fake: bool) {
     assert!(matches!(refused, CudaError::Driver { operation: "allocate memory", .. }), "{refused}");
     assert!(refused.to_string().contains("CUDA_ERROR_"), "{refused}");
     assert!(!fake || device.name() == "fake");
+    let memory = SharedMemory::zeroed(1 << 16);
+    let pinned = PinnedMemory::pin(&device, &memory).unwrap();
+    let part = memory.slice(4096, 4096).unwrap();
+    let twice = PinnedMemory::pin(&device, &part).unwrap_err();
+    assert!(matches!(twice, CudaError::Driver { operation: "pin memory", .. }), "{twice}");
+    drop(pinned);
+    drop(PinnedMemory::pin(&device, &part).unwrap());
+    let none = PinnedMemory::pin(&device, &SharedMemory::zeroed(0)).unwrap_err();
+    assert!(matches!(none, CudaError::Driver { operation: "pin memory", .. }), "{none}");
+    let on_device = DeviceMemory::allocate(&device, 100).unwrap();
+    let outside = on_device.fill(64, 37, 1).unwrap_err();
+    assert!(matches!(outside, CudaError::Copy(CopyError::OutOfRange { .. })), "{outside}");
 }
 
 /// Compiles the fake driver into a folder that goes with `again`.

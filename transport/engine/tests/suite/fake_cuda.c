@@ -7,12 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201 };
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_CONTEXT = 201,
+    ALREADY_PINNED = 712,
+    NOT_PINNED = 713
+};
 
 struct block { struct block *next; size_t length; unsigned char bytes[]; };
+struct pinned { struct pinned *next; uintptr_t first; size_t length; };
 
 static int started, retained;
 static struct block *blocks;
+static struct pinned *pins;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local void *current;
 
@@ -42,6 +52,8 @@ int cuGetErrorName(int code, const char **name) {
         case OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; return SUCCESS;
         case NOT_INITIALIZED: *name = "CUDA_ERROR_NOT_INITIALIZED"; return SUCCESS;
         case INVALID_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; return SUCCESS;
+        case ALREADY_PINNED: *name = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"; return SUCCESS;
+        case NOT_PINNED: *name = "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"; return SUCCESS;
         default: *name = 0; return INVALID_VALUE;
     }
 }
@@ -111,4 +123,35 @@ int cuMemsetD8_v2(uint64_t to, unsigned char byte, size_t length) {
     ENTER(inside(to, length));
     memset(AT(to), byte, length);
     return SUCCESS;
+}
+int cuMemHostRegister_v2(void *first, size_t length, unsigned flags) {
+    ENTER(length > 0 && first && flags == 1);
+    uintptr_t at = (uintptr_t)first;
+    pthread_mutex_lock(&lock);
+    for (struct pinned *pin = pins; pin; pin = pin->next) {
+        if (at < pin->first + pin->length && pin->first < at + length) {
+            pthread_mutex_unlock(&lock);
+            return ALREADY_PINNED;
+        }
+    }
+    struct pinned *pin = malloc(sizeof *pin);
+    if (pin) *pin = (struct pinned){pins, at, length};
+    if (pin) pins = pin;
+    pthread_mutex_unlock(&lock);
+    return pin ? SUCCESS : OUT_OF_MEMORY;
+}
+int cuMemHostUnregister(void *first) {
+    ENTER(1);
+    pthread_mutex_lock(&lock);
+    for (struct pinned **at = &pins; *at; at = &(*at)->next) {
+        if ((*at)->first == (uintptr_t)first) {
+            struct pinned *unpinned = *at;
+            *at = unpinned->next;
+            free(unpinned);
+            pthread_mutex_unlock(&lock);
+            return SUCCESS;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    abort();
 }

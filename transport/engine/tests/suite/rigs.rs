@@ -16,7 +16,7 @@ use tombolo_engine::{Engine, Location};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::Deadline;
 use tombolo_platform::copy::attach::{AttachError, ForeignProcess, address_of, allow};
-use tombolo_platform::copy::cuda::DeviceMemory;
+use tombolo_platform::copy::cuda::{DeviceMemory, PinnedMemory};
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::memory::{create_sealed, map};
 use tombolo_platform::process::{Process, inherited};
@@ -111,8 +111,14 @@ pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
         }
     }
     let missing = cuda.as_ref().err().cloned();
-    for (way, from, to) in [("push", false, true), ("fetch", true, false), ("within", true, true)] {
-        let rig = Rig::new(&format!("cuda-{way}"), move |limit| on_device(limit, from, to));
+    for (way, from, to, pinned) in [
+        ("push", false, true, false),
+        ("push-pinned", false, true, true),
+        ("fetch", true, false, false),
+        ("fetch-pinned", true, false, true),
+        ("within", true, true, false),
+    ] {
+        let rig = Rig::new(&format!("cuda-{way}"), move |limit| on_device(limit, from, to, pinned));
         rigs.push(Rig { fills: to, overlaps: from && to, missing: missing.clone(), ..rig });
     }
     rigs
@@ -131,7 +137,10 @@ fn by_hand(memory: &SharedMemory) -> (Write, Look) {
 }
 
 fn mapped() -> Spot {
-    let memory = SharedMemory::zeroed(ROOM);
+    spot_of(SharedMemory::zeroed(ROOM))
+}
+
+fn spot_of(memory: SharedMemory) -> Spot {
     let (write, read) = by_hand(&memory);
     let place = move |offset_bytes| Location::Mapped { memory: memory.clone(), offset_bytes };
     Spot { place: Box::new(place), write, read }
@@ -265,11 +274,16 @@ fn far<T: Transport + Send + 'static>(
     Bench { engine, source, target, kill: Some(Box::new(kill)), _keep: Vec::new() }
 }
 
-fn on_device(limit: usize, from: bool, to: bool) -> Bench {
+fn on_device(limit: usize, from: bool, to: bool, pinned: bool) -> Bench {
     let (engine, device) = Cuda::start(0, limit).unwrap();
-    let spot = |on_device: bool| {
+    let mut keep: Vec<Box<dyn Any>> = vec![Box::new(Arc::clone(&device))];
+    let mut spot = |on_device: bool| {
         if !on_device {
-            return mapped();
+            let memory = SharedMemory::zeroed(ROOM);
+            if pinned {
+                keep.push(Box::new(PinnedMemory::pin(&device, &memory).unwrap()));
+            }
+            return spot_of(memory);
         }
         let memory = Arc::new(DeviceMemory::allocate(&device, ROOM).unwrap());
         let (named, to, from) = (Arc::clone(&memory), Arc::clone(&memory), memory);
@@ -289,5 +303,5 @@ fn on_device(limit: usize, from: bool, to: bool) -> Bench {
         Spot { place: Box::new(place), write: Box::new(write), read: Box::new(read) }
     };
     let (source, target) = (spot(from), spot(to));
-    Bench { engine: Box::new(engine), source, target, kill: None, _keep: vec![Box::new(device)] }
+    Bench { engine: Box::new(engine), source, target, kill: None, _keep: keep }
 }
