@@ -18,6 +18,10 @@ pub struct Attach {
 struct Kernel;
 
 impl Mover for Kernel {
+    fn piece_bytes(&self, _request: &Request) -> u64 {
+        PIECE_BYTES
+    }
+
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
         // Checked when the request was accepted: the local range lies in memory, and no address wraps
         // around.
@@ -46,7 +50,7 @@ impl Attach {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(limit: usize) -> Result<Attach, OsError> {
-        Ok(Attach { queue: Queue::start("attach", vec![Kernel], limit, PIECE_BYTES)? })
+        Ok(Attach { queue: Queue::start("attach", vec![Kernel], limit)? })
     }
 
     fn name_of(&self) -> &str {

@@ -40,7 +40,7 @@ impl Abilities {
         (Abilities::PROCESS, "other processes"),
         (Abilities::FAR, "memory of the far side"),
         (Abilities::FAR_ALONE, "the far side's own processor"),
-        (Abilities::DEVICE, "memory of a graphics processor"),
+        (Abilities::DEVICE, "memory of a GPU"),
     ];
 
     /// Whether all of `others` are in the set.

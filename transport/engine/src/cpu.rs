@@ -143,11 +143,19 @@ pub struct Threads {
     queue: Queue,
 }
 
-struct Share(Loop);
+/// A thread's part: the loop that it copies with, and the bytes that it takes at a time.
+struct Share {
+    copy_loop: Loop,
+    piece_bytes: u64,
+}
 
 impl Mover for Share {
+    fn piece_bytes(&self, _request: &Request) -> u64 {
+        self.piece_bytes
+    }
+
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
-        work(self.0, request, at, length)
+        work(self.copy_loop, request, at, length)
     }
 }
 
@@ -165,9 +173,9 @@ impl Threads {
             Loop::Best => format!("threads-{count}"),
             copy_loop => format!("threads-{count}-{copy_loop}"),
         };
-        let movers = (0..count).map(|_| Share(copy_loop)).collect();
         let piece_bytes = if count == 1 { PIECE_BYTES } else { SHARE_BYTES };
-        Ok(Threads { queue: Queue::start(&name, movers, limit, piece_bytes)?, name })
+        let movers = (0..count).map(|_| Share { copy_loop, piece_bytes }).collect();
+        Ok(Threads { queue: Queue::start(&name, movers, limit)?, name })
     }
 
     fn name_of(&self) -> &str {

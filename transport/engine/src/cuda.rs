@@ -9,8 +9,13 @@ use crate::contract::Abilities;
 use crate::queue::{Mover, Queue, queued};
 use crate::request::{Failure, Location, Operation, Request};
 
-/// Bytes copied between two checks of deadlines and cancellations.
-const PIECE_BYTES: u64 = 8 << 20;
+/// Bytes between two checks of deadlines and cancellations, of a copy to or from a device: the driver takes
+/// 0.6 ms if the memory is pinned, and up to 5 ms otherwise (H100, PCIe 5.0 x16). Between two pieces the bus is
+/// idle for some 10 µs: pieces of 8 MiB cost a tenth of the rate.
+const ACROSS_PIECE_BYTES: u64 = 32 << 20;
+
+/// The same of a copy or a fill within a device, which takes 0.7 ms there.
+const WITHIN_PIECE_BYTES: u64 = 1 << 30;
 
 /// A CUDA device's copy engine, through the driver's library, which is loaded when the first engine starts.
 pub struct Cuda {
@@ -32,6 +37,14 @@ pub enum NotStarted {
 struct Driver;
 
 impl Mover for Driver {
+    fn piece_bytes(&self, request: &Request) -> u64 {
+        match &request.operation {
+            Operation::Copy { source: Location::Device { .. }, target: Location::Device { .. } }
+            | Operation::Fill { .. } => WITHIN_PIECE_BYTES,
+            Operation::Copy { .. } => ACROSS_PIECE_BYTES,
+        }
+    }
+
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
         // Checked when the request was accepted: both ranges lie in memory.
         let (at, length) = (at as usize, length as usize);
@@ -73,7 +86,7 @@ impl Cuda {
     pub fn start(ordinal: u32, limit: usize) -> Result<(Cuda, Arc<Device>), NotStarted> {
         let device = Device::open(ordinal)?;
         let name = format!("cuda-{ordinal}");
-        let queue = Queue::start(&name, vec![Driver], limit, PIECE_BYTES)?;
+        let queue = Queue::start(&name, vec![Driver], limit)?;
         Ok((Cuda { name, queue }, device))
     }
 

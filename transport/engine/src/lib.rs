@@ -4,7 +4,7 @@
 //! exactly once. The engines are: the processor, on the calling thread ([`cpu::Caller`]) or on other threads
 //! ([`cpu::Threads`]); the kernel, between processes that share no memory ([`attach::Attach`]); the peer of a
 //! channel, which copies itself or sends the bytes over the channel ([`far::Far`]); and the copy engine of a
-//! graphics processor ([`cuda::Cuda`]).
+//! GPU ([`cuda::Cuda`]).
 //!
 //! A [`Manager`] has measured the cost of each engine by length, picks the cheapest that can execute a
 //! request, and explains its choice.

@@ -58,6 +58,10 @@ impl Completions {
 
 /// Processes pieces of requests; one for each thread.
 pub(crate) trait Mover: Send + 'static {
+    /// The most bytes of a request to process between two checks of deadlines and cancellations; at least
+    /// one.
+    fn piece_bytes(&self, request: &Request) -> u64;
+
     /// Processes `length` bytes of a request from byte `at` on. The request was checked when it was
     /// accepted.
     ///
@@ -112,7 +116,10 @@ impl QueueState {
     }
 
     /// Claims the next piece, of the first job that has one left.
-    fn claim(&mut self, piece_bytes: u64) -> Option<(RequestId, Arc<Request>, u64, u64)> {
+    fn claim(
+        &mut self,
+        piece_bytes: impl Fn(&Request) -> u64,
+    ) -> Option<(RequestId, Arc<Request>, u64, u64)> {
         loop {
             let job = self.jobs.iter_mut().find(|job| !job.all_begun())?;
             if job.request.deadline.is_some_and(Deadline::passed) {
@@ -121,7 +128,7 @@ impl QueueState {
                 continue;
             }
             let (at, left) = (job.next, job.request.length_bytes - job.next);
-            let length = left.min(piece_bytes);
+            let length = left.min(piece_bytes(&job.request).max(1));
             job.next += length;
             job.begun = true;
             job.busy += 1;
@@ -158,10 +165,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, mover: &mut impl Mover, piece_bytes: u64) {
+    fn run(&self, mover: &mut impl Mover) {
         let mut state = self.lock();
         loop {
-            if let Some((id, request, at, length)) = state.claim(piece_bytes) {
+            if let Some((id, request, at, length)) = state.claim(|request| mover.piece_bytes(request)) {
                 drop(state);
                 let result = mover.work(&request, at, length);
                 drop(request);
@@ -186,18 +193,13 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Starts a thread for each mover. They end with the queue.
-    pub(crate) fn start<M: Mover>(
-        name: &str,
-        movers: Vec<M>,
-        limit: usize,
-        piece_bytes: u64,
-    ) -> Result<Queue, OsError> {
+    pub(crate) fn start<M: Mover>(name: &str, movers: Vec<M>, limit: usize) -> Result<Queue, OsError> {
         let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
         let mut queue = Queue { shared, threads: Vec::new(), limit: limit.max(1), bell: None };
         for mut mover in movers {
             let shared = Arc::clone(&queue.shared);
             let thread = std::thread::Builder::new().name(name.to_owned());
-            let started = thread.spawn(move || shared.run(&mut mover, piece_bytes.max(1)));
+            let started = thread.spawn(move || shared.run(&mut mover));
             // On failure, dropping the queue ends the threads that were started.
             queue.threads.push(started.map_err(|error| OsError::from_io("start a thread", &error))?);
         }

@@ -59,7 +59,7 @@ impl Far {
             under_way: VecDeque::new(),
             stale: 0,
         };
-        Ok(Far { name: name.into(), queue: Queue::start(name, vec![commander], limit, MAX_PIECE_BYTES)? })
+        Ok(Far { name: name.into(), queue: Queue::start(name, vec![commander], limit)? })
     }
 
     fn name_of(&self) -> &str {
@@ -82,6 +82,10 @@ struct Commander<T> {
 }
 
 impl<T: Transport + Send + 'static> Mover for Commander<T> {
+    fn piece_bytes(&self, _request: &Request) -> u64 {
+        MAX_PIECE_BYTES
+    }
+
     fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
         let patience = request.deadline.unwrap_or_else(|| Deadline::after(PATIENCE));
         self.stale = self.under_way.len();
