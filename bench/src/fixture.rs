@@ -77,6 +77,7 @@ pub fn results(label: &str) -> Results {
             caches: Vec::new(),
             memory_nodes: 1,
             virtual_machine: true,
+            gpu: None,
         },
         settings: Settings { slices: 7, slice_ms: 20.0, clock_cost_ns: 20.0, cpus: [0, 1], sharing: None },
         peers: vec![PeerInfo { name: tombolo::NAME.into(), about: "this".into() }],

@@ -24,6 +24,9 @@ pub struct Host {
     /// Whether the kernel reports a hypervisor.
     #[serde(default)]
     pub virtual_machine: bool,
+    /// The first GPU, if copies to it were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
 }
 
 /// A cache of a processor.
@@ -52,6 +55,7 @@ impl Host {
             virtual_machine: cpuinfo
                 .lines()
                 .any(|line| line.starts_with("flags") && line.split(' ').any(|flag| flag == "hypervisor")),
+            gpu: None,
         }
     }
 
@@ -68,6 +72,9 @@ impl Host {
         }
         if self.memory_nodes > 0 {
             details.push(("Memory nodes", self.memory_nodes.to_string()));
+        }
+        if let Some(gpu) = &self.gpu {
+            details.push(("GPU", gpu.clone()));
         }
         details.push(("Virtual machine", if self.virtual_machine { "yes" } else { "no" }.to_owned()));
         details

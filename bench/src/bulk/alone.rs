@@ -12,7 +12,7 @@ use tombolo_platform::copy::attach::address_of;
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::memory::{create_sealed, map};
 
-use super::{latency, row};
+use super::{device, latency, row};
 use crate::sample::Latency;
 use crate::suite::{Error, Failed, Metric, Results, Row, Schedule, peers};
 
@@ -54,6 +54,7 @@ pub fn add(results: &mut Results, schedule: Schedule, longest_bytes: usize, prog
             Err(error) => results.failed.push(Failed::new(name, &error)),
         }
     }
+    device::add(results, schedule, (&memory, lengths()), progress);
 }
 
 type Started = Result<Box<dyn Engine>, Error>;
@@ -72,8 +73,8 @@ fn engines() -> Vec<(String, Started)> {
 }
 
 /// Two memories, and the first once more as if it were another process's: the kernel does the same.
-struct Memory {
-    source: SharedMemory,
+pub(super) struct Memory {
+    pub(super) source: SharedMemory,
     target: SharedMemory,
     process: Arc<ForeignProcess>,
     address: u64,
@@ -111,13 +112,7 @@ fn of_engine(
     let foreign = Request::copy(other, target, 0);
     let request = if engine.check(&mapped).is_ok() { mapped } else { foreign };
     for bytes in lengths {
-        let request = Request { length_bytes: bytes as u64, ..request.clone() };
-        let found = times(schedule, || {
-            let failed = |what: String| Error::Far { what };
-            engine.submit(request.clone()).map_err(|rejected| failed(rejected.to_string()))?;
-            let completion = finish(engine, PATIENCE)?.ok_or_else(|| failed("was too slow".into()))?;
-            completion.result.map_err(|failure| failed(failure.to_string()))
-        });
+        let found = times_of_engine(engine, &request, bytes, schedule);
         let failed = found.is_err();
         keep(results, name, bytes, found);
         if failed {
@@ -126,7 +121,23 @@ fn of_engine(
     }
 }
 
-fn keep(results: &mut Results, name: &str, bytes: usize, found: Result<Latency, Error>) {
+/// What a request of `bytes` takes, from its submission to its completion.
+pub(super) fn times_of_engine(
+    engine: &mut dyn Engine,
+    request: &Request,
+    bytes: usize,
+    schedule: Schedule,
+) -> Result<Latency, Error> {
+    let request = Request { length_bytes: bytes as u64, ..request.clone() };
+    let failed = |what: String| Error::Far { what };
+    times(schedule, || {
+        engine.submit(request.clone()).map_err(|rejected| failed(rejected.to_string()))?;
+        let completion = finish(engine, PATIENCE)?.ok_or_else(|| failed("was too slow".into()))?;
+        completion.result.map_err(|failure| failed(failure.to_string()))
+    })
+}
+
+pub(super) fn keep(results: &mut Results, name: &str, bytes: usize, found: Result<Latency, Error>) {
     let metric = Metric::Copy { bytes };
     match found {
         Ok(latency) => results.rows.push(Row { latency_ns: Some(latency), ..row(name, metric) }),
@@ -138,7 +149,10 @@ fn keep(results: &mut Results, name: &str, bytes: usize, found: Result<Latency, 
 const BATCH_NS: u128 = 2_000;
 
 /// What one run takes: for as long as the slices of the schedule together would, but three runs at least.
-fn times(schedule: Schedule, mut run: impl FnMut() -> Result<(), Error>) -> Result<Latency, Error> {
+pub(super) fn times(
+    schedule: Schedule,
+    mut run: impl FnMut() -> Result<(), Error>,
+) -> Result<Latency, Error> {
     run()?;
     let once = Instant::now();
     run()?;

@@ -6,6 +6,7 @@
 //! library's own.
 
 mod alone;
+mod device;
 mod engines;
 pub mod network;
 mod nodes;

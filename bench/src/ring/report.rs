@@ -290,6 +290,7 @@ pub(super) mod tests {
             caches: Vec::new(),
             memory_nodes: 1,
             virtual_machine: false,
+            gpu: None,
         };
         let settings = Settings {
             slices: 1,

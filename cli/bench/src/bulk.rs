@@ -25,7 +25,8 @@ use crate::failure::Failure;
 /// two of the ping-pong of two bare cache lines.
 ///
 /// copies: the time of a copy of 64 B to 256 MiB in one program, from the request to the notification, by
-/// each loop and each engine, beside memcpy.
+/// each loop and each engine, beside memcpy. If this host has a GPU, also to it, from it and within it, with
+/// the host's memory pinned and not, by the engine and by the driver alone.
 ///
 /// nodes: the same across the links of the machine that is up, or of `--up`: buffers to each node and back,
 /// copies by the processors of both sides into the memory between them and out of it, and buffers from each
